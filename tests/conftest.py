@@ -9,14 +9,31 @@ import pytest
 from eddyline.errors import SourceError
 from eddyline.spark.session import DEFAULTS, session
 from tests import examples
+from tests.spark.processes import JAVA, QUICK
 
 examples.register()
 
 
+LONGEST = (
+    "test_kill_and_restart",
+    "test_clusters",
+    "test_pages.py::test_snippets_run_one_after_the_other[docs/sigma.md]",
+    "test_flat_resources",
+    "test_pages",
+    "test_crashes",
+)
+"""The tests that take longest, by parts of their names."""
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items):
-    """Begin with the kills: at the end they would keep one worker busy for minutes, alone."""
-    items.sort(key=lambda item: "test_kill_and_restart" not in item.nodeid)
+    """Begin with the longest: at the end each would keep one worker busy for minutes, alone."""
+
+    def place(item):
+        at = (number for number, name in enumerate(LONGEST) if name in item.nodeid)
+        return next(at, len(LONGEST))
+
+    items.sort(key=place)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -24,6 +41,29 @@ def _nothing_is_flushed():
     """A disk takes milliseconds to flush a file, and no test turns the power off."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _java_is_quick():
+    """Processes that tests start live for seconds, and so do their JVMs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(JAVA, QUICK)
+        yield
+
+
+@pytest.fixture(scope="session")
+def soon_started(tmp_path_factory, _java_is_quick):
+    """From now on, JVMs start in less than half the time; for tests that start several."""
+    from tests.spark.java_archive import archived  # noqa: PLC0415 - and all that it needs
+
+    own = tmp_path_factory.getbasetemp()
+    # With xdist, all its workers use one archive.
+    with (
+        archived(own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) as options,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv(JAVA, options)
         yield
 
 

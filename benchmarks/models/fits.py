@@ -128,7 +128,7 @@ def _is_greatest(rows: Rows, name: str) -> Mask:
     """Return which rows have the greatest value of their instant; the others may lose to it."""
     new = np.ones(len(rows), np.bool_)
     new[1:] = (np.diff(rows.keys) != 0) | (np.diff(rows.times) != 0)
-    most = np.maximum.reduceat(rows.values[name], np.flatnonzero(new))
+    most = np.fmax.reduceat(rows.values[name], np.flatnonzero(new))
     found: Mask = rows.values[name] == most[np.cumsum(new) - 1]
     return found
 
@@ -137,35 +137,58 @@ CHECKED = {"auto": 2, "linear": 1, "swing": 1, "connected": 1, "polynomial": 4}
 """Methods that are checked, with degrees."""
 
 
+def broken(rows: Rows, bound: str, options: FitOptions, places: Any) -> tuple[int, int, int, float]:
+    """Fit rows, and check the values of some against the bound and the error that is told.
+
+    Args:
+        rows: by entity and time; a row has a value of an attribute at least.
+        bound: of all attributes.
+        options: how they are fitted.
+        places: the rows that are checked; None: all.
+
+    Returns:
+        How many values were checked, how many are too far, how many of these lost to a greater one
+        of their instant and do not count, and the largest part of a bound that was used.
+    """
+    within = rows.within(bound)
+    segments, _ = fit(rows.keys, rows.times, rows.values, within, options)
+    if places is None:
+        some = [np.isfinite(each) for each in rows.values.values()]
+        places = np.flatnonzero(np.any(some, axis=0))
+    far, at = is_far(rows, segments, places)
+    n_checked = n_broken = n_lost = 0
+    worst = 0.0
+    for each, distance in far.items():
+        values = rows.values[each][places]
+        there = np.isfinite(values)
+        allowed = _allowed(within[each], values)
+        beyond = there & ~(distance <= np.minimum(allowed, segments.errors[each][at]))
+        lost = beyond & ~_is_greatest(rows, each)[places]
+        n_checked += int(there.sum())
+        n_broken += int((beyond & ~lost).sum())
+        n_lost += int(lost.sum())
+        used = there & ~lost
+        worst = max(worst, float((distance[used] / np.maximum(allowed[used], 1e-300)).max()))
+    return n_checked, n_broken, n_lost, worst
+
+
 def violations(settings: Settings) -> Measurement:
     """Values of random rows that are beyond the bound, or beyond the error that is told."""
     rng = np.random.default_rng(0)
-    names = list(REAL)
-    cells = [(name, bound, method) for name in names for bound in BOUNDS for method in CHECKED]
+    cells = [(name, bound, method) for name in REAL for bound in BOUNDS for method in CHECKED]
     n_each = -(-settings.pick(10 * MILLION, 100_000) // len(cells))
     n_checked = n_broken = n_lost = 0
     worst = 0.0
-    for name in names:
+    for name in REAL:
         rows = REAL[name]()
-        greatest = {each: _is_greatest(rows, each) for each in rows.values}
         for bound in BOUNDS:
-            within = rows.within(bound)
             for method, degree in CHECKED.items():
                 options = FitOptions(method=method, degree=degree)
-                segments, _ = fit(rows.keys, rows.times, rows.values, within, options)
-                places = rng.integers(0, len(rows), n_each)
-                far, at = is_far(rows, segments, places)
-                for each, distance in far.items():
-                    allowed = _allowed(within[each], rows.values[each][places])
-                    broken = ~(distance <= np.minimum(allowed, segments.errors[each][at]))
-                    lost = broken & ~greatest[each][places]
-                    n_lost += int(lost.sum())
-                    n_broken += int((broken & ~lost).sum())
-                    n_checked += len(places)
-                    used = distance[~lost] / np.maximum(allowed[~lost], 1e-300)
-                    worst = max(worst, float(used.max()))
+                counts = broken(rows, bound, options, rng.integers(0, len(rows), n_each))
+                n_checked, n_broken = n_checked + counts[0], n_broken + counts[1]
+                n_lost, worst = n_lost + counts[2], max(worst, counts[3])
     note = (
-        f"of {n_checked:,} values of {', '.join(names)} at {' and '.join(BOUNDS)} by "
+        f"of {n_checked:,} values of {', '.join(REAL)} at {' and '.join(BOUNDS)} by "
         f"{', '.join(CHECKED)}; at most {worst:.6g} of the bound used; {n_lost:,} draws of values "
         "that lost to a greater one at the same instant of their entity, which fits count"
     )

@@ -174,10 +174,16 @@ class JoinOptions(_Keywords):
     """Whether joined rows may be kept by key where that saves more than it costs."""
     cache_bytes: int = 64 << 20
     """Most memory for them, per bucket (bytes; ≥ 0)."""
+    constraints: Any = False
+    """``"exact"`` (or True) learns for how long rows of a window are asked for, and keeps older
+    ones in a cold tier, where late partners still find them; False keeps all of them alike."""
     seed: int = 0
     """Chooses the sampled rows; never changes an answer (≥ 0)."""
 
     def __post_init__(self) -> None:
+        if not (isinstance(self.constraints, bool) or self.constraints == "exact"):
+            msg = f"option 'constraints' is 'exact', True or False, got {self.constraints!r}"
+            raise OptionError(msg, name="constraints", value=self.constraints)
         if self.buckets is not None:
             in_range(self, "buckets", 1, 240)
         in_range(self, "sample_rows", 0, 2**20)

@@ -8,14 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eddyline.constraints.lateness import (
-    Disorder,
-    LatenessRule,
-    LearnedLateness,
-    bin_of,
-    changes,
-    top_of,
-)
+from eddyline.constraints.bounds import bins_of, changes, top_of
+from eddyline.constraints.lateness import Disorder, LatenessRule, LearnedLateness
 from eddyline.state.rows import ALWAYS, FOREVER
 
 BATCH_ROWS = 20_000
@@ -24,11 +18,12 @@ ROWS_PER_INTERVAL = 2_000_000
 
 
 def disorder_of(starts, learned, latest):
-    """Return the disorder of a batch as a slow oracle counts it, row by row."""
+    """Return the disorder of a batch."""
     low = ALWAYS if latest is None else max(learned.low, latest - learned.bound)
-    bins = {}
-    for span in (latest - starts[starts < latest]).tolist() if latest is not None else ():
-        bins[bin_of(span)] = bins.get(bin_of(span), 0) + 1
+    spans = np.empty(0, np.int64) if latest is None else latest - starts[starts < latest]
+    bins = dict(
+        zip(*(each.tolist() for each in np.unique(bins_of(spans), return_counts=True)), strict=True)
+    )
     n_late = int((starts < low).sum())
     return Disorder(starts.size, n_late, int(starts.min()), int(starts.max()), bins)
 
@@ -60,7 +55,7 @@ def held_shares(scale_at, n_rows, *, share=0.9999, seed=0):
     ],
     ids=["steady", "growing", "shrinking", "waves"],
 )
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_stated_share_is_held_from_the_second_interval_of_a_drift_on(scale_at, seed):
     shares = held_shares(scale_at, 5 * ROWS_PER_INTERVAL, seed=seed)
     assert all(abs(each - 0.9999) <= 0.00005 for each in shares[1:]), shares
@@ -85,7 +80,7 @@ def test_a_stream_in_order_needs_no_lateness():
         learned = learned.after(disorder_of(starts, learned, latest), latest)
         latest = int(starts.max())
     assert learned.bound <= 10, "far less than a batch, and then nothing"
-    assert learned.n_late == 0
+    assert learned.n_beyond == 0
     assert learned.held == 1
 
 
@@ -116,11 +111,11 @@ def test_bounds_that_change_by_much_are_told_once():
     learned, told = rule.known({}), []
     for batch in [Disorder(2_000, 0, 0, 4_000_000)] * 30:
         after = rule.after(learned, {"s": batch}, latest)
-        told += changes("clock", learned, after, len(told))
+        told += changes("clock", "lateness", learned, after, len(told))
         learned, latest = after, {"s": 4_000_000}
     assert (told[0].event, told[0].before, told[0].after) == ("lateness", "s any", "s 4 s")
     assert all(each.is_plan_change for each in told)
-    assert told[0].evidence == {"share": 0.9, "n_late": 0, "n_rows": 0}
+    assert told[0].evidence == {"share": 0.9, "n_beyond": 0, "n_rows": 0}
     assert 5 < len(told) < 15, "one for each quarter that the bound goes down"
 
 
@@ -129,7 +124,7 @@ spans = st.integers(1, 2**50)
 
 @given(spans)
 def test_a_bin_holds_its_span_and_is_narrow(span):
-    top = top_of(bin_of(span))
+    top = top_of(int(bins_of(np.array([span]))[0]))
     assert span <= top <= 1.012 * span + 3
 
 

@@ -26,7 +26,7 @@ from eddyline.models.declared import Declared, read_equations
 from eddyline.models.step import ModelStep
 from eddyline.models.steps import Sample as ModelSample
 from eddyline.models.steps import Shape
-from eddyline.models.streaming import StreamPlan
+from eddyline.models.streaming import StreamInput, StreamPlan
 from eddyline.query.aggregates import CALL, GROUP, AggregateCall
 from eddyline.query.correlations import CorrelateStep, Correlation, Reference
 from eddyline.query.planned import steps
@@ -105,9 +105,12 @@ ALERTS = ProjectStep("m", ("bigint(__carried) AS id", "bigint(__key[0]) AS w"))
 
 
 LEVELS = StreamPlan(
-    Declared(("w",), "time", read_equations({"x": "v"}), 1_000_000),
+    (
+        StreamInput(
+            Declared(("w",), "time", read_equations({"x": "v"}), 1_000_000), Shape(("w",), ("x",))
+        ),
+    ),
     graph.Unary(ModelSample(1_000_000), graph.Input(0, Shape(("w",), ("x",)))),
-    Shape(("w",), ("x",)),
 )
 """Rows as models that hold for a second, and their values at each second."""
 
@@ -221,7 +224,7 @@ CASES = {
         adapts=False,
     ),
     ModelStep: Case(
-        lambda **_: ModelStep("s", LEVELS),
+        lambda **_: ModelStep(("s",), LEVELS),
         "SELECT w, time, double(v) AS x, 0D AS err_x "
         f"FROM {TIMED} WHERE time < (SELECT max(time) FROM {TIMED})",
         adapts=False,

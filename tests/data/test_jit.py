@@ -65,3 +65,16 @@ def test_machine_code_is_kept_and_numba_loaded_by_the_first_call(tmp_path):
     """
     assert run(tmp_path, code) == ["False", "3", "0"]
     assert run(tmp_path, code) == ["False", "3", "1"]
+
+
+def test_a_kernel_is_compiled_once_for_constants_and_other_numbers(tmp_path):
+    (tmp_path / "calls.py").write_text(
+        "from eddyline.data.jit import compiled\n\n@compiled\ndef doubled(x):\n    return 2 * x\n"
+        "\n@compiled\ndef total(n):\n    found = doubled(0) + doubled(x=1)\n"
+        "    for each in range(n):\n        found += doubled(each)\n    return found\n"
+    )
+    code = """
+        from calls import doubled, total
+        print(total(4), len(doubled.dispatcher.signatures))
+    """
+    assert run(tmp_path, code) == ["14", "1"]

@@ -14,10 +14,20 @@ from pyarrow import fs
 
 from eddyline.errors import OptionError
 from eddyline.models.bounds import Bound
+from eddyline.models.bucket import BucketBatch
 from eddyline.models.declared import declared
-from eddyline.models.streaming import BucketBatch, BucketState, StreamPlan
+from eddyline.models.streaming import BucketState, StreamInput, StreamPlan
 from eddyline.state.place import StatePlace
-from tests.models.test_streaming import DECLARED, DOOR, INPUT, SECOND, SHAPE, rows_of, table_of
+from tests.models.test_streaming import (
+    DECLARED,
+    DOOR,
+    INPUT,
+    SECOND,
+    SHAPE,
+    coded,
+    rows_of,
+    table_of,
+)
 
 
 def allowed(bound, value):
@@ -105,7 +115,7 @@ def test_counts_do_not_depend_on_batches(seed, n, cuts):
 
 
 def reports(table, cuts, how):
-    plan, state, found = StreamPlan(how, INPUT, SHAPE), BucketState(), []
+    plan, state, found = StreamPlan((StreamInput(how, SHAPE),), INPUT), BucketState(), []
     with tempfile.TemporaryDirectory() as folder:
         place = StatePlace(fs.LocalFileSystem(), folder, "models")
         fs.LocalFileSystem().create_dir(place.runs)
@@ -114,11 +124,11 @@ def reports(table, cuts, how):
             part = table.slice(low, high - low)
             until = part.column("ts").to_pylist()[-1].timestamp() * 1e6
             batch = BucketBatch(plan, place, state, 0, int(until))
-            [*batch.run(part)]
+            [*batch.run([coded(part)])]
             state = batch.report.after
             found.append(batch.report.fit)
         batch = BucketBatch(plan, place, state, 0, 2**62)
-        [*batch.run(None)]
+        [*batch.run([None])]
         found.append(batch.report.fit)
     total = found[0]
     for each in found[1:]:

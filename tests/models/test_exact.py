@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from eddyline.errors import NotSupportedError
 from eddyline.models.bounds import Bound, FitOptions
 from eddyline.models.condition_text import read_condition
-from eddyline.models.exact import FALSE, OPEN, TRUE, decide, rows_hold, satisfied, uncovered
+from eddyline.models.exact import FALSE, OPEN, TRUE, decide, rows_hold, uncovered
 from eddyline.models.fitting import fit
 from tests.models.drawn_rows import METHODS, drawn_rows
 from tests.models.pieces import EPOCH, SECOND, pieces
@@ -120,6 +120,16 @@ def test_rows_that_lost_at_their_instant_are_not_covered():
     assert decided.of(keys[1:3], times[1:3], away[1:3]).tolist() == [TRUE, OPEN]
     kept = satisfied(decided, condition, keys, times, reading(values), away)
     assert kept.tolist() == [True, True, False, False]
+
+
+def satisfied(decided, condition, keys, times, read, away):
+    """Return for which rows a condition holds, of which only the open ones are read."""
+    codes = decided.of(keys, times, away)
+    found = codes == TRUE
+    rows = np.flatnonzero(codes == OPEN)
+    if rows.size:
+        found[rows] = rows_hold(condition, read(rows), len(rows))
+    return found
 
 
 def reading(values, seen=None):

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import fs
 
 from eddyline.models import graph, steps
 from eddyline.models.bounds import Bound, FitOptions
+from eddyline.models.bucket import BucketBatch
 from eddyline.models.condition_text import read_condition, read_expression
 from eddyline.models.declared import Declared, read_equations
 from eddyline.models.fitted import Fit
-from eddyline.models.rows import keyed
-from eddyline.models.streaming import BucketBatch, BucketState, StreamPlan
+from eddyline.models.kept import CODE
+from eddyline.models.rows import keyed, unified
+from eddyline.models.streaming import BucketState, StreamInput, StreamPlan
 from eddyline.models.window_steps import Extremum, Integral
 from eddyline.state.place import StatePlace
+from tests.examples import examples
 
 SECOND = 1_000_000
 SHAPE = steps.Shape(("k",), ("x", "y"))
@@ -64,6 +66,9 @@ NODES = {
     "average of what is covered": of(average(7, 2, covered=True)),
     "average of averages": of(average(3), of(average(4))),
     "greatest": of(Extremum(6 * SECOND, 2 * SECOND, True), of(steps.Project.onto("x"))),
+    "greatest of averages": of(
+        Extremum(6 * SECOND, 2 * SECOND, True), of(average(4), of(steps.Project.onto("x")))
+    ),
     "macd": of(steps.Sample(SECOND), joined()),
     "changes of a join": of(steps.Changes(), joined()),
 }
@@ -115,26 +120,58 @@ def rounded(value):
     return tuple(rounded(each) for each in value) if isinstance(value, list) else value
 
 
+def coded(table):
+    """Return rows with the code of their entity; two entities have the same one."""
+    codes = pa.array([{"k0": 5, "k1": -3}.get(each, 5) for each in table.column("k").to_pylist()])
+    return table.append_column(CODE, codes.cast(pa.int64()))
+
+
 def streamed(table, maker, node, cuts, lateness, rng):
     """Run batches of rows, which come out of order by no more than a lateness."""
-    times = table.column("ts").cast(pa.int64()).to_numpy()
-    order = np.argsort(times + rng.integers(0, lateness + 1, len(times)), kind="stable")
-    arriving, state, latest, results = table.take(order), BucketState(), -(2**62), []
-    plan = StreamPlan(maker, node, SHAPE)
+    inputs = ((table, StreamInput(maker, SHAPE)),)
+    return streamed_together(inputs, node, [cuts], lateness, rng)[0]
+
+
+def streamed_together(inputs, node, cuts, lateness, rng, *, is_flushed=True):
+    """Run batches of several inputs, each cut on its own; return results and the last state."""
+    plan = StreamPlan(tuple(each for _, each in inputs), node)
+    arriving, latest, state, results = [], {}, BucketState(), []
+    for at, (table, each) in enumerate(inputs):
+        rows = coded(table)
+        if each.maker is not None:
+            times = rows.column("ts").cast(pa.int64()).to_numpy()
+            late = times + rng.integers(0, lateness + 1, len(times))
+            rows = rows.take(np.argsort(late, kind="stable"))
+            latest[at] = -(2**62)
+        arriving.append(rows)
+    edges = [[0, *sorted(each), len(rows)] for each, rows in zip(cuts, arriving, strict=True)]
+    n_batches = max(map(len, edges)) - 1
     with tempfile.TemporaryDirectory() as folder:
         place = StatePlace(fs.LocalFileSystem(), folder, "models")
         fs.LocalFileSystem().create_dir(place.runs)
-        edges = [0, *sorted(cuts), len(table)]
-        for low, high in pairwise(edges):
-            part = arriving.slice(low, high - low)
-            latest = max(latest, *part.column("ts").cast(pa.int64()).to_pylist(), -(2**62))
-            batch = BucketBatch(plan, place, state, 0, latest - lateness)
-            results += list(batch.run(part if len(part) else None))
+        for number in range(n_batches):
+            parts = []
+            for at, rows in enumerate(arriving):
+                if at not in latest:
+                    parts.append(rows if number == 0 and len(rows) else None)
+                    continue
+                low, high = [*edges[at], *[len(rows)] * n_batches][number : number + 2]
+                part = rows.slice(low, high - low)
+                latest[at] = max(
+                    latest[at], *part.column("ts").cast(pa.int64()).to_pylist(), -(2**62)
+                )
+                parts.append(part if len(part) else None)
+            batch = BucketBatch(plan, place, state, 0, min(latest.values()) - lateness)
+            results += list(batch.run(parts))
             state = batch.report.after
-        batch = BucketBatch(plan, place, state, 0, 2**62)
-        results += list(batch.run(None))
-        assert not {"rows", "known", "ranges"} & set(batch.report.after.files)
-    return results
+        if is_flushed:
+            batch = BucketBatch(plan, place, state, 0, 2**62)
+            results += list(batch.run([None] * len(inputs)))
+            state = batch.report.after
+            assert not state.n_waiting or not any(
+                {"held0", "ranges"} & set(each.files) for each in state.entities[-1:]
+            )
+    return [each.drop_columns([CODE]) for each in results], state
 
 
 def at_once(table, maker, node):
@@ -144,7 +181,7 @@ def at_once(table, maker, node):
     return [steps.result_table(found, "UTC")]
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @pytest.mark.parametrize("name", NODES)
 @pytest.mark.parametrize("maker", [FIT, DECLARED, DOOR], ids=["fit", "declared", "door"])
 @given(
@@ -159,3 +196,92 @@ def test_any_batches_give_what_all_rows_give_at_once(name, maker, seed, n, cuts,
     rng = np.random.default_rng(seed + 1)
     found = streamed(table, maker, NODES[name], [int(each * n) for each in cuts], lateness, rng)
     assert shown(found) == shown(at_once(table, maker, NODES[name]))
+
+
+def sides(on, *, covered=False):
+    """Return averages of one input joined with the other one."""
+    left = of(Integral(5 * SECOND, None, True, covered), of(steps.Project.onto("x")))
+    right = of(steps.Project.onto("y"), graph.Input(1, SHAPE))
+    condition = None if on is None else read_condition(on, ["a.x", "b.y"])
+    return graph.SameEntity(left, right, ("a", "b"), condition, on)
+
+
+TOGETHER = {
+    "join": graph.SameEntity(INPUT, graph.Input(1, SHAPE), ("a", "b"), None, None),
+    "join where": sides("a.x > b.y"),
+    "samples": of(steps.Sample(2 * SECOND), sides("a.x > b.y", covered=True)),
+    "changes": of(steps.Changes(), sides("a.x <> b.y")),
+    "average of a join": of(average(3), sides(None)),
+    "average at ticks of a join": of(average(3, 2), sides(None)),
+}
+MAKERS = {"fit": FIT, "declared": DECLARED}
+
+
+@examples(25)
+@pytest.mark.parametrize("name", TOGETHER)
+@pytest.mark.parametrize("makers", [("fit", "declared"), ("declared", "fit"), ("fit", "static")])
+@given(
+    seed=st.integers(0, 2**32),
+    sizes=st.tuples(st.integers(1, 60), st.integers(1, 60)),
+    cuts=st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), max_size=4),
+    lateness=st.sampled_from([0, 3 * SECOND]),
+)
+def test_any_batches_of_two_streams_give_what_all_rows_give(
+    name, makers, seed, sizes, cuts, lateness
+):
+    inputs, whole = [], []
+    for at, (kind, n) in enumerate(zip(makers, sizes, strict=True)):
+        maker = MAKERS.get(kind)
+        table = table_of(rows_of(seed + at, n), maker or DECLARED)
+        ordered = table.sort_by([("k", "ascending"), ("ts", "ascending")])
+        (segments,) = (maker or DECLARED).tables(ordered.to_batches())
+        whole.append(segments)
+        inputs.append((table if maker else segments, StreamInput(maker, SHAPE)))
+    own = [[int(cut[at] * n) for cut in cuts] for at, n in enumerate(sizes)]
+    rng = np.random.default_rng(seed + 2)
+    found, _ = streamed_together(inputs, TOGETHER[name], own, lateness, rng)
+    given, _ = unified([keyed(each, SHAPE.layout) for each in whole], [], ["k"])
+    wanted = steps.result_table(graph.run(TOGETHER[name], given), "UTC")
+    assert shown(found) == shown([wanted])
+
+
+def written_by_batches(tmp_path, n_idle, node):
+    """Return the bytes that 24 batches of 40 entities write beside so many others that wait."""
+    place = StatePlace(fs.LocalFileSystem(), str(tmp_path / str(n_idle)), "models")
+    fs.LocalFileSystem().create_dir(place.runs)
+    plan = StreamPlan((StreamInput(FIT, SHAPE),), node)
+
+    def rows(entities, at):
+        keys, times = (
+            np.repeat(entities, 4),
+            np.tile(at * SECOND + np.arange(4) * SECOND, len(entities)),
+        )
+        values = np.sin(keys * 7.0 + times)
+        return pa.table(
+            {
+                "k": keys, "ts": pa.array(times).cast(pa.timestamp("us", "UTC")), "x": values,
+                "y": values, CODE: keys,
+            }
+        )  # fmt: skip
+
+    state, sizes = BucketState(), []
+    for number in range(28):
+        # The others all come first, and none of them is over before the last batch.
+        new = np.arange(40) if number else np.arange(n_idle)
+        at = 1000 + number // 10 if number else 996
+        batch = BucketBatch(plan, place, state, 0, max(at + 2, 1000) * SECOND)
+        names = {file.name for file in state.files}
+        list(batch.run([rows(new, at)]))
+        state = batch.report.after
+        sizes.append(sum(file.n_bytes for file in state.files if file.name not in names))
+    return sizes[0], sum(sizes[4:])
+
+
+@pytest.mark.parametrize("node", [INPUT, of(average(60))], ids=["segments", "averages"])
+def test_a_batch_writes_what_it_changes_and_not_the_state(tmp_path, node):
+    (first, few), (first_of_many, many) = (
+        written_by_batches(tmp_path, n, node) for n in (2_000, 20_000)
+    )
+    assert first_of_many > 8 * first
+    assert many <= 1.3 * few
+    assert few < 24 * first

@@ -4,11 +4,11 @@ import pickle
 
 import pytest
 
-from eddyline.errors import NotSupportedError
 from eddyline.query.planned import steps
 from eddyline.query.predicates import SqlPredicate, predicate
 from eddyline.query.select.reader import read_query
-from eddyline.query.steps import RESULT, FilterStep, JoinStep, ProjectStep, ReadStep, carries, tree
+from eddyline.query.step_graph import carries, made_by, tree
+from eddyline.query.steps import RESULT, FilterStep, JoinStep, ProjectStep, ReadStep
 from eddyline.query.windows import RangeWindow, UnboundedWindow
 
 COLUMNS = {
@@ -148,13 +148,16 @@ def test_queries_over_queries_over_queries():
     ]
 
 
-def test_a_join_over_a_join_is_not_supported_yet():
+def test_a_join_over_a_join_has_the_steps_of_both():
     text = "SELECT p.v FROM s, pairs p WHERE s.v = p.v"
-    with pytest.raises(
-        NotSupportedError, match=r"'pairs' is the result of a join, which"
-    ) as caught:
-        steps(read(text), {"pairs": steps(read(PAIRS))})
-    assert caught.value.facts["column"] == text.index("pairs") + 1
+    found = steps(read(text), {"pairs": steps(read(PAIRS))})
+    inner, outer = (each for each in found if isinstance(each, JoinStep))
+    assert outer.inputs == ("s", "p")
+    (made,) = (at for at, each in enumerate(found) if each is outer)
+    own = made_by(found, made, "p")
+    assert inner in own
+    assert own[-1].output == "p"
+    assert [each.output for each in own if isinstance(each, ReadStep)] == ["p.s", "p.b"]
 
 
 def test_a_plan_may_stand_beside_a_step():

@@ -6,9 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
-from tempfile import TemporaryFile, mkdtemp
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 import eddyline as el
@@ -18,8 +17,11 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 
-QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""A JVM that lives for seconds only compiles fast rather than well."""
+JAVA = "JAVA_TOOL_OPTIONS"
+"""The variable with options for every JVM that this process starts, and those that it starts."""
+
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:disable"
+"""A JVM that lives for seconds only compiles fast rather than well, and warns of nothing."""
 
 
 class Process:
@@ -28,10 +30,10 @@ class Process:
     Args:
         *command: of the interpreter: a file, or ``-m`` and a module, and arguments. It prints
             ``started`` once its queries run.
-        java: options of its JVM.
+        java: options of its JVM; those of this process by default.
     """
 
-    def __init__(self, *command: object, java: str = QUICK) -> None:
+    def __init__(self, *command: object, java: str | None = None) -> None:
         self._errors = TemporaryFile("w+")  # noqa: SIM115 - it lives as long as the process
         self._process = subprocess.Popen(
             [sys.executable, *map(str, command)],
@@ -42,7 +44,7 @@ class Process:
             env={
                 **os.environ,
                 "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
-                "JAVA_TOOL_OPTIONS": java,
+                **({} if java is None else {JAVA: java}),
             },
         )
 
@@ -71,20 +73,6 @@ class Process:
         said, _ = self._process.communicate(timeout=timeout_s)
         assert self._process.returncode == 0, self._said()
         return said
-
-
-@cache
-def soon_started(*command: object) -> str:
-    """Return options for a JVM that starts in half the time: classes come from an archive.
-
-    Where a test starts many, this pays for the run that makes the archive.
-
-    Args:
-        *command: of a process that loads what the others will need, and ends by itself.
-    """
-    archive = Path(mkdtemp(prefix="eddyline-java-")) / "classes.jsa"
-    Process(*command, java=f"{QUICK} -XX:ArchiveClassesAtExit={archive}").finish(600)
-    return f"{QUICK} -XX:SharedArchiveFile={archive}"
 
 
 def main(start: Callable[[Any, Path], Any]) -> None:

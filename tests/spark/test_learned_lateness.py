@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import eddyline as el
-from eddyline.constraints.lateness import Disorder, LearnedLateness, bin_of
+from eddyline.constraints.bounds import bins_of
+from eddyline.constraints.lateness import Disorder, LearnedLateness
 from eddyline.errors import OptionError
 from eddyline.state.rows import ALWAYS
 
@@ -57,7 +58,7 @@ def on_time(share, n_batches, seed):
             else:
                 found.append((row + 1_000 * number, int(keys[row]), start))
             if latest is not None and start < latest:
-                each = bin_of(latest - start)
+                each = int(bins_of(np.array([latest - start]))[0])
                 bins[each] = bins.get(each, 0) + 1
         batch = Disorder(starts.size, len(late), int(starts.min()), int(starts.max()), bins)
         learned = learned.after(batch, latest)
@@ -106,7 +107,7 @@ def test_counts_are_those_of_the_rows_in_time_also_after_a_restart(spark, tmp_pa
     text = run.explain()
     assert "The lateness that is learned" in text
     assert "90.000 %" in text
-    assert any(each.event == "lateness" for each in run.journal)
+    assert any(each["event"] == "lateness" for each in run.journal)
 
 
 def test_a_join_finds_all_pairs_of_rows_in_time(spark, tmp_path):

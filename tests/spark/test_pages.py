@@ -17,6 +17,7 @@ PAGES = [
 @pytest.mark.spark
 @pytest.mark.large
 @pytest.mark.timeout(1800)
+@pytest.mark.usefixtures("soon_started")
 @pytest.mark.parametrize("page", PAGES)
 def test_snippets_run_one_after_the_other(page, tmp_path):
     done = snippets.run(snippets.ROOT / page, sys.executable, tmp_path)

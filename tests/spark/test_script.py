@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -15,7 +14,6 @@ import pytest
 from eddyline.errors import NotSupportedError, QueryError, SourceError
 from eddyline.sigma.loading import load_rules
 from eddyline.spark.script import run_script
-from tests.spark.processes import QUICK
 
 pytestmark = pytest.mark.spark
 
@@ -155,10 +153,9 @@ def test_a_script_with_rules_from_the_command_line(script, rules_file, tmp_path)
     def eddyline(command, *arguments):
         called = [sys.executable, "-m", "eddyline", command, str(tmp_path / "script.sql")]
         return subprocess.run(
-            [*called, *arguments], capture_output=True, text=True, timeout=240, env=env, check=False
+            [*called, *arguments], capture_output=True, text=True, timeout=240, check=False
         )
 
-    env = {**os.environ, "JAVA_TOOL_OPTIONS": QUICK}
     script(text)
     checked = eddyline("check")
     assert checked.returncode == 1

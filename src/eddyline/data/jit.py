@@ -40,6 +40,7 @@ class Kernel(Generic[P, R]):
             made = numba.njit(cache=True, **options)(function)
         except RuntimeError:  # neither the package nor a home is a place to write to
             made = numba.njit(**options)(function)
+        _take_no_literals(made)
         function.__globals__[function.__name__] = made  # it may call itself
         return made
 
@@ -52,6 +53,23 @@ class Kernel(Generic[P, R]):
             if isinstance(other, Kernel) and other is not self:
                 names[name] = other.dispatcher
         return FunctionType(made.__code__, names, made.__name__, made.__defaults__)
+
+
+def _take_no_literals(dispatcher: Any) -> None:
+    """Let a kernel that calls this one with a constant call what takes any number.
+
+    numba compiles a function once for ``f(0)`` and once for ``f(n)``, each with all that it calls;
+    of ``n = 0`` before a loop it makes both.
+    """
+    from numba.core.types import unliteral  # noqa: PLC0415 - see above
+
+    find = dispatcher.get_call_template
+
+    def found(args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
+        named = dict(zip(kws, map(unliteral, kws.values()), strict=True))
+        return find(tuple(map(unliteral, args)), named)
+
+    dispatcher.get_call_template = found
 
 
 def compiled(function: Callable[P, R]) -> Kernel[P, R]:

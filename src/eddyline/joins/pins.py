@@ -15,9 +15,12 @@ if TYPE_CHECKING:
     from eddyline.joins.caches.loop import JoinCaches
     from eddyline.joins.grid_loop import GridLoop
     from eddyline.joins.loop import JoinLoop
+    from eddyline.joins.tier_loop import TierLoop
 
 
-def pinnable(loop: JoinLoop, grids: GridLoop, caches: JoinCaches) -> Iterator[Pinnable]:
+def pinnable(
+    loop: JoinLoop, grids: GridLoop, caches: JoinCaches, tiers: TierLoop
+) -> Iterator[Pinnable]:
     """Yield what a person may pin of a join.
 
     Of two inputs a pipeline has one order, and where nothing is adaptive a grid is as it is.
@@ -27,6 +30,8 @@ def pinnable(loop: JoinLoop, grids: GridLoop, caches: JoinCaches) -> Iterator[Pi
             yield PipelinePin(loop, name)
     if grids.is_adaptive:
         yield AsItStands(HeldLayout(grids, caches), lambda: plain_grid(grids.plan))
+    if tiers.lengths:
+        yield AsItStands(tiers, tiers.plain)
 
 
 class HeldPipeline:

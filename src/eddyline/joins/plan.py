@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from eddyline.joins.caches.counts import CachePlan, CacheReport
     from eddyline.joins.graph import JoinGraph
+    from eddyline.joins.operator.partner_ages import AgeCounts
     from eddyline.joins.orders.probe_profiling import DropProbing, DropSample
     from eddyline.query.query import JoinKind
     from eddyline.state.event_time import EventTime, OrderPlan
@@ -74,6 +75,9 @@ class BatchPlan:
     partners: PartnerPlan | None = None
     """What is asked beside combinations, or in their place; None of an inner join. See
     ``partner_bucket.PartnerBatch``."""
+    spans: Mapping[str, int | None] = field(default_factory=dict)
+    """By input whose window may have a cold tier: for how long its rows are hot (µs); None: all of
+    them are. The ages of rows that are found are measured of these inputs alone."""
     caches: CachePlan = NO_CACHES
     """Use of caches of joined rows; none if omitted."""
     probing: DropProbing | None = None
@@ -104,5 +108,7 @@ class BucketReport:
     """Histogram of the hashes of new rows; every row is counted in one bucket."""
     samples: tuple[DropSample, ...] = ()
     """Outcomes of the probes of sampled rows."""
+    ages: dict[str, AgeCounts] = field(default_factory=dict)
+    """Ages of the rows that were found, by input."""
     caches: CacheReport | None = None
     """Counts of the caches; None if the plan has none."""

@@ -26,8 +26,16 @@ class JoinPart(Struct, frozen=True, forbid_unknown_fields=True):
     """Late rows of each input so far."""
 
     def files(self, name: str) -> list[RunFile]:
-        """Return the runs of the window of an input."""
+        """Return the runs of the window of an input, without the cold ones."""
         return [file for each in self.buckets.values() for file in each.runs.get(name, ())]
+
+    def cold(self, name: str) -> tuple[int, int, int]:
+        """Return rows, runs, and bytes (those of filters included) of a window's cold tier."""
+        parts = [part for each in self.buckets.values() for part in each.cold.get(name, ())]
+        runs = [run for part in parts for run in part.runs]
+        filters = [file for part in parts for file in part.filters]
+        n_bytes = sum(file.n_bytes for file in (*runs, *filters))
+        return sum(file.n_rows for file in runs), len(runs), n_bytes
 
     def n_waiting(self, name: str) -> int:
         """Return how many rows of an input are in files of rows that wait for event time."""

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from eddyline.constraints.lateness import LearnedLateness
+    from eddyline.joins.tier_loop import TierView
 
 STATIC = "static"
 """Stands for the window of a table."""
@@ -46,6 +47,10 @@ class InputView:
     1970): the latest event time without the lateness that is allowed. None if it has none."""
     n_waiting: int = 0
     """Rows that are kept back until no earlier one can come, a few that are due included."""
+    n_cold: int = 0
+    """Rows in its cold tier, beside those that it holds."""
+    cold_bytes: int = 0
+    """Size of their files."""
 
     @property
     def is_table(self) -> bool:
@@ -130,6 +135,8 @@ class JoinView:
     """``inner``, ``left``, ``semi`` or ``anti``."""
     learned: Mapping[str, LearnedLateness] = field(default_factory=dict)
     """The streams whose lateness is learned, and what is known of it."""
+    tiers: tuple[TierView, ...] = ()
+    """The windows that may have a cold tier."""
     splits: tuple[str, ...] = ()
     """Of each key that is cut by event time, too, in how many parts the inputs are, in words."""
 
@@ -153,6 +160,10 @@ class JoinRecord:
     equalities."""
     n_waiting: int = 0
     """Rows that are kept back after the batch until event time has passed them."""
+    n_cold: int = 0
+    """Rows in the cold tiers of all windows after the batch, beside those that these hold."""
+    cold_bytes: int = 0
+    """Size of their files."""
 
     def numbers(self, n_rows: int) -> Numbers:
         """Return its counts, and what its windows hold."""

@@ -67,6 +67,12 @@ def condition_of(tree: Expr, text: str, names: Collection[str]) -> Condition:
     return _Reader(text, names).condition(tree, is_so=True)
 
 
+def has_root(text: str) -> bool:
+    """Return whether a square root stands in a condition."""
+    calls = parse_condition(text, "the condition").find_all(exp.Anonymous)
+    return any(str(each.this).lower() == "sqrt" for each in calls)
+
+
 def split_condition(
     text: str, attributes: Collection[str], others: Collection[str]
 ) -> tuple[list[str], Condition | None]:

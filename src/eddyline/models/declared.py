@@ -205,6 +205,11 @@ class Declared:
             for name, equation in self.equations.items()
         }
 
+    @property
+    def wait_us(self) -> int:
+        """How long after a row it is certain that no later one is needed for its segment (µs)."""
+        return self.horizon_us - 1
+
     def tables(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         """Yield the segments of the rows of a task, which come by entity."""
         for table in entity_blocks(tables(batches), self.keys):

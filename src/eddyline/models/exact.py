@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from eddyline.models.solving import Ranges
 
     Decisions = NDArray[np.int8]
-    Read = Callable[[Indices], Mapping[str, Floats]]
-    """Gives the values of rows by their places: of each attribute an array as long as these."""
 
 FALSE, TRUE, OPEN = 0, 1, 2
 """What models say of a row: the condition does not hold, it holds, or the row has to be read."""
@@ -93,7 +91,9 @@ class Decided(Columns):
         return found
 
 
-def decide(segments: Segments, condition: Condition) -> Decided:
+def decide(
+    segments: Segments, condition: Condition, *, by_sql: bool = False, are_doubles: bool = True
+) -> Decided:
     """Return on which ranges a condition certainly holds for rows, certainly not, or is open.
 
     Args:
@@ -101,6 +101,10 @@ def decide(segments: Segments, condition: Condition) -> Decided:
             Tombstones decide nothing. The condition is false on a segment without values of an
             attribute that it needs: the rows that it stands for have none.
         condition: without slopes.
+        by_sql: whether it is SQL that judges rows, whose arithmetic may round otherwise: then what
+            is more than a comparison of two numbers is open where it may be one or the other.
+        are_doubles: whether rows have the very numbers that models were made of, and not some with
+            more digits.
 
     Raises:
         NotSupportedError: it reads a slope.
@@ -120,6 +124,8 @@ def decide(segments: Segments, condition: Condition) -> Decided:
     whole = np.arange(len(alive)), alive.lo, alive.ends
     code = np.full(len(alive), -1, np.int8)
     exact = _are_constant(alive, attributes(condition))
+    if not are_doubles or (by_sql and not _is_plain(condition)):
+        exact[:] = False
     known = alive.take(exact)
     values = {name: known.coefs[name][:, 0] for name in attributes(condition)}
     code[exact] = rows_hold(condition, values, len(known))
@@ -148,32 +154,6 @@ def rows_hold(condition: Condition, values: Mapping[str, Floats], n: int) -> Mas
         return known & _COMPARE[comparison.op](found)
 
     return holds(condition, leaf)
-
-
-def satisfied(
-    decided: Decided,
-    condition: Condition,
-    keys: Ints,
-    times: Ints,
-    read: Read,
-    uncovered: Mask | None = None,
-) -> Mask:
-    """Return for which rows a condition holds, of which only the open ones are read.
-
-    Args:
-        decided: what models say of the condition.
-        condition: what was decided.
-        keys: entities of rows, ``[n]``.
-        times: microseconds, ``[n]``.
-        read: gives the values of rows, and is called once with all that are open.
-        uncovered: as above.
-    """
-    codes = decided.of(keys, times, uncovered)
-    found: Mask = codes == TRUE
-    rows = np.flatnonzero(codes == OPEN)
-    if rows.size:
-        found[rows] = rows_hold(condition, read(rows), len(rows))
-    return found
 
 
 def uncovered(segments: Segments, keys: Ints, times: Ints, values: Mapping[str, Floats]) -> Mask:
@@ -283,6 +263,21 @@ def _are_constant(segments: Segments, names: set[str]) -> Mask:
     for name in names:
         found &= (segments.errors[name] == 0) & ~segments.coefs[name][:, 1:].any(axis=1)
     return found
+
+
+def _is_plain(condition: Condition) -> bool:
+    """Return whether a condition only compares numbers, whose difference has the right sign."""
+
+    def is_number(part: Expression) -> bool:
+        if isinstance(part, Product) and part.left == Number(-1.0):
+            part = part.right
+        return isinstance(part, Number | Attribute)
+
+    return all(
+        is_number(each)
+        or (isinstance(each, Sum) and is_number(each.left) and is_number(each.right))
+        for each in (comparison.expression for comparison in comparisons(condition))
+    )
 
 
 def _ends(ranges: Ranges) -> tuple[Indices, Ints, Ints]:

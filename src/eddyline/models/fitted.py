@@ -87,6 +87,12 @@ class Fit:
         names = (*self.within, *self.unbounded)
         return {name: f"CAST({quoted(name)} AS DOUBLE)" for name in names}
 
+    @property
+    def wait_us(self) -> int:
+        """How long after a row it is certain that no later one is needed for its segment (µs)."""
+        assert self.options.max_gap_us is not None
+        return self.options.max_gap_us
+
     def tables(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         """Yield the segments of the rows of a task, which come by entity and time."""
         for found, zone, _ in fitted(batches, self):

@@ -282,6 +282,7 @@ class _Fitting:
         within: Mapping[str, Bound],
         options: FitOptions,
     ) -> None:
+        times = _fixed(times)
         self.keys, self.times, self.matrix = keys, times, matrix
         self.names = list(within)
         self.options = options
@@ -290,7 +291,7 @@ class _Fitting:
         starts = np.empty(times.size + 1, np.int64)
         self.first = starts[: instants.starts_of_instants(keys, times, starts) + 1]
         is_each = self.first.size == times.size + 1  # then it is a copy without a purpose
-        at = times if is_each else times[self.first[:-1]]
+        at = times if is_each else _fixed(times[self.first[:-1]])
         bounds = np.array([each.value for each in within.values()], np.float64)
         is_relative = np.array([each.is_relative for each in within.values()], np.bool_)
         mid, reach = np.empty((2, len(bounds), at.size))
@@ -381,6 +382,16 @@ class _Fitting:
             coefs={name: coefs[:, place].copy() for name, place in at.items()},
             errors={name: errors[:, place].copy() for name, place in at.items()},
         )
+
+
+def _fixed(values: Ints) -> Ints:
+    """Return an array as one that nobody writes to, as Arrow gives it.
+
+    numba compiles a kernel once for these and once for others, and the fit takes longest of all.
+    """
+    found = values.view()
+    found.flags.writeable = False
+    return found
 
 
 def candidates_of(options: FitOptions) -> Ints:

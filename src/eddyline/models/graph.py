@@ -197,6 +197,11 @@ def reach(node: Node) -> int:
 
 def run(node: Node, inputs: Sequence[Keyed]) -> Keyed | Rows:
     """Return what comes out of a graph over segments of some entities."""
+    return every(node, inputs)[id(node)]
+
+
+def every(node: Node, inputs: Sequence[Keyed]) -> dict[int, Keyed | Rows]:
+    """Return what comes out of each part of a graph, by its id."""
     found: dict[int, Keyed | Rows] = {}
     for each in parts(node):
         match each:
@@ -206,7 +211,7 @@ def run(node: Node, inputs: Sequence[Keyed]) -> Keyed | Rows:
                 found[id(each)] = step.run(_segments(found[id(of)]))
             case SameEntity(left, right):
                 found[id(each)] = each.run(*(_segments(found[id(a)]) for a in (left, right)))
-    return found[id(node)]
+    return found
 
 
 def _segments(found: Keyed | Rows) -> Keyed:

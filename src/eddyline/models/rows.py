@@ -159,6 +159,31 @@ def ids_together(tables: Sequence[pa.Table], keys: Sequence[str]) -> list[Ints]:
     return list(np.split(ids, ends[:-1]))
 
 
+def unified(
+    given: Sequence[Keyed], more: Sequence[pa.Table], keys: Sequence[str]
+) -> tuple[list[Keyed], pa.Table]:
+    """Return segments of several inputs with common ids, and what all entities are called.
+
+    Args:
+        given: segments of each input.
+        more: keys of other entities that have an id, too.
+        keys: the columns of keys, one at least.
+    """
+    parts = [each.entities for each in given if len(each.entities)]
+    filled = [each.select(list(keys)) for each in (*parts, *more) if len(each)]
+    if not filled:
+        return list(given), pa.table({each: [] for each in keys})
+    table = pa.concat_tables(filled)
+    ids, first = entity_ids(table, keys)
+    names, found, at = table.take(pa.array(first)), [], 0
+    for each in given:
+        n = len(each.entities)
+        segments = replace(each.segments, keys=ids[at : at + n][each.segments.keys])
+        found.append(Keyed(segments, names))
+        at += n
+    return found, names
+
+
 def in_key_order(given: Keyed) -> Keyed:
     """Return segments whose entities are numbered by their keys, and not as they come."""
     entities = given.entities

@@ -1,4 +1,4 @@
-"""The step of a query that makes segments of the rows of a relation and solves what is asked."""
+"""The step of a query that makes segments of the rows of relations and solves what is asked."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from eddyline.models import graph
-from eddyline.query.steps import RESULT, OverOne
+from eddyline.query.steps import RESULT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,17 +15,23 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelStep(OverOne):
-    """Rows of a relation as segments, what is done with these, and its results as rows."""
+class ModelStep:
+    """Rows of relations as segments, what is done with these, and its results as rows."""
 
+    inputs: tuple[str, ...]
+    """A relation for each input of the plan."""
     plan: StreamPlan
     output: str = RESULT
 
     def renamed(self, names: Callable[[str], str]) -> ModelStep:
         """Return the step over relations of other names."""
-        return replace(self, input=names(self.input), output=names(self.output))
+        return replace(self, inputs=tuple(map(names, self.inputs)), output=names(self.output))
 
     def __str__(self) -> str:
         node = self.plan.node
-        told = [str(each) for each in graph.parts(node) if not isinstance(each, graph.Input)]
-        return f"models of {self.input}: {'; '.join([str(self.plan.maker), *told])}"
+        told = [
+            f"{each.maker or 'segments'}{f' of {name}' if len(self.inputs) > 1 else ''}"
+            for name, each in zip(self.inputs, self.plan.inputs, strict=True)
+        ]
+        told += [str(each) for each in graph.parts(node) if not isinstance(each, graph.Input)]
+        return f"models of {', '.join(self.inputs)}: {'; '.join(told)}"

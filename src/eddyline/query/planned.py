@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eddyline.errors import NotSupportedError
 from eddyline.query.aggregates import both
-from eddyline.query.predicates import MixedPredicate, SqlPredicate
+from eddyline.query.predicates import SqlPredicate
 from eddyline.query.select.names import identifier
 from eddyline.query.steps import (
     AggregateStep,
@@ -21,7 +20,6 @@ from eddyline.query.steps import (
     columns_read,
     inlined,
 )
-from eddyline.sql.parsing import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,9 +38,6 @@ def steps(query: Query, made: Mapping[str, Sequence[Step]] | None = None) -> tup
         made: of the streams that are results of other queries, the steps of those by the stream's
             name. They take the place of reading it, over relations of their own: ``s`` of the query
             behind the input ``a`` is called ``a.s`` (an input of that very name is in backticks).
-
-    Raises:
-        NotSupportedError: an input of a join is the result of a join, of aggregates or of UNION.
 
     Example:
         >>> from eddyline.query.select.reader import read_query
@@ -115,45 +110,9 @@ def _input_steps(query: Query, each: Input, made: Mapping[str, Sequence[Step]]) 
         inner = steps(each.query, made)
     found: list[Step] = [ReadStep(each.stream, name)]
     if inner is not None:
-        if query.is_join:
-            _check_joined(query, each, inner)
         found = inlined(inner, name)
     if each.predicates or not query.is_join:
         # Where rows are counted and aggregated, WHERE is asked of those that the window has.
         is_counted = query.grouping is not None and each.window.counts is not None
         found.append(FilterStep(name, () if is_counted else each.predicates))
     return found
-
-
-def _check_joined(query: Query, each: Input, inner: Sequence[Step]) -> None:
-    """Refuse an input of a join that is made by steps that no join reads yet."""
-    what = next((_KEPT[type(step)] for step in inner if type(step) in _KEPT), "")
-    if what:
-        hint = "; join all the streams in one query, or filter its results only"
-        message = (
-            f"{each.stream!r} is the result of {what}, which is not supported yet as the input "
-            f"of {'another' if what == 'a join' else 'a'} join{hint if what == 'a join' else ''}"
-        )
-        refuse(message, query.text, each.start, NotSupportedError, stream=each.stream)
-    if any(map(_asks_python, inner)):
-        message = (
-            f"{each.stream!r} calls Python functions inside larger expressions or in its "
-            f"output columns, which is not supported yet in the input of a join"
-        )
-        refuse(message, query.text, each.start, NotSupportedError, stream=each.stream)
-
-
-def _asks_python(step: Step) -> bool:
-    """Return whether a step calls Python functions elsewhere than as a predicate."""
-    if isinstance(step, FilterStep):
-        return any(isinstance(each, MixedPredicate) for each in step.predicates)
-    return isinstance(step, ProjectStep) and bool(step.calls)
-
-
-_KEPT: dict[type[Step], str] = {
-    JoinStep: "a join",
-    AggregateStep: "aggregates",
-    OverStep: "aggregates OVER rows",
-    UnionStep: "UNION ALL",
-}
-"""Steps that keep rows or read several relations, and what they are called."""

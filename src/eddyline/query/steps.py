@@ -14,7 +14,7 @@ from sqlglot import exp, parse_one
 
 from eddyline.query.aggregates import CALL, GROUP, WINDOW
 from eddyline.query.select.names import identifier
-from eddyline.sql.parsing import SparkText, folded, parse_output, quoted, tokens_of
+from eddyline.sql.parsing import SparkText, folded, parse_output, tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -376,28 +376,6 @@ def lag_of(projection: str, times: Mapping[str, int]) -> int | None:
     return 0 if named == times.keys() else min(times[each] for each in named)
 
 
-def carries(steps: Sequence[Step], column: str) -> bool:
-    """Return whether the rows that steps make have a column of the rows they read, unchanged."""
-    for at, step in enumerate(steps):
-        if isinstance(step, JoinStep | AggregateStep):
-            return False
-        if isinstance(step, ProjectStep) and _position(step, column) is None:
-            return False
-        if isinstance(step, UnionStep):
-            makers = [steps[maker(steps, at, name)] for name in step.inputs]
-            if len({_position(each, column) for each in makers}) > 1:
-                return False
-    return True
-
-
-def _position(step: Step, column: str) -> tuple[str, ...] | int | None:
-    """Return where a step has a column unchanged: of columns with ``*``, what they are at all."""
-    if not isinstance(step, ProjectStep):
-        return None
-    kept = [at for at, each in enumerate(step.projections) if each in (column, quoted(column))]
-    return step.projections if "*" in step.projections else next(iter(kept), None)
-
-
 def columns_read(inputs: Sequence[str], texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Return, by input, the columns that expressions with qualified columns read."""
     found: dict[str, dict[str, None]] = {name: {} for name in inputs}
@@ -407,37 +385,3 @@ def columns_read(inputs: Sequence[str], texts: Sequence[str]) -> dict[str, tuple
             if len(parts) > 1:  # else it is no column, but a unit of time: dateadd(day, 1, s.ts)
                 found[parts[0]][parts[1]] = None
     return {name: tuple(columns) for name, columns in found.items()}
-
-
-def tree(steps: Sequence[Step], say: Callable[[Step], str] = str) -> tuple[str, ...]:
-    """Return steps as lines of a tree: the last one at the top, what is read as leaves.
-
-    Example:
-        >>> from eddyline.query.predicates import SqlPredicate
-        >>> chain = (ReadStep("s", "s"), FilterStep("s", (SqlPredicate("v > 3"),)))
-        >>> for line in tree((*chain, ProjectStep("s", ("v",)))):
-        ...     print(line)
-        project s: v
-        └─ filter s: v > 3
-           └─ read s
-    """
-    return tuple(_branch(steps, len(steps) - 1, say, ""))
-
-
-def _branch(
-    steps: Sequence[Step], position: int, say: Callable[[Step], str], indent: str
-) -> list[str]:
-    """Return the lines of a step and of all that it reads."""
-    lines = [say(steps[position])]
-    children = [maker(steps, position, name) for name in steps[position].inputs]
-    for number, child in enumerate(children):
-        is_last = number == len(children) - 1
-        branch = _branch(steps, child, say, indent)
-        lines.append(("└─ " if is_last else "├─ ") + branch[0])
-        lines += [("   " if is_last else "│  ") + line for line in branch[1:]]
-    return lines
-
-
-def maker(steps: Sequence[Step], position: int, name: str) -> int:
-    """Return the position of the step that makes a relation which the step at a position reads."""
-    return next(at for at in reversed(range(position)) if steps[at].output == name)

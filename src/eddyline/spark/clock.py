@@ -15,7 +15,8 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from eddyline.constraints.lateness import LatenessRule, LearnedLateness, changes
+from eddyline.constraints.bounds import changes
+from eddyline.constraints.lateness import LatenessRule, LearnedLateness
 from eddyline.errors import StateError
 from eddyline.spark.arrow_tasks import task_ids
 from eddyline.spark.disorder import counted, disorders
@@ -30,7 +31,7 @@ from eddyline.state.rows import ALWAYS, FOREVER
 from eddyline.watch import clock as words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame, Row
 
@@ -72,6 +73,8 @@ class StreamClock(Operator):
         micros: the event time of a row (µs).
         number: the stream that a row is of, by number; omitted of one.
         without_lateness: the streams that were given none.
+        passing: returns those of some rows that pass the conditions of the query: only these are
+            late. Omitted: all do.
     """
 
     name = words.COMPONENT
@@ -85,18 +88,23 @@ class StreamClock(Operator):
         micros: Column,
         number: Column | None = None,
         without_lateness: tuple[str, ...] = (),
+        passing: Callable[[DataFrame], DataFrame] = lambda rows: rows,
     ) -> None:
         self.lateness = lateness
         self.streams = lateness.streams(lateness.known({}))
         self.stream = ", ".join(lateness.given)
         self.keeps_late = (self.stream,)
         self.without_lateness = without_lateness
-        self.before, self.after = ALWAYS, ALWAYS
+        self.own_before = self.after = ALWAYS
+        """The instants before which all rows of its own streams have come (µs)."""
+        self.beside: tuple[Clock, ...] = ()
+        """The clocks of the other parts of a union: a row is late if it is so for all parts."""
         self.part = ClockPart(learned=lateness.known({}))
         self.arrived = Arrived()
         self.is_asked = False
         self._columns = rows
         self._micros = micros
+        self.passing = passing
         self._number = number
         self._newest: dict[str, Any] = {}
         self._late_files: set[str] = set()
@@ -125,6 +133,15 @@ class StreamClock(Operator):
         self.is_asked = True
 
     @property
+    def before(self) -> int:
+        """The instant before which all rows had come before the batch (µs); see ``Clock``."""
+        others = (
+            each.own_before if isinstance(each, StreamClock) else each.before
+            for each in self.beside
+        )
+        return min(self.own_before, *others) if self.beside else self.own_before
+
+    @property
     def is_idle(self) -> bool:
         """Whether the batch has no rows at all; see ``Clock``."""
         return self._newest.get("n_rows") == 0
@@ -132,7 +149,7 @@ class StreamClock(Operator):
     @property
     def has_late(self) -> bool:
         """Whether rows of the batch are late; see ``Clock``."""
-        return bool(self._newest.get("n_late"))
+        return bool(self._newest.get("has_late"))
 
     # -- state ----------------------------------------------------------------------------------
 
@@ -145,7 +162,7 @@ class StreamClock(Operator):
         found = ClockPart() if part is None else part.read(ClockPart)
         self.part = msgspec.structs.replace(found, learned=self.lateness.known(found.learned))
         self.streams = self.lateness.streams(self.part.learned)
-        self.before = self.after = self._low(self.part.latest)
+        self.own_before = self.after = self._low(self.part.latest)
         self._last_batch = batch.id - 1
 
     def is_whole(self, observed: Sequence[Observed]) -> bool:  # noqa: ARG002
@@ -168,7 +185,7 @@ class StreamClock(Operator):
             raise StateError(msg, folder=self._place.late) from error
         n_late = self.part.n_late + self._newest["n_late"]
         learned = self.lateness.after(self.part.learned, self._newest["seen"], self.part.latest)
-        self._changed = changes(self.name, self.part.learned, learned, batch.id)
+        self._changed = changes(self.name, "lateness", self.part.learned, learned, batch.id)
         self.part, self._last_batch = ClockPart(self._latest, n_late, learned), batch.id
         return StatePart.of(self.part, ())
 
@@ -192,15 +209,16 @@ class StreamClock(Operator):
             "n_rows": sum(row["n_rows"] for row in found),
             "n_timed": sum(row["n_timed"] for row in found),
             "n_late": 0,
+            "has_late": any(each.earliest < self.before for each in seen.values()),
             "latest": {name: each.latest for name, each in seen.items()},
             "seen": seen,
         }
         self._late_files, self._is_new = set(), True
         # Spark compiles a statement anew where a number in it is another one: none is as a rule.
-        if any(each.earliest < self.before for each in seen.values()):
+        if self._newest["has_late"]:
             rows = df.withColumn(_MICROS, self._micros).where(F.col(_MICROS) < self.before)
             task = _LateRows(self._place, batch.id, self.stream)
-            written = rows.mapInArrow(task.run, "file string, n bigint").collect()
+            written = self.passing(rows).mapInArrow(task.run, "file string, n bigint").collect()
             self._late_files = {each.file for each in written}
             self._newest["n_late"] = sum(each.n for each in written)
         self.after = self._low(self._latest)
@@ -223,7 +241,7 @@ class StreamClock(Operator):
 
     def once(self, df: DataFrame) -> DataFrame:
         """Return all rows of a batch DataFrame; no more will come."""
-        self.before, self.after = ALWAYS, FOREVER
+        self.own_before, self.after = ALWAYS, FOREVER
         return df
 
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:  # noqa: ARG002
@@ -253,14 +271,11 @@ class StreamClock(Operator):
 
     def records(self) -> tuple[words.ClockRecord, ...]:
         """Return the record after a batch."""
-        return (self._record(),)
-
-    def _record(self) -> words.ClockRecord:
-        return words.ClockRecord(self._newest.get("n_late", 0))
+        return (words.ClockRecord(self._newest.get("n_late", 0)),)
 
     def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:  # noqa: ARG002
         """Return the late rows in words, for the progress."""
-        return words.lines(self._record())
+        return words.lines(*self.records())
 
     def sections(self, history: History) -> list[Section]:  # noqa: ARG002
         """Return for people how far the stream is."""
@@ -333,6 +348,47 @@ class ResultClock:
     def asked(self) -> None:
         """Take note that an operator asks; see ``Clock``."""
         self.of.asked()
+
+
+@dataclass(frozen=True, slots=True)
+class UnionClock:
+    """The clock of the rows of several parts: it is where the one that is behind all others is.
+
+    Args:
+        of: the clocks of the parts, with equal offsets.
+    """
+
+    of: tuple[Clock, ...]
+
+    @property
+    def before(self) -> int:
+        """See ``Clock``."""
+        return min(each.before for each in self.of)
+
+    @property
+    def after(self) -> int:
+        """See ``Clock``."""
+        return min(each.after for each in self.of)
+
+    @property
+    def offset(self) -> int:
+        """See ``Clock``."""
+        return self.of[0].offset
+
+    @property
+    def is_idle(self) -> bool:
+        """See ``Clock``."""
+        return all(each.is_idle for each in self.of)
+
+    @property
+    def has_late(self) -> bool:
+        """See ``Clock``."""
+        return any(each.has_late for each in self.of)
+
+    def asked(self) -> None:
+        """Take note that an operator asks; see ``Clock``."""
+        for each in self.of:
+            each.asked()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from eddyline.constraints.lateness import BINS_PER_OCTAVE, Disorder
+from eddyline.constraints.bounds import BINS_PER_OCTAVE
+from eddyline.constraints.lateness import Disorder
 from eddyline.state.rows import ALWAYS
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from eddyline.runtime.reports import newest_attempts
 from eddyline.spark.run.observed_metrics import as_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql import DataFrame
@@ -86,6 +86,8 @@ class Laid:
     """Its result."""
     pending: tuple[Pending, ...] = ()
     """Its reports, which come when the result is computed."""
+    look_at: DataFrame | None = None
+    """The same rows without any observation of them, where the next operator may look at them."""
 
 
 class Clock(Protocol):
@@ -149,6 +151,26 @@ class Site:
     """The steps that make the inputs of an operator over several of them, which runs them, too."""
     relations: Mapping[str, Relation] = field(default_factory=dict)
     """The streams and tables that these read, by name."""
+    lay_out: Callable[[Sequence[Step], str], LaidOut] | None = None
+    """Lays out steps that make one input of such an operator, which is called by the name."""
+
+
+@dataclass(frozen=True)
+class LaidOut:
+    """Steps as operators: the rows that they read, and what is known of their results."""
+
+    source: DataFrame
+    """The rows that they read."""
+    shape: DataFrame
+    """A DataFrame with the columns of the results, for analysis only."""
+    time: str | None
+    """The event-time column of the results, if they have one."""
+    clock: Clock | None
+    """Event time of the results."""
+    make: Callable[[], Sequence[Operator]] = field(repr=False)
+    """Returns the operators; called when it is known whether event time is asked for."""
+    times: Mapping[str, int] = field(default_factory=dict)
+    """See ``Site.times``."""
 
 
 class Operator:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from eddyline.alarms.step import AlarmStep
@@ -11,7 +13,7 @@ from eddyline.errors import PlanError
 from eddyline.models.step import ModelStep
 from eddyline.options import FilterOptions
 from eddyline.query.correlations import CorrelateStep
-from eddyline.query.predicates import MixedPredicate
+from eddyline.query.predicates import MixedPredicate, SqlPredicate
 from eddyline.query.steps import (
     AggregateStep,
     FilterStep,
@@ -32,7 +34,7 @@ from eddyline.spark.clock import StreamClock
 from eddyline.spark.filters.operator import FilterOperator
 from eddyline.spark.joins.operator import JoinOperator
 from eddyline.spark.models.operator import ModelOperator
-from eddyline.spark.operator import Merging, Site
+from eddyline.spark.operator import LaidOut, Merging, Site
 from eddyline.spark.projection import ProjectOperator
 from eddyline.spark.rules.filter import RuleFilter
 from eddyline.spark.rules.operator import RuleOperator
@@ -46,6 +48,10 @@ if TYPE_CHECKING:
     from eddyline.query.steps import Step
     from eddyline.spark.operator import Operator
     from eddyline.spark.relation import Relation
+
+
+_CARRIED = "__carried"
+"""A temporary column of the rows of a stream as they came."""
 
 
 def filter_of(step: FilterStep, site: Site) -> Operator:
@@ -71,9 +77,13 @@ OPERATORS: dict[type[Any], Callable[[Any, Site], Operator]] = {
 
 
 def laid_out(
-    steps: Sequence[Step], relations: Mapping[str, Relation], query: str, options: Mapping[str, Any]
-) -> tuple[DataFrame, list[Operator]]:
-    """Return the rows that a query reads, and its operators.
+    steps: Sequence[Step],
+    relations: Mapping[str, Relation],
+    query: str,
+    options: Mapping[str, Any],
+    input: str = "",
+) -> LaidOut:
+    """Return the steps of a query, or those that make one of its inputs, as operators.
 
     The inputs of a step over several are one DataFrame, over which the steps before it are laid.
 
@@ -82,28 +92,28 @@ def laid_out(
         relations: the streams and tables that it reads, by name.
         query: its name.
         options: of the query.
+        input: the input that they make; empty if they are the whole query.
 
     Raises:
         PlanError: a step that nothing runs.
         QueryError: a step that does not fit the columns before it.
     """
-    stream, first = next(iter(relations.items()))
-    at = next((at for at, each in enumerate(steps) if len(each.inputs) > 1), None)
-    if at is None:
-        routes = bool(FilterOptions.taken(options)[0].routing)
-        first = first.narrowed([steps], routes=routes)
-        clock = None if first.time is None else StreamClock.of(stream, first)
-        site = Site(
-            first.rows, query, options, time=first.time, lateness=first.lateness, clock=clock
-        )
-        made = operators_of(steps, site)
-        asked = [clock] if clock is not None and clock.is_asked else []
-        return first.rows, _unique([*asked, *made])
-    site = Site(first.df, query, options, before=tuple(steps[:at]), relations=relations)
-    (merging,) = operators_of(steps[at : at + 1], site)
+    several = [at for at, each in enumerate(steps) if len(each.inputs) > 1]
+    if not several:
+        return _laid_over_one(steps, relations, query, options, input)
+    at = several[-1]
+    first = next(iter(relations.values())).df
+
+    def lay_out(own: Sequence[Step], name: str) -> LaidOut:
+        return laid_out(own, relations, query, options, name)
+
+    site = Site(
+        first, query, options, before=tuple(steps[:at]), relations=relations, lay_out=lay_out
+    )
+    (merging,), _ = operators_of(steps[at : at + 1], site)
     assert isinstance(merging, Merging)
     results = Site(
-        merging.shape(first.df),
+        merging.shape(first),
         query,
         merging.left,
         is_source=False,
@@ -111,12 +121,79 @@ def laid_out(
         clock=merging.clock,
         times=merging.times,
     )
-    after = operators_of(merging.then(steps[at + 1 :]), results)
-    return merging.source, _unique([*merging.before, merging, *after])
+    after, end = operators_of(merging.then(steps[at + 1 :]), results)
+    return LaidOut(
+        merging.source,
+        end.df,
+        end.time,
+        end.clock,
+        lambda: _unique([*merging.before, merging, *after], is_whole=not input),
+        end.times,
+    )
 
 
-def operators_of(steps: Iterable[Step], site: Site) -> list[Operator]:
-    """Return the operators of steps, each over the result of the one before.
+def _laid_over_one(
+    steps: Sequence[Step],
+    relations: Mapping[str, Relation],
+    query: str,
+    options: Mapping[str, Any],
+    input: str,
+) -> LaidOut:
+    """Return steps over one stream as operators; see ``laid_out``."""
+    stream = next((each.stream for each in steps if isinstance(each, ReadStep)), "")
+    read = relations[stream or next(iter(relations))]
+    routes = bool(FilterOptions.taken(options)[0].routing)
+    read = read.narrowed([steps], routes=routes)
+    name = stream if not input else steps[0].output
+    clock = None if read.time is None else StreamClock.of(name, read)
+    site = Site(read.rows, query, options, time=read.time, lateness=read.lateness, clock=clock)
+    made, end = operators_of(steps, site)
+    if clock is not None and (conditions := _conditions(steps)):
+        clock.passing = partial(_passing, conditions, site)
+
+    def make() -> list[Operator]:
+        asked = [clock] if clock is not None and clock.is_asked else []
+        return _unique([*asked, *made], is_whole=not input)
+
+    return LaidOut(read.rows, end.df, end.time, end.clock, make, end.times)
+
+
+def _conditions(steps: Sequence[Step]) -> list[FilterStep | ProjectStep]:
+    """Return the steps at the beginning up to the last condition; none if there is no condition.
+
+    Of several queries a row has to pass the conditions of one.
+    """
+    shared = next((each for each in steps if isinstance(each, SharedAggregateStep)), None)
+    if shared is not None and all(where for _, where in shared.members):
+        either = " OR ".join(f"({where}\n)" for _, where in shared.members)
+        return [FilterStep(shared.input, (SqlPredicate(either),))]
+    chain = takewhile(lambda each: isinstance(each, FilterStep | ProjectStep), steps[1:])
+    found = [each for each in chain if isinstance(each, FilterStep | ProjectStep)]
+    while found and not (isinstance(found[-1], FilterStep) and found[-1].predicates):
+        found.pop()
+    return found
+
+
+def _passing(
+    conditions: Sequence[FilterStep | ProjectStep], site: Site, rows: DataFrame
+) -> DataFrame:
+    """Return those of some rows of a stream that pass conditions over it, as they came."""
+    steps = [
+        replace(each, projections=(*each.projections, _CARRIED))
+        if isinstance(each, ProjectStep) and "*" not in each.projections
+        else each
+        for each in conditions
+    ]
+    carried = rows.selectExpr("*", f"struct(*) AS {_CARRIED}")
+    options = {**site.options, "read_sample": False}
+    operators, _ = operators_of(steps, replace(site, df=carried, options=options))
+    for each in operators:
+        carried = each.once(carried)
+    return carried.select(f"{_CARRIED}.*")
+
+
+def operators_of(steps: Iterable[Step], site: Site) -> tuple[list[Operator], Site]:
+    """Return the operators of steps, each over the result of the one before, and their results.
 
     Args:
         steps: of a query over one stream; those that read are none of an operator's.
@@ -140,13 +217,13 @@ def operators_of(steps: Iterable[Step], site: Site) -> list[Operator]:
         time, clock = made.event_time(site, df.columns)
         times = {} if isinstance(step, ProjectStep) else site.times
         site = replace(site, df=df, is_source=False, time=time, clock=clock, times=times)
-    return operators
+    return operators, site
 
 
-def _unique(operators: list[Operator]) -> list[Operator]:
-    """Return operators with a number behind a name that several have."""
+def _unique(operators: list[Operator], *, is_whole: bool) -> list[Operator]:
+    """Return operators with a number behind a name that several of a whole query have."""
     seen: Counter[str] = Counter()
-    for each in operators:
+    for each in operators if is_whole else ():
         seen[name := each.name] += 1
         each.name += f"#{seen[name]}" if seen[name] > 1 else ""
     return operators

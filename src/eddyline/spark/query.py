@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from eddyline.errors import OptionError, QueryError
 from eddyline.options import FOR_ALL, check_names
-from eddyline.query.steps import ReadStep, carries, tree
+from eddyline.query.step_graph import carries, tree
+from eddyline.query.steps import ReadStep
 from eddyline.spark.analysis import column_types
 from eddyline.spark.operator import Stateful
 from eddyline.spark.operators import laid_out
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from eddyline.query.steps import Step
-    from eddyline.spark.operator import Operator
+    from eddyline.spark.operator import LaidOut, Operator
     from eddyline.spark.relation import Relation
     from eddyline.spark.sinks.sinks import BatchWriter
 
@@ -87,8 +88,12 @@ class Query:
         self.options = options
         self._check_not_running = check_not_running
         self._rename = rename
-        self.source, self._made = self._laid_out()
+        laid = self._laid_out()
+        self.source, self._made = laid.source, [*laid.make()]
         """The rows that the query reads; of a join, those of all its inputs."""
+        self.result_time = laid.time
+        """The column of its results that is their event time, of whatever kind; None: there is
+        none."""
         kinds = [each.takes for each in self._made if each.takes is not None]
         known = [field.name for kind in dict.fromkeys(kinds) for field in fields(kind)]
         check_names("option", options, [*dict.fromkeys([*known, *FOR_ALL])])
@@ -96,12 +101,9 @@ class Query:
         """Its options, as texts."""
         self.is_stateful = any(isinstance(each, Stateful) for each in self._made)
         """Whether it keeps durable state."""
-        shape = self.source
-        for each in self._made:
-            shape = each.shape(shape)
-        self.shape = shape
+        self.shape = laid.shape
         """A DataFrame with its output columns, for analysis only."""
-        self.columns = column_types(shape)
+        self.columns = column_types(laid.shape)
         """Name and Spark type of each output column."""
 
     def with_steps(self, *steps: Step) -> Query:
@@ -139,13 +141,13 @@ class Query:
     @property
     def operators(self) -> Sequence[Operator]:
         """Operators that have learned nothing: those of the check, until they are started."""
-        return self._made or self._laid_out()[1]
+        return self._made or self._laid_out().make()
 
     def _new_operators(self) -> Sequence[Operator]:
         made, self._made = self.operators, []
         return made
 
-    def _laid_out(self) -> tuple[DataFrame, list[Operator]]:
+    def _laid_out(self) -> LaidOut:
         return laid_out(self.steps, self.relations, self.name, self.options)
 
     @property

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from eddyline.errors import QueryError
-from eddyline.query.steps import AggregateStep, JoinStep, ProjectStep, carries
+from eddyline.query.step_graph import carries
+from eddyline.query.steps import AggregateStep, JoinStep, ProjectStep, UnionStep
 
 if TYPE_CHECKING:
     from eddyline.spark.query import Query
@@ -27,7 +28,8 @@ def timed(name: str, made: Query, time: str, lateness: str | None) -> Query:
             f"leave out lateness={lateness!r}, or give it to these"
         )
         raise QueryError(msg, name=name, lateness=lateness)
-    if is_own or (isinstance(last, AggregateStep) and last.end == time):
+    is_end = isinstance(last, AggregateStep) and last.end == time
+    if is_own or is_end or (isinstance(last, UnionStep) and made.result_time == time):
         return made
     if isinstance(last, ProjectStep) and any(isinstance(each, JoinStep) for each in before):
         return made.with_steps(*before, replace(last, time=time))

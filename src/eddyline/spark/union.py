@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
-from eddyline.errors import NotSupportedError, QueryError
+from eddyline.errors import QueryError
 from eddyline.query.predicates import SqlPredicate
-from eddyline.query.steps import FilterStep, ProjectStep, ReadStep, maker
+from eddyline.query.step_graph import made_by
+from eddyline.query.steps import FilterStep, ProjectStep, ReadStep
 from eddyline.spark.analysis import refused
-from eddyline.spark.clock import StreamClock
+from eddyline.spark.clock import StreamClock, UnionClock
 from eddyline.spark.event_time import micros_of
 from eddyline.spark.operator import PREFIX, Laid, Operator
+from eddyline.spark.parts import Part as MadePart
+from eddyline.spark.parts import Trunk
 from eddyline.spark.relation import lateness_rule
 from eddyline.sql.parsing import quoted
 
@@ -66,29 +69,42 @@ class Part:
         return df
 
 
-class UnionOperator(Operator):
-    """Runs a ``UnionStep``: Spark filters and projects the parts, in the order as written."""
+class _Union(Operator):
+    """What the rows of several parts are, however these are laid."""
 
     name = "union"
+    source: DataFrame
+    clock: Clock | None
+    time: str | None
 
-    def __init__(self, step: UnionStep, site: Site) -> None:
-        parts = [_part(site, each) for each in step.inputs]
-        frames = [each.rows(number) for number, each in enumerate(parts)]
-        first = [each for each in frames[0].columns if each not in OWN]
-        for part, frame in zip(parts, frames, strict=True):
-            if len(frame.columns) != len(frames[0].columns):
-                msg = (
-                    f"query {site.query!r}: the parts of UNION ALL go by position, and have "
-                    f"{len(first)} and {len(frame.columns) - len(OWN)} columns ({part.stream!r})"
-                )
-                raise QueryError(msg, query=site.query)
-        aligned = [_renamed(each, first) for each in frames]
-        try:
-            self.source = reduce(lambda one, other: one.unionByName(other), aligned)
-        except AnalysisException as error:
-            raise refused(f"query {site.query!r}", error, query=site.query) from error
+    def __init__(self, site: Site) -> None:
         self.left: Mapping[str, Any] = site.options
         self.times: Mapping[str, int] = {}
+
+    @property
+    def before(self) -> tuple[Operator, ...]:
+        """The operators that come before it."""
+        raise NotImplementedError
+
+    def then(self, steps: Sequence[Step]) -> Sequence[Step]:
+        """Return the steps over its result."""
+        return steps
+
+
+class UnionOperator(_Union):
+    """Runs a ``UnionStep``: Spark filters and projects the parts, in the order as written.
+
+    Args:
+        parts: of which nothing but that is asked.
+        site: the place of the operator.
+    """
+
+    def __init__(self, parts: Sequence[Part], site: Site) -> None:
+        super().__init__(site)
+        frames = [each.rows(number) for number, each in enumerate(parts)]
+        names = [each.stream for each in parts]
+        self.source = _united(dict(enumerate(frames)), names, site.query, OWN)
+        first = [each for each in frames[0].columns if each not in OWN]
         places = {each.time for each in parts}
         place = places.pop() if len(places) == 1 else None
         self.time = None if place is None else first[place]
@@ -101,28 +117,31 @@ class UnionOperator(Operator):
             )
             without = {each.stream: None for each in parts if each.relation.lateness is None}
             self._clock = StreamClock(
-                own, self.source, F.col(MICROS), F.col(PART), without_lateness=(*without,)
+                own,
+                self.source,
+                F.col(MICROS),
+                F.col(PART),
+                without_lateness=(*without,),
+                passing=lambda rows: rows.where(KEPT),
             )
-        self.clock: Clock | None = self._clock
+        self.clock = self._clock
 
     @classmethod
-    def of(cls, step: UnionStep, site: Site) -> Self:
+    def of(cls, step: UnionStep, site: Site) -> _Union:
         """Return the operator of a step.
 
         Raises:
             QueryError: parts that do not fit each other.
-            NotSupportedError: parts that are more than filters and output columns over a stream.
         """
-        return cls(step, site)
+        makers = [made_by(site.before, len(site.before), each) for each in step.inputs]
+        parts = [_part(each, site) for each in makers]
+        plain = [each for each in parts if each is not None]
+        return cls(plain, site) if len(plain) == len(parts) else MadeUnion(step, makers, site)
 
     @property
     def before(self) -> tuple[Operator, ...]:
         """The clock, if an operator asks it."""
         return (self._clock,) if self._clock is not None and self._clock.is_asked else ()
-
-    def then(self, steps: Sequence[Step]) -> Sequence[Step]:
-        """Return the steps over its result."""
-        return steps
 
     def lay(self, df: DataFrame, batch: Batch) -> Laid:  # noqa: ARG002 - the same for every batch
         """Return the rows of all parts."""
@@ -133,28 +152,103 @@ class UnionOperator(Operator):
         return df.drop(*OWN)
 
 
-def _part(site: Site, relation: str) -> Part:
-    """Return the steps that make a part.
+class MadeUnion(_Union):
+    """Runs a ``UnionStep`` of which some parts call Python, aggregate or join.
+
+    Args:
+        step: the parts.
+        makers: the steps that make each.
+        site: the place of the operator.
+    """
+
+    def __init__(self, step: UnionStep, makers: Sequence[Sequence[Step]], site: Site) -> None:
+        super().__init__(site)
+        assert site.lay_out is not None
+        self.query = site.query
+        named = zip(step.inputs, makers, strict=True)
+        laid = {name: site.lay_out(own, name) for name, own in named}
+        self.trunk = Trunk([each.source for each in laid.values()])
+        self.source = self.trunk.source
+        self.parts = [
+            MadePart(self.trunk, number, name, each)
+            for number, (name, each) in enumerate(laid.items())
+        ]
+        self._shape = self._all({each.number: each.of.shape for each in self.parts})
+        clocks = [each.clock for each in laid.values() if each.clock is not None]
+        places = {
+            None if each.time is None else each.shape.columns.index(each.time)
+            for each in laid.values()
+        }
+        place = places.pop() if len(places) == 1 else None
+        # Ends of windows and instants of rows are no one event time.
+        is_timed = place is not None and len({each.offset for each in clocks}) == 1
+        self.time = self._shape.columns[place] if place is not None and is_timed else None
+        self.clock = UnionClock(tuple(clocks)) if is_timed else None
+        for each in clocks if is_timed else ():
+            if isinstance(each, StreamClock):
+                each.beside = tuple(other for other in clocks if other is not each)
+
+    @property
+    def before(self) -> tuple[Operator, ...]:
+        """The operators that make the parts."""
+        return (self.trunk, *(own for each in self.parts for own in each.operators()))
+
+    def lay(self, df: DataFrame, batch: Batch) -> Laid:  # noqa: ARG002 - each has its own
+        """Return the rows of all parts."""
+        return Laid(self._all({each.number: each.results for each in self.parts}))
+
+    def shape(self, df: DataFrame) -> DataFrame:  # noqa: ARG002
+        """Return a DataFrame with the columns of the result."""
+        return self._shape
+
+    def _all(self, frames: Mapping[int, DataFrame]) -> DataFrame:
+        return _united(frames, [each.name for each in self.parts], self.query)
+
+
+def _united(
+    frames: Mapping[int, DataFrame], names: Sequence[str], query: str, own: Sequence[str] = ()
+) -> DataFrame:
+    """Return the rows of all parts, by position, under the names of the first.
+
+    Args:
+        frames: the rows of each, by its number.
+        names: what the parts are called.
+        query: the name of the query.
+        own: temporary columns, which are the last of all parts.
 
     Raises:
-        NotSupportedError: one of them is no filter or projection in SQL.
+        QueryError: parts that do not fit each other.
     """
+    columns = frames[0].columns
+    for number, each in frames.items():
+        if len(each.columns) != len(columns):
+            msg = (
+                f"query {query!r}: the parts of UNION ALL go by position, and have "
+                f"{len(columns) - len(own)} and {len(each.columns) - len(own)} columns "
+                f"({names[number]!r})"
+            )
+            raise QueryError(msg, query=query)
+    try:
+        aligned = (each.toDF(*columns) for each in frames.values())
+        return reduce(lambda one, other: one.unionByName(other), aligned)
+    except AnalysisException as error:
+        raise refused(f"query {query!r}", error, query=query) from error
+
+
+def _part(steps: Sequence[Step], site: Site) -> Part | None:
+    """Return a part that Spark filters and projects; None if it takes more than that."""
+    first, *own = steps
+    assert isinstance(first, ReadStep)
     found: list[FilterStep | ProjectStep] = []
-    steps, position = site.before, len(site.before)
-    while not isinstance(step := steps[position := maker(steps, position, relation)], ReadStep):
+    for step in own:
         is_sql = isinstance(step, FilterStep) and all(
             isinstance(each, SqlPredicate) for each in step.predicates
         )
         if not is_sql and not (isinstance(step, ProjectStep) and not step.calls):
-            msg = (
-                f"query {site.query!r}: {step} in a part of UNION ALL is not supported yet; parts "
-                f"filter a stream in SQL and project it"
-            )
-            raise NotSupportedError(msg, query=site.query)
+            return None
         assert isinstance(step, FilterStep | ProjectStep)
-        found.insert(0, step)
-        (relation,) = step.inputs
-    return Part(step.stream, site.relations[step.stream], tuple(found))
+        found.append(step)
+    return Part(first.stream, site.relations[first.stream], tuple(found))
 
 
 def _marked(df: DataFrame, conditions: Sequence[str]) -> DataFrame:
@@ -166,8 +260,3 @@ def _marked(df: DataFrame, conditions: Sequence[str]) -> DataFrame:
         hidden = {name: F.when(F.col(KEPT), F.col(quoted(name))) for name in values}
         df = marked.withColumns(hidden)
     return df
-
-
-def _renamed(df: DataFrame, names: Sequence[str]) -> DataFrame:
-    """Return a DataFrame whose columns have the names of the first part, by position."""
-    return df.toDF(*names, *OWN)

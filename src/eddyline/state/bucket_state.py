@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from eddyline.state.rows import ALWAYS
 from eddyline.state.run_files import RunFile
@@ -16,11 +17,42 @@ InputFiles = dict[str, tuple[RunFile, ...]]
 """Files by input, the oldest first; an input without files may be missing."""
 
 
+class ColdRuns(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Cold runs, one or more, behind a filter of their keys; a tree."""
+
+    filter: RunFile
+    """The filter of the keys of all of them, which says of all how many rows they are, and when."""
+    run: RunFile | None = None
+    """The run, if it is one."""
+    parts: tuple[ColdRuns, ...] = ()
+    """The parts that they are in, each behind a filter of its own, if they are several."""
+
+    @property
+    def runs(self) -> tuple[RunFile, ...]:
+        """The runs, the oldest first."""
+        own = () if self.run is None else (self.run,)
+        return (*own, *(run for part in self.parts for run in part.runs))
+
+    @property
+    def filters(self) -> tuple[RunFile, ...]:
+        """The filters of all and of every part."""
+        return (self.filter, *(each for part in self.parts for each in part.filters))
+
+    def after(self, horizon: int) -> ColdRuns:
+        """Return those with a row that is in its window at an instant or later (µs)."""
+        if not self.parts:
+            return self
+        stay = [part.after(horizon) for part in self.parts if part.filter.last_end >= horizon]
+        return replace(self, parts=tuple(stay))
+
+
 class BucketState(Struct, omit_defaults=True, forbid_unknown_fields=True):
     """The files of one bucket after a batch; what they hold never changes."""
 
     runs: InputFiles = field(default_factory=dict)
     """Sorted runs of the rows in each window."""
+    cold: dict[str, tuple[ColdRuns, ...]] = field(default_factory=dict)
+    """By input, the runs of its window that are hardly asked for any more, the oldest first."""
     waiting: InputFiles = field(default_factory=dict)
     """Rows in reorder buffers, from the instant on that event time has not passed yet."""
     ends: InputFiles = field(default_factory=dict)
@@ -31,12 +63,19 @@ class BucketState(Struct, omit_defaults=True, forbid_unknown_fields=True):
     """Instant before which all results were emitted (µs); ALWAYS if none was, or if results do not
     wait for event time."""
 
+    def all_runs(self, name: str) -> tuple[RunFile, ...]:
+        """Return the sorted runs of a window, the cold ones first."""
+        cold = (run for part in self.cold.get(name, ()) for run in part.runs)
+        return (*cold, *self.runs.get(name, ()))
+
     @property
     def names(self) -> Iterator[str]:
         """The names of all files."""
         for kind in (self.runs, self.waiting, self.ends):
             for files in kind.values():
                 yield from (file.name for file in files)
+        for parts in self.cold.values():
+            yield from (file.name for part in parts for file in (*part.runs, *part.filters))
         yield from (file.name for file in self.groups.values())
 
 

@@ -29,18 +29,25 @@ class Upkeep:
     """Adjacent ones of them that are to become one; none if empty."""
 
 
-def upkeep_of(runs: Sequence[RunFile], *, horizon: int, length: int) -> Upkeep:
+def upkeep_of(
+    runs: Sequence[RunFile], *, horizon: int, length: int, hot: int | None = None
+) -> Upkeep:
     """Return the compaction of the runs of one input in one bucket, the oldest first.
 
     A run goes as a whole when all its rows have left their window (horizon, µs). Runs of a size
     become one of the next size, so that a row is written again once for each power of FAN_IN by
     which its window (length in µs, or FOREVER) is larger than a batch; but only if no row waits
-    too long to go with the later ones.
+    too long to go with the later ones, or to leave the hot tier where rows are in it for less time
+    (hot, µs; None: as long as they are in their window).
     """
+    longest = length * (1 + SPARE) if hot is None else length + hot * SPARE
+
     stay = tuple(run for run in runs if run.last_end >= horizon)
     for first in range(len(stay) - FAN_IN + 1):
         group = stay[first : first + FAN_IN]
-        if len({_size(run) for run in group}) == 1 and _fits(group, length):
+        if len({_size(run) for run in group}) == 1 and (
+            length == FOREVER or _spread(group) <= longest
+        ):
             return Upkeep(stay, group)
     return Upkeep(stay, ())
 
@@ -54,8 +61,6 @@ def _size(run: RunFile) -> int:
     return power
 
 
-def _fits(group: Sequence[RunFile], length: int) -> bool:
-    if length == FOREVER:
-        return True
-    lasts = max(run.last_end for run in group)
-    return lasts - min(run.first_start for run in group) <= length * (1 + SPARE)
+def _spread(group: Sequence[RunFile]) -> int:
+    """Return the time from the first start of runs to their last end (µs)."""
+    return max(run.last_end for run in group) - min(run.first_start for run in group)

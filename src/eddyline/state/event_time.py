@@ -43,6 +43,9 @@ class EventTime:
     floors: Mapping[str, int] = field(default_factory=dict)
     """By stream: an instant (µs) before which rows are late whatever its lateness is, which may
     have been less before; none if missing."""
+    told: frozenset[str] = frozenset()
+    """The streams whose rows do not tell how far event time is: some may be far ahead of what is
+    still to come. Rows that come for their event time alone tell it."""
 
     def low(self, name: str, latest: Mapping[str, int]) -> int:
         """Return the instant before which rows of a stream are late (µs).

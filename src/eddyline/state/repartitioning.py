@@ -37,8 +37,8 @@ class Moved:
         places = {
             file.name: bucket
             for bucket, state in buckets.items()
-            for files in state.runs.values()
-            for file in files
+            for name in state.runs.keys() | state.cold.keys()
+            for file in state.all_runs(name)
         }
         return cls(before, places)
 
@@ -61,5 +61,5 @@ def buckets_for(
     every: dict[str, tuple[RunFile, ...]] = {}
     for name, classes in classes_of.items():
         states = [buckets[number] for number in before.once(classes) if number in buckets]
-        every[name] = tuple(file for state in states for file in state.runs.get(name, ()))
+        every[name] = tuple(file for state in states for file in state.all_runs(name))
     return dict.fromkeys(range(grid.n_buckets), BucketState(every))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -106,6 +106,22 @@ class Rows:
         return cls(codes, starts, ends, payload, np.concatenate(marks) if marks else None)
 
 
+class Gate(Protocol):
+    """Holds back most of what is looked up in runs that do not have it."""
+
+    def passing(
+        self, key: int, hashes: NDArray[np.uint64], codes: NDArray[np.int64]
+    ) -> Mapping[int, NDArray[np.int64]]:
+        """Return the places of codes that may be in each run, by its number; of few runs.
+
+        Args:
+            key: the key class that the codes are of.
+            hashes: of the codes; see ``run_index_kernels.hashes_of``.
+            codes: what is asked for.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class SortedRun:
     """Rows that no longer change, in the order of their first key, with an index for each key."""
@@ -113,6 +129,8 @@ class SortedRun:
     rows: Rows
     indexes: dict[int, Index] = field(default_factory=dict)
     """By key class; made when it is first asked for, or read with the run."""
+    tier: Gate | None = None
+    """The cold tier that it is in, whose filters what is looked up passes first."""
 
     @classmethod
     def of(cls, rows: Rows) -> SortedRun:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from eddyline.watch.orders import OrderSeries
     from eddyline.watch.series import Point
 
-CHANGES = ("order", "grid", "tree", "caches", "lateness")
+CHANGES = ("order", "grid", "tree", "caches", "lateness", "tiers")
 """Events of the journal that are another plan."""
 
 NAME_WIDTH = 40
@@ -84,6 +84,10 @@ CACHES = columns(
     "rows of, cached, asked: count, "
     "had: share, saves per batch: ns, costs per batch: ns, size: bytes"
 )
+TIERS = columns(
+    "input, hot for, partners within, hot: count, cold: count, cold size: bytes, found: count, "
+    "found cold: count"
+)
 WORDS = (
     ("Window", "the rows of an input that new rows of the others can still meet"),
     ("Joined", "rows that passed the conditions on their input alone and met the windows"),
@@ -92,6 +96,8 @@ WORDS = (
     ("Kept", "rows that are stored, one for each bucket that a row lies in"),
     ("Runs", "sorted files that the rows of a window are in"),
     ("Looked up, found", "rows of the batches since the pipeline has the order that it has now"),
+    ("Hot, cold", "rows that are likely to be asked for, and those behind filters of their keys"),
+    ("Found cold", "pairs that took longer than the constraint says; none is missed"),
     ("Drops", "share of the sampled rows that find no partner in that window"),
     ("Bucket", "a part of the keys; the rows of a bucket are joined in one task"),
 )
@@ -112,6 +118,8 @@ def lines(records: Iterable[Record], n_rows: int, seconds: float) -> tuple[str, 
             found += orders.lines([each], n_rows, seconds)
         elif isinstance(each, JoinRecord):
             found.append(f"windows {_held(each)}")
+            if each.n_cold:
+                found.append(f"{count(each.n_cold)} rows cold, {size(each.cold_bytes)}")
             found += [f"{count(each.n_late)} late"] if each.n_late else []
             found += [f"{count(each.n_waiting)} waiting"] if each.n_waiting else []
     return tuple(found)
@@ -134,12 +142,13 @@ def sections(view: JoinView, history: History) -> list[Section]:
         if (found := order_series(f"pipeline {each.name}", history.batches)) is not None
     ]
     learned = learned_tables(view.learned)
-    components = {"join", *(f"pipeline {each.name}" for each in view.pipelines)}
+    components = {"join", "constraints", *(f"pipeline {each.name}" for each in view.pipelines)}
     return [
         _lead(view, points, history, ran),
         Section("inputs", (_arrived(view), _kept(view), *learned, *_series(points))),
         _pipelines(view),
         *_caches(view),
+        *_tiers(view),
         *map(_order, ran),
         *last_change(history.last(*CHANGES, components=components), WORDINGS),
         *notes(view.notes),
@@ -294,6 +303,25 @@ def _caches(view: JoinView) -> list[Section]:
     note = "Joined rows that are kept, so that they need not be found again."
     table = Table(CACHES, tuple(map(_cache_row, view.caches)), note)
     return [Section("caches of joined rows", (table,))]
+
+
+def _tiers(view: JoinView) -> list[Section]:
+    inputs = {each.name: each for each in view.inputs}
+    rows = tuple(
+        (
+            clipped(each.name, NAME_WIDTH),
+            "all rows" if each.hot_for is None else span(each.hot_for),
+            span(each.bound),
+            inputs[each.name].n_kept,
+            inputs[each.name].n_cold,
+            inputs[each.name].cold_bytes,
+            each.n_pairs,
+            each.n_cold,
+        )
+        for each in view.tiers
+    )
+    note = "For how long the rows of a window are likely to be asked for, and what is cold."
+    return [Section("constraints", (Table(TIERS, rows, note),))] if rows else []
 
 
 def _cache_row(each: CacheView) -> tuple[Any, ...]:

@@ -20,7 +20,7 @@ LEARNED = columns("stream, lateness, to hold, held, measured: count, late: count
 def learned_tables(learned: Mapping[str, LearnedLateness]) -> Iterator[Table]:
     """Yield a table of what was learned of streams, if it was of one."""
     rows = tuple(
-        (name, said(each), exactly(each.share), exactly(each.held), each.n_rows, each.n_late)
+        (name, said(each), exactly(each.share), exactly(each.held), each.n_rows, each.n_beyond)
         for name, each in learned.items()
     )
     if rows:

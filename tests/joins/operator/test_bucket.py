@@ -55,7 +55,14 @@ class Operator:
         inputs = self.inputs(tables, is_first=is_first)
         lows, horizons = self.lows(), self.horizons()
         plan = BatchPlan(
-            0, self.graph, self.orders(), self.lengths(), lows, horizons, grid=self.grid
+            0,
+            self.graph,
+            self.orders(),
+            self.lengths(),
+            lows,
+            horizons,
+            grid=self.grid,
+            spans=self.spans(),
         )
         for bucket in range(self.n_buckets):
             mine = {name: self.of_bucket(name, rows, bucket) for name, rows in inputs.items()}
@@ -140,6 +147,10 @@ class Operator:
                 order.append(self.draw(st.sampled_from(sorted(reachable))))
             orders[first] = tuple(order)
         return orders
+
+    def spans(self):
+        """For how long rows are hot; nobody asks."""
+        return {}
 
     def lengths(self):
         return {

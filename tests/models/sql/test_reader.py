@@ -75,9 +75,24 @@ WHOLE = (
     "p.z BETWEEN 1 AND 5 AND p.ship > 3 SAMPLE EVERY 10 SECONDS"
 )
 WORDS = WHOLE.split()
+DISTANCES = (
+    "SELECT c.id1 , avg ( dist ) , avg ( dist ) AS d , time FROM ( SELECT a.ship AS id1 , b.ship "
+    "AS id2 , sqrt ( pow ( a.x - b.x , 2 ) + pow ( a.y - b.y , 2 ) ) AS dist , a.x - 1 AS z FROM "
+    "s MODEL ( x WITHIN 1 , y WITHIN 5 ) BY ship AT ts AS a JOIN s b MODEL x WITHIN 1 , y WITHIN 5 "
+    "BY ship ON ( a.ship <> b.ship ) AND abs ( a.x - b.x ) < 3 ) AS c [ RANGE 6 MINUTES SLIDE 10 "
+    "SECONDS ] WHERE dist < 50 AND id2 = 3 GROUP BY id1 , id2 HAVING avg ( dist ) < 1000 AND d > 3"
+)
+ENVELOPE = (
+    "SELECT fleet , max ( lat + 1 ) AS top , max ( lat + 1 ) - 2 AS low , fleet AS f FROM v MODEL "
+    "lat , lon WITHIN 1 % MAX GAP 1 DAY BY fleet , ship AT at WITH ( degree = 1 ) [ RANGE 1 HOUR ] "
+    "WHERE lat IN ( 1 , 2 ) GROUP BY fleet HAVING top > 3 AND fleet <> 'a' PRECISION top WITHIN 1 "
+    "% CHANGES ONLY"
+)
 
 
 def test_the_whole_of_what_is_broken_below_is_read():
+    assert read(DISTANCES).having
+    assert read(ENVELOPE).node.method == "changes"
     query = read(" ".join(WORDS))
     assert [each.method for each in _calls(query.node)] == [
         "select", "avg", "where", "join", "select", "where", "select", "sample",
@@ -89,13 +104,12 @@ def _calls(node):
 
 
 @examples(400)
-@given(
-    dropped=st.lists(st.integers(0, len(WORDS) - 1), max_size=4, unique=True),
-    added=st.lists(st.sampled_from(WORDS), max_size=3),
-    place=st.integers(0, len(WORDS)),
-)
-def test_whatever_is_wrong_is_a_query_error(dropped, added, place):
-    kept = [word for number, word in enumerate(WORDS) if number not in dropped]
+@given(data=st.data(), words=st.sampled_from([WORDS, DISTANCES.split(), ENVELOPE.split()]))
+def test_whatever_is_wrong_is_a_query_error(data, words):
+    dropped = data.draw(st.lists(st.integers(0, len(words) - 1), max_size=4, unique=True))
+    added = data.draw(st.lists(st.sampled_from(words), max_size=3))
+    place = data.draw(st.integers(0, len(words)))
+    kept = [word for number, word in enumerate(words) if number not in dropped]
     text = " ".join([*kept[:place], *added, *kept[place:]])
     said = ""
     try:

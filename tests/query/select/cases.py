@@ -12,7 +12,8 @@ from pathlib import Path
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.models.sql.recipe import Call, Made
 from eddyline.query.planned import steps
-from eddyline.query.steps import ReadStep, tree
+from eddyline.query.step_graph import tree
+from eddyline.query.steps import ReadStep
 
 FOLDER = Path(__file__).parent
 

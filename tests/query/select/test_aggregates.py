@@ -10,7 +10,8 @@ from eddyline.query.planned import steps
 from eddyline.query.predicates import predicate
 from eddyline.query.query import Grouping
 from eddyline.query.select.reader import read_query
-from eddyline.query.steps import RESULT, AggregateStep, FilterStep, OverStep, ReadStep, carries
+from eddyline.query.step_graph import carries
+from eddyline.query.steps import RESULT, AggregateStep, FilterStep, OverStep, ReadStep
 from eddyline.query.windows import UNBOUNDED, RowsWindow
 from tests.query.select.cases import cases, parts_of
 

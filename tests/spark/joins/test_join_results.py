@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import eddyline as el
-from eddyline.errors import NotSupportedError, OptionError, QueryError
+from eddyline.errors import OptionError, QueryError
 from eddyline.query.predicates import SqlPredicate
-from eddyline.query.steps import RESULT, FilterStep, JoinStep
+from eddyline.query.steps import RESULT, FilterStep
 from eddyline.spark.script import run_script
 from tests.spark.joins.test_join_script import folder as orders  # noqa: F401 - a fixture
 from tests.spark.joins.test_join_script import script_of
@@ -75,18 +75,18 @@ def test_rules_go_behind_a_join_and_not_before_it(engine):  # noqa: F811
         (4, 20, "much", "one"),
         (6, 30, "much"),
     ]
+
+
+def test_what_rules_match_is_joined(engine):  # noqa: F811
     high = el.RuleSet({"high": "v > 1"}, name="high")
     engine.stream("alarms", engine.rules("alarms", high, stream="s"), time="ts")
-    text = "SELECT t.v FROM alarms [NOW], t WHERE alarms.k = t.k"
-    with pytest.raises(NotSupportedError, match=r"'alarms' is joined after .*write these results"):
-        engine.query(text)
-
-
-def test_results_of_a_join_are_not_joined(engine):  # noqa: F811
-    query = engine.query(TEXT, name="pairs")
-    join = next(each for each in query.steps if isinstance(each, JoinStep))
-    with pytest.raises(NotSupportedError, match="joins the results of a join"):
-        query.with_steps(*query.steps, join)
+    text = (
+        "SELECT alarms.v AS a, t.v AS b FROM alarms [RANGE 1 HOUR], t [RANGE 1 HOUR] "
+        "WHERE alarms.k = t.k"
+    )
+    run = engine.query(text).start(trigger="available_now")
+    assert run.await_termination(120)
+    assert {row["a"] for row in run.to_arrow().to_pylist()} == {2, 4, 6}
 
 
 @pytest.mark.large

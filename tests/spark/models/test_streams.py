@@ -11,6 +11,7 @@ import pytest
 
 import eddyline as el
 from eddyline.errors import NotSupportedError, OptionError
+from eddyline.models.view import ModelRecord
 
 SECOND = 1_000_000
 N_FILES = 4
@@ -134,7 +135,7 @@ def test_rows_that_a_model_predicts_are_dropped_and_counted(spark, folder, tmp_p
     text = run.explain()
     assert "rows dropped with x within 0.5" in text
     assert "x within 0.5; inputs: x within 0.5" in text
-    (record,) = run.records[-1].operators
+    record = next(each for each in run.records[-1].operators if isinstance(each, ModelRecord))
     assert record.n_dropped + record.n_segments == record.n_rows
     assert record.n_dropped > 50
     assert record.n_segments == dropping(spark.read.parquet(str(folder))).to_df().count() - 1
@@ -189,3 +190,26 @@ def test_a_stream_needs_a_gap(spark, folder):
     segments = el.models.fit(stream_of(spark, folder, 1), key="ship", time="ts", within={"x": 1.0})
     with pytest.raises(OptionError, match="models of a stream need max_gap"):
         segments.sample("1 second")
+
+
+def test_two_streams_and_a_table_are_joined_as_in_a_batch(spark, folder, tmp_path):
+    batch = spark.read.parquet(str(folder))
+    kept = fitted(batch)
+
+    def asked(one, other):
+        both = one.join(other, "a.x > b.x", names=("a", "b"))
+        return both.join(kept, names=("c", "d")).select(z="c_a_x - d_x").changes()
+
+    wanted = shown(asked(fitted(batch), declared(batch)).collect())
+    assert len(wanted) > 5
+    slow = stream_of(spark, folder, 1)
+    query = asked(
+        fitted(stream_of(spark, folder, 3), name="fast"),
+        declared(slow, name="slow", lateness="3 seconds"),
+    )
+    out = str(tmp_path / "out")
+    checkpoint = str(tmp_path / "checkpoint")
+    run = query.start("parquet", path=out, checkpoint=checkpoint, trigger="available_now")
+    run.await_termination()
+    assert query.streams == ("fast", "slow")
+    assert shown(spark.read.parquet(out).collect()) == wanted

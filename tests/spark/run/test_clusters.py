@@ -13,7 +13,12 @@ import pytest
 from tests.spark.processes import Process
 from tests.spark.run import clustered, lives
 
-pytestmark = [pytest.mark.spark, pytest.mark.large, pytest.mark.timeout(1800)]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.large,
+    pytest.mark.timeout(1800),
+    pytest.mark.usefixtures("soon_started"),
+]
 
 
 @pytest.fixture(params=sorted(clustered.FAULTS))

@@ -11,11 +11,9 @@ import time
 
 import pytest
 
-from tests.spark.processes import QUICK, ROOT
+from tests.spark.processes import ROOT
 
-pytestmark = pytest.mark.large
-
-ENV = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "JAVA_TOOL_OPTIONS": QUICK, "TERM": "xterm"}
+pytestmark = [pytest.mark.large, pytest.mark.usefixtures("soon_started")]
 
 NO_TRACES = ("Traceback", "StackOverflow", "BrokenPipe", "\tat ")
 
@@ -35,13 +33,17 @@ def ends_in_a(s):
 """
 
 
+def environment():
+    return {**os.environ, "PYTHONPATH": str(ROOT / "src"), "TERM": "xterm"}
+
+
 class Terminal:
     """A process with a terminal of its own, in which keys can be pressed."""
 
     def __init__(self, *command: object) -> None:
         self._pid, self._terminal = pty.fork()
         if self._pid == 0:
-            os.execve(sys.executable, [sys.executable, *map(str, command)], ENV)
+            os.execve(sys.executable, [sys.executable, *map(str, command)], environment())
         self.shown = ""
 
     def press_ctrl_c(self) -> None:
@@ -200,7 +202,7 @@ few.transform(el.all_of(ends_in_a)).count()
         [sys.executable, script(tmp_path, text)],
         capture_output=True,
         text=True,
-        env=ENV,
+        env=environment(),
         check=False,
     )
     assert ran.returncode == 0, ran.stderr

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from tests.spark.processes import Process, soon_started
+from tests.spark.processes import Process
 from tests.spark.run import killed
 from tests.spark.run.lives import write
 
@@ -20,20 +20,18 @@ N_KILLS, N_BATCHES = 8, 50
 
 
 @pytest.mark.large
-def test_killed_at_random_instants(tmp_path, tmp_path_factory):
-    one = tmp_path_factory.mktemp("one")
-    write(one, 1)
+@pytest.mark.usefixtures("soon_started")
+def test_killed_at_random_instants(tmp_path):
     write(tmp_path, N_BATCHES)
     module = "-m", killed.__name__
-    java = soon_started(*module, one)
     drawn = random.Random(11)
     for _ in range(N_KILLS):
-        process = Process(*module, tmp_path, java=java)
+        process = Process(*module, tmp_path)
         process.await_start()
         time.sleep(drawn.uniform(0.0, 2.0))
         process.check_runs()
         process.kill()
-    assert "done q" in Process(*module, tmp_path, java=java).finish()
+    assert "done q" in Process(*module, tmp_path).finish()
     wanted = killed.COMPOSED.wanted(N_BATCHES)
     assert killed.COMPOSED.written(tmp_path) == wanted
     assert len(wanted["q"]) > 100

@@ -7,7 +7,8 @@ the batch names them.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,8 +16,10 @@ import numpy as np
 from eddyline.joins.caches.bucket_caches import caches_of
 from eddyline.joins.caches.row_ids import NEWS
 from eddyline.joins.operator.delta_join import results
+from eddyline.joins.operator.partner_ages import PartnerAges
 from eddyline.joins.orders.probe_profiling import drop_samples
 from eddyline.joins.plan import BucketReport
+from eddyline.state.cold_runs import ColdTier, cooled
 from eddyline.state.compaction import upkeep_of
 from eddyline.state.grid import N_BINS, bins_of
 from eddyline.state.late_rows import write_late
@@ -86,8 +89,12 @@ class BucketBatch:
         shortcut: Shortcut | None,
     ) -> Iterator[pa.Table]:
         """Yield what the new rows of the batch bring about; see ``delta_join.results``."""
-        plan = self.plan
-        return results(plan.graph, plan.orders, windows, news, self.report.work, shortcut)
+        plan, ages = self.plan, None
+        if plan.spans:
+            ages = PartnerAges(plan.spans)
+            self.report.ages = ages.counts
+        work = self.report.work
+        return results(plan.graph, plan.orders, windows, news, work, shortcut, ages)
 
     def _horizon(self, name: str) -> int | None:
         """Return the instant before which rows of an input left that are not needed (µs)."""
@@ -123,11 +130,16 @@ class BucketBatch:
         self.report.late_files.append(write_late(self.place, *at, late, keys))
 
     def _window(self, name: str) -> list[SortedRun]:
-        """Return the runs of an input that may still join, some of them made one."""
+        """Return the runs of an input that may still join, some of them made one.
+
+        Those that are cold come first.
+        """
         horizon, length = self._horizon(name), self.plan.lengths[name]
         if horizon is None:
             return []
-        upkeep = upkeep_of(self.before.runs.get(name, ()), horizon=horizon, length=length)
+        cold, files = self._cooled(name, horizon, length)
+        hot = self.plan.spans.get(name)
+        upkeep = upkeep_of(files, horizon=horizon, length=length, hot=hot)
         stay = {file: self._open(name, file) for file in upkeep.stay}
         merge = upkeep.merge if self.plan.moved is None else upkeep.stay
         if merge:
@@ -138,7 +150,33 @@ class BucketBatch:
                 self._caches.follow(name, {each.name: stay[each] for each in merge}, horizon, now)
             stay = _replaced(stay, merge, now)
         self.report.after.runs[name] = tuple(stay)
-        return list(stay.values())
+        return [*cold, *stay.values()]
+
+    def _cooled(
+        self, name: str, horizon: int, length: int
+    ) -> tuple[list[SortedRun], Sequence[RunFile]]:
+        """Return the cold runs of an input, some of them moved now, and the files of the others.
+
+        Nothing that is cold becomes hot again but where there is no cold tier any more.
+        """
+        before, hot = self.before, self.plan.spans.get(name)
+        if hot is None or self.plan.moved is not None:
+            return [], before.all_runs(name)
+        runs, until = before.runs.get(name, ()), horizon + length - hot
+        parts = cooled(
+            self.place.files,
+            self.place.runs,
+            before.cold.get(name, ()),
+            [each for each in runs if each.last_end < until],
+            partial(self._open, name),
+            horizon=horizon,
+            length=length,
+        )
+        self.report.after.cold[name] = parts
+        tier = ColdTier(self.place.files, self.place.runs, parts)
+        cold = [self._open(name, run) for part in parts for run in part.runs]
+        stay = [each for each in runs if each.last_end >= until]
+        return [replace(run, tier=tier) for run in cold], stay
 
     def _mine(self, name: str, file: RunFile, rows: Rows) -> Rows:
         """Return the rows of a run that belong to this bucket."""

@@ -102,9 +102,17 @@ class Composites:
         probes = Probes(hashes_of(self.codes[key]), self.starts, self.ends, checks)
         pairs, n_pairs, base = Pairs.room(max(1024, len(self))), 0, 0
         firsts, cuts = [], [0]
-        for run in window:
-            checks = stacked([run.rows.codes[each] for each in others], len(run))
-            pairs, n_pairs = run.index(key).pairs(probes, checks, base, pairs, n_pairs)
+        tier = window[0].tier if window else None
+        asked = {} if tier is None else tier.passing(key, probes.hashes, self.codes[key])
+        for number, run in enumerate(window):
+            if run.tier is None or number in asked:
+                checks = stacked([run.rows.codes[each] for each in others], len(run))
+                mine = probes if run.tier is None else _some(probes, asked[number])
+                before = n_pairs
+                pairs, n_pairs = run.index(key).pairs(mine, checks, base, pairs, n_pairs)
+                if run.tier is not None:
+                    found_here = pairs.probes[before:n_pairs]
+                    found_here[:] = asked[number][found_here]
             firsts.append(base)
             cuts.append(n_pairs)
             base += len(run)
@@ -119,6 +127,15 @@ class Composites:
             else:
                 parts = zip(window, firsts, cuts[:-1], cuts[1:], strict=True)
                 codes[each] = np.concatenate(
-                    [run.rows.codes[each][found.rows[i:j] - first] for run, first, i, j in parts]
+                    [
+                        run.rows.codes[each][found.rows[i:j] - first]
+                        for number, (run, first, i, j) in enumerate(parts)
+                        if i < j or not number
+                    ]
                 )
         return Composites(refs, codes, found.starts, found.ends)
+
+
+def _some(probes: Probes, chosen: NDArray[np.int64]) -> Probes:
+    hashes, starts, ends, checks = probes
+    return Probes(hashes[chosen], starts[chosen], ends[chosen], checks[:, chosen])

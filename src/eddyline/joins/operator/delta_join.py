@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from eddyline.joins.graph import JoinGraph
+    from eddyline.joins.operator.partner_ages import PartnerAges
     from eddyline.joins.operator.pipeline import Shortcut
     from eddyline.joins.operator.probe_counts import JoinWork
     from eddyline.state.rows import SortedRun
@@ -36,10 +37,12 @@ def results(
     news: Mapping[str, SortedRun],
     work: JoinWork,
     shortcut: Shortcut | None = None,
+    ages: PartnerAges | None = None,
 ) -> Iterator[pa.Table]:
     """Join the new rows of a batch with each other and with the windows (runs, the oldest first).
 
-    The counts of all probes are added to ``work``; a shortcut spares probes.
+    The counts of all probes are added to ``work``, ages of what is found to ``ages``; a shortcut
+    spares probes.
 
     Returns:
         Tables with the columns of the inputs, named ``input.column``, and the first and the last
@@ -54,7 +57,7 @@ def results(
             seen[name] = after[name]
             continue
         base = sum(map(len, seen[name]))
-        pipeline = Pipeline(graph, name, orders[name], seen, work)
+        pipeline = Pipeline(graph, name, orders[name], seen, work, ages)
         for start in range(0, len(news[name]), BLOCK_ROWS):
             rows = slice(start, min(start + BLOCK_ROWS, len(news[name])))
             first = Composites.from_rows(name, news[name], rows, base)

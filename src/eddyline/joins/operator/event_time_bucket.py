@@ -312,7 +312,8 @@ def latest_after(
         others: the latest times of rows that do not come themselves.
     """
     latest = dict(before)
-    came = {name: int(rows.starts.max()) for name, rows in batch.items() if len(rows)}
+    telling = {name: rows for name, rows in batch.items() if name not in streams.told}
+    came = {name: int(rows.starts.max()) for name, rows in telling.items() if len(rows)}
     for name, at in (*came.items(), *others.items()):
         if name in streams.lateness:
             latest[name] = max(latest.get(name, ALWAYS), at)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from eddyline.joins.graph import JoinGraph
     from eddyline.joins.operator.composites import Composites
+    from eddyline.joins.operator.partner_ages import PartnerAges
     from eddyline.joins.operator.probe_counts import JoinWork
     from eddyline.state.rows import SortedRun
 
@@ -58,6 +59,8 @@ class Pipeline:
     """The runs of each input."""
     work: JoinWork
     """The counts of all probes; added to."""
+    ages: PartnerAges | None = None
+    """Measures the ages of rows that are found; None if nobody asks."""
 
     def run(self, first: Composites, shortcut: Shortcut | None = None) -> Composites | None:
         """Join new rows of the input with the windows of all others; None if nothing is joined."""
@@ -90,6 +93,8 @@ class Pipeline:
             joined = joined.join(name, self.windows[name], links, needed)
             ns = time.perf_counter_ns() - started
             self.work.probe(self.name, name).add(n_in, len(joined), ns)
+            if self.ages is not None:
+                self.ages.found(name, self.windows[name], joined)
             if not len(joined):
                 return None
         return joined

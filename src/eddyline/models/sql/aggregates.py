@@ -92,8 +92,10 @@ class Aggregates:
             self._add(each)
         self._check_functions()
         self.groups = self._groups()
+        inner = [unaliased(each, statement)[1].tree.unnest() for each in statement.output_columns]
         self.is_plain = all(
-            each in self._aliases.values() or not self._is_of_column(each) for each in calls
+            isinstance(each, exp.Column) or any(each is one for one in self._aliases.values())
+            for each in inner
         )
         """Whether output columns are aggregates, and not arithmetic over them."""
 
@@ -109,7 +111,11 @@ class Aggregates:
             alias, part = unaliased(column, self._statement)
             inner = part.tree.unnest()
             if isinstance(inner, exp.Anonymous) and _calls(inner)[:1] == [inner]:
-                found[alias or self._default_name(inner, part)] = inner
+                name = alias or self._default_name(inner, part)
+                if name.lower() in map(str.lower, found):
+                    message = f"two output columns are called {name!r}; give one another name"
+                    refuse(f"{message} with AS", self._text, column.start, name=name)
+                found[name] = inner
         return found
 
     def _default_name(self, call: exp.Anonymous, part: Fragment) -> str:
@@ -118,10 +124,6 @@ class Aggregates:
             message = f"output column {part.text!r} needs a name: {part.text} AS …"
             refuse(message, self._text, part.start)
         return f"{call.this.lower()}_{argument.name}"
-
-    def _is_of_column(self, call: exp.Anonymous) -> bool:
-        trees = (each.tree for each in self._statement.output_columns)
-        return any(each is call for tree in trees for each in tree.walk())
 
     def _window(self) -> tuple[int | None, int | None]:
         """Return the length and the slide of the window (µs)."""

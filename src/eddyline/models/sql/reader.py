@@ -24,6 +24,7 @@ from eddyline.query.select.from_clause import windows_behind
 from eddyline.query.select.model_clause import OUTPUTS, Outputs
 from eddyline.query.select.names import Names
 from eddyline.query.select.statement import Statement
+from eddyline.registry import unknown
 from eddyline.sql.names import column_nodes
 from eddyline.sql.parsing import offset_of, quoted, refuse
 
@@ -89,6 +90,7 @@ class _Reader:
         """Return the query of a statement."""
         outputs: Outputs = statement.tree.meta.get(OUTPUTS) or Outputs()
         self._check(statement)
+        self._sources.are_bounded = bool(outputs.bounds)
         scope = self._scope(statement)
         asked = aggregates_in(statement)
         if asked is None:
@@ -98,7 +100,7 @@ class _Reader:
             node = _projected(scope, items)
             return self._given(statement, node, items, outputs, slides)
         aggregates = Aggregates(statement, scope, asked)
-        is_said = outputs.every_us is not None or outputs.is_changes
+        is_said = outputs.every_us is not None or outputs.is_changes or bool(outputs.bounds)
         if aggregates.slide_us is not None and aggregates.is_plain and not is_said:
             return self._at_ticks(aggregates, outputs)
         made = aggregates.segments()
@@ -108,7 +110,7 @@ class _Reader:
 
     def _at_ticks(self, aggregates: Aggregates, outputs: Outputs) -> ModelQuery:
         """Return aggregates over windows that slide, computed at ticks only."""
-        _check_bounds(self._text, outputs)
+        _check_exact(self._text, outputs)
         node, columns = aggregates.rows()
         items = aggregates.items(None, OF_TIME["samples"])
         return ModelQuery(node, projections(items, "samples", columns), aggregates.conditions)
@@ -122,14 +124,35 @@ class _Reader:
         slides: tuple[int, ...],
     ) -> ModelQuery:
         """Return segments as the query wants to have them."""
-        _check_bounds(self._text, outputs)
+        _check_exact(self._text, outputs)
         kind = self._kind(outputs, slides)
+        node = self._within(node, items, outputs)
+        said = (
+            word for word in ("WITHIN", "PRECISION", "SAMPLE", "CHANGES") if word in outputs.places
+        )
+        start = next((outputs.places[word] for word in said), _start(statement))
         if outputs.is_changes:
-            node = Call(node, "changes", start=outputs.places["CHANGES"])
+            node = Call(node, "changes", start=start)
         elif outputs.every_us is not None or slides:
-            node = Call(node, "sample", (self._every(outputs, slides),), start=_start(statement))
+            node = Call(node, "sample", (self._every(outputs, slides),), start=start)
         columns = {each.name: each.name for each in items if each.kind == "attribute"}
         return ModelQuery(node, projections(items, kind, columns))
+
+    def _within(self, node: Node, items: Sequence[Item], outputs: Outputs) -> Node:
+        """Return segments of models that are as near to rows as the bounds of results need."""
+        bounds, known = outputs.bounds, [each.name for each in items if each.kind == "attribute"]
+        if not bounds:
+            return node
+        by_name = {each.lower(): each for each in known}
+        found = dict.fromkeys(known, bounds[""]) if "" in bounds else {}
+        for name, bound in bounds.items():
+            if name and name.lower() not in by_name:
+                start = outputs.places[f"PRECISION {name}"]
+                refuse(f"PRECISION: {unknown('output column', name, known)}", self._text, start)
+            if name:
+                found[by_name[name.lower()]] = bound
+        start = outputs.places.get("WITHIN", outputs.places.get("PRECISION", 0))
+        return Call(node, "within", (found,), start=start) if found else node
 
     def _every(self, outputs: Outputs, slides: tuple[int, ...]) -> timedelta:
         if outputs.every_us is None and len({*slides}) > 1:
@@ -322,12 +345,11 @@ def _projected(scope: Scope, items: Sequence[Item]) -> Node:
     return Call(scope.node, "select", (), wanted, start=items[0].start)
 
 
-def _check_bounds(text: str, outputs: Outputs) -> None:
-    """Refuse bounds of results and EXACT, which segments do not know yet."""
-    for word in ("WITHIN", "PRECISION", "EXACT"):
-        if word in outputs.places:
-            message = f"{word} of results is not supported yet; bounds stand behind MODEL"
-            refuse(message, text, outputs.places[word], NotSupportedError)
+def _check_exact(text: str, outputs: Outputs) -> None:
+    """Refuse EXACT, which segments do not know yet."""
+    if outputs.is_exact:
+        message = "EXACT is not supported yet; say how near results have to be: WITHIN 0.5"
+        refuse(message, text, outputs.places["EXACT"], NotSupportedError)
 
 
 def _start(statement: Statement) -> int:

@@ -26,7 +26,7 @@ class Made:
     equations: tuple[tuple[str, str], ...] = ()
     """Of declared attributes, by name."""
     bounds: tuple[tuple[str, str], ...] = ()
-    """Of fitted attributes, by name."""
+    """Of fitted attributes, by name; "" if they are as near as results need."""
     read: tuple[str, ...] = ()
     """The attributes of rows that are segments already."""
     horizon_us: int | None = None

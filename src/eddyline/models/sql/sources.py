@@ -45,6 +45,8 @@ class Sources:
         self, text: str, columns: Mapping[str, Sequence[str]], times: Mapping[str, str | None]
     ) -> None:
         self._text, self._columns, self._times = text, columns, times
+        self.are_bounded = False
+        """Whether the query says how near results have to be."""
 
     def made(self, statement: Statement, source: Expr) -> Scope:
         """Return a stream or table with MODEL behind it.
@@ -116,13 +118,7 @@ class Sources:
         for number, (_, at) in enumerate(clause.keys):
             if keys[number] in keys[:number]:
                 refuse(f"BY has {keys[number]!r} twice", self._text, at)
-        places = {each.name: each.start for each in clause.names}
-        bounds = {}
-        for each in clause.names:
-            if each.name in clause.bounds:
-                column = self._column(stream, each.name, each.start)
-                bounds[column] = clause.bounds[each.name]
-                places[column] = each.start
+        bounds, places = self._bounds(clause, stream)
         for each in clause.names:
             if each.name.lower() in (key.lower() for key in keys):
                 self._refuse(f"{each.name!r} is modelled, and a key", each.start)
@@ -139,6 +135,23 @@ class Sources:
             start=clause.start,
             places=places,
         )
+
+    def _bounds(self, clause: ModelClause, stream: str) -> tuple[dict[str, str], dict[str, int]]:
+        """Return the bounds of fitted attributes, and the offsets of all attributes."""
+        places = {each.name: each.start for each in clause.names}
+        bounds: dict[str, str] = {}
+        for each in clause.names:
+            if each.name in clause.bounds:
+                column = self._column(stream, each.name, each.start)
+                bounds[column] = clause.bounds[each.name]
+                if not bounds[column] and not self.are_bounded:
+                    message = (
+                        f"{each.name!r} needs its equation or its bound: x = x + vx * t, or x "
+                        "WITHIN 0.5; or the bound of results, WITHIN 1 % at the end of the query"
+                    )
+                    refuse(message, self._text, each.start)
+                places[column] = each.start
+        return bounds, places
 
     def _check_options(self, clause: ModelClause) -> None:
         kind = "bounds" if clause.bounds else "equations" if clause.equations else "segments"

@@ -1,10 +1,10 @@
 """The clauses of model queries: ``MODEL …`` behind a stream, and what is said of the results.
 
 ``MODEL x = x + vx * t HORIZON 2 MINUTES BY ship`` declares what a row says of the time behind it,
-``MODEL x WITHIN 0.5, y WITHIN 1 % MAX GAP 10 MINUTES BY ship`` has it fitted, ``MODEL SEGMENTS``
-takes rows that are segments already. At the end of a query stand ``SAMPLE EVERY 10 SECONDS`` or
-``CHANGES``, ``WITHIN 1 %`` or ``PRECISION x WITHIN 0.5``, and ``EXACT``. What is read here
-are words; ``models/`` knows what they mean.
+``MODEL x WITHIN 0.5, y WITHIN 1 % MAX GAP 10 MINUTES BY ship`` has it fitted (``MODEL (x, y)`` as
+near as results need), ``MODEL SEGMENTS`` takes rows that are segments already. At the end of a
+query stand ``SAMPLE EVERY 10 SECONDS`` or ``CHANGES``, ``WITHIN 1 %`` or ``PRECISION x WITHIN
+0.5``, and ``EXACT``. What is read here are words; ``models/`` knows what they mean.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class ModelClause:
     equations: dict[str, Sequence[Token]] = field(default_factory=dict)
     """The right sides of declared attributes."""
     bounds: dict[str, str] = field(default_factory=dict)
-    """Bounds of fitted attributes: ``0.5``, or ``1 %`` of each value."""
+    """Bounds of fitted attributes: ``0.5``, or ``1 %`` of each value; "" if none is written."""
     are_segments: bool = False
     """Whether the rows are segments already."""
     keys: list[tuple[str, int]] = field(default_factory=list)
@@ -264,9 +264,10 @@ class ModelParser(WindowParser):
             made.equations[name] = self._equation(name, is_inside=is_inside)
         elif self._match_text_seq("WITHIN"):
             made.bounds[name] = self._bound()
+        elif self._curr and not self._ends_equation(is_inside=is_inside):
+            self._refuse_next(f"{name!r} needs its equation or its bound: {_FORMS}")
         else:
-            message = f"{name!r} needs its equation or its bound: {_FORMS}"
-            self._refuse_next(message)
+            made.bounds[name] = ""
         made.names.append(ModelledName(name, start, qualifier))
 
     def _equation(self, name: str, *, is_inside: bool) -> list[Token]:

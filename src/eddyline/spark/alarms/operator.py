@@ -34,14 +34,14 @@ class AlarmOperator(ModelOperator):
     """
 
     def __init__(self, step: AlarmStep, site: Site) -> None:
+        super().__init__(step, site)
         shape = step.plan.node.shape
         self._alarms = step.alarms
-        self._binder = AlarmBinder(site.df.select(*shape.keys), shape)
+        self._binder = AlarmBinder(self._sources[0].df.select(*shape.keys), shape)
         self._segments = step.plan
         self._version, self._texts = step.alarms.now()
         self._asked = self._plan(self._texts)
         self._entries: list[JournalEntry] = []
-        super().__init__(step, site)
         step.alarms.asked_by(self._binder)
 
     @property
@@ -71,14 +71,13 @@ class AlarmOperator(ModelOperator):
 
     @cached_property
     def _schema(self) -> StructType:
-        source, made = self._source, [each for each in MADE if each.name != DEFINITION]
+        source, made = self._sources[0], [each for each in MADE if each.name != DEFINITION]
         fields = [*made, *source.key_fields]
         return schema_of(self._asked.node.shape, fields, source.time_type)
 
     def once(self, df: DataFrame) -> DataFrame:
         """Return all results over a batch DataFrame; nothing is kept."""
-        sources = (replace(self._source, df=df),)
-        return laid(sources, self._asked.node, MADE).drop(DEFINITION)
+        return laid(self._over(df), self._asked.node, MADE).drop(DEFINITION)
 
     @property
     def text(self) -> str:

@@ -10,14 +10,15 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, BinaryType, BooleanType, StructField, StructType
 
-from eddyline.errors import NotSupportedError, QueryError
+from eddyline.errors import QueryError
 from eddyline.joins.graph import JoinGraph
 from eddyline.joins.operator.partner_bucket import FOUND
 from eddyline.joins.plan import PartnerPlan
 from eddyline.options import FilterOptions, JoinOptions
 from eddyline.query.predicates import SqlPredicate
 from eddyline.query.select.names import identifier
-from eddyline.query.steps import FilterStep, ProjectStep, ReadStep, columns_read, maker
+from eddyline.query.step_graph import asks_python, made_by
+from eddyline.query.steps import FilterStep, ProjectStep, ReadStep, columns_read
 from eddyline.query.windows import LONGEST
 from eddyline.registry import unknown
 from eddyline.spark.analysis import arrow_schema
@@ -106,10 +107,11 @@ class BoundJoin:
     def lateness(self) -> LatenessRule:
         """The streams, and by how much their rows may come late."""
         timed = [each for each in self.inputs if each.time is not None]
-        return lateness_rule(
+        rule = lateness_rule(
             {each.name: Relation(each.df, each.time, each.lateness) for each in timed},
             {each.name: each.stream for each in timed},
         )
+        return replace(rule, told=frozenset(each.name for each in timed if each.made is not None))
 
     @cached_property
     def times(self) -> dict[str, int]:
@@ -188,6 +190,14 @@ class BoundJoin:
             left, right = own
             own[right] = min(own[left] + own[right], LONGEST)
         return own
+
+    @property
+    def tiered(self) -> dict[str, int]:
+        """The lengths of the windows that may have a cold tier (µs), by input."""
+        if not (self.options.constraints and self.options.adaptive):
+            return {}
+        lengths = {each.name: each.window.length for each in self.source.layouts}
+        return {name: lengths[name] for name in self.timed if 0 < lengths[name] < LONGEST}
 
     # -- work -----------------------------------------------------------------------------------
 
@@ -299,12 +309,8 @@ def bind_join(step: JoinStep, site: Site) -> BoundJoin:
 
     Raises:
         QueryError: streams without event times, or of different kinds.
-        NotSupportedError: steps before the join that it cannot be laid over.
         OptionError: a lateness that is no interval, or a value out of range.
     """
-    if not site.before:
-        msg = f"query {site.query!r} joins the results of a join ({step}): not supported yet"
-        raise NotSupportedError(msg, query=site.query)
     names = [each.name for each in step.joined]
     compared = columns_read(names, step.equalities)
     inputs = tuple(_input(site, each, compared[each.name]) for each in step.joined)
@@ -316,18 +322,13 @@ def bind_join(step: JoinStep, site: Site) -> BoundJoin:
 def _input(site: Site, joined: JoinedInput, compared: tuple[str, ...]) -> JoinInput:
     """Return an input: the stream or table that it starts from, and the steps over it."""
     found: list[FilterStep | ProjectStep] = []
-    steps, relation, position = site.before, joined.input, len(site.before)
-    while not isinstance(step := steps[position := maker(steps, position, relation)], ReadStep):
-        if not isinstance(step, FilterStep | ProjectStep):
-            msg = (
-                f"{joined.name!r} is joined after {step}, which is not supported yet: only filters "
-                f"and output columns come before a join; write these results first, by "
-                f".start('parquet', …), and join a stream of what is written"
-            )
-            raise NotSupportedError(msg, input=joined.name)
-        found.insert(0, step)
-        (relation,) = step.inputs
-    read = site.relations[step.stream]
+    first, *steps = made_by(site.before, len(site.before), joined.input)
+    for each in steps:
+        if not isinstance(each, FilterStep | ProjectStep) or asks_python(each):
+            return _made_input(site, joined, compared, (first, *steps))
+        found.append(each)
+    assert isinstance(first, ReadStep)
+    step, read = first, site.relations[first.stream]
     if read.time is not None and read.time not in read.df.columns:
         msg = f"{step.stream!r}: {unknown('time column', read.time, read.df.columns)}"
         raise QueryError(msg, name=step.stream, time=read.time)
@@ -349,11 +350,46 @@ def _input(site: Site, joined: JoinedInput, compared: tuple[str, ...]) -> JoinIn
     )
 
 
+def _made_input(
+    site: Site, joined: JoinedInput, compared: tuple[str, ...], steps: Sequence[Step]
+) -> JoinInput:
+    """Return an input whose rows are results of operators of its own.
+
+    Raises:
+        QueryError: they have no event time.
+    """
+    assert site.lay_out is not None
+    made = site.lay_out(steps, joined.name)
+    if made.time is None or made.clock is None:
+        msg = (
+            f"{joined.name!r} cannot be joined: its rows are made by {steps[-1]}, and have no "
+            f"event time. Of aggregates that is a column window.end AS e; of joins that of a "
+            f"stream, said by engine.stream({joined.name!r}, …, time='…'); of other results the "
+            f"event time of their stream, unchanged, which a table has not"
+        )
+        raise QueryError(msg, input=joined.name)
+    made.clock.asked()
+    return JoinInput(
+        joined.name,
+        joined.input,
+        joined.name,
+        made.shape,
+        made.time,
+        lateness=None,
+        window=joined.window,
+        steps=(),
+        shape=made.shape,
+        needed=joined.columns,
+        compared=compared,
+        made=made,
+    )
+
+
 def _check_streams(inputs: Sequence[JoinInput]) -> None:
     """Raise QueryError unless all streams are of one kind, and tables can be read."""
-    timed = {each.stream: each.df.isStreaming for each in inputs if each.time is not None}
+    timed = {each.stream: each.is_streaming for each in inputs if each.time is not None}
     for each in inputs:
-        if each.time is None and each.df.isStreaming:
+        if each.time is None and each.is_streaming:
             msg = f"stream {each.stream!r} needs an event-time column to be joined: time='…'"
             raise QueryError(msg, stream=each.stream)
     if not timed:

@@ -11,11 +11,11 @@ import msgspec
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
-from eddyline.constraints.lateness import changes
+from eddyline.constraints.bounds import changes
 from eddyline.errors import StateError
 from eddyline.joins.state_part import InputsPart
 from eddyline.spark.disorder import counted, disorders
-from eddyline.spark.joins.layout import INPUT, START
+from eddyline.spark.joins.layout import INPUT, PASSES, START
 from eddyline.spark.lateness import warned_of_late
 from eddyline.spark.operator import Laid, Operator, Pending
 from eddyline.spark.run.observed_metrics import PendingMetrics
@@ -94,14 +94,17 @@ class JoinInputs(Operator):
 
     def prepare(self, df: DataFrame, batch: Batch) -> None:  # noqa: ARG002 - of the protocol
         """Keep the rows for who looks at some of them before the job; look at their times."""
-        self._rows, self._seen = df, {}
+        self._rows, self._seen = self.source.of_streams(df), {}
         if self._is_asked or self.lateness.shares:
-            for number, each in disorders(self._looked_at(df)).items():
+            found = {} if self._rows is None else disorders(self._looked_at(self._rows))
+            for number, each in found.items():
                 if (name := self.source.layouts[number].name) in self.timed:
                     self._seen[name] = each
             latest = dict(self.latest)
             for name, each in self._seen.items():
                 latest[name] = max(latest.get(name, each.latest), each.latest)
+            for made in self.source.made:
+                latest[self.source.layouts[made.number].name] = made.clock.after
             self.after = self._low(latest)
 
     def _looked_at(self, df: DataFrame) -> list[Row]:
@@ -139,25 +142,29 @@ class JoinInputs(Operator):
     def lay(self, df: DataFrame, batch: Batch) -> Laid:  # noqa: ARG002
         """Count the rows of a batch; the first one brings those of the tables as well."""
         seen = Observation()
-        df = df.observe(seen, *self._counted)
+        df = self.source.joined(df).observe(seen, *self._counted)
         laid = self.source.timed(df, is_first=self._is_empty)
         return Laid(laid, (Pending("arrived", PendingMetrics(seen)),))
 
     def once(self, df: DataFrame) -> DataFrame:
         """Return all rows of batch DataFrames, with those of the tables."""
         self.before, self.after = ALWAYS, FOREVER
-        return self.source.timed(df, is_first=True)
+        return self.source.timed(self.source.joined(df), is_first=True)
 
     @cached_property
     def _counted(self) -> list[Column]:
         """The counts of the rows of a batch before any is dropped."""
         columns = []
         for each in self.source.layouts:
-            is_mine = F.col(INPUT) == each.number
-            start = F.when(is_mine, F.col(START))
+            is_mine = tells = F.col(INPUT) == each.number
+            if each.name in self.streams.told:
+                tells, is_mine = (
+                    is_mine & F.col(PASSES).isNull(),
+                    is_mine & F.col(PASSES).isNotNull(),
+                )
             columns += [
-                F.max(start).alias(f"latest{each.number}"),
-                F.count(start).alias(f"timed{each.number}"),
+                F.max(F.when(tells, F.col(START))).alias(f"latest{each.number}"),
+                F.count(F.when(is_mine, F.col(START))).alias(f"timed{each.number}"),
                 F.count(F.when(is_mine, 1)).alias(f"all{each.number}"),
             ]
         return columns
@@ -174,7 +181,7 @@ class JoinInputs(Operator):
             if newest is not None and each.name in self.timed:
                 self.latest[each.name] = max(self.latest.get(each.name, newest), int(newest))
         learned = self.lateness.after(self.learned, self._seen, before)
-        self._changed = changes("join", self.learned, learned, batch.id)
+        self._changed = changes("join", "lateness", self.learned, learned, batch.id)
         self.learned = learned
         return StatePart.of(InputsPart(self.latest, learned), ())
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from eddyline.query.steps import FilterStep, JoinStep
     from eddyline.query.windows import RowsWindow, Window
+    from eddyline.spark.operator import LaidOut
 
 INPUT, PASSES, START = "__input", "__passes", "__start"
 """The columns of a row's input, by number, whether it can join, and its event time (µs).
@@ -107,6 +108,13 @@ class JoinInput:
     """The columns that results need."""
     compared: tuple[str, ...]
     """The columns that equalities read."""
+    made: LaidOut | None = None
+    """What makes its rows, where these are results of operators of its own: aggregates, joins."""
+
+    @property
+    def is_streaming(self) -> bool:
+        """Whether its rows come in micro-batches."""
+        return bool((self.df if self.made is None else self.made.source).isStreaming)
 
     @property
     def is_projected(self) -> bool:
@@ -181,7 +189,7 @@ class Layouts:
         ties = () if window.counts is None else _ties(each, window.counts, types)
         types |= dict.fromkeys([name for name in ties if name not in types], "string")
         places = {name: f"{KEY}{k}" for name, k in codes.items()}
-        if each.time is not None and not is_raw and not each.is_projected:
+        if each.time is not None and each.made is None and not (is_raw or each.is_projected):
             places.setdefault(each.time, START)
         carried = dict.fromkeys((*columns, *ties))
         places = {name: place for name, place in places.items() if name in carried}

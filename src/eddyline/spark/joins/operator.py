@@ -19,10 +19,12 @@ from eddyline.joins.caches.loop import JoinCaches
 from eddyline.joins.grid_choice import chosen_grid
 from eddyline.joins.grid_loop import GridLoop
 from eddyline.joins.loop import JoinLoop
+from eddyline.joins.operator.partner_ages import merged
 from eddyline.joins.operator.probe_counts import JoinWork
 from eddyline.joins.plan import COMPONENT, BatchPlan
 from eddyline.joins.profile import JoinProfile
 from eddyline.joins.state_part import JoinPart
+from eddyline.joins.tier_loop import TierLoop
 from eddyline.options import JoinOptions
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.arrow_tasks import BUCKET
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
     from eddyline.query.steps import JoinStep
     from eddyline.runtime.journal import JournalEntry
     from eddyline.spark.joins.bound import BoundJoin
-    from eddyline.spark.operator import Batch, Observed, Site
+    from eddyline.spark.operator import Batch, Observed, Operator, Site
     from eddyline.state.manifest import StatePart
     from eddyline.state.place import StatePlace
 
@@ -59,6 +61,7 @@ class LearnedJoin(msgspec.Struct):
     bins: list[tuple[str, int, list[float]]]
     n_joined: dict[str, int]
     n_results: int
+    tiers: Any = None
 
 
 class JoinOperator(Shown):
@@ -80,15 +83,17 @@ class JoinOperator(Shown):
         self.inputs = JoinInputs(bound.source, bound.lateness)
         self.time, self.clock, self.times = None, self.inputs, bound.times
         steps = bound.source.laid, bound.filter_options, bound.name
-        self.before = (self.inputs, *operators_of_inputs(*steps, self.inputs))
+        self._of_inputs = (self.inputs, *operators_of_inputs(*steps, self.inputs))
         self.options = bound.options.resolved()
-        self.keeps_late = bound.graph.inputs
-        timed = (each for each in bound.inputs if each.time is not None)
+        self.keeps_late = tuple(each.name for each in bound.inputs if each.made is None)
+        timed = (each for each in bound.inputs if each.time is not None and each.made is None)
         self.without_lateness = tuple(each.name for each in timed if each.lateness is None)
         self.graph = bound.graph
         # A row meets all its partners in one bucket, where it is decided: no key is split.
         is_inner = bound.step.kind == "inner"
-        can_cache = is_inner and not bound.is_ordered
+        is_plain = is_inner and not bound.is_ordered
+        self.tiers = TierLoop(bound.tiered if is_plain else {})
+        can_cache = is_plain and not self.tiers.lengths
         tables = frozenset(self.graph.inputs) - {*bound.timed}
         self.loop = JoinLoop(self.graph, self.options, tables)
         self.grids = GridLoop(
@@ -123,6 +128,11 @@ class JoinOperator(Shown):
     def of(cls, step: JoinStep, site: Site) -> Self:
         """Return the operator of a step."""
         return cls(bind_join(step, site))
+
+    @property
+    def before(self) -> tuple[Operator, ...]:
+        """The operators of steps over one of the inputs."""
+        return (*self.bound.source.operators, *self._of_inputs)
 
     # -- state ----------------------------------------------------------------------------------
 
@@ -226,6 +236,7 @@ class JoinOperator(Shown):
             keys_only=bound.keys_only,
             moved=Moved.of(self.part.grid, self.part.buckets, self._grid),
             probing=self.loop.probing(self._grid.shape) if is_inner else None,
+            spans=dict(self.tiers.plan),
             caches=self.caches.plan(self.loop.plan, batch_id),
         )
 
@@ -246,6 +257,9 @@ class JoinOperator(Shown):
                 *entries,
                 *self.caches.step(profile, batch.id),
                 *self.grids.step((each.bins for each in reports), batch.id),
+                *self.tiers.step(
+                    merged(each.ages for each in reports), self.inputs.latest, batch.id
+                ),
             ]
 
     def _count(self, reports: Sequence[BucketReport]) -> None:
@@ -266,7 +280,11 @@ class JoinOperator(Shown):
     def snapshot(self) -> LearnedJoin:
         """Return the learned state."""
         return LearnedJoin(
-            self.loop.snapshot(), self.grids.snapshot(), self.n_joined, self.n_results
+            self.loop.snapshot(),
+            self.grids.snapshot(),
+            self.n_joined,
+            self.n_results,
+            self.tiers.snapshot(),
         )
 
     def restore(self, state: Any) -> None:
@@ -282,5 +300,7 @@ class JoinOperator(Shown):
             raise StateError(msg, query=self.bound.name) from error
         self.loop.restore(learned.loop)
         self.grids.restore(learned.bins)
+        if learned.tiers is not None:
+            self.tiers.restore(learned.tiers)
         self.n_joined |= {name: learned.n_joined.get(name, 0) for name in self.n_joined}
         self.n_results = learned.n_results

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from eddyline.joins.loop import JoinLoop
     from eddyline.joins.operator.probe_counts import JoinWork
     from eddyline.joins.state_part import JoinPart
+    from eddyline.joins.tier_loop import TierLoop
     from eddyline.options import JoinOptions
     from eddyline.runtime.operator import Record
     from eddyline.runtime.pins import Pinnable
@@ -49,6 +50,7 @@ class Shown(Operator):
     loop: JoinLoop
     grids: GridLoop
     caches: JoinCaches
+    tiers: TierLoop
     part: JoinPart
     work: JoinWork
     n_joined: dict[str, int]
@@ -91,13 +93,15 @@ class Shown(Operator):
                 n_late=self._newest[0],
                 n_results=self._newest[1],
                 n_waiting=sum(map(self.part.n_waiting, self.graph.inputs)),
+                n_cold=sum(self.part.cold(name)[0] for name in self.graph.inputs),
+                cold_bytes=sum(self.part.cold(name)[2] for name in self.graph.inputs),
             )
         return (*self.loop.record().pipelines, joined)
 
     @property
     def pinnable(self) -> tuple[Pinnable, ...]:
-        """The order of each pipeline, and how rows are laid out."""
-        return tuple(pinnable(self.loop, self.grids, self.caches))
+        """The order of each pipeline, how rows are laid out, and the tiers of windows."""
+        return tuple(pinnable(self.loop, self.grids, self.caches, self.tiers))
 
     def plan(self) -> dict[str, list[str]]:
         """Return the order of each pipeline, by names."""
@@ -122,6 +126,7 @@ class Shown(Operator):
                 n_results=self.n_results,
                 is_adaptive=self.options.adaptive,
                 learned=self.inputs.learned,
+                tiers=self.tiers.views(),
                 notes=tuple(self._notes()),
             )
 
@@ -129,6 +134,7 @@ class Shown(Operator):
         counts, latest = self.inputs.counts[each.name], self.inputs.latest
         low = ALWAYS if each.time is None else self.inputs.streams.low(each.name, latest)
         files = self.part.files(each.name)
+        n_cold, n_cold_runs, cold_bytes = self.part.cold(each.name)
         return InputView(
             name=each.name,
             stream=each.stream,
@@ -140,8 +146,10 @@ class Shown(Operator):
             latest=latest.get(each.name),
             n_kept=sum(file.n_rows for file in files),
             n_bytes=sum(file.n_bytes for file in files),
-            n_runs=len(files),
+            n_runs=len(files) + n_cold_runs,
             n_waiting=self.part.n_waiting(each.name),
+            n_cold=n_cold,
+            cold_bytes=cold_bytes,
             awaited_from=low if low > ALWAYS else None,
         )
 
@@ -154,7 +162,8 @@ class Shown(Operator):
 
     def _notes(self) -> Iterator[str]:
         streams, rule = self.inputs.streams, self.bound.lateness
-        if strict := [name for name, us in rule.given.items() if not us + (name in rule.shares)]:
+        known = {*rule.shares, *rule.told}
+        if strict := [name for name, us in rule.given.items() if not us and name not in known]:
             yield (
                 f"{', '.join(strict)} without a lateness: a row earlier than one of an earlier "
                 f"batch is late, and not joined (lateness='1 minute' of its stream waits for it)"
@@ -184,6 +193,11 @@ class Shown(Operator):
                 f"a row of {asked.left} without a partner is known once no row of {asked.right} "
                 f"can come in its window any more: rows that wait at the end of a run are decided "
                 f"in a later one; all rows are joined in one task"
+            )
+        if self.options.constraints and not self.tiers.lengths:
+            yield (
+                "constraints are not used: they need an inner join, a window of a length "
+                "([RANGE 10 MINUTES]), results that do not wait for event time, and adaptive=True"
             )
         if not self.options.adaptive:
             yield "adaptation is switched off: orders stand as written"

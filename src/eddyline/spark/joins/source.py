@@ -12,7 +12,8 @@ from eddyline.spark.event_time import micros_of
 from eddyline.spark.joins.input_steps import column_of, laid_input, passes_of
 from eddyline.spark.joins.keys import codes_of, key_type
 from eddyline.spark.joins.layout import INPUT, KEY, PASSES, RAW, START, Layouts
-from eddyline.state.rows import ALWAYS
+from eddyline.spark.parts import Part, Trunk
+from eddyline.state.rows import ALWAYS, FOREVER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,6 +24,47 @@ if TYPE_CHECKING:
     from eddyline.query.steps import JoinStep
     from eddyline.spark.joins.input_steps import LaidInput
     from eddyline.spark.joins.layout import InputLayout, JoinInput
+    from eddyline.spark.operator import Clock, Operator
+
+
+@dataclass(frozen=True, slots=True)
+class MadeInput:
+    """An input whose rows are results of operators of its own."""
+
+    number: int
+    """Its number in the join."""
+    part: Part
+    tags: tuple[Column, ...]
+    """The common columns over its rows."""
+    types: Mapping[str, str]
+    """Of the common columns, but for those of every row."""
+
+    @property
+    def clock(self) -> Clock:
+        """Event time of its rows: none is to come before ``after``."""
+        assert self.part.of.clock is not None
+        return self.part.of.clock
+
+    def rows(self) -> DataFrame:
+        """Return its rows in the batch that is being laid, and one that tells the time alone.
+
+        Event time goes on where there are no results, too, and rows of UNION ALL and of filters are
+        ahead of it: these pass at once, while earlier ones may still come.
+        """
+        rows = self.part.results.select(*self.tags).where(F.col(PASSES).isNotNull())
+        if self.clock.has_late:
+            rows = rows.where(F.col(START) >= self.clock.before)
+        at = self.clock.after
+        if at in (ALWAYS, FOREVER):
+            return rows
+        # As values, and not as numbers in the code that Spark makes of a statement.
+        nothing = "".join(f", CAST(NULL AS {kind})" for kind in self.types.values())
+        names = ", ".join([INPUT, PASSES, START, *self.types])
+        told = rows.sparkSession.sql(
+            f"SELECT * FROM VALUES ({self.number}, CAST(NULL AS BOOLEAN), {at}L{nothing}) "
+            f"AS told({names})"
+        )
+        return rows.unionByName(told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +80,10 @@ class Source:
     """Key classes whose codes are hashes: where they are equal, the keys are compared again."""
     laid: tuple[LaidInput, ...] = ()
     """The inputs with steps of their own, which are still to be laid; their keys come last."""
+    trunk: Trunk | None = None
+    """The rows of all inputs, where some are made by operators of their own."""
+    made: tuple[MadeInput, ...] = ()
+    """These inputs."""
 
     @property
     def awaited(self) -> tuple[int, ...]:
@@ -47,7 +93,34 @@ class Source:
     @property
     def rows(self) -> DataFrame:
         """The rows of the streams, or of tables where there are no streams."""
+        if self.trunk is not None:
+            return self.trunk.source
         rows = self.tables if self.streams is None else self.streams
+        assert rows is not None
+        return rows
+
+    @property
+    def operators(self) -> list[Operator]:
+        """The operators that make inputs."""
+        if self.trunk is None:
+            return []
+        return [self.trunk, *(own for each in self.made for own in each.part.operators())]
+
+    def of_streams(self, df: DataFrame) -> DataFrame | None:
+        """Return the rows of the streams that nothing makes; None if there are none.
+
+        Args:
+            df: the rows that the query reads.
+        """
+        if self.trunk is None:
+            return df
+        return None if self.streams is None else self.trunk.rows(0, df)
+
+    def joined(self, df: DataFrame) -> DataFrame:
+        """Return the rows of all streams, with the results of those that are made."""
+        made = [each.rows() for each in self.made]
+        own = self.of_streams(df)
+        rows = _union([*([] if own is None else [own]), *made])
         assert rows is not None
         return rows
 
@@ -95,18 +168,47 @@ def source_of(step: JoinStep, inputs: Sequence[JoinInput], options: FilterOption
     types = dict.fromkeys([f"{KEY}{k}" for k in range(len(kinds))], "bigint")
     types |= places.slots.types | places.raws.types
     parts: dict[bool, list[DataFrame]] = {True: [], False: []}
+    tags: dict[int, list[Column]] = {}
     for each, layout in zip(inputs, layouts, strict=True):
         if layout.number in laid:
             own = {place: column_of(name) for name, place in laid[layout.number].start.items()}
-            part = _tagged(each, layout.number, own, F.lit(True), types)
+            passes = F.lit(True)
         else:
             own = {place: column_of(name) for name, place in layout.slots.items()}
             own |= codes[layout.number]
             passes = passes_of(layout, [of.isNotNull() for of in codes[layout.number].values()])
-            part = _tagged(each, layout.number, own, passes, types)
-        parts[each.time is not None].append(part)
+        columns = _tagged(each, layout.number, own, passes, types)
+        if each.made is None:
+            parts[each.time is not None].append(each.df.select(*columns))
+        else:
+            tags[layout.number] = columns
     streams, tables = _union(parts[True]), _union(parts[False])
-    return Source(streams, tables, layouts, places.rough, tuple(laid.values()))
+    trunk, made = _made(inputs, tags, streams, types)
+    return Source(streams, tables, layouts, places.rough, tuple(laid.values()), trunk, made)
+
+
+def _made(
+    inputs: Sequence[JoinInput],
+    tags: Mapping[int, list[Column]],
+    streams: DataFrame | None,
+    types: Mapping[str, str],
+) -> tuple[Trunk | None, tuple[MadeInput, ...]]:
+    """Return the rows of all inputs, and the inputs that are made; nothing if none is.
+
+    Args:
+        inputs: in the order of the join.
+        tags: the common columns of the inputs that are made, by number.
+        streams: the rows of the other streams.
+        types: of the common columns.
+    """
+    if not tags:
+        return None, ()
+    laid = {number: of for number, each in enumerate(inputs) if (of := each.made) is not None}
+    first = [] if streams is None else [streams]
+    trunk = Trunk([*first, *(each.source for each in laid.values())])
+    places = enumerate(laid.items(), len(first))
+    parts = {n: Part(trunk, place, inputs[n].name, of) for place, (n, of) in places}
+    return trunk, tuple(MadeInput(n, part, tuple(tags[n]), types) for n, part in parts.items())
 
 
 def _tagged(
@@ -115,8 +217,8 @@ def _tagged(
     own: Mapping[str, Column],
     passes: Column,
     types: Mapping[str, str],
-) -> DataFrame:
-    """Return the rows of an input in the common columns.
+) -> list[Column]:
+    """Return the common columns over the rows of an input.
 
     Args:
         each: the input.
@@ -127,7 +229,7 @@ def _tagged(
     """
     tags = {INPUT: F.lit(number), PASSES: passes, START: _start(each)}
     filled = {name: own.get(name, F.lit(None)).cast(kind) for name, kind in types.items()}
-    return each.df.select(*[column.alias(name) for name, column in (tags | filled).items()])
+    return [column.alias(name) for name, column in (tags | filled).items()]
 
 
 def _union(parts: Sequence[DataFrame]) -> DataFrame | None:
@@ -138,4 +240,6 @@ def _start(each: JoinInput) -> Column:
     """Return the event time of rows (µs)."""
     if each.time is None:
         return F.lit(ALWAYS)
-    return micros_of(each.df, each.time, each.stream)
+    micros = micros_of(each.df, each.time, each.stream)
+    clock = None if each.made is None else each.made.clock
+    return micros if clock is None else micros + F.lit(clock.offset)

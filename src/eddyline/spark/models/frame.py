@@ -26,6 +26,7 @@ from eddyline.spark.models.arguments import (
     read_pair,
     read_split,
 )
+from eddyline.spark.models.exact import exact_rows
 from eddyline.spark.models.graphs import Graph, checked, told
 from eddyline.spark.models.queries import query_of, rows_of
 
@@ -141,6 +142,28 @@ class Segments(WithAlarms):
         }
         return Segments(self._graph.then(steps.Project(read, texts)))
 
+    def exact(self, rows: DataFrame | None = None, *, time: str | None = None) -> DataFrame:
+        """Return the rows that satisfy the conditions of ``where``, exactly as without models.
+
+        These are the rows of the DataFrame for which SQL says that the conditions are true, with
+        all of its columns, NaN and several rows of an instant as they are. Of segments that are
+        kept (``persist``, ``read``) models say which rows need not be read: a job is run at once
+        that finds where their errors leave it open, and the first time also for which rows errors
+        do not hold. Where segments would have to be fitted first rows alone are asked.
+
+        Args:
+            rows: the DataFrame that the segments stand for; None: the one they were fitted to.
+            time: its column of timestamps, if it is given.
+
+        Raises:
+            QueryError: it is not known what the segments stand for, or rows have other columns.
+            NotSupportedError: segments are computed or of a stream; ``d(x)`` or ``sqrt``.
+
+        Example:
+            >>> el.models.read("s/").where("lat > 40.5").exact(df, time="ts")  # doctest: +SKIP
+        """
+        return exact_rows(self._graph, rows, time)
+
     def within(self, bounds: Mapping[str, float | str], *, split: str = "equal") -> Segments:
         """Return the same segments, of models that are fitted as near as these bounds need.
 
@@ -162,12 +185,8 @@ class Segments(WithAlarms):
                 slope, of a share of what may be 0, of segments that were fitted before.
 
         Example:
-            >>> prices = el.models.fit(df, key="symbol", time="ts", attributes=["price"])
-            ... # doctest: +SKIP
-            >>> fast, slow = (prices.avg("price", window=w) for w in ("10 s", "60 s"))
-            ... # doctest: +SKIP
-            >>> both = fast.join(slow).select(lead="left_price - right_price")  # doctest: +SKIP
-            >>> both.within({"lead": 0.5}).sample("2 s")  # doctest: +SKIP
+            >>> lead = fast.join(slow).select(lead="left_price - right_price")  # doctest: +SKIP
+            >>> lead.within({"lead": 0.5}).sample("2 s")  # doctest: +SKIP
         """
         asked = {
             attribute_of(self._graph, name): each for name, each in read_bounds(bounds).items()

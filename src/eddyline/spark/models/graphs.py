@@ -14,7 +14,7 @@ from eddyline.models.pairs import DifferentEntities
 from eddyline.models.precision import required
 from eddyline.models.steps import Project, Shape, Within
 from eddyline.spark.models import laying
-from eddyline.spark.models.laying import Source
+from eddyline.spark.models.laying import RawRows, Source
 from eddyline.spark.models.measuring import ranges_of
 
 if TYPE_CHECKING:
@@ -141,7 +141,12 @@ class Graph:
     @property
     def laid(self) -> Source:
         """The segments that come out, as a source."""
-        return Source(self.df, self.shape)
+        source = self.sources[0]
+        is_whole = isinstance(self.node, graph.Input) and isinstance(source, Source)
+        raw = source.raw if is_whole and isinstance(source, Source) else None
+        if is_whole and source.maker is not None and isinstance(source.maker, Fit):
+            raw = RawRows(source.df, source.maker.time)
+        return Source(self.df, self.shape, raw=raw)
 
     def then(self, step: Step) -> Graph:
         """Return the graph with one more step."""

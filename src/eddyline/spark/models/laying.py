@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql import functions as F
@@ -63,6 +63,20 @@ class Relation(Protocol):
         """Name and type of each key."""
 
 
+class RawRows:
+    """The rows that segments stand for, and what is known of them."""
+
+    def __init__(self, df: DataFrame, time: str) -> None:
+        self.df, self.time = df, time
+        self.uncovered: dict[str, pa.Table] = {}
+        """For attributes the instants of rows that the errors of segments do not hold for."""
+
+    @cached_property
+    def types(self) -> dict[str, DataType]:
+        """The types of columns by name."""
+        return {each.name: each.dataType for each in self.df.schema}
+
+
 @dataclass(frozen=True, eq=False)
 class Source:
     """Where segments come from: rows that are fitted, or segments that are there."""
@@ -75,6 +89,22 @@ class Source:
     """Of the query, if the rows are a stream."""
     lateness: str | None = None
     """How late a row of a stream may be."""
+    raw: RawRows | None = None
+    """The rows that segments stand for, if that is known of segments that are there."""
+    conditions: tuple[str, ...] = ()
+    """On the keys of the entities that it has, as SQL."""
+    first: Source | None = None
+    """The same of all entities, if it has some."""
+
+    @property
+    def every(self) -> Source:
+        """The same of all entities."""
+        return self.first or self
+
+    @cached_property
+    def raws(self) -> dict[int, RawRows]:
+        """Other rows that segments were said to stand for, by the ``id`` of their DataFrame."""
+        return {}
 
     @property
     def time_type(self) -> DataType:
@@ -93,7 +123,8 @@ class Source:
 
     def where(self, text: str) -> Source:
         """Return the source with the entities on whose keys a condition is true."""
-        return replace(self, df=self.df.where(text))
+        conditions = (*self.conditions, text)
+        return replace(self, df=self.df.where(text), conditions=conditions, first=self.every)
 
     @property
     def segments(self) -> DataFrame:
@@ -118,13 +149,13 @@ def laid(
     schema = schema_of(node.shape, [*made, *first.key_fields], first.time_type)
     is_whole = graph.sees_entities(node)
     if how is not None and len(sources) == 1:
-        return _by_entity(read_columns(first.df, how), keys, how.time).mapInArrow(
+        return by_entity(read_columns(first.df, how), keys, how.time).mapInArrow(
             _task(how.tables, node, [first.shape]), schema
         )
     segments = first.segments if len(sources) == 1 else _together(sources)
     if isinstance(node, graph.Input):
         return segments
-    placed = _by_entity(segments, keys) if is_whole else segments
+    placed = by_entity(segments, keys) if is_whole else segments
     return placed.mapInArrow(_task(blocks.tables, node, [each.shape for each in sources]), schema)
 
 
@@ -145,7 +176,7 @@ def envelope(source: Source, step: Envelope) -> DataFrame:
 
     few = source.segments.mapInArrow(partial, schema_of(given, source.key_fields, source.time_type))
     grouped = [each for each in source.key_fields if each.name in by]
-    return _by_entity(few, by).mapInArrow(final, schema_of(shape, grouped, source.time_type))
+    return by_entity(few, by).mapInArrow(final, schema_of(shape, grouped, source.time_type))
 
 
 def paired(left: Source, right: Source | None, step: DifferentEntities) -> DataFrame:
@@ -236,7 +267,7 @@ def _together(sources: Sequence[Relation]) -> DataFrame:
     return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), marked)
 
 
-def _by_entity(df: DataFrame, keys: Sequence[str], *then: str) -> DataFrame:
+def by_entity(df: DataFrame, keys: Sequence[str], *then: str) -> DataFrame:
     """Return rows with all of an entity in one partition, behind each other."""
     columns = [_column(each) for each in keys]
     placed = df.repartition(*columns) if columns else df.repartition(1)

@@ -10,32 +10,37 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
-from pyspark.sql.types import BinaryType, StructField, StructType
+from pyspark.sql.types import BinaryType, StructField, StructType, TimestampNTZType
 
 from eddyline.errors import QueryError
 from eddyline.models.fitting import FitReport
+from eddyline.models.kept import CODE
 from eddyline.models.streaming import COMPONENT, ModelPart
+from eddyline.models.tasks import SIDE
 from eddyline.models.view import ModelCounts, ModelRecord, ModelView
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.spark.buckets import ADAPTIVE, REPORT, BucketReports
-from eddyline.spark.clock import ResultClock
+from eddyline.spark.clock import ResultClock, StreamClock
 from eddyline.spark.event_time import micros_of
+from eddyline.spark.models.arriving import MICROS, Arriving
 from eddyline.spark.models.graphs import Graph
 from eddyline.spark.models.laying import Source, read_columns, schema_of
 from eddyline.spark.models.task import ModelWorker
 from eddyline.spark.operator import Laid, Operator, Pending
+from eddyline.spark.relation import lateness_rule
 from eddyline.spark.run.observed_metrics import PendingMetrics
 from eddyline.sql.parsing import quoted
 from eddyline.watch import models as words
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
     from eddyline.models.step import ModelStep
     from eddyline.models.streaming import BucketReport, StreamPlan
+    from eddyline.query.steps import Step
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History
     from eddyline.spark.operator import Batch, Clock, Observed, Site
@@ -45,7 +50,7 @@ if TYPE_CHECKING:
 
 
 class ModelOperator(Operator):
-    """Runs a ``ModelStep``.
+    """Runs a ``ModelStep``, over the rows of one stream or of several inputs.
 
     Raises:
         QueryError: rows without event time.
@@ -54,29 +59,69 @@ class ModelOperator(Operator):
     name = COMPONENT
 
     def __init__(self, step: ModelStep, site: Site) -> None:
-        if site.clock is None or site.time != step.plan.maker.time:
-            msg = (
-                f"query {site.query!r} makes models by event time {step.plan.maker.time!r}, which "
-                f"its rows do not have: engine.stream(…, time='{step.plan.maker.time}')"
-            )
-            raise QueryError(msg, query=site.query)
         self.step, self.query = step, site.query
-        self.clock: Clock = site.clock
         self.spark = site.df.sparkSession
-        self._source = Source(site.df, self.asked.shape, self.asked.maker)
-        self._micros = micros_of(site.df, step.plan.maker.time, site.query)
+        self.left: Mapping[str, Any] = site.options
+        self.time: str | None = None
+        self.times: Mapping[str, int] = {}
+        self._arriving: Arriving | None = None
+        if len(step.inputs) > 1:
+            self._of_several(site)
+        else:
+            self._of_one(site)
         self.part = self._no_part
         self.total = FitReport()
         self._n_results = 0
         self._place: StatePlace | None = None
         self._reports: BucketReports[BucketReport] = BucketReports()
         self._lock = threading.RLock()
-        self.clock.asked()
+        self.asked_clock.asked()
+        self.clock: Clock | None = ResultClock(self.asked_clock)
+
+    def _of_one(self, site: Site) -> None:
+        (only,) = self.step.plan.inputs
+        assert only.maker is not None
+        if site.clock is None or site.time != only.maker.time:
+            msg = (
+                f"query {site.query!r} makes models by event time {only.maker.time!r}, which "
+                f"its rows do not have: engine.stream(…, time='{only.maker.time}')"
+            )
+            raise QueryError(msg, query=site.query)
+        self.source = site.df
+        self._sources: tuple[Source, ...] = (Source(site.df, only.shape, only.maker),)
+        self.asked_clock: Clock = site.clock
+        self._micros = micros_of(site.df, only.maker.time, site.query)
+        self.before: tuple[Operator, ...] = ()
+
+    def _of_several(self, site: Site) -> None:
+        relations = [site.relations[each] for each in self.step.inputs]
+        self._sources = tuple(
+            Source(relation.df, each.shape, each.maker)
+            for relation, each in zip(relations, self.step.plan.inputs, strict=True)
+        )
+        self._arriving = arriving = Arriving(self._sources, self.step.inputs)
+        self.source = arriving.streams
+        streams = {
+            name: each
+            for name, each in zip(self.step.inputs, relations, strict=True)
+            if each.time is not None
+        }
+        lateness = lateness_rule(streams)
+        without = tuple(name for name, each in streams.items() if each.lateness is None)
+        self._micros = F.col(MICROS)
+        clock = StreamClock(
+            lateness, self.source, self._micros, F.col(SIDE), without_lateness=without
+        )
+        self.asked_clock, self.before = clock, (clock,)
 
     @classmethod
     def of(cls, step: ModelStep, site: Site) -> Self:
         """Return the operator of a step."""
         return cls(step, site)
+
+    def then(self, steps: Sequence[Step]) -> Sequence[Step]:
+        """Return the steps over its result."""
+        return steps
 
     @property
     def asked(self) -> StreamPlan:
@@ -87,16 +132,11 @@ class ModelOperator(Operator):
     def _no_part(self) -> ModelPart:
         """The state before the first batch, with as many buckets as Spark has partitions."""
         partitions = self.spark.conf.get("spark.sql.shuffle.partitions")
-        return ModelPart(int(partitions or 1) if self.asked.shape.keys else 1)
-
-    @property
-    def n_buckets(self) -> int:
-        """Parts into which entities are cut."""
-        return self.part.n_buckets
+        return ModelPart(int(partitions or 1) if self.step.plan.keys else 1)
 
     @cached_property
     def _schema(self) -> StructType:
-        source = self._source
+        source = self._sources[0]
         return schema_of(self.asked.node.shape, source.key_fields, source.time_type)
 
     # -- state ----------------------------------------------------------------------------------
@@ -116,57 +156,70 @@ class ModelOperator(Operator):
 
     def is_whole(self, observed: Sequence[Observed]) -> bool:
         """Return whether every bucket has reported; without rows none need do."""
-        return self.clock.is_idle or self._reports.of(observed).keys() == {*range(self.n_buckets)}
+        return self.asked_clock.is_idle or self._reports.of(observed).keys() == {
+            *range(self.part.n_buckets)
+        }
 
     def close(self, observed: Sequence[Observed], batch: Batch) -> StatePart:  # noqa: ARG002
         """Return the state after the batch, of which all files are written."""
         found = self._reports.of(observed)
         with self._lock:
-            if not self.clock.is_idle:
+            if not self.asked_clock.is_idle:
                 buckets = {bucket: found[bucket].after for bucket in sorted(found)}
-                self.part = ModelPart(self.n_buckets, buckets)
+                self.part = ModelPart(self.part.n_buckets, buckets)
             return self.part.packed()
 
     # -- one batch ------------------------------------------------------------------------------
 
     def lay(self, df: DataFrame, batch: Batch) -> Laid:  # noqa: ARG002
         """Return the results that event time allows after a batch."""
-        if self.clock.is_idle:
+        if self.asked_clock.is_idle:
             return Laid(self._nothing)
         # Spark would put partitions together, which here are buckets.
         df.sparkSession.conf.set(ADAPTIVE, "false")
         assert self._place is not None
         done = Observation()
-        found = self._worked(df, self._place).observe(done, *self._observes)
+        found = self._worked(df, self._place).observe(done, F.collect_list(REPORT).alias("reports"))
         return Laid(
             found.where(f"{REPORT} IS NULL").drop(REPORT),
             (Pending(COMPONENT, PendingMetrics(done)),),
         )
 
-    @cached_property
-    def _observes(self) -> tuple[Column, ...]:
-        return (F.collect_list(REPORT).alias("reports"),)
-
     def _worked(self, df: DataFrame, place: StatePlace) -> DataFrame:
-        plan = self.asked
+        plan, clock = self.asked, self.asked_clock
         schema = StructType([*self._schema, StructField(REPORT, BinaryType())])
+        is_local = isinstance(self._sources[0].time_type, TimestampNTZType)
         worker = ModelWorker(
-            plan, arrow_schema(df.sparkSession, schema), place, self.part, self.clock.after,
-            self.clock.offset,
+            plan, arrow_schema(df.sparkSession, schema), place, self.part, clock.after,
+            clock.offset, None if is_local else "UTC",
+            None if self._arriving is None else self._arriving.columns,
         )  # fmt: skip
-        keys = ", ".join(quoted(each) for each in plan.shape.keys)
-        bucket = f"CAST(pmod(xxhash64({keys}), {self.n_buckets}) AS INT)" if keys else "0"
-        late = self._micros + F.lit(self.clock.offset) < F.lit(self.clock.before)
-        rows = df.where(~late) if self.clock.has_late else df
-        return (
-            read_columns(rows, plan.maker, f"{bucket} AS {BUCKET}")
-            .repartitionById(self.n_buckets, BUCKET)
-            .mapInArrow(worker.run, schema)
-        )
+        late = self._micros + F.lit(clock.offset) < F.lit(clock.before)
+        rows = self._read(df.where(~late) if clock.has_late else df)
+        return rows.repartitionById(self.part.n_buckets, BUCKET).mapInArrow(worker.run, schema)
+
+    def _read(self, rows: DataFrame) -> DataFrame:
+        """Return what is read of rows, with what was there from the start, code and bucket."""
+        keys = ", ".join(quoted(each) for each in self.step.plan.keys)
+        code = f"xxhash64({keys}) AS {CODE}" if keys else f"0L AS {CODE}"
+        bucket = f"CAST(pmod({CODE}, {self.part.n_buckets}) AS INT) AS {BUCKET}"
+        maker = self.step.plan.inputs[0].maker
+        if self._arriving is None:
+            assert maker is not None
+            return read_columns(rows, maker, code).selectExpr("*", bucket)
+        static = self._arriving.static
+        if static is not None and not self.part.buckets:
+            rows = rows.unionByName(static, allowMissingColumns=True)
+        return rows.drop(MICROS).selectExpr("*", code).selectExpr("*", bucket)
 
     def once(self, df: DataFrame) -> DataFrame:
         """Return all results over a batch DataFrame; nothing is kept."""
-        return Graph((replace(self._source, df=df),), self.asked.node).df
+        return Graph(self._over(df), self.asked.node).df
+
+    def _over(self, df: DataFrame) -> tuple[Source, ...]:
+        """Return what is read of a batch DataFrame; of several inputs, they are known already."""
+        sources = self._sources
+        return sources if self._arriving else (replace(sources[0], df=df),)
 
     def shape(self, df: DataFrame) -> DataFrame:  # noqa: ARG002 - the columns are other ones
         """Return a DataFrame with the columns of results."""
@@ -178,12 +231,12 @@ class ModelOperator(Operator):
 
     def event_time(self, site: Site, columns: Sequence[str]) -> tuple[str | None, Clock | None]:  # noqa: ARG002
         """Return that results have no event time: one that is of long ago may come late."""
-        return None, ResultClock(self.clock)
+        return None, self.clock
 
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:  # noqa: ARG002
         """Take in what the buckets of a batch did."""
         found = self._reports.of(observed)
-        if found and not self.clock.is_idle:
+        if found and not self.asked_clock.is_idle:
             with self._lock:
                 for each in found.values():
                     self.total += each.fit
@@ -196,18 +249,14 @@ class ModelOperator(Operator):
         """Return the operator as it stands."""
         with self._lock:
             states = list(self.part.buckets.values())
-            files = {
-                name: [each.files[name] for each in states if name in each.files]
-                for name in ("rows", "segments", "ranges")
-            }
             return ModelView(
                 name=self.query,
                 step=str(self.step),
                 total=self.total,
                 n_results=self._n_results,
-                n_waiting=sum(each.n_rows for each in files["rows"]),
-                n_kept=sum(each.n_rows for each in files["segments"]),
-                n_bytes=sum(each.n_bytes for every in files.values() for each in every),
+                n_waiting=sum(each.n_waiting for each in states),
+                n_kept=sum(each.n_segments for each in states),
+                n_bytes=sum(file.n_bytes for each in states for file in each.files),
                 bounds=self.step.plan.bounds,
             )
 

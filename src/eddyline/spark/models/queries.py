@@ -5,50 +5,86 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eddyline.errors import NotSupportedError
+from eddyline.models import graph
 from eddyline.models.step import ModelStep
-from eddyline.models.streaming import StreamPlan, check_streams
+from eddyline.models.streaming import StreamInput, StreamPlan, check_streams
 from eddyline.query.steps import ReadStep
 from eddyline.spark.models.graphs import precise
 from eddyline.spark.models.laying import Source
 from eddyline.spark.query import Query
+from eddyline.spark.relation import Relation as Named
 from eddyline.spark.relation import checked_relation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import DataFrame
 
+    from eddyline.query.steps import Step
     from eddyline.spark.models.graphs import Graph
+    from eddyline.spark.models.laying import Relation
 
 INPUT = "rows"
-"""The name of the stream in its query."""
+"""The name of the stream in a query that has no other input."""
 
 
 def rows_of(graph: Graph) -> DataFrame | Query:
-    """Return what comes out of a graph: rows, or of a stream a query."""
+    """Return what comes out of a graph: rows, or of streams a query."""
     return query_of(graph) if graph.is_streaming else graph.df
 
 
-def query_of(graph: Graph, step: Callable[[str, StreamPlan], ModelStep] = ModelStep) -> Query:
-    """Return what comes out of a graph over a stream as a query.
+def query_of(
+    given: Graph, step: Callable[[tuple[str, ...], StreamPlan], ModelStep] = ModelStep
+) -> Query:
+    """Return what comes out of a graph over streams, and segments that are there, as a query.
+
+    It has the name of the first stream.
 
     Args:
-        graph: over one stream.
-        step: makes the step of the query, over a relation.
+        given: over one stream or more.
+        step: makes the step of the query, over relations.
 
     Raises:
-        NotSupportedError: it is over several streams, over none, or cannot be told of a stream.
+        NotSupportedError: no source is a stream, or what is asked cannot be told of one.
         OptionError: it is not said what a gap is, or bounds depend on how large values are.
     """
-    if not graph.is_streaming or len(graph.sources) > 1:
-        msg = "a query has the segments of one stream; segments of DataFrames have to_df()"
+    if not given.is_streaming:
+        msg = "a query has the segments of a stream; segments of DataFrames have to_df()"
         raise NotSupportedError(msg)
-    graph = precise(graph, measures=False)
-    (source,) = graph.sources
-    assert isinstance(source, Source)
-    assert source.maker is not None  # of a stream there are rows, and no segments
-    plan = StreamPlan(source.maker, graph.node, source.shape)
+    given = precise(given, measures=False)
+    is_stream = [isinstance(each, Source) and each.is_streaming for each in given.sources]
+    order = sorted(range(len(is_stream)), key=lambda at: not is_stream[at])
+    # What is fitted of a batch DataFrame is there from the start, as segments that are read are.
+    sources = [_as_input(given.sources[at]) for at in order]
+    places = [graph.Input(order.index(at), each.shape) for at, each in enumerate(given.sources)]
+    node = graph.with_inputs(given.node, places)
+    plan = StreamPlan(tuple(StreamInput(each.maker, each.shape) for each in sources), node)
     check_streams(plan)
-    relation = checked_relation("the rows of models", source.df, source.maker.time, source.lateness)
-    made = (ReadStep(INPUT, INPUT), step(INPUT, plan))
-    return Query(source.name, "", made, {INPUT: relation}, {}, rename="name='…' of models.fit")
+    names = _names(sources)
+    relations = {
+        name: checked_relation(f"{name!r} of models", each.df, each.maker.time, each.lateness)
+        if each.maker
+        else Named(each.df)
+        for name, each in zip(names, sources, strict=True)
+    }
+    reads: list[Step] = [ReadStep(each, each) for each in names]
+    made = [*reads, step(tuple(names), plan)]
+    return Query(sources[0].name, "", made, relations, {}, rename="name='…' of models.fit")
+
+
+def _as_input(given: Relation) -> Source:
+    """Return a stream as it is, and anything else as segments that are there from the start."""
+    if isinstance(given, Source) and given.is_streaming:
+        return given
+    return Source(given.segments, given.shape)
+
+
+def _names(sources: Sequence[Source]) -> list[str]:
+    """Return a name for each input: of the stream, with a number where several have it."""
+    given = [each.name if each.maker else "segments" for each in sources]
+    if len(given) == 1:
+        return [INPUT]
+    return [
+        name if given.count(name) == 1 else f"{name} {given[: at + 1].count(name)}"
+        for at, name in enumerate(given)
+    ]

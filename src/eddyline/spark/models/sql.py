@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from eddyline.errors import EddylineError, NotSupportedError
+from eddyline.errors import EddylineError, NotSupportedError, OptionError
 from eddyline.models.sql.reader import read_model_query
 from eddyline.models.sql.recipe import Made, made_in
 from eddyline.options import FilterOptions
@@ -21,12 +21,11 @@ from eddyline.spark.analysis import column_types
 from eddyline.spark.filters.conjunction import all_of
 from eddyline.spark.models.fitting import declare, fit, read
 from eddyline.spark.models.frame import Segments
-from eddyline.spark.models.queries import INPUT
 from eddyline.spark.relation import Relation
 from eddyline.sql.parsing import at, place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -65,8 +64,8 @@ class _Planned:
         columns |= {name: made.columns for name, made in known.results.items()}
         names = {name: list(each) for name, each in columns.items()}
         self._query: ModelQuery = read_model_query(text, names, known.times, known.functions)
-        self._sources: list[tuple[Made, Any]] = []
-        """What segments are made of, and the segments of each."""
+        self._sources: list[tuple[Made, Segments, DataFrame]] = []
+        """What segments are made of, the segments, and the rows."""
 
     def steps(self) -> tuple[str, list[Step], dict[str, Relation]]:
         """Return the stem of the query's name, its steps, and other relations."""
@@ -77,11 +76,13 @@ class _Planned:
             raise self._at(NotSupportedError(message), mades[-1].start)
         stem = mades[0].stream
         if are_streams.pop():
+            self._check_stream(mades)
             return stem, [*self._of_stream(), *self._after(stem)], {}
         plain = " ".join(self._text.split()).encode()
         name = f"models of {stem} {hashlib.blake2b(plain, digest_size=3).hexdigest()}"
         found = self._built(self._query.node)
-        rows = found.to_df() if isinstance(found, Segments) else found
+        with self._placed(self._query.node.start):
+            rows = found.to_df() if isinstance(found, Segments) else found
         first = ReadStep(name, _models_of(stem))
         return stem, [first, *self._after(stem)], {name: Relation(rows)}
 
@@ -97,18 +98,32 @@ class _Planned:
         made = self._known.results.get(name)
         return name in self._known.streams if made is None else bool(made.streams)
 
+    def _check_stream(self, mades: Sequence[Made]) -> None:
+        """Refuse several models of streams in a query, and those that do not say what a gap is."""
+        first = mades[0]
+        for each in mades:
+            if each != first:
+                message = (
+                    "models of a stream are made once in a query, of rows that all sides take; "
+                    "the sides of this one have other streams, models or conditions on rows"
+                )
+                raise self._at(NotSupportedError(message), each.start)
+        if first.bounds and first.max_gap_us is None:
+            message = (
+                "models of a stream need MAX GAP, such as MAX GAP 10 MINUTES: after so long "
+                "without a row the last segment of an entity is over"
+            )
+            raise self._at(OptionError(message), first.start)
+
     def _of_stream(self) -> list[Step]:
         """Return the steps that make the rows of results of a stream."""
         found = self._built(self._query.node)
-        made, *others = (each for each, _ in self._sources)
-        if others:
-            message = (
-                "models of a stream are made once in a query, of rows that all sides take; the "
-                "sides of this one have other streams, other models or other conditions on rows"
-            )
-            raise self._at(NotSupportedError(message), others[0].start)
+        (made, _, rows) = self._sources[0]
         with self._placed(made.start, made.places):
             query = found.query() if isinstance(found, Segments) else found
+            if any(each.df is not rows for each in query.relations.values()):
+                msg = "a condition on keys of both sides is not supported of a stream"
+                raise NotSupportedError(msg)
         name = identifier(made.name)
         result = self._known.results.get(made.stream)
         steps: list[Step] = [ReadStep(made.stream, name)]
@@ -116,8 +131,15 @@ class _Planned:
             steps = inlined(result.steps, name)
         if made.predicates:
             steps.append(FilterStep(name, made.predicates))
-        names = {INPUT: name, RESULT: _models_of(made.stream)}
-        return [*steps, *(each.renamed(lambda old: names[old]) for each in query.steps[1:])]
+        out = {RESULT: _models_of(made.stream)}
+        return [
+            *steps,
+            *(
+                each.renamed(lambda old: out.get(old, name))
+                for each in query.steps
+                if not isinstance(each, ReadStep)
+            ),
+        ]
 
     # -- segments ---------------------------------------------------------------------------------
 
@@ -137,14 +159,13 @@ class _Planned:
 
     def _source(self, made: Made) -> Segments:
         """Return the segments of a source; of equal ones, the same."""
-        for each, segments in self._sources:
+        for each, known, _ in self._sources:
             if each == made:
-                known: Segments = segments
                 return known
         rows = self._rows(made)
         with self._placed(made.start, made.places):
             segments = self._made(made, rows)
-        self._sources.append((made, segments))
+        self._sources.append((made, segments, rows))
         return segments
 
     def _rows(self, made: Made) -> DataFrame:
@@ -168,8 +189,17 @@ class _Planned:
             model = dict(made.equations)
             return declare(rows, key=made.keys, time=made.time, model=model, horizon=horizon)
         gap = None if made.max_gap_us is None else timedelta(microseconds=made.max_gap_us)
-        within, options = dict(made.bounds), dict(made.options)
-        return fit(rows, key=made.keys, time=made.time, within=within, max_gap=gap, **options)
+        within = {name: bound for name, bound in made.bounds if bound}
+        others = [name for name, bound in made.bounds if not bound]
+        return fit(
+            rows,
+            key=made.keys,
+            time=made.time,
+            within=within or None,
+            attributes=others,
+            max_gap=gap,
+            **dict(made.options),
+        )
 
     @contextmanager
     def _placed(self, start: int, places: Mapping[str, int] | None = None) -> Iterator[None]:

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from eddyline.models.streaming import COMPONENT, BucketBatch, BucketState
+from eddyline.models.bucket import BucketBatch
+from eddyline.models.kept import CODE
+from eddyline.models.streaming import COMPONENT, BucketState
+from eddyline.models.tasks import SIDE
 from eddyline.spark.arrow_tasks import BUCKET, bucket_of, quiet_when_cut_short
 from eddyline.spark.buckets import as_sent, report_row, state_of
 from eddyline.state.rows import as_kept
@@ -33,6 +36,10 @@ class ModelWorker:
     """The instant before which all rows are there (µs)."""
     offset: int
     """From the time of a row to its instant (µs)."""
+    zone: str | None
+    """The time zone of timestamps; see ``rows.table_of``."""
+    columns: tuple[dict[str, str], ...] | None = None
+    """Of several inputs the columns of each; see ``Arriving.columns``."""
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Answer a bucket; the last row is its report.
@@ -44,11 +51,27 @@ class ModelWorker:
         arrived = list(batches)
         bucket = bucket_of(arrived)
         state = self.part.buckets.get(bucket, BucketState())
-        task = BucketBatch(self.plan, self.place, state, bucket, self.until, self.offset)
+        task = BucketBatch(self.plan, self.place, state, bucket, self.until, self.offset, self.zone)
         with state_of(bucket, "rows and segments", self.place.folder):
-            for found in task.run(_rows_of(arrived)):
+            for found in task.run(self._inputs(_rows_of(arrived))):
                 yield from as_sent(found, self.outputs).to_batches(65_536)
         yield report_row(COMPONENT, task.report, self.outputs)
+
+    def _inputs(self, rows: pa.Table | None) -> list[pa.Table | None]:
+        """Return the rows of each input under their own names; None if none have come."""
+        if rows is None:
+            return [None] * len(self.plan.inputs)
+        if self.columns is None:
+            return [rows]
+        side = rows.column(SIDE).to_numpy()
+        found: list[pa.Table | None] = []
+        for at, columns in enumerate(self.columns):
+            own = rows.filter(pa.array(side == at))
+            names = {each: each for each in (*self.plan.keys, CODE)} | columns
+            # What is there from the start comes once, and so do its columns.
+            taken = own.select(list(names)) if len(own) else None
+            found.append(None if taken is None else taken.rename_columns(list(names.values())))
+        return found
 
 
 def _rows_of(arrived: list[pa.RecordBatch]) -> pa.Table | None:

@@ -115,7 +115,8 @@ class Chain:
         """Prepare the operators for a batch and lay them over its rows.
 
         The first is laid over the rows with an observation of them, if there is one; it looks at
-        the others before, as an observation belongs to one job.
+        the others before, as an observation belongs to one job. So does one behind an operator that
+        says which rows to look at.
         """
         return self._laid(rows if observed is None else observed, batch, rows)
 
@@ -124,11 +125,12 @@ class Chain:
     ) -> tuple[DataFrame, Awaited]:
         """Lay the operators; they are prepared for the batch if there are rows to look at."""
         awaited = {}
-        for number, each in enumerate(self.operators):
-            if look_at is not None:
-                each.prepare(df if number else look_at, batch)
+        is_prepared = look_at is not None
+        for each in self.operators:
+            if is_prepared:
+                each.prepare(df if look_at is None else look_at, batch)
             laid = each.lay(df, batch)
-            df, awaited[each.name] = laid.df, laid.pending
+            df, look_at, awaited[each.name] = laid.df, laid.look_at, laid.pending
         return df, awaited
 
     @staticmethod

@@ -198,8 +198,8 @@ class AggregateEvaluation(Evaluation):
     def operators(self) -> list[Operator]:
         """Return the operators, with nothing learned yet."""
         first = self._first
-        _, made = laid_out(self.steps, first.relations, first.name, first.options)
-        return [*made, _Placed()]
+        made = laid_out(self.steps, first.relations, first.name, first.options)
+        return [*made.make(), _Placed()]
 
     def shape(self) -> DataFrame:
         """Return a DataFrame with the columns of the rows of all, for analysis only."""

@@ -1,0 +1,92 @@
+"""The ages of the rows of windows that new rows find: what constraints on a join are learned of.
+
+A row of a window that is found is as old as the event time between it and the row that finds it;
+one that is found by an earlier row is of age 0. Referential integrity over streams [Babu05 6.6]
+with a k in event time, and for either side of an equality: a row whose partners come within k is
+not asked for afterwards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eddyline.constraints.bounds import bins_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from eddyline.joins.operator.composites import Composites
+    from eddyline.state.rows import SortedRun
+
+MEASURED = 2_048
+"""Pairs of one look-up of many rows whose ages are measured, about, evenly spread over all."""
+
+
+@dataclass(slots=True)
+class AgeCounts:
+    """The ages of the rows of one window that were found."""
+
+    n_pairs: int = 0
+    """Pairs of a row, or a combination of rows, and a row of the window."""
+    n_cold: int = 0
+    """Those of them whose row of the window was in a cold run."""
+    bins: dict[int, int] = field(default_factory=dict)
+    """Pairs whose row of the window was older than its partner, by the bin of its age; those that
+    were measured stand for others."""
+
+    def add(self, other: AgeCounts) -> None:
+        """Count those of another part, too."""
+        self.n_pairs += other.n_pairs
+        self.n_cold += other.n_cold
+        for number, n in other.bins.items():
+            self.bins[number] = self.bins.get(number, 0) + n
+
+
+def merged(parts: Iterable[dict[str, AgeCounts]]) -> dict[str, AgeCounts]:
+    """Return the ages of several buckets, by input."""
+    whole: dict[str, AgeCounts] = {}
+    for part in parts:
+        for name, counts in part.items():
+            whole.setdefault(name, AgeCounts()).add(counts)
+    return whole
+
+
+class PartnerAges:
+    """Measures the ages of rows that are found in the windows of some inputs.
+
+    Args:
+        watched: the inputs.
+    """
+
+    def __init__(self, watched: Collection[str]) -> None:
+        self.counts = {name: AgeCounts() for name in watched}
+
+    def found(self, name: str, window: Sequence[SortedRun], joined: Composites) -> None:
+        """Count what combinations found in the window of an input.
+
+        Args:
+            name: the input.
+            window: its runs, the cold ones first.
+            joined: the combinations with its rows.
+        """
+        if name not in self.counts or not len(joined):
+            return
+        rows = joined.rows[name]
+        lengths = np.array([len(run) for run in window])
+        n_cold = int(lengths[: sum(run.tier is not None for run in window)].sum())
+        step = -(-rows.size // MEASURED)
+        ends = np.cumsum(lengths)
+        some, starts = rows[::step], np.ascontiguousarray(joined.starts[::step])
+        of = np.searchsorted(ends, some, "right")
+        own = np.empty(some.size, np.int64)
+        for run in np.unique(of).tolist():
+            mine = np.flatnonzero(of == run)
+            own[mine] = window[run].rows.starts[some[mine] - (ends[run] - lengths[run])]
+        ages = starts - own
+        numbers, counts = np.unique(bins_of(ages[ages > 0]), return_counts=True)
+        bins = dict(zip(numbers.tolist(), (counts * step).tolist(), strict=True))
+        n_found = int(np.count_nonzero(rows < n_cold)) if n_cold else 0
+        self.counts[name].add(AgeCounts(rows.size, n_found, bins))

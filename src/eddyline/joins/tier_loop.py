@@ -1,0 +1,174 @@
+"""The loop of a join's tiers: for how long the rows of each window are likely to be asked for.
+
+A bound that holds nearly all pairs is learned for each window (see ``constraints.bounds``). Rows
+older than it go to the *cold* tier of the window: runs with a filter of their keys, which are read
+for the few rows that pass it. What is found there is found as before: a bound that is too small
+costs time, and never a result; it is measured like all others, and the bound is learned anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from eddyline.constraints.bounds import TOLD, LearnedBound
+from eddyline.errors import StateError
+from eddyline.runtime.journal import JournalEntry
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from eddyline.joins.operator.partner_ages import AgeCounts
+
+HELD = 0.999
+"""Share of the pairs whose row of a window is to be hot; one in 1,000 is looked for behind filters,
+which costs a look-up more."""
+
+MARGIN = 1.05
+"""A row is hot for so many times the bound: bounds fall short of what was not measured
+[stream-constraints: safety margin]."""
+
+MOST_HOT = 0.5
+"""A window has a cold tier if its rows are hot for no more than this share of its length: else a
+filter for each row costs about what it saves."""
+
+SEEN = 2.0
+"""A bound is used once so many times as much event time was seen: ages are bounded by that time."""
+
+
+@dataclass(frozen=True, slots=True)
+class TierView:
+    """The tiers of a window as they stand."""
+
+    name: str
+    """The input."""
+    hot_for: int | None
+    """For how long its rows are hot (µs); None if all of them are."""
+    bound: int
+    """The bound that was learned (µs)."""
+    n_pairs: int
+    """Pairs that were found in it."""
+    n_cold: int
+    """Those of them that were found in the cold tier: what violated the constraint."""
+
+
+class LearnedTiers(msgspec.Struct):
+    """Learned state of a loop."""
+
+    bounds: dict[str, LearnedBound]
+    spans: dict[str, int | None]
+    n_cold: dict[str, int]
+    since: dict[str, int]
+
+
+class TierLoop:
+    """Keeps the tiers of a join's windows good.
+
+    Args:
+        lengths: of each window that may have a cold tier (µs), by input; none if empty.
+    """
+
+    component = "constraints"
+    is_adaptive = True
+
+    def __init__(self, lengths: Mapping[str, int]) -> None:
+        self.lengths = lengths
+        self.is_held = False
+        """Whether the tiers stay as they are whatever the evidence; see ``runtime.pins``."""
+        self.bounds = {name: LearnedBound(HELD, length) for name, length in lengths.items()}
+        self.plan: dict[str, int | None] = dict.fromkeys(lengths)
+        """By input, for how long its rows are hot (µs); None if all of them are."""
+        self.n_cold = dict.fromkeys(lengths, 0)
+        """Pairs found in cold runs so far."""
+        self._since: dict[str, int] = {}
+
+    def step(
+        self, ages: Mapping[str, AgeCounts], latest: Mapping[str, int], batch_id: int = -1
+    ) -> list[JournalEntry]:
+        """Take in what a batch found, and change the tiers if the evidence says so.
+
+        Args:
+            ages: of the rows that were found, by input.
+            latest: the latest event time of each stream (µs).
+            batch_id: the micro-batch, for the journal.
+        """
+        before = dict(self.plan)
+        seen = min(latest.values(), default=0)
+        for name, length in self.lengths.items():
+            since = self._since.setdefault(name, seen) if latest else seen
+            counts = ages.get(name)
+            if counts is not None:
+                learned = self.bounds[name]
+                n_beyond = sum(n for at, n in counts.bins.items() if at >= learned.bin)
+                self.bounds[name] = learned.measured(counts.n_pairs, n_beyond, counts.bins)
+                self.n_cold[name] += counts.n_cold
+            if not self.is_held:
+                self.plan[name] = self._span(name, length, seen - since)
+        return [
+            JournalEntry(
+                batch_id,
+                self.component,
+                "tiers",
+                _text(name, before[name]),
+                _text(name, span),
+                self._evidence(name),
+            )
+            for name, span in self.plan.items()
+            if span != before[name]
+        ]
+
+    def _span(self, name: str, length: int, seen: int) -> int | None:
+        """Return for how long rows are to be hot, given the event time that was seen (µs)."""
+        now, wanted = self.plan[name], int(self.bounds[name].bound * MARGIN)
+        if wanted > MOST_HOT * length or seen < SEEN * wanted:
+            return None
+        is_good = now is not None and wanted <= now <= wanted * TOLD
+        return now if is_good else int(wanted * TOLD**0.5)
+
+    def _evidence(self, name: str) -> dict[str, Any]:
+        learned = self.bounds[name]
+        return {
+            "bound_s": learned.bound / 1e6,
+            "n_pairs": learned.n_rows,
+            "n_cold": self.n_cold[name],
+            "window_s": self.lengths[name] / 1e6,
+        }
+
+    def plain(self) -> dict[str, str]:
+        """Return the plan as texts, by input."""
+        return {name: _text(name, span) for name, span in self.plan.items()}
+
+    def views(self) -> tuple[TierView, ...]:
+        """Return the tiers as they stand."""
+        return tuple(
+            TierView(name, self.plan[name], each.bound, each.n_rows, self.n_cold[name])
+            for name, each in self.bounds.items()
+        )
+
+    def snapshot(self) -> LearnedTiers:
+        """Return the learned state."""
+        return LearnedTiers(self.bounds, self.plan, self.n_cold, self._since)
+
+    def restore(self, state: Any) -> None:
+        """Continue from what ``snapshot`` returned, decoded from JSON.
+
+        Raises:
+            StateError: it is damaged.
+        """
+        try:
+            learned = msgspec.convert(state, LearnedTiers, str_keys=True)
+        except msgspec.ValidationError as error:
+            msg = f"what was learned of the tiers of a join cannot be read: {error}"
+            raise StateError(msg) from error
+        for name in self.lengths.keys() & learned.bounds.keys():
+            self.bounds[name] = learned.bounds[name]
+            self.plan[name] = learned.spans.get(name)
+            self.n_cold[name] = learned.n_cold.get(name, 0)
+            if name in learned.since:
+                self._since[name] = learned.since[name]
+
+
+def _text(name: str, span: int | None) -> str:
+    return f"{name} all hot" if span is None else f"{name} hot for {span / 1e6:.6g} s"

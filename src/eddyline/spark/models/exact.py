@@ -1,0 +1,247 @@
+"""Answers of rows, exactly as without models: models say which rows need not be read.
+
+What comes out is what Spark's SQL says of the rows, for it is asked: so NaN, ties at an edge and
+rows of one instant are as they are there. Of segments that are kept those ranges are read on which
+their certified errors leave room for the condition to hold, and the instants of rows for which
+errors do not hold; these are looked for once for the same segments and rows.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ByteType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    NumericType,
+    ShortType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+)
+
+from eddyline.errors import NotSupportedError, QueryError
+from eddyline.models import blocks, conditions, exact_tasks, graph
+from eddyline.models.condition_text import has_root
+from eddyline.models.conditions import And
+from eddyline.models.exact_tasks import ROW_TIME, ROW_VALUE, SINCE, UNTIL, closed
+from eddyline.models.fitted import Fit
+from eddyline.models.rows import entity_ids, micros_of
+from eddyline.models.steps import Where
+from eddyline.models.tasks import SIDE
+from eddyline.models.tolerances import check_rows_have
+from eddyline.registry import checked_text
+from eddyline.spark.analysis import refused, unlogged
+from eddyline.spark.arrow_tasks import quiet_when_cut_short
+from eddyline.spark.models.laying import RawRows, Source, by_entity
+from eddyline.spark.relation import checked_frame
+from eddyline.sql.parsing import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql import Column, DataFrame
+
+    from eddyline.data.arrays import Ints
+    from eddyline.models.conditions import Condition
+    from eddyline.spark.models.graphs import Graph
+    from eddyline.spark.models.laying import Task
+
+MOST_ENTITIES, MOST_RANGES = 64, 16
+"""A filter has ranges of each entity if there are no more than so many, each at most so many; of
+more entities it has those of all together, as many as it would have of both."""
+
+_AS_DOUBLES = (DoubleType, FloatType, IntegerType, ShortType, ByteType)
+"""Types of which a double keeps every value."""
+
+
+def exact_rows(given: Graph, rows: DataFrame | None, time: str | None) -> DataFrame:
+    """Return the rows that satisfy the conditions of a graph, as SQL says.
+
+    Args:
+        given: conditions over the segments of one DataFrame.
+        rows: what the segments stand for; None: what they were fitted to.
+        time: their column of timestamps, if they are given.
+
+    Raises:
+        NotSupportedError: there is something else in the graph, rows alone have no value of what is
+            compared, or segments are of a stream.
+        QueryError: it is not known what the segments stand for, rows have other columns, or Spark
+            refuses a condition.
+    """
+    source, asked = _asked(given)
+    raw = _raw(source.every, rows, time)
+    if raw is None:
+        msg = (
+            "exact answers are rows of a DataFrame, and it is not known to which one these "
+            "segments were fitted: give it, exact(df, time='ts')"
+        )
+        raise QueryError(msg)
+    _check_columns(raw, source, asked)
+    found = reduce(lambda df, text: df.where(text), source.conditions, raw.df)
+    if source.maker is None and asked:
+        found = found.where(_may_hold(source, raw, asked))
+    for each in asked:
+        try:
+            with unlogged():
+                found = found.where(each.text)
+        except AnalysisException as error:
+            raise refused(f"exact answers of {each.text}", error, text=each.text) from error
+    return found
+
+
+def _raw(source: Source, rows: DataFrame | None, time: str | None) -> RawRows | None:
+    """Return the rows that segments stand for, None if that is not known."""
+    if rows is None:
+        if isinstance(source.maker, Fit):
+            return RawRows(source.df, source.maker.time)
+        return source.raw
+    frame = checked_frame("the rows of exact", rows)
+    known = source.raws.get(id(frame))
+    if known is None or known.time != time:
+        known = RawRows(frame, checked_text("time of exact", time))
+        source.raws[id(frame)] = known
+    return known
+
+
+def _asked(given: Graph) -> tuple[Source, list[Where]]:
+    """Return the segments that conditions are over, and the conditions in their order."""
+    asked: list[Where] = []
+    node = given.node
+    while isinstance(node, graph.Unary) and isinstance(node.step, Where):
+        asked.insert(0, node.step)
+        node = node.of
+    source = given.sources[0]
+    if not isinstance(node, graph.Input) or not isinstance(source, Source):
+        msg = (
+            "exact answers are rows that satisfy conditions: segments.where(…).exact(); what is "
+            f"computed of several rows has none, got {given}"
+        )
+        raise NotSupportedError(msg)
+    if given.is_streaming:
+        msg = "exact answers are of batch DataFrames; inside foreachBatch each batch is one"
+        raise NotSupportedError(msg)
+    for each in asked:
+        check_rows_have(each.condition)
+        if has_root(each.text):
+            msg = (
+                f"exact answers of {each.text}: in SQL the root of a number below 0 is NaN, which "
+                "is above all numbers, and of a model there is none; compare squares"
+            )
+            raise NotSupportedError(msg, text=each.text)
+    return source, asked
+
+
+def _check_columns(raw: RawRows, source: Source, asked: Sequence[Where]) -> None:
+    names = {name for each in asked for name in conditions.attributes(each.condition)}
+    for name in [*source.shape.keys, raw.time, *sorted(names)]:
+        if name not in raw.types:
+            msg = f"exact answers: rows have no column {name!r}; there are {', '.join(raw.types)}"
+            raise QueryError(msg, name=name)
+    for name in sorted(names):
+        if not isinstance(raw.types[name], NumericType):
+            msg = f"exact answers: {name!r} is {raw.types[name].simpleString()}; give a number"
+            raise QueryError(msg, name=name)
+
+
+def _may_hold(source: Source, raw: RawRows, asked: Sequence[Where]) -> Column:
+    """Return a filter that all rows pass for which conditions may hold."""
+    condition = And(tuple(each.condition for each in asked))
+    names = sorted(conditions.attributes(condition))
+    are_doubles = all(isinstance(raw.types[each], _AS_DOUBLES) for each in names)
+    task = _open_task(condition, source, are_doubles=are_doubles)
+    tables = [source.segments.mapInArrow(task, _ranges_schema(source)).toArrow()]
+    tables += [_uncovered(raw, source.every, each) for each in names]
+    found = [(micros_of(each.column(SINCE)), micros_of(each.column(UNTIL))) for each in tables]
+    return F.col(quoted(raw.time)).isNull() | _filter(tables, found, source, raw)
+
+
+def _filter(
+    tables: Sequence[pa.Table], found: Sequence[tuple[Ints, Ints]], source: Source, raw: RawRows
+) -> Column:
+    lo, hi = (np.concatenate([each[at] for each in found]) for at in (0, 1))
+    if not len(lo):
+        return F.lit(False)
+    keys = list(source.shape.keys)
+    is_naive = isinstance(raw.types[raw.time], TimestampNTZType)
+    names = pa.concat_tables([each.select(keys) for each in tables]) if keys else pa.table({})
+    ids, first = entity_ids(names, keys)
+    if not keys or len(first) > MOST_ENTITIES:
+        every = closed(lo, hi, MOST_ENTITIES * MOST_RANGES)
+        return _in_ranges(raw.time, *every, is_naive=is_naive)
+    entities = names.take(pa.array(first))
+    parts = []
+    for number in range(len(first)):
+        own = ids == number
+        part = _in_ranges(raw.time, *closed(lo[own], hi[own], MOST_RANGES), is_naive=is_naive)
+        for name in keys:
+            value = F.lit(entities.column(name)[number].as_py())
+            kind = raw.types[name]
+            part = F.col(quoted(name)).eqNullSafe(value.cast(kind)) & part
+        parts.append(part)
+    return reduce(lambda one, other: one | other, parts)
+
+
+def _in_ranges(time: str, lo: Ints, hi: Ints, *, is_naive: bool) -> Column:
+    column = F.col(quoted(time))
+    ranges = [
+        (column >= _instant(begin, is_naive=is_naive)) & (column < _instant(end, is_naive=is_naive))
+        for begin, end in zip(lo.tolist(), hi.tolist(), strict=True)
+    ]
+    return reduce(lambda one, other: one | other, ranges)
+
+
+def _instant(micros: int, *, is_naive: bool) -> Column:
+    if not is_naive:
+        return F.timestamp_micros(F.lit(micros))
+    days, rest = divmod(micros, 86_400_000_000)
+    seconds, fraction = divmod(rest, 1_000_000)
+    day = np.datetime64(days, "D")
+    text = f"{day} {seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{fraction:06}"
+    return F.expr(f"TIMESTAMP_NTZ'{text}'")
+
+
+def _ranges_schema(source: Source) -> StructType:
+    times = [StructField(each, source.time_type) for each in (SINCE, UNTIL)]
+    return StructType([*source.key_fields, *times])
+
+
+def _open_task(condition: Condition, source: Source, *, are_doubles: bool) -> Task:
+    layout = source.shape.layout
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        quiet_when_cut_short()
+        yield from exact_tasks.open_ranges(
+            blocks.tables(batches), layout, condition, are_doubles=are_doubles
+        )
+
+    return task
+
+
+def _uncovered(raw: RawRows, source: Source, name: str) -> pa.Table:
+    """Return the instants of rows whose value of an attribute errors do not hold for."""
+    if name in raw.uncovered:
+        return raw.uncovered[name]
+    layout, keys = source.shape.layout, source.shape.keys
+    values = {ROW_TIME: quoted(raw.time), ROW_VALUE + name: f"CAST({quoted(name)} AS DOUBLE)"}
+    columns = [f"{text} AS {quoted(each)}" for each, text in values.items()]
+    rows = raw.df.where(F.col(quoted(raw.time)).isNotNull())
+    rows = rows.selectExpr(*map(quoted, keys), *columns, f"1 AS {SIDE}")
+    segments = source.segments.withColumn(SIDE, F.lit(0))
+    both = segments.unionByName(rows, allowMissingColumns=True)
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        quiet_when_cut_short()
+        whole = blocks.entity_blocks(blocks.tables(batches), keys)
+        yield from exact_tasks.uncovered_instants(whole, layout, [name])
+
+    found = by_entity(both, keys).mapInArrow(task, _ranges_schema(source)).toArrow()
+    raw.uncovered[name] = found
+    return found

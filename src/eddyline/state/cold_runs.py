@@ -1,0 +1,169 @@
+"""The cold tier of a window: runs that are hardly asked for, behind filters of their keys.
+
+A run goes cold as it is: only a filter of its keys is written beside it. As runs are merged when
+they are many, so are filters: FAN_IN of a size get one of all their keys above them, and no row is
+written again. A key that no filter on the way to a run holds back is looked up in the run.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from eddyline.state.bucket_state import ColdRuns
+from eddyline.state.compaction import upkeep_of
+from eddyline.state.key_filters import Filters, KeyFilter
+from eddyline.state.run_files import RunFile, open_tables, write_tables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+    from pyarrow import fs
+
+    from eddyline.state.rows import SortedRun
+
+MOST_READ = 4_096
+"""Files of filters that a process keeps."""
+
+_WORDS, _ZONE = "words_", "zone_"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ColdTier:
+    """The cold runs of one window, to be asked for keys."""
+
+    files: fs.FileSystem
+    folder: str
+    parts: tuple[ColdRuns, ...]
+
+    def passing(
+        self, key: int, hashes: NDArray[np.uint64], codes: NDArray[np.int64]
+    ) -> dict[int, NDArray[np.int64]]:
+        """Return the places of codes that may be in each run; see ``rows.Gate``."""
+        found: dict[int, NDArray[np.int64]] = {}
+        every, number = np.arange(codes.size), 0
+        for part in self.parts:
+            found.update(self._passing(part, number, key, hashes, codes, every))
+            number += len(part.runs)
+        return found
+
+    def _passing(
+        self,
+        part: ColdRuns,
+        number: int,
+        key: int,
+        hashes: NDArray[np.uint64],
+        codes: NDArray[np.int64],
+        places: NDArray[np.int64],
+    ) -> Iterator[tuple[int, NDArray[np.int64]]]:
+        """Yield number and places of each run of a part, the first of that number."""
+        own = read_filters(self.files, self.folder, part.filter)[key].passing(hashes, codes)
+        if not own.size:
+            return
+        if part.run is not None:
+            yield number, places[own]
+        hashes, codes, places = hashes[own], codes[own], places[own]
+        for each in part.parts:
+            yield from self._passing(each, number, key, hashes, codes, places)
+            number += len(each.runs)
+
+
+def cooled(
+    files: fs.FileSystem,
+    folder: str,
+    before: Sequence[ColdRuns],
+    runs: Sequence[RunFile],
+    opened: Callable[[RunFile], SortedRun],
+    *,
+    horizon: int,
+    length: int,
+) -> tuple[ColdRuns, ...]:
+    """Return the cold runs of a window with some more, without those that left it.
+
+    Args:
+        files: where they are.
+        folder: of runs.
+        before: those that were cold before.
+        runs: those that become cold, later than these.
+        opened: opens a run.
+        horizon: rows that left their window before this instant are not needed (µs).
+        length: of the window (µs).
+
+    Raises:
+        OSError: a run cannot be read, or a filter written.
+    """
+    parts = [each.after(horizon) for each in before if each.filter.last_end >= horizon]
+    parts += [
+        ColdRuns(_write(files, folder, [each], [opened(each)]), each)
+        for each in runs
+        if each.last_end >= horizon
+    ]
+    by_name = {each.filter.name: each for each in parts}
+    due = upkeep_of([each.filter for each in parts], horizon=horizon, length=length).merge
+    if due:
+        together = tuple(by_name[each.name] for each in due)
+        described = [run for each in together for run in each.runs]
+        own = _write(files, folder, described, [opened(each) for each in described])
+        first = parts.index(together[0])
+        parts[first : first + len(together)] = [ColdRuns(own, parts=together)]
+    return tuple(parts)
+
+
+def _write(
+    files: fs.FileSystem, folder: str, runs: Sequence[RunFile], rows: Sequence[SortedRun]
+) -> RunFile:
+    """Write the filter of the keys of runs, and return what state says of it and of them."""
+    columns: dict[str, pa.Array] = {}
+    for key in rows[0].rows.codes:
+        own = KeyFilter.of([each.rows.codes[key] for each in rows])
+        columns[f"{_WORDS}{key}"] = _as_list(own.words)
+        columns[f"{_ZONE}{key}"] = _as_list(np.array([own.lowest, own.highest], np.int64))
+    name = uuid.uuid4().hex
+    written = write_tables(files, [_path(folder, name)], [pa.table(columns)])
+    return RunFile(
+        name,
+        sum(each.n_rows for each in runs),
+        min(each.first_start for each in runs),
+        max(each.last_end for each in runs),
+        *written,
+    )
+
+
+_read: OrderedDict[tuple[str, int], Filters] = OrderedDict()
+"""Filters that this process has read, by path and checksum; a name is never used twice."""
+
+
+def read_filters(files: fs.FileSystem, folder: str, file: RunFile) -> Filters:
+    """Return the filters of a file, by key class; a process reads them once.
+
+    Raises:
+        OSError: they cannot be read.
+    """
+    which = _path(folder, file.name), file.checksum
+    if which in _read:
+        return _read[which]
+    (table,) = open_tables(files, [which[0]], file.checksum)
+    parts = {name: table[name].chunk(0).values.to_numpy() for name in table.column_names}
+    keys = [int(name.removeprefix(_WORDS)) for name in parts if name.startswith(_WORDS)]
+    found = {
+        key: KeyFilter(parts[f"{_WORDS}{key}"], *map(int, parts[f"{_ZONE}{key}"])) for key in keys
+    }
+    while len(_read) >= MOST_READ:
+        _read.popitem(last=False)
+    _read[which] = found
+    return found
+
+
+def _path(folder: str, name: str) -> str:
+    return f"{folder}/{name}.filter.arrow"
+
+
+def _as_list(values: NDArray[np.generic]) -> pa.Array:
+    offsets = pa.array([0, values.size], pa.int64())
+    return pa.LargeListArray.from_arrays(offsets, pa.array(values))

@@ -1,0 +1,238 @@
+"""Windows with a cold tier: whatever is moved there and when, the same results."""
+
+from __future__ import annotations
+
+from collections import Counter
+from tempfile import TemporaryDirectory
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import fs
+
+from eddyline.constraints.bounds import bins_of
+from eddyline.joins.graph import JoinGraph
+from eddyline.joins.operator.bucket import BucketBatch
+from eddyline.joins.operator.partner_ages import merged
+from eddyline.joins.plan import BatchPlan
+from eddyline.query.windows import RangeWindow
+from eddyline.state.bucket_state import BucketState, files_of
+from eddyline.state.grid import Grid
+from eddyline.state.manifest import ManifestFolder
+from eddyline.state.repartitioning import Moved, buckets_for
+from eddyline.state.rows import ALWAYS, Rows
+from tests.joins.operator.test_bucket import Operator, bag, is_supported
+from tests.joins.plans import place_in
+from tests.oracles.join_strategies import join_cases
+from tests.oracles.joins import results
+
+GRAPH = JoinGraph(("s", "t"), (frozenset("st"),))
+STAR = JoinGraph(("s", "t", "u"), (frozenset("stu"),))
+LENGTH = 1_000
+
+
+class Tiered(Operator):
+    """Rows are hot for another time in each batch, or there is no cold tier."""
+
+    def spans(self):
+        if self.draw(st.integers(0, 4)) == 0:
+            return {}
+        return {
+            each.name: self.draw(st.sampled_from([None, 0, 1, 3, each.window.length // 2]))
+            for each in self.query.inputs
+            if isinstance(each.window, RangeWindow) and self.case.times[each.stream]
+        }
+
+
+@pytest.mark.large
+@given(case=join_cases().filter(is_supported), data=st.data())
+def test_any_tiers_give_the_definition(case, data):
+    with TemporaryDirectory() as folder:
+        ManifestFolder(fs.LocalFileSystem(), folder)
+        operator = Tiered(case, data.draw, folder)
+        for number, tables in enumerate(case.batches or [{}]):
+            operator.batch(tables, is_first=number == 0)
+        assert operator.results() == bag(results(case.query, case.tables, case.times))
+
+
+class Streams:
+    """Streams whose rows are joined batch by batch; a key has a row in each now and then."""
+
+    def __init__(self, graph, folder, *, seed=0, n_keys=40, rows_per_batch=40):
+        self.graph, self.place = graph, place_in(folder)
+        self.rng, self.n_keys, self.n = np.random.default_rng(seed), n_keys, rows_per_batch
+        self.every = {name: (np.empty(0, np.int64),) * 2 for name in graph.inputs}
+        self.state, self.found, self.ages, self.at = BucketState(), [], [], 0
+
+    def task(self, spans, state=None, **how):
+        """A task over the next rows, which are not there yet for others."""
+        names = self.graph.inputs
+        orders = {name: tuple(each for each in names if each != name) for name in names}
+        horizon = self.at - 1 if self.at else ALWAYS
+        plan = BatchPlan(
+            0,
+            self.graph,
+            orders,
+            dict.fromkeys(names, LENGTH),
+            {},
+            dict.fromkeys(names, horizon),
+            spans=spans,
+            **how,
+        )
+        return BucketBatch(plan, self.place, self.state if state is None else state)
+
+    def next_rows(self):
+        rows = {}
+        for name in self.graph.inputs:
+            starts = np.arange(self.at, self.at + self.n)
+            keys = self.rng.integers(0, self.n_keys, self.n) + self.base
+            rows[name] = Rows({0: keys}, starts, starts + LENGTH, pa.table({"at": starts}))
+        return rows
+
+    base = 0
+    """What keys begin at; another one makes old rows useless."""
+
+    def batch(self, spans, *, n_lost=0):
+        """Join a batch; so many tasks before the one that counts are lost, with their files."""
+        rows = self.next_rows()
+        for _ in range(n_lost):
+            list(self.task(spans).run(rows))
+        task = self.task(spans)
+        self.found += task.run(rows)
+        self.state = msgspec.json.decode(msgspec.json.encode(task.report.after), type=BucketState)
+        self.ages.append(task.report.ages)
+        for name, (keys, starts) in self.every.items():
+            both = (keys, rows[name].codes[0]), (starts, rows[name].starts)
+            self.every[name] = tuple(np.concatenate(each) for each in both)
+        self.at += self.n
+
+    def got(self):
+        table = pa.concat_tables(self.found)
+        columns = [table[f"{name}.at"].to_pylist() for name in self.graph.inputs]
+        return Counter(zip(*columns, strict=True))
+
+    def wanted(self):
+        """All combinations, found one by one."""
+        names, found = self.graph.inputs, Counter()
+        by_key = {name: {} for name in names}
+        for name, (keys, starts) in self.every.items():
+            for key, at in zip(keys.tolist(), starts.tolist(), strict=True):
+                by_key[name].setdefault(key, []).append(at)
+        for key, mine in by_key[names[0]].items():
+            parts = [(at,) for at in mine]
+            for name in names[1:]:
+                parts = [(*one, at) for one in parts for at in by_key[name].get(key, ())]
+            found.update(each for each in parts if max(each) - min(each) <= LENGTH)
+        return found
+
+    @property
+    def n_hot(self):
+        return sum(file.n_rows for files in self.state.runs.values() for file in files)
+
+    @property
+    def n_cold(self):
+        trees = [each for parts in self.state.cold.values() for each in parts]
+        return sum(run.n_rows for each in trees for run in each.runs)
+
+
+spans_of_a_batch = st.one_of(
+    st.just({}),
+    st.fixed_dictionaries(
+        {name: st.sampled_from([None, 0, 50, 200, 900]) for name in "stu"},
+    ),
+)
+
+
+@given(
+    spans=st.lists(spans_of_a_batch, min_size=5, max_size=40),
+    n_lost=st.lists(st.integers(0, 1), min_size=40, max_size=40),
+    seed=st.integers(0, 99),
+    is_star=st.booleans(),
+)
+def test_bounds_that_jump_and_tasks_that_are_lost_change_no_result(spans, n_lost, seed, is_star):
+    with TemporaryDirectory() as folder:
+        ManifestFolder(fs.LocalFileSystem(), folder)
+        graph = STAR if is_star else GRAPH
+        streams = Streams(graph, folder, seed=seed, n_keys=30, rows_per_batch=12 if is_star else 40)
+        for number, each in enumerate(spans):
+            mine = {name: span for name, span in each.items() if name in graph.inputs}
+            streams.batch(mine, n_lost=n_lost[number])
+        assert streams.got() == streams.wanted()
+
+
+def test_what_is_old_is_cold_and_late_partners_are_found_there_and_counted(tmp_path):
+    streams = Streams(GRAPH, tmp_path)
+    for _ in range(30):
+        streams.batch({"s": 100, "t": 100})
+    hot, cold = streams.n_hot, streams.n_cold
+    assert hot < cold / 3
+    assert hot + cold <= 2 * (LENGTH + 8 * streams.n)
+    assert streams.got() == streams.wanted()
+    ages = merged(streams.ages)
+    assert ages["s"].n_cold + ages["t"].n_cold > 0
+    assert sum(each.n_pairs for each in ages.values()) == streams.got().total()
+    beyond = sum(n for each in ages.values() for at, n in each.bins.items() if at >= 6 * 64 + 43)
+    older = [abs(a - b) for a, b in streams.got().elements()]
+    assert beyond == sum(bins_of(np.array(older)[np.array(older) > 0]) >= 6 * 64 + 43)
+
+
+def test_keys_that_do_not_come_again_are_kept_away_by_filters(tmp_path):
+    streams = Streams(GRAPH, tmp_path)
+    for number in range(30):
+        streams.base = 1_000 * (number // 3)
+        streams.batch({"s": 150, "t": 150})
+    assert merged(streams.ages)["s"].n_cold == 0
+    assert streams.got() == streams.wanted()
+
+
+def test_runs_are_cold_as_a_whole_and_their_files_are_named(tmp_path):
+    streams = Streams(GRAPH, tmp_path)
+    for _ in range(12):
+        streams.batch({"s": 0, "t": None})
+    state = streams.state
+    assert state.cold["s"]
+    assert "t" not in state.cold
+    assert any(each.parts for each in state.cold["s"]), "filters that are many get one above them"
+    names = set(files_of([state]))
+    for each in state.cold["s"]:
+        assert {file.name for file in (*each.runs, *each.filters)} <= names
+        assert each.filter.n_rows == sum(run.n_rows for run in each.runs)
+    for name in names:
+        assert list(tmp_path.rglob(f"{name}.*.arrow")), name
+
+
+def test_without_a_cold_tier_all_is_hot_again(tmp_path):
+    streams = Streams(GRAPH, tmp_path)
+    for number in range(20):
+        streams.batch({"s": 0, "t": 0} if number < 12 else {})
+    assert not streams.state.cold
+    assert streams.n_hot >= 2 * LENGTH * 0.7
+    assert streams.got() == streams.wanted()
+
+
+def test_another_grid_takes_cold_rows_along(tmp_path):
+    streams = Streams(GRAPH, tmp_path)
+    for _ in range(15):
+        streams.batch({"s": 0, "t": 0})
+    assert streams.state.cold["s"]
+    before, now = Grid((1,)), Grid((2,))
+    buckets = {0: streams.state}
+    moved = Moved.of(before, buckets, now)
+    rows, found = streams.next_rows(), []
+    starts = buckets_for(now, before, buckets, GRAPH.classes_of)
+    for bucket in range(2):
+        held = {
+            name: each.taken(np.flatnonzero(now.holds(bucket, name, each.codes, each.starts)))
+            for name, each in rows.items()
+        }
+        task = streams.task({"s": 0, "t": 0}, starts[bucket], grid=now, moved=moved)
+        task.bucket = bucket
+        found += task.run(held)
+    streams.found += found
+    for name, (keys, at) in streams.every.items():
+        both = (keys, rows[name].codes[0]), (at, rows[name].starts)
+        streams.every[name] = tuple(np.concatenate(each) for each in both)
+    assert streams.got() == streams.wanted()

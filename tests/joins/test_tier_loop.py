@@ -1,0 +1,89 @@
+"""The loop of tiers: when a window gets a cold one, and for how long rows are hot."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import numpy as np
+import pytest
+
+from eddyline.constraints.bounds import bins_of
+from eddyline.errors import StateError
+from eddyline.joins.operator.partner_ages import AgeCounts
+from eddyline.joins.tier_loop import MOST_HOT, TierLoop
+
+LENGTH = 1_000_000_000
+N_PAIRS = 50_000
+
+
+def ages(most, *, rng, n_pairs=N_PAIRS, n_cold=0):
+    """The ages of rows that find their partners within so long (µs), evenly spread."""
+    numbers, counts = np.unique(bins_of(rng.integers(1, most + 1, n_pairs)), return_counts=True)
+    return AgeCounts(n_pairs, n_cold, dict(zip(numbers.tolist(), counts.tolist(), strict=True)))
+
+
+def fed(loop, most, *, first=0, n_batches=20, every=100_000_000):
+    """Feed a loop batches of pairs; each is of so much event time."""
+    rng, entries = np.random.default_rng(first), []
+    for number in range(first, first + n_batches):
+        latest = {"s": every * (number + 1), "t": every * (number + 1)}
+        entries += loop.step({"s": ages(most, rng=rng)}, latest, number)
+    return entries
+
+
+@pytest.mark.parametrize("most", [1_000, 1_000_000, 100_000_000])
+def test_rows_are_hot_for_little_longer_than_their_partners_take(most):
+    loop = TierLoop({"s": LENGTH, "t": LENGTH})
+    entries = fed(loop, most)
+    assert most * 0.99 <= loop.plan["s"] <= most * 1.4
+    assert loop.plan["t"] is None, "nothing was found in it"
+    assert [each.event for each in entries] == ["tiers"] * len(entries)
+    assert entries[0].before == "s all hot"
+    assert len(entries) <= 3, "small changes of the bound are no other plan"
+
+
+def test_partners_that_take_half_a_window_keep_it_hot():
+    loop = TierLoop({"s": LENGTH})
+    assert not fed(loop, int(1.01 * MOST_HOT * LENGTH))
+    assert loop.plan == {"s": None}
+
+
+def test_nothing_is_moved_before_twice_the_bound_was_seen():
+    loop = TierLoop({"s": LENGTH})
+    fed(loop, 100_000_000, n_batches=2)
+    assert loop.plan == {"s": None}
+    fed(loop, 100_000_000, first=2, n_batches=2)
+    assert loop.plan["s"] is not None
+
+
+def test_a_bound_that_jumps_is_followed_at_once():
+    loop = TierLoop({"s": LENGTH})
+    fed(loop, 1_000_000)
+    (entry,) = fed(loop, 300_000_000, first=20, n_batches=1)
+    assert loop.plan["s"] >= 300_000_000
+    assert entry.before != entry.after
+    fed(loop, 1_000_000, first=21, n_batches=30)
+    assert loop.plan["s"] <= 1_400_000, "and let go again"
+
+
+def test_tiers_that_are_held_stay_and_what_was_learned_outlives_a_restart():
+    loop = TierLoop({"s": LENGTH})
+    fed(loop, 1_000_000)
+    loop.is_held, held = True, dict(loop.plan)
+    assert not fed(loop, 300_000_000, first=20)
+    assert loop.plan == held
+    loop.step({"s": AgeCounts(10, 3, {})}, {"s": 1}, 99)
+    again = TierLoop({"s": LENGTH, "t": LENGTH})
+    again.restore(json.loads(msgspec.json.encode(loop.snapshot())))
+    assert again.plan == {**held, "t": None}
+    (view, other) = again.views()
+    assert (view.n_cold, view.hot_for, other.n_pairs) == (3, held["s"], 0)
+    with pytest.raises(StateError, match="tiers of a join cannot be read"):
+        again.restore({"bounds": 3})
+
+
+def test_without_windows_nothing_is_decided():
+    loop = TierLoop({})
+    assert loop.step({}, {}, 0) == []
+    assert loop.plan == {}

@@ -1,0 +1,50 @@
+"""UNION ALL of parts that call Python, aggregate or join, against DuckDB."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.spark.aggregates.aggregate_streams import ended
+from tests.spark.aggregates.test_composed import (
+    answers,
+    end,
+    engine,  # noqa: F401 - a fixture
+    folder,  # noqa: F401
+    low,  # noqa: F401
+    of_duckdb,
+)
+
+pytestmark = pytest.mark.spark
+
+WINDOW = "[RANGE 5 SECONDS SLIDE 5 SECONDS]"
+
+
+def test_parts_that_call_python_are_aggregated(engine, folder, low):  # noqa: F811
+    engine.function("often", lambda v: v.to_numpy() % 3 == 0, reads=["v"], arrays="arrow")
+    both = "SELECT k, ts, v FROM s WHERE often(v) AND v > 100 UNION ALL SELECT k, ts, -v FROM t"
+    engine.stream("both", engine.query(both), time="ts")
+    text = f"SELECT k, window.end AS e, count(*) AS n, sum(v) AS s FROM both {WINDOW} GROUP BY k"
+    wanted = (
+        "WITH b AS (SELECT k, t, v FROM s WHERE v % 3 = 0 AND v > 100 "
+        f"UNION ALL SELECT k, t, -v FROM s) SELECT k, {end(5)} AS e, count(*), sum(v)::BIGINT "
+        f"FROM b GROUP BY k, e HAVING e <= {low}"
+    )
+    found = answers(ended(engine.query(text)))
+    assert found == of_duckdb(folder, wanted)
+    assert len(found) > 20
+
+
+def test_aggregates_of_two_streams_are_aggregated(engine, folder, low):  # noqa: F811
+    part = "SELECT k, window.end AS e, {0} AS n FROM {1} [RANGE 1 SECOND SLIDE 1 SECOND] GROUP BY k"
+    both = f"{part.format('count(*)', 's')} UNION ALL {part.format('max(v)', 't')}"
+    engine.stream("both", engine.query(both), time="e")
+    text = f"SELECT window.end AS e, count(*) AS n, sum(n) AS s FROM both {WINDOW}"
+    inner = f"SELECT k, {end(1)} AS e, {{0}} AS n FROM s GROUP BY ALL"
+    wanted = (
+        f"WITH b AS ({inner.format('count(*)')} UNION ALL {inner.format('max(v)')}) "
+        f"SELECT {end(5, '(e - 1)')} AS w, count(*), sum(n)::BIGINT FROM b GROUP BY w "
+        f"HAVING w <= {low}"
+    )
+    found = answers(ended(engine.query(text)))
+    assert found == of_duckdb(folder, wanted)
+    assert len(found) > 4

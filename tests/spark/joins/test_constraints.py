@@ -1,0 +1,116 @@
+"""Joins with constraints: cold tiers over runs and restarts, the same pairs, what is shown."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import eddyline as el
+from eddyline.errors import OptionError
+
+pytestmark = pytest.mark.spark
+
+N_ROWS = 8_000
+EVERY_US = 10_000
+"""Rows of a stream follow each other by so much; a batch is 80 s, and a window ten batches."""
+
+JOIN = (
+    "SELECT s.id AS a, t.id AS b FROM s [RANGE 800 SECONDS], t [RANGE 800 SECONDS] WHERE s.k = t.k"
+)
+
+
+def rows_of(name, number):
+    """Rows with keys that come within 20 s; a few come again much later."""
+    rng = np.random.default_rng((len(name), ord(name[0]), number))
+    starts = (number * N_ROWS + np.arange(N_ROWS)) * EVERY_US
+    keys = starts // 20_000_000 * 400 + rng.integers(0, 400, N_ROWS)
+    late = rng.random(N_ROWS) < 0.0005
+    keys[late] -= 20 * 400
+    return keys, starts
+
+
+def write(folder, number):
+    for name in "st":
+        keys, starts = rows_of(name, number)
+        ids = pa.array(np.arange(N_ROWS) + N_ROWS * number)
+        at = pa.array(starts, pa.timestamp("us", "UTC"))
+        file = folder / name / f"{number}.parquet"
+        file.parent.mkdir(exist_ok=True)
+        pq.write_table(pa.table({"id": ids, "k": pa.array(keys), "ts": at}), file)
+        os.utime(file, (1_000 + number, 1_000 + number))
+
+
+def run_of(spark, folder, **options):
+    engine = el.Engine(spark)
+    for name in "st":
+        reader = spark.readStream.schema("id bigint, k bigint, ts timestamp")
+        rows = reader.option("maxFilesPerTrigger", 1).parquet(str(folder / name))
+        engine.stream(name, rows, time="ts", lateness="0 seconds")
+    query = engine.query(JOIN, name="pairs", buckets=1, **options)
+    run = query.start(
+        "parquet",
+        path=str(folder / "out"),
+        checkpoint=str(folder / "ckpt"),
+        trigger="available_now",
+    )
+    assert run.await_termination(400)
+    return run
+
+
+def wanted(n_batches):
+    """All pairs, found by sorting."""
+    parts = {name: [rows_of(name, number) for number in range(n_batches)] for name in "st"}
+    keys, starts = (
+        {name: np.concatenate([part[at] for part in parts[name]]) for name in "st"} for at in (0, 1)
+    )
+    order = np.argsort(keys["t"], kind="stable")
+    low = np.searchsorted(keys["t"][order], keys["s"], "left")
+    high = np.searchsorted(keys["t"][order], keys["s"], "right")
+    left = np.repeat(np.arange(keys["s"].size), high - low)
+    offsets = np.arange(left.size) - np.repeat(np.cumsum(high - low) - (high - low), high - low)
+    right = order[low[left] + offsets]
+    near = np.abs(starts["s"][left] - starts["t"][right]) <= 800_000_000
+    return sorted(zip(left[near].tolist(), right[near].tolist(), strict=True))
+
+
+def test_what_is_cold_is_found_also_after_a_restart_and_everything_is_shown(spark, tmp_path):
+    for number in range(9):
+        write(tmp_path, number)
+    first = run_of(spark, tmp_path, constraints="exact")
+    text = first.explain()
+    assert "hot for" in text
+    assert "cold" in text
+    tiers = [each for each in first.journal if each["event"] == "tiers"]
+    assert tiers
+    assert tiers[0]["before"].endswith("all hot")
+    assert first.plan()["constraints"]["s"].startswith("s hot for")
+    for number in range(9, 12):
+        write(tmp_path, number)
+    again = run_of(spark, tmp_path, constraints=True)
+    assert again.plan()["constraints"]["s"].startswith("s hot for"), "k outlives a restart"
+    for number in range(12, 13):
+        write(tmp_path, number)
+    plain = run_of(spark, tmp_path)
+    assert "constraints" not in plain.plan()
+    pairs = pq.read_table(tmp_path / "out", columns=["a", "b"])
+    found = sorted(zip(pairs["a"].to_pylist(), pairs["b"].to_pylist(), strict=True))
+    assert found == wanted(13)
+
+
+def test_a_join_that_cannot_have_a_cold_tier_says_so(spark, tmp_path):
+    write(tmp_path, 0)
+    engine = el.Engine(spark)
+    for name in "st":
+        reader = spark.readStream.schema("id bigint, k bigint, ts timestamp")
+        rows = reader.parquet(str(tmp_path / name))
+        engine.stream(name, rows, time="ts", lateness="0 seconds")
+    query = engine.query("SELECT s.id FROM s, t WHERE s.k = t.k", constraints="exact")
+    run = query.start("memory", trigger="available_now")
+    assert run.await_termination(200)
+    assert "constraints are not used" in run.explain()
+    with pytest.raises(OptionError, match="'constraints' is 'exact', True or False, got 'always'"):
+        engine.query(JOIN, constraints="always").explain()
