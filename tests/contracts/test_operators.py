@@ -115,7 +115,7 @@ LEVELS = StreamPlan(
 """Rows as models that hold for a second, and their values at each second."""
 
 
-HELD = StreamPlan(LEVELS.maker, graph.Input(0, LEVELS.shape), LEVELS.shape)
+HELD = StreamPlan(LEVELS.inputs, graph.Input(0, LEVELS.inputs[0].shape))
 """The same rows as models, of which alarms are asked."""
 
 
@@ -231,7 +231,7 @@ CASES = {
         time="timestamp_seconds(id)",
     ),
     AlarmStep: Case(
-        lambda **_: AlarmStep("s", HELD, alarms=el.AlarmSet({"high": "x > 97", "low": "x < 2"})),
+        lambda **_: AlarmStep(("s",), HELD, alarms=el.AlarmSet({"high": "x > 97", "low": "x < 2"})),
         "SELECT IF(v > 97, 'high', 'low') AS alarm, w, time AS since, time + INTERVAL 1 SECOND AS "
         f"until, double(v) AS x, 0D AS err_x FROM {TIMED} WHERE (v > 97 OR v < 2) AND "
         f"time + INTERVAL 1 SECOND < (SELECT max(time) FROM {TIMED})",

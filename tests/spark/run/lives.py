@@ -18,7 +18,7 @@ from eddyline.alarms.step import AlarmStep
 from eddyline.models import graph
 from eddyline.models.declared import Declared, read_equations
 from eddyline.models.steps import Shape
-from eddyline.models.streaming import StreamPlan
+from eddyline.models.streaming import StreamInput, StreamPlan
 from eddyline.query.correlations import CorrelateStep, Correlation, Reference
 from eddyline.query.steps import ProjectStep
 from tests.spark.joins.join_streams import stream_of, write_batch
@@ -215,10 +215,10 @@ CORRELATED = (
 )
 """Alerts where there were three rows of a ``k`` in three seconds."""
 
+SHAPE = Shape(("k",), ("x",))
 HELD = StreamPlan(
-    Declared(("k",), "ts", read_equations({"x": "id"}), 1_000_000),
-    graph.Input(0, Shape(("k",), ("x",))),
-    Shape(("k",), ("x",)),
+    (StreamInput(Declared(("k",), "ts", read_equations({"x": "id"}), 1_000_000), SHAPE),),
+    graph.Input(0, SHAPE),
 )
 ALARMS = AlarmSet({"any": "x >= 0", "high": "x < 1e9 AND k >= 20"})
 """Alarms of rows as models that hold for a second: they hold as long as there are models."""
@@ -372,6 +372,6 @@ KINDS = {
             )
         },
         late="s",
-        steps=(AlarmStep("s", HELD, alarms=ALARMS),),
+        steps=(AlarmStep(("s",), HELD, alarms=ALARMS),),
     ),
 }

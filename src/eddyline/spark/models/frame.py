@@ -441,8 +441,7 @@ class Segments(WithAlarms):
 
     def _side(self, other: Segments, what: str) -> Graph:
         if not isinstance(other, Segments):
-            msg = f"{what} takes segments, got {other!r:.60}"
-            raise QueryError(msg, got=type(other).__name__)
+            raise QueryError(f"{what} takes segments, got {other!r:.60}", got=type(other).__name__)
         check_same(self._graph, other._graph, what)
         return other._graph
 
