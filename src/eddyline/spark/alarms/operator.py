@@ -38,21 +38,15 @@ class AlarmOperator(ModelOperator):
         shape = step.plan.node.shape
         self._alarms = step.alarms
         self._binder = AlarmBinder(self._sources[0].df.select(*shape.keys), shape)
-        self._segments = step.plan
         self._version, self._texts = step.alarms.now()
-        self._asked = self._plan(self._texts)
+        self.asked = self._plan(self._texts)
         self._entries: list[JournalEntry] = []
         step.alarms.asked_by(self._binder)
 
-    @property
-    def asked(self) -> StreamPlan:
-        """What is done with the rows of a batch."""
-        return self._asked
-
     def _plan(self, texts: Mapping[str, str]) -> StreamPlan:
         ranges = AlarmRanges(self._binder.read(texts))
-        node = graph.Unary(Changes(), graph.Unary(ranges, self._segments.node))
-        return replace(self._segments, node=node)
+        node = graph.Unary(Changes(), graph.Unary(ranges, self.step.plan.node))
+        return replace(self.step.plan, node=node)
 
     def prepare(self, df: DataFrame, batch: Batch) -> None:  # noqa: ARG002
         """Take in what has changed in the set."""
@@ -60,7 +54,7 @@ class AlarmOperator(ModelOperator):
         if version == self._version:
             return
         before = self._texts
-        self._asked = self._plan(texts)
+        self.asked = self._plan(texts)
         self._version, self._texts = version, texts
         self._entries += entries_of(before, texts, batch.id)
 
@@ -73,11 +67,11 @@ class AlarmOperator(ModelOperator):
     def _schema(self) -> StructType:
         source, made = self._sources[0], [each for each in MADE if each.name != DEFINITION]
         fields = [*made, *source.key_fields]
-        return schema_of(self._asked.node.shape, fields, source.time_type)
+        return schema_of(self.asked.node.shape, fields, source.time_type)
 
     def once(self, df: DataFrame) -> DataFrame:
         """Return all results over a batch DataFrame; nothing is kept."""
-        return laid(self._over(df), self._asked.node, MADE).drop(DEFINITION)
+        return laid(self._over(df), self.asked.node, MADE).drop(DEFINITION)
 
     @property
     def text(self) -> str:

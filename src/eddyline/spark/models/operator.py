@@ -60,6 +60,8 @@ class ModelOperator(Operator):
 
     def __init__(self, step: ModelStep, site: Site) -> None:
         self.step, self.query = step, site.query
+        self.asked: StreamPlan = step.plan
+        """What is done with the rows of a batch."""
         self.spark = site.df.sparkSession
         self.left: Mapping[str, Any] = site.options
         self.time: str | None = None
@@ -122,11 +124,6 @@ class ModelOperator(Operator):
     def then(self, steps: Sequence[Step]) -> Sequence[Step]:
         """Return the steps over its result."""
         return steps
-
-    @property
-    def asked(self) -> StreamPlan:
-        """What is done with the rows of a batch."""
-        return self.step.plan
 
     @property
     def _no_part(self) -> ModelPart:
