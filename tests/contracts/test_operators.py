@@ -310,7 +310,7 @@ class Life:
         self.spark, self.case = spark, case
         relations = relations_of(spark, case, 0)
         self.steps, self.options = steps_of(case, relations, **options), LEARNS_SOON | options
-        _, operators = laid_out(self.steps, relations, "q", self.options)
+        operators = laid_out(self.steps, relations, "q", self.options).make()
         self.manifests = ManifestFolder(fs.LocalFileSystem(), str(folder))
         self.chain = Chain(operators, lambda: self.manifests, "q")
         self.operators = self.chain.operators
@@ -319,7 +319,7 @@ class Life:
     def rows(self, number):
         """Return the rows of a batch, as the first operator reads them."""
         relations = relations_of(self.spark, self.case, number)
-        return laid_out(self.steps, relations, "q", self.options)[0]
+        return laid_out(self.steps, relations, "q", self.options).source
 
     def result(self, df, batch):
         """Return the rows of a batch, and what its job observed."""
