@@ -3,14 +3,13 @@
 ``segments`` is what everything here takes and gives. ``fitting`` makes them of rows, within the
 ``bounds`` of attributes. ``conditions`` are solved on them (``solving``), pairs are made of them
 (``joins``), least and greatest values (``extrema``), sums and averages over windows (``windows``),
-rows at ticks (``sampling``); ``updates`` says what later ones leave of them. ``precision`` takes
-bounds of outputs back to inputs (``inversion``, ``splits``), ``slack`` those of conditions that do
-not hold, ``door`` has the rows that declared models predict,
-``validation`` drops rows within either (``watching``: of several queries), and
-``exact`` says
-which rows have to be read for the answer without models. ``polynomials``, ``timeline`` and
-``tolerances`` have the arithmetic; ``sql/`` reads queries with MODEL. Imports what stands above
-``models/`` and no operator.
+rows at ticks (``sampling``); ``updates`` says what later ones leave of them. ``streaming`` says
+when results of streams are given, ``bucket`` gives them. ``precision`` takes bounds of outputs back
+to inputs (``inversion``, ``splits``), ``slack`` those of conditions that do not hold; ``door`` drops
+rows that declared models predict, ``validation`` rows within bounds (``watching``: of several
+queries), and ``exact`` says which rows have to be read for the answer without models.
+``polynomials``, ``timeline`` and ``tolerances`` have the arithmetic; ``sql/`` reads queries with
+MODEL. Imports what stands above ``models/`` and no operator.
 """
 
 from importlib import import_module

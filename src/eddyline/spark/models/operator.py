@@ -171,7 +171,7 @@ class ModelOperator(Operator):
     def lay(self, df: DataFrame, batch: Batch) -> Laid:  # noqa: ARG002
         """Return the results that event time allows after a batch."""
         if self.asked_clock.is_idle:
-            return Laid(self._nothing)
+            return Laid(self.shape(df))
         # Spark would put partitions together, which here are buckets.
         df.sparkSession.conf.set(ADAPTIVE, "false")
         assert self._place is not None
@@ -220,10 +220,6 @@ class ModelOperator(Operator):
 
     def shape(self, df: DataFrame) -> DataFrame:  # noqa: ARG002 - the columns are other ones
         """Return a DataFrame with the columns of results."""
-        return self._nothing
-
-    @property
-    def _nothing(self) -> DataFrame:
         return self.spark.createDataFrame([], self._schema)
 
     def event_time(self, site: Site, columns: Sequence[str]) -> tuple[str | None, Clock | None]:  # noqa: ARG002
