@@ -10,10 +10,9 @@ import numpy as np
 from benchmarks.harness.scenario import Measurement, Runs, Settings
 from benchmarks.models.data import REAL, SECOND_US, Rows
 from benchmarks.models.fits import BOUNDS, CHECKED, broken
-from eddyline.data.arrays import Floats, Indices
 from eddyline.models.bounds import FitOptions
 from eddyline.models.condition_text import read_condition
-from eddyline.models.exact import OPEN, decide, satisfied, uncovered
+from eddyline.models.exact import OPEN, TRUE, decide, rows_hold, uncovered
 from eddyline.models.fitting import fit
 
 SHARES = (0.1, 0.5, 0.9)
@@ -36,7 +35,8 @@ def conditions(rows: Rows) -> list[str]:
 def exact(settings: Settings) -> Measurement:
     """Rows that are in an exact answer and not in DuckDB's, or the other way around."""
     n_wrong = n_asked = n_read = 0
-    for name in list(REAL)[: settings.pick(len(REAL), 1)]:
+    names = list(REAL)[: settings.pick(len(REAL), 1)]
+    for name in names:
         rows = REAL[name]()
         con = duckdb.connect()
         con.register("rows", rows.table.append_column("place", [np.arange(len(rows))]))
@@ -45,19 +45,17 @@ def exact(settings: Settings) -> Measurement:
             not_covered = uncovered(segments, rows.keys, rows.times, rows.values)
             for text in conditions(rows):
                 condition = read_condition(text, list(rows.values))
-                decided = decide(segments, condition)
-
-                def read(places: Indices, rows: Rows = rows) -> dict[str, Floats]:
-                    return rows.take(places).values
-
-                found = satisfied(decided, condition, rows.keys, rows.times, read, not_covered)
+                codes = decide(segments, condition).of(rows.keys, rows.times, not_covered)
+                found, is_open = codes == TRUE, np.flatnonzero(codes == OPEN)
+                read = rows.take(is_open).values
+                found[is_open] = rows_hold(condition, read, len(is_open))
                 wanted = np.zeros(len(rows), np.bool_)
                 wanted[con.sql(f"SELECT place FROM rows WHERE {text}").fetchnumpy()["place"]] = True
                 n_wrong += int((found != wanted).sum())
                 n_asked += len(rows)
-                n_read += int((decided.of(rows.keys, rows.times, not_covered) == OPEN).sum())
+                n_read += len(is_open)
     note = (
-        f"of {n_asked:,} decisions on rows of {', '.join(REAL)} at {' and '.join(BOUNDS)}, edges "
+        f"of {n_asked:,} decisions on rows of {', '.join(names)} at {' and '.join(BOUNDS)}, edges "
         f"being values of rows; {n_read / n_asked:.1%} of the rows were read"
     )
     return Measurement(float(n_wrong), note, {"asked": n_asked, "read": n_read})

@@ -41,13 +41,13 @@ def rows_of(name: str, number: int) -> pa.Table:
     """Return the rows of a stream in one batch: seconds 4n to 4n + 5, so that batches overlap.
 
     From the third batch on there are some that are 20 seconds older, which is too late. Filters
-    keep those: a join keeps no late row that they drop.
+    keep those (every ``id`` is 1 more than a multiple of 3): of rows that they drop none is late.
     """
     drawn = random.Random(f"{name}{number}")
     ids = [*range(number * N_ROWS, (number + 1) * N_ROWS)]
     seconds = [4 * number + drawn.randrange(6) for _ in ids]
     if number > 2:
-        ids += [LATE_ID + number * N_LATE + each for each in range(N_LATE)]
+        ids += [LATE_ID + 3 * (number * N_LATE + each) for each in range(N_LATE)]
         seconds += [4 * number - 20 for _ in range(N_LATE)]
     return pa.table(
         {
