@@ -87,6 +87,8 @@ class Kind:
         engine.function("often", lambda k: pc.less(k, 35), reads=["k"])
         engine.stream("pairs", engine.query(PAIRS, name="pairs_query"), time="ts")
         engine.drop("pairs_query")
+        engine.stream("sums", engine.query(SUMS[0], name="sums_query"), time="till")
+        engine.drop("sums_query")
         for name, (text, _) in self.answers.items():
             if text is RULES:
                 engine.rules(name, el.RuleSet(RULES_OF_K, name="set"), stream="s")
@@ -174,6 +176,10 @@ def windowed(groups: str, calls: str, where: str = "true", more: str = "") -> tu
         f"WHERE {where} GROUP BY {re.sub(r' AS [a-z]+', '', groups)} {more}",
         slides(f"SELECT * FROM s WHERE {where}", LOW, groups, calls, more),
     )
+
+
+SUMS = windowed("k % 7 AS g", "count(*) AS n", "id % 3 <> 0")
+"""The rows of the stream ``sums``."""
 
 
 def rows_in(table: pa.Table) -> list[tuple[Any, ...]]:
@@ -320,6 +326,19 @@ KINDS = {
             )
         },
         late="st",
+        options={"buckets": 2},
+    ),
+    "join of an aggregate": Kind(
+        {
+            "q": (
+                "SELECT m.g, m.n, t.id, m.till FROM sums m [RANGE 3 SECONDS], t [RANGE 6 SECONDS] "
+                "WHERE m.g = t.k % 7 AND m.n > 1 AND t.id % 3 <> 0",
+                f"SELECT g, n, id, till FROM ({SUMS[1]}) AS m JOIN t ON g = k % 7 AND n > 1 AND "
+                "id % 3 <> 0 AND till - INTERVAL 1 MICROSECOND "
+                "BETWEEN ts - INTERVAL 3 SECONDS AND ts + INTERVAL 6 SECONDS",
+            )
+        },
+        late="t",
         options={"buckets": 2},
     ),
     "over": Kind(
