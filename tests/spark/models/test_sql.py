@@ -368,7 +368,7 @@ def test_rules_read_results_of_models(spark, folder):
     engine.stream("near", engine.query(f"SELECT ship, x FROM {SHIPS} SAMPLE EVERY 3 SECONDS"))
     query = engine.rules("tagged", el.RuleSet({"high": "x > 3"}, name="tags"), stream="near")
     assert query.columns["matches"] == "array<string>"
-    with pytest.raises(QueryError, match="cannot be joined: .*no event time"):
+    with pytest.raises(QueryError, match=r"cannot be joined: .*no event time"):
         engine.query("SELECT near.x FROM near [RANGE 1 MINUTE], s WHERE near.ship = s.ship")
 
 
