@@ -58,10 +58,6 @@ class Template:
     alarms: Ints
     constants: Floats
 
-    def of(self, rows: Ints) -> Template:
-        """Return the template with some of its alarms."""
-        return replace(self, alarms=self.alarms[rows], constants=self.constants[rows])
-
 
 @dataclass
 class Templates:

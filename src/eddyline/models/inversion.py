@@ -57,7 +57,7 @@ def distance(name: str, bound: Bound, known: Ranges) -> float:
     if name not in known:
         msg = (
             f"{bound} of {name!r} cannot be met by bounds of its inputs: terms of it may cancel, "
-            "and its range is not known; give a distance, such as 0.5, or ranges of values"
+            "and its range is not known; give a distance, such as 0.5"
         )
         raise OptionError(msg, attribute=name, bound=str(bound), **{NEEDS: name})
     least = known[name].nearest
@@ -127,7 +127,7 @@ def of_expression(
     if missing and (weights is None or by_pace):
         msg = (
             f"{name!r} multiplies attributes: how near {missing[0]!r} has to be depends on how "
-            "large it is; give the ranges of values"
+            f"large it is, which is not known here; give the bound of {missing[0]!r} itself"
         )
         raise OptionError(msg, attribute=name, **{NEEDS: missing[0]})
 
