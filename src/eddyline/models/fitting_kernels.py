@@ -288,28 +288,30 @@ def round_off(
         room, power = data[8] * scratch[0][at, 0], 1.0
         if not 0.0 < room < np.inf or n == 0:
             continue
-        moved = size = 0.0
+        moved, size, is_same = 0.0, 0.0, True
         for k in range(coefs.shape[2]):
             value = coefs[segment, at, k]
             part = room / (n * power)
             if value != 0.0 and part < np.inf:
                 found = rounded(value, part)
-                changes |= found != value
+                is_same &= found == value
                 moved += abs(found - value) * power
                 coefs[tried, at, k] = found
             size += abs(value) * power
             power *= power_of
+        if is_same:
+            continue  # and so is its error
+        changes = True
         moved += EVALUATED * (size + errors[segment, at] + scratch[0][at, 0])
         is_sure &= moved <= scratch[0][at, 0]
         errors[tried, at] += moved
-    if changes and (is_sure or is_verified(start, end, data, scratch, coefs, errors, tried)):
-        for at in range(coefs.shape[1]):
-            errors[segment, at] = errors[tried, at]
-            for k in range(coefs.shape[2]):
-                coefs[segment, at, k] = coefs[tried, at, k]
-    for at in range(errors.shape[1]):
+    if not changes or not (is_sure or is_verified(start, end, data, scratch, coefs, errors, tried)):
+        tried = segment
+    for at in range(coefs.shape[1]):
         most = np.inf if data[7][at] else data[6][at]
-        errors[segment, at] = min(most, rounded_up(errors[segment, at]))
+        errors[segment, at] = min(most, rounded_up(errors[tried, at]))
+        for k in range(coefs.shape[2]):
+            coefs[segment, at, k] = coefs[tried, at, k]
 
 
 @compiled
