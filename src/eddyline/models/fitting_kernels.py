@@ -45,8 +45,8 @@ EVALUATED = 64 * 2.0**-53
 Horner's rule errs by less than 2 d parts in 2**53 for degree d, at most 4.
 """
 
-BLOCK = 256
-"""Instants that constants go through at once."""
+ONE_BY_ONE, BLOCK = 8, 256
+"""Instants that constants go through one by one, and most that they go through at once."""
 
 MAX_INSTANTS = 1 << 16
 """Most instants of a segment: what a fit that goes on in the next batch has to keep."""
@@ -131,10 +131,19 @@ def grow_lines(
 def grow_ranges(start: int, limit: int, mid: Floats, reach: Floats, state: Floats) -> int:
     """Return the first instant whose intervals no constants pass with those before.
 
-    Blocks of instants go attribute by attribute, so that the constants are in registers.
+    The first instants go one by one, as the attribute that breaks first ends the segment and what
+    the others read behind it is lost. Blocks behind them go attribute by attribute, so that the
+    constants are in registers.
     """
+    first = min(start + ONE_BY_ONE, limit)
+    while start < first:
+        for at in range(mid.shape[0]):
+            if narrow(at, start, start + 1, mid, reach, state) == start:
+                return start
+        start += 1
+    size = ONE_BY_ONE
     while start < limit:
-        stop = min(start + BLOCK, limit)
+        stop = min(start + size, limit)
         state[:, 3:6] = state[:, :3]
         end = stop
         for at in range(mid.shape[0]):
@@ -144,7 +153,7 @@ def grow_ranges(start: int, limit: int, mid: Floats, reach: Floats, state: Float
             for at in range(mid.shape[0]):
                 narrow(at, start, end, mid, reach, state)
             return end
-        start = stop
+        start, size = stop, min(2 * size, BLOCK)
     return limit
 
 
