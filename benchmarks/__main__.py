@@ -6,6 +6,7 @@ import argparse
 import re
 import sys
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import get_args
 
@@ -21,7 +22,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not chosen:
         print(f"no scenario of {arguments.suite} matches {arguments.pattern!r}", file=sys.stderr)
         return 2
-    settings = Settings(quick=arguments.quick)
+    settings = Settings(quick=arguments.quick, unseen=arguments.unseen)
     print(f"{'scenario':34} {'value':>8} {'target':>8}  {'status':8} note", flush=True)
     rows = []
     for scenario in chosen:
@@ -73,6 +74,12 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("-o", dest="output", type=Path, help="write the results as JSON")
     command.add_argument("--quick", action="store_true", help="less data: for a look")
     command.add_argument("--strict", action="store_true", help="exit with 1 if one is short")
+    command.add_argument(
+        "--unseen",
+        type=int,
+        default=datetime.now(UTC).date().toordinal(),
+        help="first seed of models_unseen, whose note has it; the day's number if not given",
+    )
     command.set_defaults(call=run)
     command = commands.add_parser("list", help="list the scenarios")
     command.add_argument("suite", nargs="?", choices=MODULES)

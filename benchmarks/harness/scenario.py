@@ -33,6 +33,8 @@ class Settings:
 
     quick: bool = False
     """A fraction of the rows and seeds: for a look, not for a claim."""
+    unseen: int = 0
+    """The first seed of what nobody chose; the command line gives the number of the day."""
 
     def pick(self, full: int, quick: int) -> int:
         """Return the size to use."""

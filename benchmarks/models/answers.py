@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import duckdb
 import numpy as np
 
@@ -60,9 +58,8 @@ def exact(settings: Settings) -> Measurement:
 
 
 def unseen(settings: Settings) -> Measurement:
-    """Values beyond their bound in shapes that are drawn anew each day."""
-    today = datetime.now(UTC).date().toordinal()
-    seeds = range(today, today + settings.pick(40, 4))
+    """Values beyond their bound in shapes that are drawn anew by seeds that nobody chose."""
+    seeds = range(settings.unseen, settings.unseen + settings.pick(40, 4))
     n_broken = n_lost = n_checked = 0
     for seed in seeds:
         rows = drawn(seed)
@@ -72,15 +69,21 @@ def unseen(settings: Settings) -> Measurement:
                 n_checked, n_broken = n_checked + counts[0], n_broken + counts[1]
                 n_lost += counts[2]
     note = (
-        f"of {n_checked:,} values of tracks, quotes and anomalies with jumps, gaps, constant and "
-        f"noisy stretches, repeated instants and missing values, seeds {seeds[0]} to {seeds[-1]} "
-        f"of the day; {n_lost:,} values that lost to a greater one at the same instant"
+        f"of {n_checked:,} values of steps, walks, waves, noise and cubes of walks in stretches of "
+        "100 rows, with values a million times as large, gaps, repeated instants and missing "
+        f"values, seeds {seeds[0]} to {seeds[-1]}; {n_lost:,} values that lost to a greater one at "
+        "the same instant"
     )
     return Measurement(float(n_broken), note, {"seeds": list(seeds), "checked": n_checked})
 
 
 def drawn(seed: int, n_entities: int = 12, n_each: int = 2_000) -> Rows:
-    """Return rows of entities, each in stretches of another kind, with all that can go wrong."""
+    """Return rows of entities, in stretches of 100 that are each of a kind.
+
+    The kinds are steps, walks, waves, noise and cubes of walks. Some values are a million times as
+    large; there are gaps of an hour, and instants that repeat. ``b`` is ``a`` with the steps added,
+    at two decimals and with missing values.
+    """
     rng = np.random.default_rng([seed, 93])
     n = n_entities * n_each
     keys = np.repeat(np.arange(n_entities), n_each)

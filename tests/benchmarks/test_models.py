@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from benchmarks.harness.scenario import Settings
+from benchmarks.models import answers
 from benchmarks.models.crossovers import crossover, legs
 from benchmarks.models.data import SECOND_US, Fleet, Moving, Rows, fleet_v1, in_metres, moving_v1
 from benchmarks.models.row_engine import (
@@ -128,3 +131,13 @@ def test_legs_pass_all_rows():
 )
 def test_a_crossover_is_where_times_are_equal(ratios, wanted):
     assert crossover((2, 4, 8), ratios) == pytest.approx(wanted, rel=1e-3)
+
+
+def test_what_nobody_chose_comes_in_as_a_seed_and_is_told(monkeypatch):
+    monkeypatch.setattr(answers, "drawn", partial(answers.drawn, n_entities=2, n_each=200))
+    first, again = (answers.unseen(Settings(quick=True, unseen=7)) for _ in range(2))
+    assert first == again
+    assert first.value == 0
+    assert first.details["checked"] > 0
+    assert "seeds 7 to 10;" in first.note
+    assert answers.unseen(Settings(quick=True, unseen=8)) != first
