@@ -163,7 +163,7 @@ def broken(rows: Rows, bound: str, options: FitOptions, places: Any) -> tuple[in
         there = np.isfinite(values)
         allowed = _allowed(within[each], values)
         beyond = there & ~(distance <= np.minimum(allowed, segments.errors[each][at]))
-        lost = beyond & ~_is_greatest(rows, each)[places]
+        lost = beyond & ~_is_greatest(rows, each)[places] if beyond.any() else beyond
         n_checked += int(there.sum())
         n_broken += int((beyond & ~lost).sum())
         n_lost += int(lost.sum())
