@@ -73,11 +73,18 @@ def stored(segments: Segments) -> pa.Table:
     return pa.table(columns)
 
 
-def n_bytes(table: pa.Table) -> int:
-    """Return how long the Parquet file of a table is, by zstd."""
+def n_bytes(table: pa.Table, **options: Any) -> int:
+    """Return how long the Parquet file of a table is, by zstd and other options of its writer."""
     file = io.BytesIO()
-    parquet.write_table(table, file, compression="zstd")
+    parquet.write_table(table, file, compression="zstd", **options)
     return file.tell()
+
+
+def by_differences(table: pa.Table) -> int:
+    """Return how long it is without dictionaries, times as differences: not as Spark writes it."""
+    times = [each.name for each in table.schema if pa.types.is_timestamp(each.type)]
+    encodings = dict.fromkeys(times, "DELTA_BINARY_PACKED")
+    return n_bytes(table, use_dictionary=False, column_encoding=encodings)
 
 
 def size(_: Settings, name: str) -> Measurement:
@@ -93,6 +100,7 @@ def size(_: Settings, name: str) -> Measurement:
             table = stored(segments)
             found[f"{bound}, rounding {share:g}"] = {
                 "bytes": n_bytes(table),
+                "by_differences": by_differences(table),
                 "n_segments": report.n_segments,
                 "columns": {each: n_bytes(table.select([each])) for each in table.column_names},
             }
@@ -100,10 +108,13 @@ def size(_: Settings, name: str) -> Measurement:
     ratios = {kind: least / each["bytes"] for kind, each in found.items() if kind != "rows"}
     told = ", ".join(f"{kind} {each:.3g} x" for kind, each in ratios.items())
     first = next(iter(ratios))
-    n_segments = found[first]["n_segments"]
+    n_segments, other = found[first]["n_segments"], found[first]["by_differences"]
+    rows_too = min(by_differences(rows.table), by_differences(rows.by_time.table))
     note = (
         f"{told}; {len(rows):,} rows of {least / len(rows):.1f} bytes, the smaller of both orders; "
-        f"at 1 % {n_segments:,} segments of {found[first]['bytes'] / n_segments:.1f} bytes"
+        f"at 1 % {n_segments:,} segments of {found[first]['bytes'] / n_segments:.1f} bytes; "
+        f"without dictionaries and with times as differences {least / other:.3g} x, "
+        f"{rows_too / other:.3g} x beside rows that are written so, too"
     )
     return Measurement(ratios[first], note, found)
 
