@@ -332,8 +332,8 @@ class ModelParser(WindowParser):
         """Step over a comma if a key follows it, and not another stream with its MODEL."""
         if not self._curr or self._curr.token_type != TokenType.COMMA:
             return False
-        behind = self._tokens[self._index + 2 : self._index + 4]
-        is_stream = any(each.text.upper() in {"MODEL", "AS"} for each in behind)
+        words = [each.text.upper() for each in self._tokens[self._index + 2 : self._index + 5]]
+        is_stream = "MODEL" in words[:2] or (words[:1] == ["AS"] and words[2:] == ["MODEL"])
         is_stream |= self._next.token_type == TokenType.L_PAREN
         if not is_stream:
             self._advance()
@@ -402,7 +402,7 @@ class ModelParser(WindowParser):
         start, name = self._offset, self._name(needs)
         if not self._match_text_seq("WITHIN"):
             self._refuse_next(needs)
-        if name in made.bounds:
+        if name.lower() in map(str.lower, made.bounds):
             self._refuse(f"{name!r} has two bounds", start)
         made.bounds[name] = self._bound()
         made.places[f"PRECISION {name}"] = start
