@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from eddyline.models.sql.recipe import Call, Made, keys_of, of_entities, of_rows
-from eddyline.models.sql.scope import Scope
-from eddyline.query.predicates import SqlPredicate
+from eddyline.models.sql.recipe import Call, keys_of, with_key
+from eddyline.models.sql.scope import Scope, of_keys
 from eddyline.sql.parsing import offset_of, quoted, refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from sqlglot import Expr
 
@@ -81,7 +80,7 @@ class _Join:
         op = self._relation()
         for at, name in enumerate(("left", "right")):
             for key in dict.fromkeys(getattr(each, name) for each in self._of_keys):
-                self._narrow(at, f"{quoted(key)} IS NOT NULL", {key: key})
+                self._nodes[at] = with_key(self._nodes[at], key)
         return self._same() if op == "=" else self._pairs(op)
 
     def _check_names(self, left: Side, right: Side) -> None:
@@ -101,9 +100,9 @@ class _Join:
     def _add(self, word: str, part: Fragment) -> None:
         check_no_function(self._calls, self.scope, part)
         mentions = self.scope.mentions(part.tree, word)
-        of_keys = self._compared_keys(part, mentions)
-        if of_keys is not None:
-            self._of_keys.append(of_keys)
+        compared = self._compared_keys(part, mentions)
+        if compared is not None:
+            self._of_keys.append(compared)
             return
         kinds, sides = {each.kind for each in mentions}, {id(each.side) for each in mentions}
         if kinds == {"attribute"}:
@@ -111,8 +110,7 @@ class _Join:
             self._solved.append((part, mentions))
         elif kinds and kinds <= {"key", "other"} and len(sides) == 1:
             at = self.scope.sides.index(mentions[0].side)
-            names = {each.column: each.column for each in mentions}
-            self._narrow(at, self.scope.rewritten(part, mentions), names)
+            self._nodes[at] = of_keys(self._nodes[at], part, mentions, word)
         else:
             message = (
                 f"{word}: {part.text} asks of modelled attributes and of other columns at once, "
@@ -132,22 +130,6 @@ class _Join:
         if one.side is not self.scope.sides[0]:
             one, other, op = other, one, _MIRRORED[op]
         return OfKeys(op, one.column, other.column, part.start)
-
-    def _narrow(self, at: int, text: str, names: Mapping[str, str]) -> None:
-        """Leave rows of a side out before they become segments."""
-        node = self._nodes[at]
-
-        def write(columns: Mapping[str, str]) -> str:
-            found = text
-            for name, column in columns.items():
-                found = found.replace(quoted(name), quoted(column))
-            return found
-
-        if isinstance(node, Made):
-            node = of_rows(node, SqlPredicate(text))
-        else:
-            node = of_entities(node, names, write) or Call(node, "where", (text,))
-        self._nodes[at] = node
 
     # -- results ----------------------------------------------------------------------------------
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from eddyline.errors import NotSupportedError
-from eddyline.models.sql.aggregates import Aggregates, aggregates_in, of_keys
+from eddyline.models.sql.aggregates import Aggregates, aggregates_in
 from eddyline.models.sql.joining import check_no_function, joined
 from eddyline.models.sql.recipe import Call, Made, ModelQuery, of_rows
-from eddyline.models.sql.scope import Scope, Side
+from eddyline.models.sql.scope import Scope, Side, of_keys
 from eddyline.models.sql.selection import OF_TIME, Item, Selection, projections
 from eddyline.models.sql.sources import Sources
 from eddyline.query.select.conditions import Calls, Conditions
@@ -288,7 +288,7 @@ class _Reader:
                 solved.append(f"({scope.rewritten(part, mentions)})")
                 scope = scope.near(part, mentions)
             elif kinds == {"key"}:
-                scope = of_keys(scope, part, mentions)
+                scope = scope.on(of_keys(scope.node, part, mentions, word))
             else:
                 message = (
                     f"{word}: {part.text} asks of modelled attributes and of other columns at "

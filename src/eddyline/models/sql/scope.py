@@ -10,8 +10,9 @@ from sqlglot import exp
 from eddyline.errors import NotSupportedError
 from eddyline.models.condition_text import arithmetic_of, condition_of, expression_of
 from eddyline.models.sql.near import nearness
-from eddyline.models.sql.recipe import nearer
+from eddyline.models.sql.recipe import Call, nearer, of_entities
 from eddyline.registry import unknown
+from eddyline.sql.analysis import check_is_row_wise
 from eddyline.sql.names import column_nodes
 from eddyline.sql.parsing import offset_of, parse_condition, quoted, refuse
 
@@ -240,6 +241,29 @@ class Scope:
     def refuse(self, message: str, start: int) -> NoReturn:
         """Raise that something is not supported."""
         refuse(message, self.text, start, NotSupportedError)
+
+
+def of_keys(node: Node, part: Fragment, mentions: Sequence[Mention], what: str) -> Node:
+    """Return the segments of the entities on whose keys a condition is true.
+
+    Args:
+        node: segments; of rows, the condition may be on any of their columns.
+        part: the condition.
+        mentions: the names in it.
+        what: the clause that it is of.
+
+    Raises:
+        NotSupportedError: it needs more than one row; the message shows where.
+    """
+    check_is_row_wise(part.tree, part.query, what)
+
+    def text(names: Mapping[str, str]) -> str:
+        return part.rewritten(
+            (each.start, each.end, quoted(names[each.column])) for each in mentions
+        )
+
+    keys = {each.column: each.column for each in mentions}
+    return of_entities(node, keys, text) or Call(node, "where", (text(keys),), start=part.start)
 
 
 def _column(name: str, start: int) -> exp.Column:
