@@ -72,6 +72,8 @@ class _Join:
         slides = tuple(slide for each in scopes for slide in each.slides)
         self.scope = Scope(self._text, sides, scopes[0].node, slides)
         self._of_keys: list[OfKeys] = []
+        self._of_either: list[tuple[str, Mention]] = []
+        """Keys in conditions that may be of either side."""
         self._solved: list[tuple[Fragment, list[Mention]]] = []
 
     def read(self, conjuncts: Sequence[tuple[str, Fragment]]) -> Scope:
@@ -111,6 +113,7 @@ class _Join:
         elif kinds and kinds <= {"key", "other"} and len(sides) == 1:
             at = self.scope.sides.index(mentions[0].side)
             self._nodes[at] = of_keys(self._nodes[at], part, mentions, word)
+            self._of_either += [(word, each) for each in mentions if self._may_be_either(each)]
         else:
             message = (
                 f"{word}: {part.text} asks of modelled attributes and of other columns at once, "
@@ -130,6 +133,12 @@ class _Join:
         if one.side is not self.scope.sides[0]:
             one, other, op = other, one, _MIRRORED[op]
         return OfKeys(op, one.column, other.column, part.start)
+
+    def _may_be_either(self, mention: Mention) -> bool:
+        """Return whether a key of both sides is written without saying which."""
+        name = mention.node.name
+        is_bare = mention.kind == "key" and len(mention.node.parts) == 1
+        return is_bare and all(each.meaning(name) is not None for each in self.scope.sides)
 
     # -- results ----------------------------------------------------------------------------------
 
@@ -166,6 +175,10 @@ class _Join:
         return self.scope.on(node)
 
     def _pairs(self, op: str) -> Scope:
+        for word, mention in self._of_either:
+            name = mention.node.name
+            said = " or ".join(f"{side}.{name}" for side in self._names)
+            refuse(f"{word}: {name} may be {said}: say which", self._text, mention.start)
         left, right = self._nodes
         is_self = left == right and op != "<>"
         names = self._names[::-1] if is_self and op == ">" else self._names

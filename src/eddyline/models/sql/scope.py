@@ -162,13 +162,15 @@ class Scope:
         if not found:
             known = [f"{side.name}.{each}" for side in sides for each in side.known]
             refuse(f"{what}: {unknown('column', '.'.join(parts), known)}", self.text, start)
-        if len(places) > 1:
+        # Whose key it is does not matter to sides of the same entities; a join refuses the others.
+        if len(places) > 1 or (len(found) > 1 and found[0][1][0] != "key"):
             names = " or ".join(f"{side.name}.{name}" for side, _ in found)
             refuse(f"{what}: {name} may be {names}: say which", self.text, start)
         side, (kind, column) = found[0]
         if len(rest) > 1 and kind != "other":
             refuse(f"{what}: {name!r} has no fields", self.text, start)
-        return Mention(node, side, kind, column, start, node.parts[-1].meta["end"] + 1)
+        end = node.parts[len(parts) - len(rest)].meta["end"] + 1  # fields stand behind it
+        return Mention(node, side, kind, column, start, end)
 
     def _of_qualifier(self, parts: list[str]) -> tuple[Sequence[Side], list[str]]:
         if len(parts) > 1:
