@@ -177,7 +177,18 @@ class _Reader:
                     "over a window that slides, or compare it in WHERE"
                 )
                 scope.refuse(message, each.start)
+            if kind is None and scope.pair is not None:
+                self._check_of_pairs(each, scope.pair)
         return items
+
+    def _check_of_pairs(self, item: Item, names: tuple[str, str]) -> None:
+        """Refuse an attribute with a name by which conditions around it know another one."""
+        is_like = item.name.lower().startswith(tuple(f"{each.lower()}_" for each in names))
+        if item.kind == "attribute" and is_like and item.text != quoted(item.name):
+            message = (
+                f"{item.name!r} is what the pair calls an attribute; give it another name with AS"
+            )
+            refuse(message, self._text, item.start, name=item.name)
 
     # -- sources ----------------------------------------------------------------------------------
 
