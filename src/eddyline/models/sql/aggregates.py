@@ -12,6 +12,7 @@ from eddyline.models.sql.recipe import Call, keys_of, nearer
 from eddyline.models.sql.scope import Mention, Scope, Side, of_keys
 from eddyline.models.sql.selection import Item, checked
 from eddyline.query.select.aggregate_calls import AROUND, comparable
+from eddyline.query.select.groups import check_one_grouping
 from eddyline.query.select.output import is_star, unaliased
 from eddyline.query.windows import LONGEST, RangeWindow, SlideWindow
 from eddyline.sql.analysis import check_is_row_wise
@@ -206,6 +207,10 @@ class Aggregates:
         group = self._statement.tree.args.get("group")
         if group is None:
             return keys if self.width_us is not None else ()
+        check_one_grouping(self._statement)
+        if group.args.get("all"):
+            message = "GROUP BY ALL is not supported beside MODEL; name the keys"
+            self._statement.refuse(message, self._statement.offset_of_word("GROUP"))
         found: list[str] = []
         for each in group.expressions:
             inner, part = each.unnest(), self._statement.part(each)

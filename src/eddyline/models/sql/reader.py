@@ -20,7 +20,7 @@ from eddyline.models.sql.scope import Scope, Side, of_keys
 from eddyline.models.sql.selection import OF_TIME, Item, Selection, projections
 from eddyline.models.sql.sources import Sources
 from eddyline.query.select.conditions import Calls, Conditions
-from eddyline.query.select.from_clause import windows_behind
+from eddyline.query.select.from_clause import check_bare, windows_behind
 from eddyline.query.select.model_clause import OUTPUTS, Outputs
 from eddyline.query.select.names import Names
 from eddyline.query.select.statement import Statement
@@ -245,6 +245,7 @@ class _Reader:
             if not source.alias:
                 message = "a subquery in FROM needs a name: FROM (SELECT …) AS x"
                 refuse(message, self._text, _start(inner[0]))
+            check_bare(statement, source)
             self._sources.check_no_model(source)
             scope = self._subquery(inner[0], str(source.alias))
         return self._with_window(statement, source, scope)
