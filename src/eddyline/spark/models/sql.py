@@ -111,9 +111,15 @@ class _Planned:
         return name in self._known.streams if made is None else bool(made.streams)
 
     def _check_stream(self, mades: Sequence[Made]) -> None:
-        """Refuse several models of streams in a query, and those that do not say what a gap is."""
+        """Refuse segments, several models in a query, and those without what a gap is."""
         first = mades[0]
         for each in mades:
+            if each.read:
+                message = (
+                    "segments are read from tables or files; rows of a stream are fitted or "
+                    "declared: MODEL x WITHIN 0.5, or x = x + vx * t"
+                )
+                raise self._at(NotSupportedError(message), each.start)
             if each != first:
                 message = (
                     "models of a stream are made once in a query, of rows that all sides take; "
@@ -133,9 +139,8 @@ class _Planned:
         (made, _, rows) = self._sources[0]
         with self._placed(made.start, made.places):
             query = found.query() if isinstance(found, Segments) else found
-            if any(each.df is not rows for each in query.relations.values()):
-                msg = "a condition on keys of both sides is not supported of a stream"
-                raise NotSupportedError(msg)
+        # What is asked of keys is a step that leaves rows out; these here are for analysis only.
+        assert all(each.df is rows for each in query.relations.values())
         name = identifier(made.name)
         result = self._known.results.get(made.stream)
         steps: list[Step] = [ReadStep(made.stream, name)]
