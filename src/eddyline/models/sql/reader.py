@@ -113,7 +113,9 @@ class _Reader:
         _check_exact(self._text, outputs)
         node, columns = aggregates.rows()
         items = aggregates.items(None, OF_TIME["samples"])
-        return ModelQuery(node, projections(items, "samples", columns), aggregates.conditions)
+        return ModelQuery(
+            node, projections(items, "samples", columns, self._text), aggregates.conditions
+        )
 
     def _given(
         self,
@@ -136,7 +138,7 @@ class _Reader:
         elif outputs.every_us is not None or slides:
             node = Call(node, "sample", (self._every(outputs, slides),), start=start)
         columns = {each.name: each.name for each in items if each.kind == "attribute"}
-        return ModelQuery(node, projections(items, kind, columns))
+        return ModelQuery(node, projections(items, kind, columns, self._text))
 
     def _within(self, node: Node, items: Sequence[Item], outputs: Outputs) -> Node:
         """Return segments of models that are as near to rows as the bounds of results need."""
