@@ -90,6 +90,7 @@ class _Reader:
         """Return the query of a statement."""
         outputs: Outputs = statement.tree.meta.get(OUTPUTS) or Outputs()
         self._check(statement)
+        _check_exact(self._text, outputs)
         self._sources.are_bounded = bool(outputs.bounds)
         scope = self._scope(statement)
         asked = aggregates_in(statement)
@@ -102,15 +103,14 @@ class _Reader:
         aggregates = Aggregates(statement, scope, asked)
         is_said = outputs.every_us is not None or outputs.is_changes or bool(outputs.bounds)
         if aggregates.slide_us is not None and aggregates.is_plain and not is_said:
-            return self._at_ticks(aggregates, outputs)
+            return self._at_ticks(aggregates)
         made = aggregates.segments()
         kind = self._kind(outputs, made.slides)
         items = aggregates.items(made, OF_TIME[kind])
         return self._given(statement, _projected(made, items), items, outputs, made.slides)
 
-    def _at_ticks(self, aggregates: Aggregates, outputs: Outputs) -> ModelQuery:
+    def _at_ticks(self, aggregates: Aggregates) -> ModelQuery:
         """Return aggregates over windows that slide, computed at ticks only."""
-        _check_exact(self._text, outputs)
         node, columns = aggregates.rows()
         items = aggregates.items(None, OF_TIME["samples"])
         return ModelQuery(
@@ -126,7 +126,6 @@ class _Reader:
         slides: tuple[int, ...],
     ) -> ModelQuery:
         """Return segments as the query wants to have them."""
-        _check_exact(self._text, outputs)
         kind = self._kind(outputs, slides)
         node = self._within(node, items, outputs)
         said = (

@@ -20,7 +20,7 @@ from eddyline.sql.parsing import quoted, refuse
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from eddyline.models.sql.scope import Scope
+    from eddyline.models.sql.scope import Scope, Side
     from eddyline.query.select.statement import Fragment, Statement
 
 Kind = Literal["samples", "changes", "segments"]
@@ -80,22 +80,18 @@ class Selection:
     def _of_star(self, column: Fragment) -> Iterator[Item]:
         start, scope = column.start, self.scope
         qualifier = column.tree.args.get("table")
-        if qualifier is None:
-            for name, key in scope.keys.items():
-                yield Item("key", name, key, start)
-            for name, actual in scope.attributes.items():
-                yield Item("attribute", name, quoted(actual), start)
-            for name, each in scope.distances.items():
-                yield Item("distance", name, each.text, start, each)
-            return
-        side = next((each for each in scope.sides if qualifier.name.lower() in
-                     (each.name.lower(), each.stream.lower())), None)  # fmt: skip
-        if side is None:
+        named: Scope | Side | None = scope
+        if qualifier is not None:
+            named = next((each for each in scope.sides if qualifier.name.lower() in
+                          (each.name.lower(), each.stream.lower())), None)  # fmt: skip
+        if named is None:
             refuse(f"output column {column.text!r}: there is no such input", self.text, start)
-        for name, key in side.keys.items():
+        for name, key in named.keys.items():
             yield Item("key", name, key, start)
-        for name, actual in side.attributes.items():
+        for name, actual in named.attributes.items():
             yield Item("attribute", name, quoted(actual), start)
+        for name, each in named.distances.items():
+            yield Item("distance", name, each.text, start, each)
 
     def _item(self, column: Fragment) -> Item:
         alias, part = unaliased(column, self.statement)
