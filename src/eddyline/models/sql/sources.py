@@ -205,7 +205,7 @@ class Sources:
         for each in clause.names:
             if each.name not in clause.equations:
                 continue
-            equation = clause.equation(each.name, [*own])
+            equation = clause.equation(each.name, [*own], self._text)
             try:
                 read_equations({each.name: equation.text})
             except EddylineError as error:
