@@ -43,7 +43,7 @@ def open_ranges(
     """Yield the ranges of segments on which rows may satisfy a condition."""
     for table in tables:
         given = keyed(table, layout)
-        found = decide(given.segments, condition, by_sql=True, are_doubles=are_doubles)
+        found = decide(given.segments, condition, are_doubles=are_doubles)
         kept = found.take(found.codes != FALSE)
         yield from _ranges(given.entities, kept.keys, kept.lo, kept.hi, table.column("lo").type)
 
