@@ -121,6 +121,15 @@ def test_what_was_learned_for_another_share_goes():
     assert LatenessRule({"s": 5}).known({"s": before}) == {}
 
 
+def test_a_bound_is_known_a_batch_after_another_share_was_given_and_time_never_goes_back():
+    rule, passed, latest = LatenessRule({"s": 0}, {"s": 0.999}), {"s": 1_000}, {"s": 5_000}
+    learned = rule.known({"s": LearnedLateness(0.99, bound=7)})
+    assert rule.streams(learned, passed).low("s", latest) == 1_000
+    learned = rule.after(learned, {"s": Disorder(3, 0, 4_000, 4_500)}, latest)
+    assert learned["s"].bound == 1_000, "as old as the oldest row, of the latest of all"
+    assert rule.streams(learned, passed).low("s", latest) == 4_000
+
+
 @pytest.mark.parametrize("given", [500, 50_000])
 def test_a_lateness_that_is_given_anew_leaves_what_is_passed(given):
     streams = LatenessRule({"s": given}).streams({}, {"s": 90_000})

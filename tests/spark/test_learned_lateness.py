@@ -137,6 +137,8 @@ def run_of(query, folder, sink="out"):
     ("first", "then"),
     [
         ("learned 90 %", "learned 90 %"),
+        pytest.param("learned 90 %", "learned 99 %", marks=pytest.mark.large),
+        pytest.param("2 minutes", "learned 90 %", marks=pytest.mark.large),
         pytest.param("learned 90 %", "2 minutes", marks=pytest.mark.large),
         ("2 minutes", "1 second"),
     ],

@@ -63,8 +63,9 @@ class LearnedLateness(LearnedBound, frozen=True, forbid_unknown_fields=True):
         """
         if not batch.n_rows:
             return self
-        if latest is None:
-            return self.bounded(batch.latest - batch.earliest)
+        if latest is None or self.bound == FOREVER:
+            newest = batch.latest if latest is None else max(latest, batch.latest)
+            return self.bounded(newest - batch.earliest)
         return self.measured(batch.n_rows, batch.n_late, batch.bins)
 
 
