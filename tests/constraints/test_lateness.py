@@ -17,9 +17,8 @@ ROWS_PER_INTERVAL = 2_000_000
 """Rows of an interval of drift; of 99.99 % 200 may be late."""
 
 
-def disorder_of(starts, learned, latest):
+def disorder_of(starts, low, latest):
     """Return the disorder of a batch."""
-    low = ALWAYS if latest is None else max(learned.low, latest - learned.bound)
     spans = np.empty(0, np.int64) if latest is None else latest - starts[starts < latest]
     bins = dict(
         zip(*(each.tolist() for each in np.unique(bins_of(spans), return_counts=True)), strict=True)
@@ -28,17 +27,36 @@ def disorder_of(starts, learned, latest):
     return Disorder(starts.size, n_late, int(starts.min()), int(starts.max()), bins)
 
 
+class Stream:
+    """A stream whose lateness is learned, batch by batch."""
+
+    def __init__(self, share):
+        self.rule = LatenessRule({"s": 0}, {"s": share})
+        self.learned, self.latest, self.passed = self.rule.known({}), {}, {}
+
+    @property
+    def low(self):
+        """The instant before which the next rows are late."""
+        return self.rule.streams(self.learned, self.passed).low("s", {})
+
+    def take(self, starts):
+        """Take a batch in, and return its disorder."""
+        batch = disorder_of(starts, self.low, self.latest.get("s"))
+        now = {"s": max(batch.latest, self.latest.get("s", ALWAYS))}
+        self.learned = self.rule.after(self.learned, {"s": batch}, self.latest)
+        self.passed = self.rule.streams(self.learned, self.passed).lows(now)
+        self.latest = now
+        return batch
+
+
 def held_shares(scale_at, n_rows, *, share=0.9999, seed=0):
     """Return the share of each interval that is held where disorder has a scale (µs) in time."""
     rng = np.random.default_rng(seed)
-    learned, latest, shares, late = LearnedLateness(share), None, [], 0
+    stream, shares, late = Stream(share), [], 0
     for first in range(0, n_rows, BATCH_ROWS):
         ages = rng.exponential(scale_at(first / n_rows), BATCH_ROWS).astype(np.int64)
         starts = (first + np.arange(BATCH_ROWS)) * 100 - ages
-        batch = disorder_of(starts, learned, latest)
-        learned = learned.after(batch, latest)
-        latest = max(batch.latest, batch.latest if latest is None else latest)
-        late += batch.n_late
+        late += stream.take(starts).n_late
         if (first + BATCH_ROWS) % ROWS_PER_INTERVAL == 0:
             shares.append(1 - late / ROWS_PER_INTERVAL)
             late = 0
@@ -74,23 +92,20 @@ def test_a_smaller_share_lets_more_rows_be_late():
 
 
 def test_a_stream_in_order_needs_no_lateness():
-    learned, latest = LearnedLateness(0.999), None
+    stream = Stream(0.999)
     for first in range(0, 1_000_000, 10_000):
-        starts = np.arange(first, first + 10_000)
-        learned = learned.after(disorder_of(starts, learned, latest), latest)
-        latest = int(starts.max())
+        stream.take(np.arange(first, first + 10_000))
+    learned = stream.learned["s"]
     assert learned.bound <= 10, "far less than a batch, and then nothing"
     assert learned.n_beyond == 0
     assert learned.held == 1
 
 
 def test_before_anything_is_known_no_row_is_late():
-    rule = LatenessRule({"s": 0}, {"s": 0.9999})
-    learned = rule.known({})
-    assert rule.streams(learned).low("s", {"s": 5_000_000}) < -(10**15)
-    seen = {"s": Disorder(10, 0, 2_000_000, 5_000_000)}
-    learned = rule.after(learned, seen, {})
-    assert rule.streams(learned).low("s", {"s": 5_000_000}) == 2_000_000, "as old as the first rows"
+    stream = Stream(0.9999)
+    assert stream.low == ALWAYS
+    stream.take(np.array([2_000_000, 5_000_000]))
+    assert stream.low == 2_000_000, "as old as the first rows"
 
 
 def test_a_batch_without_rows_changes_nothing():
@@ -98,12 +113,28 @@ def test_a_batch_without_rows_changes_nothing():
     assert learned.after(Disorder(), 20) == learned
 
 
-def test_what_was_learned_for_another_share_goes_but_not_the_instant_that_is_passed():
-    before = LearnedLateness(0.99, bound=7, low=1_000, bins={3: 2.0}, n_rows=9)
+def test_what_was_learned_for_another_share_goes():
+    before = LearnedLateness(0.99, bound=7, bins={3: 2.0}, n_rows=9)
     found = LatenessRule({"s": 0}, {"s": 0.999}).known({"s": before})
-    assert found == {"s": LearnedLateness(0.999, low=1_000)}
+    assert found == {"s": LearnedLateness(0.999)}
     assert LatenessRule({"s": 0}, {"s": 0.99}).known({"s": before}) == {"s": before}
     assert LatenessRule({"s": 5}).known({"s": before}) == {}
+
+
+def test_a_bound_is_known_a_batch_after_another_share_was_given_and_time_never_goes_back():
+    rule, passed, latest = LatenessRule({"s": 0}, {"s": 0.999}), {"s": 1_000}, {"s": 5_000}
+    learned = rule.known({"s": LearnedLateness(0.99, bound=7)})
+    assert rule.streams(learned, passed).low("s", latest) == 1_000
+    learned = rule.after(learned, {"s": Disorder(3, 0, 4_000, 4_500)}, latest)
+    assert learned["s"].bound == 1_000, "as old as the oldest row, of the latest of all"
+    assert rule.streams(learned, passed).low("s", latest) == 4_000
+
+
+@pytest.mark.parametrize("given", [500, 50_000])
+def test_a_lateness_that_is_given_anew_leaves_what_is_passed(given):
+    streams = LatenessRule({"s": given}).streams({}, {"s": 90_000})
+    assert streams.low("s", {}) == 90_000, "neither skipped nor answered again"
+    assert streams.low("s", {"s": 100_000}) == max(90_000, 100_000 - given)
 
 
 def test_bounds_that_change_by_much_are_told_once():
@@ -135,27 +166,21 @@ batches = st.lists(
 
 @given(batches, st.sampled_from([0.5, 0.9, 0.999]))
 def test_the_instant_that_is_passed_never_goes_back_and_state_reads_as_written(rows, share):
-    rule = LatenessRule({"s": 0}, {"s": share})
-    learned, latest, low = rule.known({}), {}, ALWAYS
+    stream = Stream(share)
     for number, each in enumerate(rows):
         starts = np.array(each, np.int64) + 500 * number
-        before = rule.streams(learned).low("s", latest)
-        assert before >= low
-        batch = disorder_of(starts, learned["s"], latest.get("s"))
+        before = stream.low
+        batch = stream.take(starts)
         assert batch.n_late == int((starts < before).sum())
-        after = {"s": max(batch.latest, latest.get("s", ALWAYS))}
-        low = rule.streams(learned).low("s", after)
-        assert low >= before
-        learned = rule.after(learned, {"s": batch}, latest)
+        assert stream.low >= before
+        learned = stream.learned
         assert 0 <= learned["s"].bound < FOREVER
-        latest = after
         read = msgspec.json.decode(msgspec.json.encode(learned), type=dict[str, LearnedLateness])
         assert read == learned
 
 
 @given(batches)
 def test_disorders_merge_to_that_of_all_rows(rows):
-    learned = LearnedLateness(0.9, bound=100)
-    parts = [disorder_of(np.array(each, np.int64), learned, 300) for each in rows]
-    whole = disorder_of(np.array([at for each in rows for at in each], np.int64), learned, 300)
+    parts = [disorder_of(np.array(each, np.int64), 200, 300) for each in rows]
+    whole = disorder_of(np.array([at for each in rows for at in each], np.int64), 200, 300)
     assert parts[0].merge(*parts[1:]) == whole

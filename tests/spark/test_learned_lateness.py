@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections import Counter, defaultdict
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +15,7 @@ import eddyline as el
 from eddyline.constraints.bounds import bins_of
 from eddyline.constraints.lateness import Disorder, LearnedLateness
 from eddyline.errors import OptionError
+from eddyline.spark.clock import StreamClock
 from eddyline.state.rows import ALWAYS
 
 pytestmark = [
@@ -23,21 +26,22 @@ pytestmark = [
 SCHEMA = "id bigint, k bigint, ts timestamp"
 COUNTS = "SELECT window.end, count(*) AS n FROM s [RANGE 10 SECONDS SLIDE 10 SECONDS]"
 JOIN = "SELECT s.id AS a, t.id AS b FROM s [RANGE 3 SECONDS], t [RANGE 3 SECONDS] WHERE s.k = t.k"
+JOIN_AT = JOIN.replace("s.id AS a, t.id AS b", "greatest(s.ts, t.ts) AS ts")
 PARTS = "SELECT id, k, ts FROM s UNION ALL SELECT id, k, ts FROM t"
 OF_PARTS = "SELECT window.end, count(*) AS n FROM u [RANGE 10 SECONDS SLIDE 10 SECONDS]"
 
 
-def batch_of(number, *, seed, n_rows=400):
-    """Return a batch of a stream that runs 40 s on; each is more out of order than the last."""
+def batch_of(number, *, seed, n_rows=2_000):
+    """Return a batch of a stream that runs 40 s on, out of order more and more, and then less."""
     rng = np.random.default_rng((seed, number))
-    ages = (rng.exponential(4e6 * 2**number, n_rows)).astype(np.int64)
+    ages = (rng.exponential(4e6 * 2 ** min(number, 3, max(0, 6 - number)), n_rows)).astype(np.int64)
     starts = number * 40_000_000 + np.arange(n_rows) * (40_000_000 // n_rows) - ages
-    return rng.integers(0, 20, n_rows), starts
+    return rng.integers(0, 100, n_rows), starts
 
 
 def write(folder, name, number, seed):
     keys, starts = batch_of(number, seed=seed)
-    ids = pa.array(np.arange(keys.size) + 1_000 * number)
+    ids = pa.array(np.arange(keys.size) + 10_000 * number)
     at = pa.array(starts, pa.timestamp("us", "UTC"))
     file = folder / name / f"{number}.parquet"
     file.parent.mkdir(exist_ok=True)
@@ -45,26 +49,68 @@ def write(folder, name, number, seed):
     os.utime(file, (1_000 + number, 1_000 + number))
 
 
-def on_time(share, n_batches, seed):
-    """Return id, key and start of the rows that are in time, as a slow oracle finds them."""
-    learned, latest, found, n_late = LearnedLateness(share), None, [], 0
-    for number in range(n_batches):
+def on_time(lateness, seed):
+    """Return id, key and start of the rows that are in time, as a slow oracle finds them.
+
+    Args:
+        lateness: in each batch, the share that is to be held, or a bound (µs).
+        seed: of the rows.
+    """
+    learned, latest, low, found, n_late = None, None, ALWAYS, [], 0
+    for number, given in enumerate(lateness):
         keys, starts = batch_of(number, seed=seed)
-        low = ALWAYS if latest is None else max(learned.low, latest - learned.bound)
         late, bins = [], {}
         for row, start in enumerate(starts.tolist()):
             if start < low:
                 late.append(row)
             else:
-                found.append((row + 1_000 * number, int(keys[row]), start))
+                found.append((row + 10_000 * number, int(keys[row]), start))
             if latest is not None and start < latest:
                 each = int(bins_of(np.array([latest - start]))[0])
                 bins[each] = bins.get(each, 0) + 1
         batch = Disorder(starts.size, len(late), int(starts.min()), int(starts.max()), bins)
-        learned = learned.after(batch, latest)
+        if given < 1:
+            known = learned if learned and learned.share == given else LearnedLateness(given)
+            learned = known.after(batch, latest)
+        else:
+            learned = None
         latest = max(batch.latest, batch.latest if latest is None else latest)
+        low = max(low, latest - (learned.bound if learned else given))
         n_late += len(late)
-    return found, n_late, max(learned.low, latest - learned.bound)
+    return found, n_late, low
+
+
+def counts_of(starts, low):
+    """Return the ends of windows of 10 s that are before an instant, with their rows."""
+    ends = Counter((start // 10_000_000 + 1) * 10_000_000 for start in starts)
+    return sorted((end, n) for end, n in ends.items() if end <= low)
+
+
+def pairs_of(left, right):
+    """Return ids and starts of the pairs that ``JOIN`` asks for."""
+    by_key = defaultdict(list)
+    for b, k, to in right:
+        by_key[k].append((b, to))
+    return [(a, b, at, to) for a, k, at in left for b, to in by_key[k] if abs(at - to) <= 3_000_000]
+
+
+def found_in(folder):
+    """Return the ends of windows (µs) and their rows in the files of a sink."""
+    found = pq.read_table(folder, columns=["end", "n"]).to_pylist()
+    return sorted((int(each["end"].timestamp() * 1e6), each["n"]) for each in found)
+
+
+@pytest.fixture
+def instants(monkeypatch):
+    """The instants of before and after each batch of clocks that are laid."""
+    found, lay = [], StreamClock.lay
+
+    def laid(self, df, batch):
+        found.append((self.before, self.after))
+        return lay(self, df, batch)
+
+    monkeypatch.setattr(StreamClock, "lay", laid)
+    return found
 
 
 def engine_over(spark, folder, lateness, *names):
@@ -87,27 +133,55 @@ def run_of(query, folder, sink="out"):
     return run
 
 
-def test_counts_are_those_of_the_rows_in_time_also_after_a_restart(spark, tmp_path):
-    n_batches = 6
-    for number in range(4):
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        ("learned 90 %", "learned 90 %"),
+        pytest.param("learned 90 %", "learned 99 %", marks=pytest.mark.large),
+        pytest.param("2 minutes", "learned 90 %", marks=pytest.mark.large),
+        pytest.param("learned 90 %", "2 minutes", marks=pytest.mark.large),
+        ("2 minutes", "1 second"),
+    ],
+)
+def test_counts_are_those_of_the_rows_in_time_also_after_a_restart(
+    spark, tmp_path, instants, first, then
+):
+    values = {
+        "learned 90 %": 0.9,
+        "learned 99 %": 0.99,
+        "2 minutes": 120 * 10**6,
+        "1 second": 10**6,
+    }
+    for number in range(5):
         write(tmp_path, "s", number, seed=1)
-    run_of(engine_over(spark, tmp_path, "learned 90 %", "s").query(COUNTS, name="q"), tmp_path)
-    for number in range(4, n_batches):
+    run_of(engine_over(spark, tmp_path, first, "s").query(COUNTS, name="q"), tmp_path)
+    for number in range(5, 10):
         write(tmp_path, "s", number, seed=1)
-    query = engine_over(spark, tmp_path, "learned 90 %", "s").query(COUNTS, name="q")
+    query = engine_over(spark, tmp_path, then, "s").query(COUNTS, name="q")
     run = run_of(query, tmp_path)
-    rows, n_late, _ = on_time(0.9, n_batches, seed=1)
+    rows, n_late, low = on_time([values[first]] * 5 + [values[then]] * 5, seed=1)
     assert n_late > 0, "the case says nothing without late rows"
     assert run.late_rows("s").num_rows == n_late
-    found = pq.read_table(tmp_path / "out", columns=["end", "n"]).to_pylist()
-    assert found
-    ends = [int(each["end"].timestamp() * 1e6) for each in found]
-    expected = [sum(end - 10_000_000 <= at < end for _, _, at in rows) for end in ends]
-    assert [each["n"] for each in found] == expected
-    text = run.explain()
-    assert "to hold" in text
-    assert "90.000 %" in text
-    assert any(each["event"] == "lateness" for each in run.journal)
+    assert found_in(tmp_path / "out") == counts_of([at for *_, at in rows], low)
+    assert len(instants) == 10
+    assert all(before == after for (_, after), (before, _) in pairwise(instants))
+    assert instants[-1][1] == low
+    if then.startswith("learned"):
+        assert "to hold" in run.explain()
+        assert then.removeprefix("learned ").replace(" %", ".000 %") in run.explain()
+        assert any(each["event"] == "lateness" for each in run.journal)
+
+
+def test_counts_of_what_a_join_finds_are_whole_when_the_bound_goes_down(spark, tmp_path):
+    for name, seed in (("s", 2), ("t", 3)):
+        for number in range(10):
+            write(tmp_path, name, number, seed)
+    engine = engine_over(spark, tmp_path, "learned 90 %", "s", "t")
+    engine.stream("pairs", engine.query(JOIN_AT, name="join"), time="ts")
+    run_of(engine.query(COUNTS.replace("FROM s", "FROM pairs")), tmp_path)
+    (left, _, low), (right, _, other) = (on_time([0.9] * 10, seed) for seed in (2, 3))
+    latest = [max(at, to) for _, _, at, to in pairs_of(left, right)]
+    assert found_in(tmp_path / "out") == counts_of(latest, min(low, other))
 
 
 def test_a_join_finds_all_pairs_of_rows_in_time(spark, tmp_path):
@@ -119,16 +193,11 @@ def test_a_join_finds_all_pairs_of_rows_in_time(spark, tmp_path):
     late = {name: run.late_rows(name).num_rows for name in "st"}
     pairs = pq.read_table(tmp_path / "out", columns=["a", "b"])
     found = sorted(zip(pairs["a"].to_pylist(), pairs["b"].to_pylist(), strict=True))
-    left, n_left, _ = on_time(0.5, 5, seed=2)
-    right, n_right, _ = on_time(0.5, 5, seed=3)
+    left, n_left, _ = on_time([0.5] * 5, seed=2)
+    right, n_right, _ = on_time([0.5] * 5, seed=3)
     assert (late["s"], late["t"]) == (n_left, n_right)
     assert n_left > 0
-    expected = sorted(
-        (a, b)
-        for a, k, at in left
-        for b, key, to in right
-        if k == key and abs(at - to) <= 3_000_000
-    )
+    expected = sorted((a, b) for a, b, *_ in pairs_of(left, right))
     assert found == expected
     assert "to hold" in run.explain()
 

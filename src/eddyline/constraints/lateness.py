@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
-from msgspec import structs
-
 from eddyline.constraints.bounds import LearnedBound
 from eddyline.state.event_time import EventTime
 from eddyline.state.rows import ALWAYS, FOREVER
@@ -56,9 +54,6 @@ class LearnedLateness(LearnedBound, frozen=True, forbid_unknown_fields=True):
     The bound is how much earlier than the latest row before its batch a row may be.
     """
 
-    low: int = ALWAYS
-    """The instant before which rows are late (µs). It never goes back, whatever the bound is."""
-
     def after(self, batch: Disorder, latest: int | None) -> LearnedLateness:
         """Return what is known with one batch more.
 
@@ -68,11 +63,10 @@ class LearnedLateness(LearnedBound, frozen=True, forbid_unknown_fields=True):
         """
         if not batch.n_rows:
             return self
-        if latest is None:
-            return self.bounded(batch.latest - batch.earliest)
-        low = max(self.low, max(latest, batch.latest) - self.bound)
-        found = self.measured(batch.n_rows, batch.n_late, batch.bins)
-        return structs.replace(found, low=low)
+        if latest is None or self.bound == FOREVER:
+            newest = batch.latest if latest is None else max(latest, batch.latest)
+            return self.bounded(newest - batch.earliest)
+        return self.measured(batch.n_rows, batch.n_late, batch.bins)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,24 +83,26 @@ class LatenessRule:
     def known(self, learned: Mapping[str, LearnedLateness]) -> dict[str, LearnedLateness]:
         """Return what is known of each stream whose lateness is learned; nothing of a new one.
 
-        What was learned for another share is let go, but for the instant that is passed.
+        What was learned for another share is let go.
         """
         found = {}
         for name, share in self.shares.items():
-            before = learned.get(name, LearnedLateness(share))
-            is_same = before.share == share
-            found[name] = before if is_same else LearnedLateness(share, low=before.low)
+            new = LearnedLateness(share)
+            before = learned.get(name, new)
+            found[name] = before if before.share == share else new
         return found
 
-    def streams(self, learned: Mapping[str, LearnedLateness]) -> EventTime:
-        """Return the lateness that is in force for a batch.
+    def streams(
+        self, learned: Mapping[str, LearnedLateness], passed: Mapping[str, int]
+    ) -> EventTime:
+        """Return by how much rows may be late behind those of a batch.
 
         Args:
-            learned: see ``known``.
+            learned: what is known with the rows of the batch.
+            passed: see ``EventTime.passed``.
         """
         bounds = {name: each.bound for name, each in learned.items()}
-        floors = {name: each.low for name, each in learned.items()}
-        return EventTime({**self.given, **bounds}, floors, self.told)
+        return EventTime({**self.given, **bounds}, passed, self.told)
 
     def after(
         self,

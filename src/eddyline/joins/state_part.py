@@ -54,3 +54,5 @@ class InputsPart(Struct, frozen=True, forbid_unknown_fields=True):
     """The latest event time of each stream so far (µs)."""
     learned: dict[str, LearnedLateness] = field(default_factory=dict)
     """The lateness of streams for which it is learned."""
+    passed: dict[str, int] = field(default_factory=dict)
+    """The instant before which rows of each stream are late (µs); see ``EventTime.passed``."""

@@ -54,6 +54,8 @@ class ClockPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Late rows so far."""
     learned: dict[str, LearnedLateness] = {}
     """The lateness of streams for which it is learned."""
+    passed: dict[str, int] = {}
+    """The instant before which rows of each stream are late (µs); see ``EventTime.passed``."""
 
 
 class Arrived(msgspec.Struct, forbid_unknown_fields=True):
@@ -91,7 +93,7 @@ class StreamClock(Operator):
         passing: Callable[[DataFrame], DataFrame] = lambda rows: rows,
     ) -> None:
         self.lateness = lateness
-        self.streams = lateness.streams(lateness.known({}))
+        self.streams = lateness.streams(lateness.known({}), {})
         self.stream = ", ".join(lateness.given)
         self.keeps_late = (self.stream,)
         self.without_lateness = without_lateness
@@ -161,8 +163,10 @@ class StreamClock(Operator):
         """Start from the event time after the batch before."""
         found = ClockPart() if part is None else part.read(ClockPart)
         self.part = msgspec.structs.replace(found, learned=self.lateness.known(found.learned))
-        self.streams = self.lateness.streams(self.part.learned)
-        self.own_before = self.after = self._low(self.part.latest)
+        # Kept, as a lateness that is less now would skip what no batch has answered.
+        passed = found.passed or self.lateness.streams(self.part.learned, {}).lows(found.latest)
+        self.streams = self.lateness.streams(self.part.learned, passed)
+        self.own_before = self.after = self._low({})
         self._last_batch = batch.id - 1
 
     def is_whole(self, observed: Sequence[Observed]) -> bool:  # noqa: ARG002
@@ -184,9 +188,11 @@ class StreamClock(Operator):
             )
             raise StateError(msg, folder=self._place.late) from error
         n_late = self.part.n_late + self._newest["n_late"]
-        learned = self.lateness.after(self.part.learned, self._newest["seen"], self.part.latest)
+        learned = self._newest["learned"]
         self._changed = changes(self.name, "lateness", self.part.learned, learned, batch.id)
-        self.part, self._last_batch = ClockPart(self._latest, n_late, learned), batch.id
+        passed = self.streams.lows(self._moved)
+        self.part = ClockPart(self._latest, n_late, learned, passed)
+        self._last_batch = batch.id
         return StatePart.of(self.part, ())
 
     @property
@@ -194,6 +200,12 @@ class StreamClock(Operator):
         """The latest event time of each stream with the batch (µs)."""
         before, newest = self.part.latest, self._newest.get("latest", {})
         return {**before, **{each: max(before.get(each, at), at) for each, at in newest.items()}}
+
+    @property
+    def _moved(self) -> dict[str, int]:
+        """The same of the streams that have rows in the batch: of others no time passes."""
+        newest = self._newest.get("latest", {})
+        return {each: at for each, at in self._latest.items() if each in newest}
 
     def _low(self, latest: Mapping[str, int]) -> int:
         """Return the instant before which all rows have come (µs)."""
@@ -205,13 +217,15 @@ class StreamClock(Operator):
         """Look at the event times of a batch, and put its late rows aside."""
         found = self._counted(df)
         seen = {self._names[number]: each for number, each in disorders(found).items()}
+        learned = self.lateness.after(self.part.learned, seen, self.part.latest)
+        self.streams = self.lateness.streams(learned, self.streams.passed)
         self._newest = {
             "n_rows": sum(row["n_rows"] for row in found),
             "n_timed": sum(row["n_timed"] for row in found),
             "n_late": 0,
             "has_late": any(each.earliest < self.before for each in seen.values()),
             "latest": {name: each.latest for name, each in seen.items()},
-            "seen": seen,
+            "learned": learned,
         }
         self._late_files, self._is_new = set(), True
         # Spark compiles a statement anew where a number in it is another one: none is as a rule.
@@ -221,7 +235,7 @@ class StreamClock(Operator):
             written = self.passing(rows).mapInArrow(task.run, "file string, n bigint").collect()
             self._late_files = {each.file for each in written}
             self._newest["n_late"] = sum(each.n for each in written)
-        self.after = self._low(self._latest)
+        self.after = self._low(self._moved)
 
     @property
     def _names(self) -> list[str]:
@@ -232,7 +246,7 @@ class StreamClock(Operator):
         if not self.lateness.shares:
             return counted(df, self._number, self._micros)
         latest = [self.part.latest.get(each, ALWAYS) for each in self._names]
-        lows = [self.streams.low(each, self.part.latest) for each in self._names]
+        lows = [self.streams.low(each, {}) for each in self._names]
         return counted(df, self._number, self._micros, (latest, lows))
 
     def lay(self, df: DataFrame, batch: Batch) -> Laid:  # noqa: ARG002
@@ -289,7 +303,7 @@ class StreamClock(Operator):
             n_untimed=self.arrived.n_untimed,
             n_late=self.part.n_late,
             latest=max(self.part.latest.values(), default=ALWAYS),
-            low=self._low(self.part.latest),
+            low=self.after,
             has_lateness=any(self.streams.lateness.values()),
             learned=self.part.learned,
         )

@@ -40,9 +40,9 @@ class EventTime:
 
     lateness: Mapping[str, int]
     """By stream (µs); static tables are missing."""
-    floors: Mapping[str, int] = field(default_factory=dict)
-    """By stream: an instant (µs) before which rows are late whatever its lateness is, which may
-    have been less before; none if missing."""
+    passed: Mapping[str, int] = field(default_factory=dict)
+    """By stream: the instant before which its rows were late after the batch before (µs), with the
+    lateness of that time; missing if there was none. It never goes back."""
     told: frozenset[str] = frozenset()
     """The streams whose rows do not tell how far event time is: some may be far ahead of what is
     still to come. Rows that come for their event time alone tell it."""
@@ -52,12 +52,13 @@ class EventTime:
 
         Args:
             name: the stream.
-            latest: see ``Retention.horizon``.
+            latest: see ``Retention.horizon``; empty before the rows of a batch: what is late then
+                was settled by the batch before, whatever the lateness is now.
         """
+        passed = self.passed.get(name, ALWAYS)
         if name not in latest:
-            return ALWAYS
-        floor = max(self.floors.get(name, ALWAYS), ALWAYS + 1)
-        return max(latest[name] - self.lateness[name], floor)
+            return passed
+        return max(latest[name] - self.lateness[name], passed, ALWAYS + 1)
 
     def lows(self, latest: Mapping[str, int]) -> dict[str, int]:
         """Return that instant for every stream (µs)."""

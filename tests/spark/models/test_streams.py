@@ -186,6 +186,20 @@ def test_what_needs_state_is_not_laid_without_it(spark, folder):
     assert not hasattr(far, "isStreaming"), "a query, and no DataFrame"
 
 
+def test_segments_are_not_read_from_a_stream(spark, tmp_path):
+    rows = spark.sql("SELECT 1 AS ship, timestamp_seconds(0) AS ts, 2.0 AS x")
+    made = el.models.declare(rows, key="ship", time="ts", model={"x": "x"}, horizon="9 seconds")
+    schema = made.to_df().schema
+    stream = spark.readStream.schema(schema).parquet(str(tmp_path))
+    with pytest.raises(NotSupportedError, match="segments are read from tables or files"):
+        el.models.read(stream).where("x > 0").query()
+    engine = el.Engine(spark)
+    engine.stream("kept", stream)
+    with pytest.raises(NotSupportedError, match="segments are read from tables or files") as error:
+        engine.query("SELECT ship, x FROM kept MODEL SEGMENTS WHERE ship > 0 CHANGES")
+    assert error.value.facts["column"] == 26
+
+
 def test_a_stream_needs_a_gap(spark, folder):
     segments = el.models.fit(stream_of(spark, folder, 1), key="ship", time="ts", within={"x": 1.0})
     with pytest.raises(OptionError, match="models of a stream need max_gap"):

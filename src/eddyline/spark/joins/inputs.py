@@ -59,7 +59,7 @@ class JoinInputs(Operator):
         self.lateness = lateness
         self.learned = lateness.known({})
         """What is known of streams whose lateness is learned."""
-        self.streams = lateness.streams(self.learned)
+        self.streams = lateness.streams(self.learned, {})
         """The lateness that is in force."""
         self.timed = tuple(lateness.given)
         self.before, self.after = ALWAYS, ALWAYS
@@ -88,8 +88,10 @@ class JoinInputs(Operator):
         """Start from the event times after the batch before."""
         found = InputsPart({}) if part is None else part.read(InputsPart)
         self.latest, self.learned = found.latest, self.lateness.known(found.learned)
-        self.streams = self.lateness.streams(self.learned)
-        self.before = self.after = self._low(self.latest)
+        # Kept, as a lateness that is less now would skip what no batch has answered.
+        passed = found.passed or self.lateness.streams(self.learned, {}).lows(found.latest)
+        self.streams = self.lateness.streams(self.learned, passed)
+        self.before = self.after = self._low({})
         self._is_empty = part is None
 
     def prepare(self, df: DataFrame, batch: Batch) -> None:  # noqa: ARG002 - of the protocol
@@ -100,11 +102,14 @@ class JoinInputs(Operator):
             for number, each in found.items():
                 if (name := self.source.layouts[number].name) in self.timed:
                     self._seen[name] = each
+            learned = self.lateness.after(self.learned, self._seen, self.latest)
+            self.streams = self.lateness.streams(learned, self.streams.passed)
             latest = dict(self.latest)
             for name, each in self._seen.items():
                 latest[name] = max(latest.get(name, each.latest), each.latest)
             for made in self.source.made:
-                latest[self.source.layouts[made.number].name] = made.clock.after
+                name = self.source.layouts[made.number].name
+                latest[name] = max(latest.get(name, ALWAYS), made.clock.after)
             self.after = self._low(latest)
 
     def _looked_at(self, df: DataFrame) -> list[Row]:
@@ -114,7 +119,7 @@ class JoinInputs(Operator):
             return counted(df, number, micros)
         names = [each.name for each in self.source.layouts]
         latest = [self.latest.get(each, ALWAYS) for each in names]
-        lows = [self.streams.low(n, self.latest) if n in self.timed else ALWAYS for n in names]
+        lows = [self.streams.low(n, {}) if n in self.timed else ALWAYS for n in names]
         return counted(df, number, micros, (latest, lows))
 
     def asked(self) -> None:
@@ -183,7 +188,8 @@ class JoinInputs(Operator):
         learned = self.lateness.after(self.learned, self._seen, before)
         self._changed = changes("join", "lateness", self.learned, learned, batch.id)
         self.learned = learned
-        return StatePart.of(InputsPart(self.latest, learned), ())
+        passed = self.streams.lows(self.latest)
+        return StatePart.of(InputsPart(self.latest, learned, passed), ())
 
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:  # noqa: ARG002
         """Count what arrived."""
