@@ -73,10 +73,13 @@ def held_shares(scale_at, n_rows, *, share=0.9999, seed=0):
     ],
     ids=["steady", "growing", "shrinking", "waves"],
 )
-@pytest.mark.parametrize("seed", range(2))
-def test_the_stated_share_is_held_from_the_second_interval_of_a_drift_on(scale_at, seed):
-    shares = held_shares(scale_at, 5 * ROWS_PER_INTERVAL, seed=seed)
-    assert all(abs(each - 0.9999) <= 0.00005 for each in shares[1:]), shares
+def test_the_stated_share_is_held_from_the_second_interval_of_a_drift_on(scale_at):
+    """Over seeds and intervals nearly exactly; an interval in which disorder turns is farther."""
+    shares = np.array(
+        [held_shares(scale_at, 5 * ROWS_PER_INTERVAL, seed=seed)[1:] for seed in range(8)]
+    )
+    assert abs(shares.mean() - 0.9999) <= 0.000015, shares
+    assert (np.abs(shares - 0.9999) <= 0.00006).all(), shares
 
 
 def test_a_jump_is_followed_at_once_and_what_it_cost_is_made_up_for():
