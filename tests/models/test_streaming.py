@@ -18,7 +18,7 @@ from eddyline.models.bucket import BucketBatch
 from eddyline.models.condition_text import read_condition, read_expression
 from eddyline.models.declared import Declared, read_equations
 from eddyline.models.fitted import Fit
-from eddyline.models.kept import CODE
+from eddyline.models.kept import CODE, EntityRecords
 from eddyline.models.rows import keyed, unified
 from eddyline.models.streaming import BucketState, StreamInput, StreamPlan
 from eddyline.models.window_steps import Extremum, Integral
@@ -168,9 +168,9 @@ def streamed_together(inputs, node, cuts, lateness, rng, *, is_flushed=True):
             batch = BucketBatch(plan, place, state, 0, 2**62)
             results += list(batch.run([None] * len(inputs)))
             state = batch.report.after
-            assert not state.n_waiting or not any(
-                {"held0", "ranges"} & set(each.files) for each in state.entities[-1:]
-            )
+            records, codes = EntityRecords(place, state.entities), np.array([-3, 5])
+            assert not records.of(codes, ["ranges", *(f"held{at}" for at in latest)])
+            assert not any(state.waiting.values())
     return [each.drop_columns([CODE]) for each in results], state
 
 
