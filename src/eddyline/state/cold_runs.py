@@ -10,6 +10,7 @@ from __future__ import annotations
 import uuid
 from collections import OrderedDict
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,15 +19,17 @@ import pyarrow as pa
 from eddyline.state.bucket_state import ColdRuns
 from eddyline.state.compaction import upkeep_of
 from eddyline.state.key_filters import Filters, KeyFilter
+from eddyline.state.rows import SortedRun
 from eddyline.state.run_files import RunFile, open_tables, write_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from numpy.typing import NDArray
     from pyarrow import fs
 
-    from eddyline.state.rows import SortedRun
+    from eddyline.state.rows import Rows
+    from eddyline.state.run_index import Index
 
 MOST_READ = 4_096
 """Files of filters that a process keeps."""
@@ -72,6 +75,55 @@ class ColdTier:
         for each in part.parts:
             yield from self._passing(each, number, key, hashes, codes, places)
             number += len(each.runs)
+
+
+class ColdRun(SortedRun):
+    """A run of a cold tier, which is opened when a row of it is asked for, and so hardly ever.
+
+    Args:
+        file: the run.
+        keys: the key classes of its rows.
+        tier: that it is in.
+        opened: opens a run.
+    """
+
+    def __init__(
+        self,
+        file: RunFile,
+        keys: Collection[int],
+        tier: ColdTier,
+        opened: Callable[[RunFile], SortedRun],
+    ) -> None:
+        self._file = file
+        self._keys = keys
+        self._tier = tier
+        self._opened = opened
+
+    def __len__(self) -> int:
+        return self._file.n_rows
+
+    @cached_property
+    def _run(self) -> SortedRun:
+        return self._opened(self._file)
+
+    @property
+    def rows(self) -> Rows:
+        """Its rows."""
+        return self._run.rows
+
+    @property
+    def keys(self) -> Collection[int]:
+        """The key classes of its rows."""
+        return self._keys
+
+    @property
+    def tier(self) -> ColdTier:
+        """The cold tier, whose filters what is looked up passes first."""
+        return self._tier
+
+    def index(self, key: int) -> Index:
+        """Return the index of a key class."""
+        return self._run.index(key)
 
 
 def cooled(
