@@ -49,6 +49,17 @@ def test_partners_that_take_half_a_window_keep_it_hot():
     assert loop.plan == {"s": None}
 
 
+def test_a_bound_near_half_a_window_does_not_let_tiers_come_and_go():
+    loop = TierLoop({"s": LENGTH})
+    assert not fed(loop, int(0.46 * LENGTH)), "with its margin it is more than half"
+    loop = TierLoop({"s": LENGTH})
+    assert fed(loop, int(0.41 * LENGTH))
+    hot_for = loop.plan["s"]
+    assert hot_for <= MOST_HOT * LENGTH
+    assert not fed(loop, int(0.44 * LENGTH), first=20), "it is still good"
+    assert loop.plan["s"] == hot_for
+
+
 def test_nothing_is_moved_before_twice_the_bound_was_seen():
     loop = TierLoop({"s": LENGTH})
     fed(loop, 100_000_000, n_batches=2)

@@ -122,10 +122,10 @@ class TierLoop:
     def _span(self, name: str, length: int, seen: int) -> int | None:
         """Return for how long rows are to be hot, given the event time that was seen (µs)."""
         now, wanted = self.plan[name], int(self.bounds[name].bound * MARGIN)
-        if wanted > MOST_HOT * length or seen < SEEN * wanted:
-            return None
-        is_good = now is not None and wanted <= now <= wanted * TOLD
-        return now if is_good else int(wanted * TOLD**0.5)
+        if now is not None and wanted <= now <= wanted * TOLD:
+            return now
+        span = int(wanted * TOLD**0.5)
+        return span if span <= MOST_HOT * length and seen >= SEEN * wanted else None
 
     def _evidence(self, name: str) -> dict[str, Any]:
         learned = self.bounds[name]
