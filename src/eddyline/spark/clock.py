@@ -375,6 +375,12 @@ class UnionClock:
     of: tuple[Clock, ...]
 
     @property
+    def leaves(self) -> tuple[Clock, ...]:
+        """The clocks of all parts, of those of parts that are unions, too."""
+        parts = (each.leaves if isinstance(each, UnionClock) else (each,) for each in self.of)
+        return tuple(leaf for own in parts for leaf in own)
+
+    @property
     def before(self) -> int:
         """See ``Clock``."""
         return min(each.before for each in self.of)
