@@ -8,10 +8,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from eddyline.constraints.bounds import bins_of
+from eddyline.constraints.bounds import LearnedBound, bins_of, top_of
 from eddyline.errors import StateError
 from eddyline.joins.operator.partner_ages import AgeCounts
-from eddyline.joins.tier_loop import MOST_HOT, TierLoop
+from eddyline.joins.tier_loop import HELD, MOST_HOT, TierLoop
 
 LENGTH = 1_000_000_000
 N_PAIRS = 50_000
@@ -92,6 +92,14 @@ def test_tiers_that_are_held_stay_and_what_was_learned_outlives_a_restart():
     assert (view.n_cold, view.hot_for, other.n_pairs) == (3, held["s"], 0)
     with pytest.raises(StateError, match="tiers of a join cannot be read"):
         again.restore({"bounds": 3})
+
+
+@pytest.mark.parametrize("number", [500, 1_500])
+def test_pairs_of_the_bin_above_the_bound_are_beyond_it_and_those_of_its_own_are_not(number):
+    loop = TierLoop({"s": LENGTH})
+    loop.bounds["s"] = LearnedBound(HELD, top_of(number))
+    loop.step({"s": AgeCounts(12, 0, {number: 5, number + 1: 4, number + 2: 3})}, {"s": 1})
+    assert loop.bounds["s"].n_beyond == 7
 
 
 def test_without_windows_nothing_is_decided():

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from eddyline.constraints.bounds import TOLD, LearnedBound
+from eddyline.constraints.bounds import TOLD, LearnedBound, top_of
 from eddyline.errors import StateError
 from eddyline.runtime.journal import JournalEntry
 
@@ -101,7 +101,7 @@ class TierLoop:
             counts = ages.get(name)
             if counts is not None:
                 learned = self.bounds[name]
-                n_beyond = sum(n for at, n in counts.bins.items() if at >= learned.bin)
+                n_beyond = sum(n for at, n in counts.bins.items() if top_of(at) > learned.bound)
                 self.bounds[name] = learned.measured(counts.n_pairs, n_beyond, counts.bins)
                 self.n_cold[name] += counts.n_cold
             if not self.is_held:
