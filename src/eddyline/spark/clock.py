@@ -267,7 +267,8 @@ class StreamClock(Operator):
         self.arrived.n_untimed += self._newest["n_rows"] - self._newest["n_timed"]
         if not self._is_warned:
             n_late, n_rows = self.part.n_late, self.arrived.n_rows
-            self._is_warned = warned_of_late(self.stream, n_late, n_rows, "left out")
+            share = min(self.lateness.shares.values(), default=None)
+            self._is_warned = warned_of_late(self.stream, n_late, n_rows, "left out", share)
         return self._changed
 
     # -- what people see, and what is saved -------------------------------------------------------
