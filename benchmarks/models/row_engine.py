@@ -125,13 +125,14 @@ def macd_in_a_loop(
     rows: Rows, short_us: int, long_us: int, slide_us: int
 ) -> tuple[Ints, Ints, Floats]:
     """Return the same by one compiled pass, but for averages that rounding alone tells apart."""
-    n, n_long = (int(rows.times.max() - rows.times.min()) // slide_us + 2), long_us // slide_us
+    last, n_long = int(rows.times.max()), long_us // slide_us
+    n = (last - int(rows.times.min())) // slide_us + 2
     sums, counts = np.zeros((2, n + n_long))
     room = n * (int(rows.keys.max()) + 1)  # only what is written takes memory
     out = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room)
     found = above_on_average(
         rows.keys, rows.times, rows.values["price"], short_us // slide_us, n_long, slide_us,
-        sums, counts, out,
+        -(-last // slide_us), sums, counts, out,
     )  # fmt: skip
     return out[0][:found], out[1][:found], out[2][:found]
 

@@ -18,6 +18,7 @@ def above_on_average(
     short: int,
     long: int,
     slide_us: int,
+    latest: int,
     sums: Floats,
     counts: Floats,
     out: tuple[Ints, Ints, Floats],
@@ -25,7 +26,7 @@ def above_on_average(
     """Find where the average of a short window is above that of a long one, and by how much.
 
     A row is read once, and added to its pane ``(tick - slide, tick]``; the panes of an entity stay
-    in the cache while its windows slide.
+    in the cache while its windows slide, behind its last row until none is in the shorter window.
 
     Args:
         keys: entities; rows come by entity and time.
@@ -34,6 +35,7 @@ def above_on_average(
         short: the shorter window, in slides.
         long: the longer one, in slides.
         slide_us: the distance of ticks (µs).
+        latest: the last tick, in slides: that of the last row of all.
         sums: room for the sums of an entity's panes, behind as many zeros as a window has slides.
         counts: the same for numbers of rows.
         out: where entities, ticks (µs) and differences go.
@@ -56,7 +58,9 @@ def above_on_average(
             count += 1.0
             row += 1
         sums[pane], counts[pane] = total, count
-        n = _slid(key, begin, pane + 1, short, long, slide_us, sums, counts, out, n)
+        end = 1 + min(pane + short - 1, long + latest - begin)
+        sums[pane + 1 : end] = counts[pane + 1 : end] = 0.0
+        n = _slid(key, begin, end, short, long, slide_us, sums, counts, out, n)
     return n
 
 

@@ -50,8 +50,14 @@ def test_constants_without_an_error_are_decided_at_the_threshold_itself():
     row = (0, 0, 3, {"x": [0.1, 0], "y": [0.2, 0]})
     assert decisions("x <= 0.1", row, at=[0, 2]) == [TRUE, TRUE]
     assert decisions("x < 0.1", row, at=[0, 2]) == [FALSE, FALSE]
-    # As a row says it: 0.1 + 0.2 is more than 0.3.
-    assert decisions("x + y > 0.3", row, at=[0, 2]) == [TRUE, TRUE]
+    assert decisions("x < y", row, at=[0, 2]) == [TRUE, TRUE]
+
+
+def test_who_reads_rows_may_round_sums_otherwise():
+    """0.1 + 0.2 is more than 0.3 in doubles, and 0.3 in decimals."""
+    row = (0, 0, 3, {"x": [0.1, 0], "y": [0.2, 0]})
+    assert decisions("x + y > 0.3", row, at=[0, 2]) == [OPEN, OPEN]
+    assert decisions("x + y > 0.2999", row, at=[0, 2]) == [TRUE, TRUE]
 
 
 def test_errors_add_up_over_what_is_computed():

@@ -308,6 +308,24 @@ def test_rounding_moves_no_break_and_takes_its_share_of_the_room(rows, options, 
             most = (whole.errors[name] + share * room) * (1 + 1e-9)
             # An error is told by three digits, rounded up.
             assert (found.errors[name] <= np.minimum(bound.value, 1.25 * most)).all()
+        as_it_was = (found.coefs[name] == whole.coefs[name]).all(axis=1)
+        assert (found.errors[name] <= 1.25 * whole.errors[name])[as_it_was].all()
+
+
+def test_an_attribute_that_is_not_rounded_keeps_an_error_of_0_beside_one_that_is():
+    n = 4_000
+    rng = np.random.default_rng(0)
+    values = {
+        "x": np.cumsum(rng.normal(0, 0.05, n)),
+        "gear": np.repeat(10.0 * rng.permutation(n // 200), 200),
+    }
+    rows = np.zeros(n, np.int64), np.arange(n) * SECOND, values, dict.fromkeys(values, Bound(0.5))
+    found, _ = fit(*rows, FitOptions(method="linear"))
+    whole, _ = fit(*rows, FitOptions(method="linear", rounding=0.0))
+    assert (found.coefs["x"] != whole.coefs["x"]).any()
+    is_exact = whole.errors["gear"] == 0
+    assert is_exact.mean() > 0.5
+    assert not found.errors["gear"][is_exact].any()
 
 
 def test_rounded_coefficients_are_short_and_whole_ones_stay():

@@ -91,18 +91,17 @@ class Decided(Columns):
         return found
 
 
-def decide(
-    segments: Segments, condition: Condition, *, by_sql: bool = False, are_doubles: bool = True
-) -> Decided:
+def decide(segments: Segments, condition: Condition, *, are_doubles: bool = True) -> Decided:
     """Return on which ranges a condition certainly holds for rows, certainly not, or is open.
+
+    Who judges rows may round otherwise (SQL does): what is more than a comparison of two numbers is
+    open where it may be one or the other.
 
     Args:
         segments: models of rows with their certified errors; those of an entity do not overlap.
             Tombstones decide nothing. The condition is false on a segment without values of an
             attribute that it needs: the rows that it stands for have none.
         condition: without slopes.
-        by_sql: whether it is SQL that judges rows, whose arithmetic may round otherwise: then what
-            is more than a comparison of two numbers is open where it may be one or the other.
         are_doubles: whether rows have the very numbers that models were made of, and not some with
             more digits.
 
@@ -124,7 +123,7 @@ def decide(
     whole = np.arange(len(alive)), alive.lo, alive.ends
     code = np.full(len(alive), -1, np.int8)
     exact = _are_constant(alive, attributes(condition))
-    if not are_doubles or (by_sql and not _is_plain(condition)):
+    if not are_doubles or not _is_plain(condition):
         exact[:] = False
     known = alive.take(exact)
     values = {name: known.coefs[name][:, 0] for name in attributes(condition)}

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 SINCE, UNTIL = "since", "until"
 """The columns of ranges."""
+ATTRIBUTE = "__attribute"
+"""Beside these the place of the attribute that they are of."""
 ROW_TIME, ROW_VALUE = "__time", "__value_"
 """The columns of rows beside those of segments: their instants, and what stands before values."""
 
@@ -41,7 +43,7 @@ def open_ranges(
     """Yield the ranges of segments on which rows may satisfy a condition."""
     for table in tables:
         given = keyed(table, layout)
-        found = decide(given.segments, condition, by_sql=True, are_doubles=are_doubles)
+        found = decide(given.segments, condition, are_doubles=are_doubles)
         kept = found.take(found.codes != FALSE)
         yield from _ranges(given.entities, kept.keys, kept.lo, kept.hi, table.column("lo").type)
 
@@ -49,10 +51,10 @@ def open_ranges(
 def uncovered_instants(
     tables: Iterable[pa.Table], layout: Layout, attributes: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the instants at which there is a row that the errors of segments do not hold for.
+    """Yield the instants of rows for whose value of an attribute segments' errors do not hold.
 
-    A row without a value (NULL) of an attribute is none of these for that: it satisfies no
-    comparison of it.
+    ``ATTRIBUTE`` says of which attribute, by its place. Rows without a value (NULL) are left out:
+    they satisfy no comparison of it.
 
     Args:
         tables: segments and rows, all of an entity in one; ``SIDE`` is 1 for rows.
@@ -69,18 +71,16 @@ def uncovered_instants(
         segments = replace(segments, keys=ids[~is_row])
         times, keys = micros_of(rows.column(ROW_TIME)), ids[is_row]
         values = values_of(rows, [ROW_VALUE + each for each in attributes])
-        found = np.zeros(len(rows), np.bool_)
-        for name in attributes:
+        entities = table.select(list(layout.keys)).take(pa.array(first))
+        kind = rows.column(ROW_TIME).type
+        for number, name in enumerate(attributes):
             column = rows.column(ROW_VALUE + name)
             is_there = pc.is_valid(column).to_numpy(zero_copy_only=False).astype(np.bool_)
             at = np.flatnonzero(is_there)
-            found[at] |= uncovered(
-                segments, keys[at], times[at], {name: values[ROW_VALUE + name][at]}
-            )
-        entities = table.select(list(layout.keys)).take(pa.array(first))
-        at = np.flatnonzero(found)
-        kind = rows.column(ROW_TIME).type
-        yield from _ranges(entities, keys[at], times[at], times[at] + 1, kind)
+            at = at[uncovered(segments, keys[at], times[at], {name: values[ROW_VALUE + name][at]})]
+            for found in _ranges(entities, keys[at], times[at], times[at] + 1, kind):
+                own = pa.array(np.full(found.num_rows, number, np.int32))
+                yield found.append_column(ATTRIBUTE, own)
 
 
 def _ranges(

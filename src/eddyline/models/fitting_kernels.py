@@ -45,8 +45,8 @@ EVALUATED = 64 * 2.0**-53
 Horner's rule errs by less than 2 d parts in 2**53 for degree d, at most 4.
 """
 
-BLOCK = 256
-"""Instants that constants go through at once."""
+ONE_BY_ONE, BLOCK = 8, 256
+"""Instants that constants go through one by one, and most that they go through at once."""
 
 MAX_INSTANTS = 1 << 16
 """Most instants of a segment: what a fit that goes on in the next batch has to keep."""
@@ -131,10 +131,19 @@ def grow_lines(
 def grow_ranges(start: int, limit: int, mid: Floats, reach: Floats, state: Floats) -> int:
     """Return the first instant whose intervals no constants pass with those before.
 
-    Blocks of instants go attribute by attribute, so that the constants are in registers.
+    The first instants go one by one, as the attribute that breaks first ends the segment and what
+    the others read behind it is lost. Blocks behind them go attribute by attribute, so that the
+    constants are in registers.
     """
+    first = min(start + ONE_BY_ONE, limit)
+    while start < first:
+        for at in range(mid.shape[0]):
+            if narrow(at, start, start + 1, mid, reach, state) == start:
+                return start
+        start += 1
+    size = ONE_BY_ONE
     while start < limit:
-        stop = min(start + BLOCK, limit)
+        stop = min(start + size, limit)
         state[:, 3:6] = state[:, :3]
         end = stop
         for at in range(mid.shape[0]):
@@ -144,7 +153,7 @@ def grow_ranges(start: int, limit: int, mid: Floats, reach: Floats, state: Float
             for at in range(mid.shape[0]):
                 narrow(at, start, end, mid, reach, state)
             return end
-        start = stop
+        start, size = stop, min(2 * size, BLOCK)
     return limit
 
 
@@ -288,28 +297,30 @@ def round_off(
         room, power = data[8] * scratch[0][at, 0], 1.0
         if not 0.0 < room < np.inf or n == 0:
             continue
-        moved = size = 0.0
+        moved, size, is_same = 0.0, 0.0, True
         for k in range(coefs.shape[2]):
             value = coefs[segment, at, k]
             part = room / (n * power)
             if value != 0.0 and part < np.inf:
                 found = rounded(value, part)
-                changes |= found != value
+                is_same &= found == value
                 moved += abs(found - value) * power
                 coefs[tried, at, k] = found
             size += abs(value) * power
             power *= power_of
+        if is_same:
+            continue  # and so is its error
+        changes = True
         moved += EVALUATED * (size + errors[segment, at] + scratch[0][at, 0])
         is_sure &= moved <= scratch[0][at, 0]
         errors[tried, at] += moved
-    if changes and (is_sure or is_verified(start, end, data, scratch, coefs, errors, tried)):
-        for at in range(coefs.shape[1]):
-            errors[segment, at] = errors[tried, at]
-            for k in range(coefs.shape[2]):
-                coefs[segment, at, k] = coefs[tried, at, k]
-    for at in range(errors.shape[1]):
+    if not changes or not (is_sure or is_verified(start, end, data, scratch, coefs, errors, tried)):
+        tried = segment
+    for at in range(coefs.shape[1]):
         most = np.inf if data[7][at] else data[6][at]
-        errors[segment, at] = min(most, rounded_up(errors[segment, at]))
+        errors[segment, at] = min(most, rounded_up(errors[tried, at]))
+        for k in range(coefs.shape[2]):
+            coefs[segment, at, k] = coefs[tried, at, k]
 
 
 @compiled

@@ -8,7 +8,7 @@ for what comes out to be near enough (``back``); ``precision`` puts these togeth
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 import numpy as np
@@ -137,7 +137,8 @@ class Where(Kept):
     """The ranges on which a condition holds."""
 
     condition: Condition
-    text: str
+    text: str = field(repr=False)
+    """As its author wrote it: exact answers are asked of SQL by it."""
     scope: ClassVar[Scope] = "segment"
 
     def shape(self, given: Shape) -> Shape:
@@ -154,7 +155,7 @@ class Where(Kept):
         return wanted | conditions.attributes(self.condition)
 
     def __str__(self) -> str:
-        return f"where {self.text}"
+        return f"where {' '.join(self.text.split())}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -23,7 +23,7 @@ from eddyline.joins.orders.probe_profiling import LookUp
 from eddyline.joins.plan import BatchPlan
 from eddyline.query.windows import RangeWindow
 from eddyline.state.bucket_state import BucketState, files_of
-from eddyline.state.cold_runs import ColdRun
+from eddyline.state.cold_runs import ColdRun, ColdTier
 from eddyline.state.grid import Grid
 from eddyline.state.manifest import ManifestFolder
 from eddyline.state.repartitioning import Moved, buckets_for
@@ -93,12 +93,12 @@ class Streams:
         rows = {}
         for name in self.graph.inputs:
             starts = np.arange(self.at, self.at + self.n)
-            keys = self.rng.integers(0, self.n_keys, self.n) + self.base
+            keys = self.rng.integers(0, self.n_keys, self.n) * self.apart + self.base
             rows[name] = Rows({0: keys}, starts, starts + LENGTH, pa.table({"at": starts}))
         return rows
 
-    base = 0
-    """What keys begin at; another one makes old rows useless."""
+    base, apart = 0, 1
+    """What keys begin at, and how far apart they are; another base makes old rows useless."""
 
     def batch(self, spans, *, n_lost=0):
         """Join a batch; so many tasks before the one that counts are lost, with their files."""
@@ -185,13 +185,35 @@ def test_what_is_old_is_cold_and_late_partners_are_found_there_and_counted(tmp_p
 
 
 def test_keys_that_do_not_come_again_are_kept_away_by_filters(tmp_path, monkeypatch):
+    """From every third batch on keys are others, between those before: zones cannot tell them."""
+    passing, counts = ColdTier.passing, []
+
+    def counted(tier, key, hashes, codes):
+        found = passing(tier, key, hashes, codes)
+        n_runs = sum(len(part.runs) for part in tier.parts)
+        counts.append((codes.size * n_runs, sum(each.size for each in found.values())))
+        return found
+
+    monkeypatch.setattr(ColdTier, "passing", counted)
+    streams = Streams(GRAPH, tmp_path)
+    streams.apart = 10
+    for number in range(30):
+        streams.base = number // 3
+        streams.batch({"s": 150, "t": 150})
+    n_asked, n_passing = np.sum(counts, axis=0)
+    assert n_asked > 10_000
+    assert n_passing < 0.05 * n_asked
+    assert merged(streams.ages)["s"].n_cold == 0
+    assert streams.got() == streams.wanted()
+
+
+def test_cold_runs_are_not_opened_for_other_keys(tmp_path, monkeypatch):
     opened = []
     monkeypatch.setattr(buckets_of_joins, "ColdRun", lambda *about: Opened(opened, *about))
     streams = Streams(GRAPH, tmp_path)
     for number in range(30):
         streams.base = 1_000 * (number // 3)
         streams.batch({"s": 150, "t": 150})
-    assert merged(streams.ages)["s"].n_cold == 0
     assert streams.got() == streams.wanted()
     assert streams.n_cold > 500
     assert not opened

@@ -6,7 +6,15 @@ import pytest
 
 import eddyline as el
 from eddyline.errors import NotSupportedError, OptionError, QueryError
-from tests.spark.models.test_streams import N_FILES, declared, fitted, folder, shown, stream_of
+from tests.spark.models.test_streams import (
+    N_FILES,
+    declared,
+    ended,
+    fitted,
+    folder,
+    shown,
+    stream_of,
+)
 
 __all__ = ["folder"]
 
@@ -45,13 +53,7 @@ def test_a_stream_gives_what_a_batch_gives(spark, folder, tmp_path, files):
     alarms = el.AlarmSet(TEXTS)
     for _ in range(2):  # started again there is nothing new
         query = fitted(stream_of(spark, folder, files), name="tracks").alarms(alarms)
-        run = query.start(
-            "parquet",
-            path=str(tmp_path / "out"),
-            checkpoint=str(tmp_path / "checkpoint"),
-            trigger="available_now",
-        )
-        run.await_termination()
+        run = ended(query, tmp_path)
     assert "alarms" in run.explain()
     assert shown(spark.read.parquet(str(tmp_path / "out")).collect()) == wanted
 
@@ -70,13 +72,7 @@ def test_alarms_change_while_a_query_restarts(spark, folder, tmp_path):
         change()
         (seen / f"{number}.parquet").write_bytes((folder / f"{number}.parquet").read_bytes())
         query = fitted(stream_of(spark, seen, 1), name="tracks").alarms(alarms)
-        run = query.start(
-            "parquet",
-            path=str(tmp_path / "out"),
-            checkpoint=str(tmp_path / "checkpoint"),
-            trigger="available_now",
-        )
-        run.await_termination()
+        ended(query, tmp_path)
     assert len(changes) == N_FILES
     rows = spark.read.parquet(str(tmp_path / "out")).collect()
     by_name = {

@@ -63,3 +63,61 @@ def test_what_has_no_rows_is_refused(kept, df):
         segments.where("d(x) > 3").exact()
     with pytest.raises(NotSupportedError, match="compare squares"):
         segments.where("sqrt(x) > 3").exact()
+
+
+@pytest.mark.parametrize("is_narrow_first", [True, False])
+def test_segments_that_are_kept_again_stand_for_the_rows_of_their_entities(
+    df, rows, is_narrow_first
+):
+    every = el.models.fit(df, key="ship", time="ts", within={"x": 1.0}, max_gap="2 minutes")
+    every = every.persist()
+    some = every.where("ship = 1").persist()
+    asked = [(some, "ship = 1"), (every, "TRUE")]
+    for segments, text in asked if is_narrow_first else asked[::-1]:
+        wanted = duckdb.sql(f"SELECT id FROM rows WHERE x > 20 AND {text}").df().id.tolist()
+        found = segments.where("x > 20").exact().select("id").collect()
+        assert sorted(row.id for row in found) == sorted(wanted)
+    of_ship = duckdb.sql("SELECT count(*) FROM rows WHERE ship = 1").fetchall()
+    assert some.exact().count() == of_ship[0][0] > 0
+
+
+def test_conditions_are_asked_as_they_were_written(spark):
+    rows = "VALUES ('a  b', timestamp_seconds(10), 1.0D), ('a b', timestamp_seconds(10), 4.0D)"
+    rows += ", ('a  b', timestamp_seconds(20), 4.0D), ('a b', timestamp_seconds(20), 5.0D)"
+    df = spark.sql(f"SELECT * FROM {rows} AS rows(name, ts, x)")
+    segments = el.models.fit(df, key="name", time="ts", within={"x": 0.5})
+    found = segments.where("name = 'a  b' AND x > 3").exact()
+    assert [(row.name, row.x) for row in found.select("name", "x").collect()] == [("a  b", 4.0)]
+    noted = segments.where("x > 3 -- a note\n AND x < 5")
+    assert noted.exact().count() == 2
+    assert "x > 3" in repr(noted)
+
+
+def test_keys_are_instants_in_no_zone(spark, tmp_path):
+    df = spark.sql(
+        "SELECT timestamp_ntz '2024-03-31 02:30:00' + make_interval(0, 0, 0, id % 2) AS day, "
+        "timestamp_seconds(10 * id) AS ts, DOUBLE(id) AS x FROM range(20)"
+    )
+    segments = el.models.fit(df, key="day", time="ts", within={"x": 0.5})
+    segments.write.parquet(str(tmp_path / "kept"))
+    kept = el.models.read(str(tmp_path / "kept"))
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")  # not that of Python
+    try:
+        assert kept.where("x > 9.5").exact(df, time="ts").count() == 10
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+
+
+def test_an_attribute_moves_from_value_to_value(spark):
+    from eddyline.spark.models.measuring import ranges_of  # noqa: PLC0415 - of this test alone
+
+    df = spark.sql(
+        "SELECT timestamp_seconds(id) AS ts, IF(id % 2 = 0, DOUBLE(id), NULL) AS x, "
+        "IF(id % 2 = 1, -3D * id, NULL) AS y FROM range(21)"
+    )
+    segments = el.models.fit(df, time="ts", within={"x": 0.5, "y": 0.5})
+    found = ranges_of(segments._graph.sources[0])
+    assert found["x"][:2] == (0.0, 20.0)
+    assert found["x"].pace == 1.0
+    assert found["y"].pace == pytest.approx(3 * 18 / 20)

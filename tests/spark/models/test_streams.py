@@ -41,6 +41,18 @@ def stream_of(spark, folder, files):
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", files).parquet(str(folder))
 
 
+def ended(query, folder):
+    """Return a run over all that is there, with its sink and checkpoint in a folder."""
+    run = query.start(
+        "parquet",
+        path=str(folder / "out"),
+        checkpoint=str(folder / "checkpoint"),
+        trigger="available_now",
+    )
+    run.await_termination()
+    return run
+
+
 def fitted(df, **more):
     within = {"x": 1.0}
     return el.models.fit(
@@ -103,13 +115,7 @@ def test_a_restart_goes_on_from_the_checkpoint(spark, folder, tmp_path):
     for number in range(N_FILES):
         (seen / f"{number}.parquet").write_bytes((folder / f"{number}.parquet").read_bytes())
         query = macd(fitted(stream_of(spark, seen, 1), name="tracks"))
-        run = query.start(
-            "parquet",
-            path=str(tmp_path / "out"),
-            checkpoint=str(tmp_path / "checkpoint"),
-            trigger="available_now",
-        )
-        run.await_termination()
+        ended(query, tmp_path)
         found.append(spark.read.parquet(str(tmp_path / "out")).count())
     assert shown(spark.read.parquet(str(tmp_path / "out")).collect()) == wanted
     assert found[0] < found[1] < found[2] < found[3]
@@ -121,13 +127,7 @@ def test_rows_that_a_model_predicts_are_dropped_and_counted(spark, folder, tmp_p
     # Of the bound of a result follows that of the attribute that is declared.
     query = declared(stream_of(spark, folder, 1), name="tracks").within({"x": 0.5})
     query = query.where("x > 0").changes()
-    run = query.start(
-        "parquet",
-        path=str(tmp_path / "out"),
-        checkpoint=str(tmp_path / "checkpoint"),
-        trigger="available_now",
-    )
-    run.await_termination()
+    run = ended(query, tmp_path)
     found = spark.read.parquet(str(tmp_path / "out"))
     assert shown(found.collect()) == shown(wanted.collect())
     assert len(shown(found.collect())) > 5
@@ -184,6 +184,20 @@ def test_what_needs_state_is_not_laid_without_it(spark, folder):
     both = segments.join(segments)
     far = both.avg_distance("x", window="5 seconds", slide="1 second")
     assert not hasattr(far, "isStreaming"), "a query, and no DataFrame"
+
+
+def test_segments_are_not_read_from_a_stream(spark, tmp_path):
+    rows = spark.sql("SELECT 1 AS ship, timestamp_seconds(0) AS ts, 2.0 AS x")
+    made = el.models.declare(rows, key="ship", time="ts", model={"x": "x"}, horizon="9 seconds")
+    schema = made.to_df().schema
+    stream = spark.readStream.schema(schema).parquet(str(tmp_path))
+    with pytest.raises(NotSupportedError, match="segments are read from tables or files"):
+        el.models.read(stream).where("x > 0").query()
+    engine = el.Engine(spark)
+    engine.stream("kept", stream)
+    with pytest.raises(NotSupportedError, match="segments are read from tables or files") as error:
+        engine.query("SELECT ship, x FROM kept MODEL SEGMENTS WHERE ship > 0 CHANGES")
+    assert error.value.facts["column"] == 26
 
 
 def test_a_stream_needs_a_gap(spark, folder):

@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from eddyline.models.sql.recipe import Call, keys_of, nearer, of_entities
-from eddyline.models.sql.scope import Mention, Scope, Side
+from eddyline.models.sql.recipe import Call, keys_of, nearer
+from eddyline.models.sql.scope import Mention, Scope, Side, of_keys
 from eddyline.models.sql.selection import Item, checked
 from eddyline.query.select.aggregate_calls import AROUND, comparable
+from eddyline.query.select.groups import check_one_grouping
 from eddyline.query.select.output import is_star, unaliased
 from eddyline.query.windows import LONGEST, RangeWindow, SlideWindow
+from eddyline.sql.analysis import check_is_row_wise
 from eddyline.sql.names import column_nodes
 from eddyline.sql.parsing import offset_of, quoted, refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from sqlglot import Expr
 
@@ -205,6 +207,10 @@ class Aggregates:
         group = self._statement.tree.args.get("group")
         if group is None:
             return keys if self.width_us is not None else ()
+        check_one_grouping(self._statement)
+        if group.args.get("all"):
+            message = "GROUP BY ALL is not supported beside MODEL; name the keys"
+            self._statement.refuse(message, self._statement.offset_of_word("GROUP"))
         found: list[str] = []
         for each in group.expressions:
             inner, part = each.unnest(), self._statement.part(each)
@@ -296,7 +302,7 @@ class Aggregates:
                 scope.condition(part, mentions)
                 solved.append(f"({scope.rewritten(part, mentions)})")
             elif kinds == {"key"}:
-                scope = of_keys(scope, part, mentions)
+                scope = scope.on(of_keys(scope.node, part, mentions, "HAVING"))
             else:
                 message = f"HAVING: {part.text} asks of keys and aggregates at once"
                 self._statement.refuse(message, part.start)
@@ -324,7 +330,10 @@ class Aggregates:
     @property
     def _having(self) -> list[Fragment]:
         having = self._statement.tree.args.get("having")
-        return [] if having is None else self._statement.conjuncts(having.this)
+        parts = [] if having is None else self._statement.conjuncts(having.this)
+        for each in parts:
+            check_is_row_wise(each.tree, self._text, "HAVING", FUNCTIONS)
+        return parts
 
     def _over_distance(self, part: Fragment, made: Aggregated) -> dict[str, float] | None:
         """Return how near pairs come whose average distance HAVING bounds."""
@@ -413,16 +422,3 @@ class Aggregates:
             )
             refuse(message, self._text, offset_of(node))
         return replace(mention, side=side)
-
-
-def of_keys(scope: Scope, part: Fragment, mentions: Sequence[Mention]) -> Scope:
-    """Return the segments of the entities on whose keys a condition is true."""
-
-    def text(names: Mapping[str, str]) -> str:
-        return part.rewritten(
-            (each.start, each.end, quoted(names[each.column])) for each in mentions
-        )
-
-    keys = {each.column: each.column for each in mentions}
-    node = of_entities(scope.node, keys, text)
-    return scope.on(node or Call(scope.node, "where", (text(keys),), start=part.start))

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from eddyline.models.sql.recipe import Call, Made, keys_of, of_entities, of_rows
-from eddyline.models.sql.scope import Scope
-from eddyline.query.predicates import SqlPredicate
+from eddyline.models.sql.recipe import Call, keys_of, with_key
+from eddyline.models.sql.scope import Scope, of_keys
 from eddyline.sql.parsing import offset_of, quoted, refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from sqlglot import Expr
 
@@ -73,6 +72,8 @@ class _Join:
         slides = tuple(slide for each in scopes for slide in each.slides)
         self.scope = Scope(self._text, sides, scopes[0].node, slides)
         self._of_keys: list[OfKeys] = []
+        self._of_either: list[tuple[str, Mention]] = []
+        """Keys in conditions that may be of either side."""
         self._solved: list[tuple[Fragment, list[Mention]]] = []
 
     def read(self, conjuncts: Sequence[tuple[str, Fragment]]) -> Scope:
@@ -81,7 +82,7 @@ class _Join:
         op = self._relation()
         for at, name in enumerate(("left", "right")):
             for key in dict.fromkeys(getattr(each, name) for each in self._of_keys):
-                self._narrow(at, f"{quoted(key)} IS NOT NULL", {key: key})
+                self._nodes[at] = with_key(self._nodes[at], key)
         return self._same() if op == "=" else self._pairs(op)
 
     def _check_names(self, left: Side, right: Side) -> None:
@@ -101,9 +102,9 @@ class _Join:
     def _add(self, word: str, part: Fragment) -> None:
         check_no_function(self._calls, self.scope, part)
         mentions = self.scope.mentions(part.tree, word)
-        of_keys = self._compared_keys(part, mentions)
-        if of_keys is not None:
-            self._of_keys.append(of_keys)
+        compared = self._compared_keys(part, mentions)
+        if compared is not None:
+            self._of_keys.append(compared)
             return
         kinds, sides = {each.kind for each in mentions}, {id(each.side) for each in mentions}
         if kinds == {"attribute"}:
@@ -111,8 +112,8 @@ class _Join:
             self._solved.append((part, mentions))
         elif kinds and kinds <= {"key", "other"} and len(sides) == 1:
             at = self.scope.sides.index(mentions[0].side)
-            names = {each.column: each.column for each in mentions}
-            self._narrow(at, self.scope.rewritten(part, mentions), names)
+            self._nodes[at] = of_keys(self._nodes[at], part, mentions, word)
+            self._of_either += [(word, each) for each in mentions if self._may_be_either(each)]
         else:
             message = (
                 f"{word}: {part.text} asks of modelled attributes and of other columns at once, "
@@ -133,21 +134,11 @@ class _Join:
             one, other, op = other, one, _MIRRORED[op]
         return OfKeys(op, one.column, other.column, part.start)
 
-    def _narrow(self, at: int, text: str, names: Mapping[str, str]) -> None:
-        """Leave rows of a side out before they become segments."""
-        node = self._nodes[at]
-
-        def write(columns: Mapping[str, str]) -> str:
-            found = text
-            for name, column in columns.items():
-                found = found.replace(quoted(name), quoted(column))
-            return found
-
-        if isinstance(node, Made):
-            node = of_rows(node, SqlPredicate(text))
-        else:
-            node = of_entities(node, names, write) or Call(node, "where", (text,))
-        self._nodes[at] = node
+    def _may_be_either(self, mention: Mention) -> bool:
+        """Return whether a key of both sides is written without saying which."""
+        name = mention.node.name
+        is_bare = mention.kind == "key" and len(mention.node.parts) == 1
+        return is_bare and all(each.meaning(name) is not None for each in self.scope.sides)
 
     # -- results ----------------------------------------------------------------------------------
 
@@ -184,6 +175,10 @@ class _Join:
         return self.scope.on(node)
 
     def _pairs(self, op: str) -> Scope:
+        for word, mention in self._of_either:
+            name = mention.node.name
+            said = " or ".join(f"{side}.{name}" for side in self._names)
+            refuse(f"{word}: {name} may be {said}: say which", self._text, mention.start)
         left, right = self._nodes
         is_self = left == right and op != "<>"
         names = self._names[::-1] if is_self and op == ">" else self._names

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from eddyline.errors import NotSupportedError
-from eddyline.models.sql.aggregates import Aggregates, aggregates_in, of_keys
+from eddyline.models.sql.aggregates import Aggregates, aggregates_in
 from eddyline.models.sql.joining import check_no_function, joined
 from eddyline.models.sql.recipe import Call, Made, ModelQuery, of_rows
-from eddyline.models.sql.scope import Scope, Side
+from eddyline.models.sql.scope import Scope, Side, of_keys
 from eddyline.models.sql.selection import OF_TIME, Item, Selection, projections
 from eddyline.models.sql.sources import Sources
 from eddyline.query.select.conditions import Calls, Conditions
-from eddyline.query.select.from_clause import windows_behind
+from eddyline.query.select.from_clause import check_bare, windows_behind
 from eddyline.query.select.model_clause import OUTPUTS, Outputs
 from eddyline.query.select.names import Names
 from eddyline.query.select.statement import Statement
@@ -90,6 +90,7 @@ class _Reader:
         """Return the query of a statement."""
         outputs: Outputs = statement.tree.meta.get(OUTPUTS) or Outputs()
         self._check(statement)
+        _check_exact(self._text, outputs)
         self._sources.are_bounded = bool(outputs.bounds)
         scope = self._scope(statement)
         asked = aggregates_in(statement)
@@ -102,18 +103,19 @@ class _Reader:
         aggregates = Aggregates(statement, scope, asked)
         is_said = outputs.every_us is not None or outputs.is_changes or bool(outputs.bounds)
         if aggregates.slide_us is not None and aggregates.is_plain and not is_said:
-            return self._at_ticks(aggregates, outputs)
+            return self._at_ticks(aggregates)
         made = aggregates.segments()
         kind = self._kind(outputs, made.slides)
         items = aggregates.items(made, OF_TIME[kind])
         return self._given(statement, _projected(made, items), items, outputs, made.slides)
 
-    def _at_ticks(self, aggregates: Aggregates, outputs: Outputs) -> ModelQuery:
+    def _at_ticks(self, aggregates: Aggregates) -> ModelQuery:
         """Return aggregates over windows that slide, computed at ticks only."""
-        _check_exact(self._text, outputs)
         node, columns = aggregates.rows()
         items = aggregates.items(None, OF_TIME["samples"])
-        return ModelQuery(node, projections(items, "samples", columns), aggregates.conditions)
+        return ModelQuery(
+            node, projections(items, "samples", columns, self._text), aggregates.conditions
+        )
 
     def _given(
         self,
@@ -124,7 +126,6 @@ class _Reader:
         slides: tuple[int, ...],
     ) -> ModelQuery:
         """Return segments as the query wants to have them."""
-        _check_exact(self._text, outputs)
         kind = self._kind(outputs, slides)
         node = self._within(node, items, outputs)
         said = (
@@ -136,7 +137,7 @@ class _Reader:
         elif outputs.every_us is not None or slides:
             node = Call(node, "sample", (self._every(outputs, slides),), start=start)
         columns = {each.name: each.name for each in items if each.kind == "attribute"}
-        return ModelQuery(node, projections(items, kind, columns))
+        return ModelQuery(node, projections(items, kind, columns, self._text))
 
     def _within(self, node: Node, items: Sequence[Item], outputs: Outputs) -> Node:
         """Return segments of models that are as near to rows as the bounds of results need."""
@@ -177,7 +178,18 @@ class _Reader:
                     "over a window that slides, or compare it in WHERE"
                 )
                 scope.refuse(message, each.start)
+            if kind is None and scope.pair is not None:
+                self._check_of_pairs(each, scope.pair)
         return items
+
+    def _check_of_pairs(self, item: Item, names: tuple[str, str]) -> None:
+        """Refuse an attribute with a name by which conditions around it know another one."""
+        is_like = item.name.lower().startswith(tuple(f"{each.lower()}_" for each in names))
+        if item.kind == "attribute" and is_like and item.text != quoted(item.name):
+            message = (
+                f"{item.name!r} is what the pair calls an attribute; give it another name with AS"
+            )
+            refuse(message, self._text, item.start, name=item.name)
 
     # -- sources ----------------------------------------------------------------------------------
 
@@ -234,6 +246,7 @@ class _Reader:
             if not source.alias:
                 message = "a subquery in FROM needs a name: FROM (SELECT …) AS x"
                 refuse(message, self._text, _start(inner[0]))
+            check_bare(statement, source)
             self._sources.check_no_model(source)
             scope = self._subquery(inner[0], str(source.alias))
         return self._with_window(statement, source, scope)
@@ -288,7 +301,7 @@ class _Reader:
                 solved.append(f"({scope.rewritten(part, mentions)})")
                 scope = scope.near(part, mentions)
             elif kinds == {"key"}:
-                scope = of_keys(scope, part, mentions)
+                scope = scope.on(of_keys(scope.node, part, mentions, word))
             else:
                 message = (
                     f"{word}: {part.text} asks of modelled attributes and of other columns at "

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from eddyline.query.predicates import SqlPredicate
+from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -125,6 +126,16 @@ def of_rows(node: Node, predicate: Predicate) -> Node:
     return replace(node, predicates=(*node.predicates, predicate))
 
 
+def with_key(node: Node, key: str) -> Node:
+    """Return the segments of the entities of which a key is not NULL."""
+
+    def text(names: Mapping[str, str]) -> str:
+        return f"{quoted(names[key])} IS NOT NULL"
+
+    keys = {key: key}
+    return of_entities(node, keys, text) or Call(node, "where", (text(keys),))
+
+
 def of_entities(
     node: Node, keys: Mapping[str, str], text: Callable[[Mapping[str, str]], str]
 ) -> Node | None:
@@ -149,9 +160,10 @@ def of_entities(
         inner = of_entities(node.of, keys, text)
         return None if inner is None else replace(node, of=inner)
     for at, name in enumerate(node.named["names"]):
-        if all(each.startswith(f"{name}_") for each in keys.values()):
-            own = {each: key.removeprefix(f"{name}_") for each, key in keys.items()}
-            return _of_side(node, at, own, text)
+        side = (at and node.named["other"]) or node.of
+        of_side = {f"{name}_{each}": each for each in keys_of(side)}
+        if of_side.keys() >= {*keys.values()}:
+            return _of_side(node, at, {each: of_side[key] for each, key in keys.items()}, text)
     return None
 
 

@@ -10,8 +10,9 @@ from sqlglot import exp
 from eddyline.errors import NotSupportedError
 from eddyline.models.condition_text import arithmetic_of, condition_of, expression_of
 from eddyline.models.sql.near import nearness
-from eddyline.models.sql.recipe import nearer
+from eddyline.models.sql.recipe import Call, nearer, of_entities
 from eddyline.registry import unknown
+from eddyline.sql.analysis import check_is_row_wise
 from eddyline.sql.names import column_nodes
 from eddyline.sql.parsing import offset_of, parse_condition, quoted, refuse
 
@@ -161,13 +162,15 @@ class Scope:
         if not found:
             known = [f"{side.name}.{each}" for side in sides for each in side.known]
             refuse(f"{what}: {unknown('column', '.'.join(parts), known)}", self.text, start)
-        if len(places) > 1:
+        # Whose key it is does not matter to sides of the same entities; a join refuses the others.
+        if len(places) > 1 or (len(found) > 1 and found[0][1][0] != "key"):
             names = " or ".join(f"{side.name}.{name}" for side, _ in found)
             refuse(f"{what}: {name} may be {names}: say which", self.text, start)
         side, (kind, column) = found[0]
         if len(rest) > 1 and kind != "other":
             refuse(f"{what}: {name!r} has no fields", self.text, start)
-        return Mention(node, side, kind, column, start, node.parts[-1].meta["end"] + 1)
+        end = node.parts[len(parts) - len(rest)].meta["end"] + 1  # fields stand behind it
+        return Mention(node, side, kind, column, start, end)
 
     def _of_qualifier(self, parts: list[str]) -> tuple[Sequence[Side], list[str]]:
         if len(parts) > 1:
@@ -240,6 +243,29 @@ class Scope:
     def refuse(self, message: str, start: int) -> NoReturn:
         """Raise that something is not supported."""
         refuse(message, self.text, start, NotSupportedError)
+
+
+def of_keys(node: Node, part: Fragment, mentions: Sequence[Mention], what: str) -> Node:
+    """Return the segments of the entities on whose keys a condition is true.
+
+    Args:
+        node: segments; of rows, the condition may be on any of their columns.
+        part: the condition.
+        mentions: the names in it.
+        what: the clause that it is of.
+
+    Raises:
+        NotSupportedError: it needs more than one row; the message shows where.
+    """
+    check_is_row_wise(part.tree, part.query, what)
+
+    def text(names: Mapping[str, str]) -> str:
+        return part.rewritten(
+            (each.start, each.end, quoted(names[each.column])) for each in mentions
+        )
+
+    keys = {each.column: each.column for each in mentions}
+    return of_entities(node, keys, text) or Call(node, "where", (text(keys),), start=part.start)
 
 
 def _column(name: str, start: int) -> exp.Column:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
 from sqlglot import exp
@@ -17,9 +18,9 @@ from eddyline.query.select.output import is_star, unaliased
 from eddyline.sql.parsing import quoted, refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from eddyline.models.sql.scope import Scope
+    from eddyline.models.sql.scope import Scope, Side
     from eddyline.query.select.statement import Fragment, Statement
 
 Kind = Literal["samples", "changes", "segments"]
@@ -79,22 +80,18 @@ class Selection:
     def _of_star(self, column: Fragment) -> Iterator[Item]:
         start, scope = column.start, self.scope
         qualifier = column.tree.args.get("table")
-        if qualifier is None:
-            for name, key in scope.keys.items():
-                yield Item("key", name, key, start)
-            for name, actual in scope.attributes.items():
-                yield Item("attribute", name, quoted(actual), start)
-            for name, each in scope.distances.items():
-                yield Item("distance", name, each.text, start, each)
-            return
-        side = next((each for each in scope.sides if qualifier.name.lower() in
-                     (each.name.lower(), each.stream.lower())), None)  # fmt: skip
-        if side is None:
+        named: Scope | Side | None = scope
+        if qualifier is not None:
+            named = next((each for each in scope.sides if qualifier.name.lower() in
+                          (each.name.lower(), each.stream.lower())), None)  # fmt: skip
+        if named is None:
             refuse(f"output column {column.text!r}: there is no such input", self.text, start)
-        for name, key in side.keys.items():
+        for name, key in named.keys.items():
             yield Item("key", name, key, start)
-        for name, actual in side.attributes.items():
+        for name, actual in named.attributes.items():
             yield Item("attribute", name, quoted(actual), start)
+        for name, each in named.distances.items():
+            yield Item("distance", name, each.text, start, each)
 
     def _item(self, column: Fragment) -> Item:
         alias, part = unaliased(column, self.statement)
@@ -167,7 +164,9 @@ def checked(items: list[Item], text: str) -> list[Item]:
     return items
 
 
-def projections(items: Sequence[Item], kind: Kind, columns: dict[str, str]) -> tuple[str, ...]:
+def projections(
+    items: Sequence[Item], kind: Kind, columns: Mapping[str, str], text: str
+) -> tuple[str, ...]:
     """Return output columns over the rows of results.
 
     Times that are not named stand before the first attribute; an attribute has its error behind it.
@@ -176,20 +175,33 @@ def projections(items: Sequence[Item], kind: Kind, columns: dict[str, str]) -> t
         items: the output columns.
         kind: of the results.
         columns: what attributes are called in the rows.
+        text: the query.
+
+    Raises:
+        QueryError: one has the name of a time or an error that results have; case does not matter.
     """
     named = {each.text for each in items if each.kind == "time"}
-    left = [each for each in OF_TIME[kind] if each not in named]
-    texts: list[str] = []
-    for each in items:
-        if each.kind in {"attribute", "distance"}:
-            texts += [identifier(time) for time in left]
-            left = []
-            column = columns[each.name]
-            start = COEF if kind == "segments" else ""
-            texts += [_as(start + column, start + each.name), _as(ERR + column, ERR + each.name)]
-        else:
-            texts.append(_as(each.text, each.name))
-    return (*texts, *(identifier(time) for time in left))
+    times = [each for each in OF_TIME[kind] if each not in named]
+    texts = [[_as(*each) for each in _columns(item, kind, columns)] for item in items]
+    taken = {*times}
+    for item in items:
+        for _, name in _columns(item, kind, columns):
+            if name.lower() in taken:
+                message = f"results have two columns {name!r}; give one another name with AS"
+                refuse(message, text, item.start, name=name)
+            taken.add(name.lower())
+    kinds = [each.kind in {"attribute", "distance"} for each in items]
+    at = kinds.index(True) if any(kinds) else len(items)
+    texts.insert(at, [identifier(each) for each in times])
+    return tuple(chain.from_iterable(texts))
+
+
+def _columns(item: Item, kind: Kind, columns: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the columns of results that an output column is, and what they are called."""
+    if item.kind not in {"attribute", "distance"}:
+        return [(item.text, item.name)]
+    column, start = columns[item.name], COEF if kind == "segments" else ""
+    return [(start + column, start + item.name), (ERR + column, ERR + item.name)]
 
 
 def _as(column: str, name: str) -> str:

@@ -11,6 +11,7 @@ from eddyline.models.declared import read_equations
 from eddyline.models.rows import Layout
 from eddyline.models.sql.recipe import Made
 from eddyline.models.sql.scope import Scope, Side
+from eddyline.query.select.from_clause import check_bare
 from eddyline.query.select.grammar import WINDOWS
 from eddyline.query.select.model_clause import models_behind
 from eddyline.registry import unknown
@@ -53,10 +54,12 @@ class Sources:
 
         Raises:
             QueryError: what is written there cannot be meant; the message shows where.
+            NotSupportedError: more than a name, a window and MODEL stands there.
         """
         is_bare = isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier)
         if not is_bare or source.args.get("db") or source.args.get("joins"):
             statement.refuse("FROM needs the name of a stream or table", offset_of(source))
+        check_bare(statement, source)
         stream = self._stream(source)
         clauses = models_behind(source)
         if not clauses:
@@ -202,7 +205,7 @@ class Sources:
         for each in clause.names:
             if each.name not in clause.equations:
                 continue
-            equation = clause.equation(each.name, [*own])
+            equation = clause.equation(each.name, [*own], self._text)
             try:
                 read_equations({each.name: equation.text})
             except EddylineError as error:

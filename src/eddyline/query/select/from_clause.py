@@ -225,7 +225,7 @@ class FromReader:
         if alias is None or not source.alias:
             message = "a subquery in FROM needs a name: FROM (SELECT …) AS x"
             refuse(message, self._text, self._statement.start_of(source))
-        self._check_bare(source)
+        check_bare(self._statement, source)
         return FromItem(source.alias, source.alias, source, columns, query, join, UNBOUNDED)
 
     def _checked_table(self, source: Expr) -> exp.Table:
@@ -234,18 +234,8 @@ class FromReader:
         if not isinstance(source, exp.Table) or not is_bare:
             needs = "the names of streams" if self._is_join else "the name of one stream"
             self._statement.refuse(f"FROM needs {needs}", offset_of(source))
-        self._check_bare(source)
+        check_bare(self._statement, source)
         return source
-
-    def _check_bare(self, source: exp.Table | exp.Subquery) -> None:
-        for key in ("sample", "pivots", "version", "laterals"):
-            if source.args.get(key):
-                message = "only the stream's name may stand in FROM yet"
-                self._statement.refuse(message, offset_of(source))
-        alias = source.args.get("alias")
-        if alias is not None and alias.args.get("columns"):
-            message = "names of columns in FROM are not supported yet"
-            self._statement.refuse(message, offset_of(alias))
 
     def _check_name(self, item: FromItem, others: Sequence[FromItem]) -> None:
         for other in others:
@@ -297,6 +287,22 @@ def windows_behind(statement: Statement, source: Expr, name: str) -> list[Window
         window_of(statement.text, tokens[start:end], tokens[end].start, where)
         for start, end in _window_spans(source)
     ]
+
+
+def check_bare(statement: Statement, source: Expr) -> None:
+    """Refuse what stands behind a source of FROM besides its name, windows and MODEL.
+
+    Raises:
+        NotSupportedError: TABLESAMPLE, PIVOT, VERSION AS OF and such; the message shows where.
+    """
+    for key in ("sample", "pivots", "version", "laterals"):
+        if source.args.get(key):
+            message = "only the stream's name may stand in FROM yet"
+            statement.refuse(message, offset_of(source))
+    alias = source.args.get("alias")
+    if alias is not None and alias.args.get("columns"):
+        message = "names of columns in FROM are not supported yet"
+        statement.refuse(message, offset_of(alias))
 
 
 def _kind_of(join: exp.Join) -> JoinKind | None:

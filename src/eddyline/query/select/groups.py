@@ -167,10 +167,7 @@ class GroupReader:
             self._add_outputs()
         if group is None:
             return
-        sets = (exp.GroupingSets, exp.Cube, exp.Rollup)
-        if group.find(*sets) or group.args.get("totals"):
-            message = "ROLLUP, CUBE and GROUPING SETS are not supported yet"
-            self._statement.refuse(message, self._statement.offset_of_word("GROUP"))
+        check_one_grouping(self._statement)
         for each in group.expressions:
             self._add_group(self._meant(self._statement.part(each)))
 
@@ -383,3 +380,16 @@ class GroupReader:
             )
             refuse(message, self._text, tree.parts[1].meta["start"])
         return first.meta["start"], first.meta["end"] + 1, WINDOW
+
+
+def check_one_grouping(statement: Statement) -> None:
+    """Refuse groups of several kinds in one GROUP BY.
+
+    Raises:
+        NotSupportedError: ROLLUP, CUBE, GROUPING SETS or totals; the message shows where.
+    """
+    group = statement.tree.args.get("group")
+    sets = (exp.GroupingSets, exp.Cube, exp.Rollup)
+    if group is not None and (group.find(*sets) or group.args.get("totals")):
+        message = "ROLLUP, CUBE and GROUPING SETS are not supported yet"
+        statement.refuse(message, statement.offset_of_word("GROUP"))

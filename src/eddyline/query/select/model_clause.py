@@ -91,11 +91,12 @@ class ModelClause:
     places: dict[str, int] = field(default_factory=dict)
     """Offsets of options, by their words."""
 
-    def equation(self, name: str, qualifiers: Sequence[str]) -> EquationText:
+    def equation(self, name: str, qualifiers: Sequence[str], query: str) -> EquationText:
         """Return the right side of an equation, as SQL that Spark reads.
 
         ``A.v t`` is a product, and ``t^2`` a power; ``qualifiers``, names of the stream in lower
-        case, go.
+        case, go. Between tokens, which are those of the query, is one blank: equal equations are
+        equal texts.
         """
         tokens, made = self.equations[name], _Pieces()
         at = 0
@@ -113,7 +114,8 @@ class ModelClause:
                 made.add(f"pow(t, {behind[1].text})", token.start)
                 at += 3
                 continue
-            made.add(_written(token), token.start)
+            if not at or tokens[at - 1].start != token.start:  # of 2L there are three tokens
+                made.add(query[token.start : token.end + 1], token.start)
             at += 1
         return EquationText(made.text, tuple(made.places))
 
@@ -173,15 +175,6 @@ def _ends_operand(token: Token) -> bool:
     return kind in {TokenType.NUMBER, TokenType.R_PAREN, TokenType.IDENTIFIER, TokenType.VAR} or (
         kind not in _ENDS and token.text.isidentifier()
     )
-
-
-def _written(token: Token) -> str:
-    """Return a token as it may stand in SQL."""
-    if token.token_type == TokenType.STRING:
-        return "'" + token.text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-    if token.token_type == TokenType.IDENTIFIER:
-        return "`" + token.text.replace("`", "``") + "`"
-    return token.text
 
 
 class ModelParser(WindowParser):
@@ -332,8 +325,8 @@ class ModelParser(WindowParser):
         """Step over a comma if a key follows it, and not another stream with its MODEL."""
         if not self._curr or self._curr.token_type != TokenType.COMMA:
             return False
-        behind = self._tokens[self._index + 2 : self._index + 4]
-        is_stream = any(each.text.upper() in {"MODEL", "AS"} for each in behind)
+        words = [each.text.upper() for each in self._tokens[self._index + 2 : self._index + 5]]
+        is_stream = "MODEL" in words[:2] or (words[:1] == ["AS"] and words[2:] == ["MODEL"])
         is_stream |= self._next.token_type == TokenType.L_PAREN
         if not is_stream:
             self._advance()
@@ -402,7 +395,7 @@ class ModelParser(WindowParser):
         start, name = self._offset, self._name(needs)
         if not self._match_text_seq("WITHIN"):
             self._refuse_next(needs)
-        if name in made.bounds:
+        if name.lower() in map(str.lower, made.bounds):
             self._refuse(f"{name!r} has two bounds", start)
         made.bounds[name] = self._bound()
         made.places[f"PRECISION {name}"] = start

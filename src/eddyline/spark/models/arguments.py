@@ -23,10 +23,10 @@ def check_attribute(name: str, keys: Sequence[str]) -> None:
     """Check the name of an attribute.
 
     Raises:
-        OptionError: it is that of a key, or of a column that results have.
+        OptionError: it is that of a key, or of a column that results have, whatever the case.
     """
     taken = [*keys, steps.TIME, steps.SINCE, steps.UNTIL]
-    if name in taken:
+    if name.lower() in map(str.lower, taken):
         msg = f"an attribute is called {name!r}, which results have beside it; give it another name"
         raise OptionError(msg, name=name)
 

@@ -31,7 +31,7 @@ from eddyline.errors import NotSupportedError, QueryError
 from eddyline.models import blocks, conditions, exact_tasks, graph
 from eddyline.models.condition_text import has_root
 from eddyline.models.conditions import And
-from eddyline.models.exact_tasks import ROW_TIME, ROW_VALUE, SINCE, UNTIL, closed
+from eddyline.models.exact_tasks import ATTRIBUTE, ROW_TIME, ROW_VALUE, SINCE, UNTIL, closed
 from eddyline.models.fitted import Fit
 from eddyline.models.rows import entity_ids, micros_of
 from eddyline.models.steps import Where
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
 
     from eddyline.data.arrays import Ints
     from eddyline.models.conditions import Condition
@@ -85,7 +86,7 @@ def exact_rows(given: Graph, rows: DataFrame | None, time: str | None) -> DataFr
         )
         raise QueryError(msg)
     _check_columns(raw, source, asked)
-    found = reduce(lambda df, text: df.where(text), source.conditions, raw.df)
+    found = raw.where(source.conditions).df
     if source.maker is None and asked:
         found = found.where(_may_hold(source, raw, asked))
     for each in asked:
@@ -158,7 +159,7 @@ def _may_hold(source: Source, raw: RawRows, asked: Sequence[Where]) -> Column:
     are_doubles = all(isinstance(raw.types[each], _AS_DOUBLES) for each in names)
     task = _open_task(condition, source, are_doubles=are_doubles)
     tables = [source.segments.mapInArrow(task, _ranges_schema(source)).toArrow()]
-    tables += [_uncovered(raw, source.every, each) for each in names]
+    tables += _uncovered(raw, source.every, names)
     found = [(micros_of(each.column(SINCE)), micros_of(each.column(UNTIL))) for each in tables]
     return F.col(quoted(raw.time)).isNull() | _filter(tables, found, source, raw)
 
@@ -182,11 +183,17 @@ def _filter(
         own = ids == number
         part = _in_ranges(raw.time, *closed(lo[own], hi[own], MOST_RANGES), is_naive=is_naive)
         for name in keys:
-            value = F.lit(entities.column(name)[number].as_py())
-            kind = raw.types[name]
-            part = F.col(quoted(name)).eqNullSafe(value.cast(kind)) & part
+            value = _literal(entities.column(name)[number], raw.types[name])
+            part = F.col(quoted(name)).eqNullSafe(value) & part
         parts.append(part)
     return reduce(lambda one, other: one | other, parts)
+
+
+def _literal(value: pa.Scalar, kind: DataType) -> Column:
+    """Return the value of a key; Python's own time zone has no part in it."""
+    if isinstance(kind, TimestampNTZType) and value.is_valid:
+        return _instant(value.cast(pa.timestamp("us")).value, is_naive=True)
+    return F.lit(value.as_py()).cast(kind)
 
 
 def _in_ranges(time: str, lo: Ints, hi: Ints, *, is_naive: bool) -> Column:
@@ -225,12 +232,21 @@ def _open_task(condition: Condition, source: Source, *, are_doubles: bool) -> Ta
     return task
 
 
-def _uncovered(raw: RawRows, source: Source, name: str) -> pa.Table:
-    """Return the instants of rows whose value of an attribute errors do not hold for."""
-    if name in raw.uncovered:
-        return raw.uncovered[name]
+def _uncovered(raw: RawRows, source: Source, names: Sequence[str]) -> list[pa.Table]:
+    """Return for each attribute the instants of rows whose value errors do not hold for."""
+    missing = [each for each in names if each not in raw.uncovered]
+    if missing:
+        found = _looked_for(raw, source, missing)
+        own = found.column(ATTRIBUTE).to_numpy()
+        for at, name in enumerate(missing):
+            raw.uncovered[name] = found.filter(pa.array(own == at)).drop_columns([ATTRIBUTE])
+    return [raw.uncovered[each] for each in names]
+
+
+def _looked_for(raw: RawRows, source: Source, names: Sequence[str]) -> pa.Table:
     layout, keys = source.shape.layout, source.shape.keys
-    values = {ROW_TIME: quoted(raw.time), ROW_VALUE + name: f"CAST({quoted(name)} AS DOUBLE)"}
+    values = {ROW_TIME: quoted(raw.time)}
+    values |= {ROW_VALUE + each: f"CAST({quoted(each)} AS DOUBLE)" for each in names}
     columns = [f"{text} AS {quoted(each)}" for each, text in values.items()]
     rows = raw.df.where(F.col(quoted(raw.time)).isNotNull())
     rows = rows.selectExpr(*map(quoted, keys), *columns, f"1 AS {SIDE}")
@@ -240,8 +256,7 @@ def _uncovered(raw: RawRows, source: Source, name: str) -> pa.Table:
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         quiet_when_cut_short()
         whole = blocks.entity_blocks(blocks.tables(batches), keys)
-        yield from exact_tasks.uncovered_instants(whole, layout, [name])
+        yield from exact_tasks.uncovered_instants(whole, layout, names)
 
-    found = by_entity(both, keys).mapInArrow(task, _ranges_schema(source)).toArrow()
-    raw.uncovered[name] = found
-    return found
+    schema = StructType([*_ranges_schema(source), StructField(ATTRIBUTE, IntegerType())])
+    return by_entity(both, keys).mapInArrow(task, schema).toArrow()

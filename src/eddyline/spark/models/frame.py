@@ -112,7 +112,7 @@ class Segments(WithAlarms):
         for each in native:
             graph = graph.of_entities(each)
         if solved is not None:
-            graph = graph.then(steps.Where(solved, " ".join(text.split())))
+            graph = graph.then(steps.Where(solved, text))
         return Segments(graph)
 
     def select(self, *names: str, **columns: str) -> Segments:

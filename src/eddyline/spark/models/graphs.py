@@ -141,11 +141,13 @@ class Graph:
     @property
     def laid(self) -> Source:
         """The segments that come out, as a source."""
-        source = self.sources[0]
-        is_whole = isinstance(self.node, graph.Input) and isinstance(source, Source)
-        raw = source.raw if is_whole and isinstance(source, Source) else None
-        if is_whole and source.maker is not None and isinstance(source.maker, Fit):
-            raw = RawRows(source.df, source.maker.time)
+        source, raw = self.sources[0], None
+        if isinstance(self.node, graph.Input) and isinstance(source, Source):
+            raw = source.raw
+            if isinstance(source.maker, Fit):
+                raw = RawRows(source.df, source.maker.time)
+            elif raw is not None:  # of entities that were left out there are no segments
+                raw = raw.where(source.conditions)
         return Source(self.df, self.shape, raw=raw)
 
     def then(self, step: Step) -> Graph:

@@ -71,6 +71,12 @@ class RawRows:
         self.uncovered: dict[str, pa.Table] = {}
         """For attributes the instants of rows that the errors of segments do not hold for."""
 
+    def where(self, conditions: Sequence[str]) -> RawRows:
+        """Return the rows of the entities on whose keys conditions are true."""
+        if not conditions:
+            return self
+        return RawRows(reduce(lambda df, text: df.where(text), conditions, self.df), self.time)
+
     @cached_property
     def types(self) -> dict[str, DataType]:
         """The types of columns by name."""

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 def ranges_of(source: Source) -> dict[str, Range]:
     """Return the ranges of a batch source's values: reads its rows once.
 
-    An attribute without a value is left out. Changes are those from a row to the next one of its
-    entity that has a value, so they have the noise of rows in them.
+    An attribute without a value is left out. Changes are those between rows of an entity
+    that have a value and follow each other, whatever stands between them; they have the noise of
+    rows in them.
     """
     maker = source.maker
     assert maker is not None
@@ -30,10 +31,14 @@ def ranges_of(source: Source) -> dict[str, Range]:
     order = Window.partitionBy(*(F.col(quoted(each)) for each in maker.keys)).orderBy(
         F.col(quoted(maker.time))
     )
+    earlier = order.rowsBetween(Window.unboundedPreceding, -1)
     time = F.unix_micros(F.col(quoted(maker.time)).cast("timestamp"))
     before = rows.select(
         *(_finite(name).alias(f"v{at}") for at, name in enumerate(names)),
-        *(F.lag(_finite(name)).over(order).alias(f"b{at}") for at, name in enumerate(names)),
+        *(
+            F.last(_finite(name), ignorenulls=True).over(earlier).alias(f"b{at}")
+            for at, name in enumerate(names)
+        ),
         (time - F.lag(time).over(order)).alias("us"),
     )
     asked = [F.sum("us").alias("us")]

@@ -45,14 +45,21 @@ def query_of(
         step: makes the step of the query, over relations.
 
     Raises:
-        NotSupportedError: no source is a stream, or what is asked cannot be told of one.
+        NotSupportedError: no source is a stream, one has segments, or what is asked cannot be told
+            of one.
         OptionError: it is not said what a gap is, or bounds depend on how large values are.
     """
     if not given.is_streaming:
         msg = "a query has the segments of a stream; segments of DataFrames have to_df()"
         raise NotSupportedError(msg)
-    given = precise(given, measures=False)
     is_stream = [isinstance(each, Source) and each.is_streaming for each in given.sources]
+    if any(of and each.maker is None for each, of in zip(given.sources, is_stream, strict=True)):
+        msg = (
+            "segments are read from tables or files; rows of a stream are fitted or declared: "
+            "el.models.fit(…), el.models.declare(…)"
+        )
+        raise NotSupportedError(msg)
+    given = precise(given, measures=False)
     order = sorted(range(len(is_stream)), key=lambda at: not is_stream[at])
     # What is fitted of a batch DataFrame is there from the start, as segments that are read are.
     sources = [_as_input(given.sources[at]) for at in order]

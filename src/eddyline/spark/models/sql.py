@@ -6,13 +6,14 @@ import hashlib
 from contextlib import contextmanager
 from dataclasses import fields
 from datetime import timedelta
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
 from eddyline.errors import EddylineError, NotSupportedError, OptionError
 from eddyline.models.sql.reader import read_model_query
-from eddyline.models.sql.recipe import Made, made_in
+from eddyline.models.sql.recipe import Call, Made, made_in
 from eddyline.options import FilterOptions
 from eddyline.query.predicates import SqlPredicate
 from eddyline.query.select.names import identifier
@@ -22,14 +23,14 @@ from eddyline.spark.filters.conjunction import all_of
 from eddyline.spark.models.fitting import declare, fit, read
 from eddyline.spark.models.frame import Segments
 from eddyline.spark.relation import Relation
-from eddyline.sql.parsing import at, place
+from eddyline.sql.parsing import at, on_one_line, place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
-    from eddyline.models.sql.recipe import Call, ModelQuery, Node
+    from eddyline.models.sql.recipe import ModelQuery, Node
     from eddyline.query.steps import Step
     from eddyline.spark.catalog import Catalog
     from eddyline.spark.query import Query
@@ -78,13 +79,24 @@ class _Planned:
         if are_streams.pop():
             self._check_stream(mades)
             return stem, [*self._of_stream(), *self._after(stem)], {}
-        plain = " ".join(self._text.split()).encode()
-        name = f"models of {stem} {hashlib.blake2b(plain, digest_size=3).hexdigest()}"
+        name = self._free_name(stem)
         found = self._built(self._query.node)
         with self._placed(self._query.node.start):
             rows = found.to_df() if isinstance(found, Segments) else found
         first = ReadStep(name, _models_of(stem))
         return stem, [first, *self._after(stem)], {name: Relation(rows)}
+
+    def _free_name(self, stem: str) -> str:
+        """Return a name for the rows of the query that those of no other query have.
+
+        An equal text may be older, and of what its table was before.
+        """
+        plain = on_one_line(self._text).encode()
+        name = f"models of {stem} {hashlib.blake2b(plain, digest_size=3).hexdigest()}"
+        known = (*self._known.results.values(), *self._known.queries.values())
+        taken = {each for made in known for each in made.relations}
+        numbered = (name if n == 1 else f"{name} {n}" for n in count(1))
+        return next(each for each in numbered if each not in taken)
 
     def _after(self, stem: str) -> list[Step]:
         """Return what is done with the rows of results."""
@@ -99,9 +111,15 @@ class _Planned:
         return name in self._known.streams if made is None else bool(made.streams)
 
     def _check_stream(self, mades: Sequence[Made]) -> None:
-        """Refuse several models of streams in a query, and those that do not say what a gap is."""
+        """Refuse segments, several models in a query, and those without what a gap is."""
         first = mades[0]
         for each in mades:
+            if each.read:
+                message = (
+                    "segments are read from tables or files; rows of a stream are fitted or "
+                    "declared: MODEL x WITHIN 0.5, or x = x + vx * t"
+                )
+                raise self._at(NotSupportedError(message), each.start)
             if each != first:
                 message = (
                     "models of a stream are made once in a query, of rows that all sides take; "
@@ -121,9 +139,8 @@ class _Planned:
         (made, _, rows) = self._sources[0]
         with self._placed(made.start, made.places):
             query = found.query() if isinstance(found, Segments) else found
-            if any(each.df is not rows for each in query.relations.values()):
-                msg = "a condition on keys of both sides is not supported of a stream"
-                raise NotSupportedError(msg)
+        # What is asked of keys is a step that leaves rows out; these here are for analysis only.
+        assert all(each.df is rows for each in query.relations.values())
         name = identifier(made.name)
         result = self._known.results.get(made.stream)
         steps: list[Step] = [ReadStep(made.stream, name)]
@@ -154,8 +171,7 @@ class _Planned:
             return _called(of, node, arguments, named)
 
     def _value(self, given: Any) -> Any:
-        is_node = isinstance(given, Made) or hasattr(given, "method")
-        return self._built(given) if is_node else given
+        return self._built(given) if isinstance(given, Made | Call) else given
 
     def _source(self, made: Made) -> Segments:
         """Return the segments of a source; of equal ones, the same."""
