@@ -8,10 +8,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from eddyline.constraints.bounds import bins_of
+from eddyline.constraints.bounds import LearnedBound, bins_of, top_of
 from eddyline.errors import StateError
 from eddyline.joins.operator.partner_ages import AgeCounts
-from eddyline.joins.tier_loop import MOST_HOT, TierLoop
+from eddyline.joins.tier_loop import HELD, MOST_HOT, TierLoop
 
 LENGTH = 1_000_000_000
 N_PAIRS = 50_000
@@ -49,6 +49,17 @@ def test_partners_that_take_half_a_window_keep_it_hot():
     assert loop.plan == {"s": None}
 
 
+def test_a_bound_near_half_a_window_does_not_let_tiers_come_and_go():
+    loop = TierLoop({"s": LENGTH})
+    assert not fed(loop, int(0.46 * LENGTH)), "with its margin it is more than half"
+    loop = TierLoop({"s": LENGTH})
+    assert fed(loop, int(0.41 * LENGTH))
+    hot_for = loop.plan["s"]
+    assert hot_for <= MOST_HOT * LENGTH
+    assert not fed(loop, int(0.44 * LENGTH), first=20), "it is still good"
+    assert loop.plan["s"] == hot_for
+
+
 def test_nothing_is_moved_before_twice_the_bound_was_seen():
     loop = TierLoop({"s": LENGTH})
     fed(loop, 100_000_000, n_batches=2)
@@ -81,6 +92,14 @@ def test_tiers_that_are_held_stay_and_what_was_learned_outlives_a_restart():
     assert (view.n_cold, view.hot_for, other.n_pairs) == (3, held["s"], 0)
     with pytest.raises(StateError, match="tiers of a join cannot be read"):
         again.restore({"bounds": 3})
+
+
+@pytest.mark.parametrize("number", [500, 1_500])
+def test_pairs_of_the_bin_above_the_bound_are_beyond_it_and_those_of_its_own_are_not(number):
+    loop = TierLoop({"s": LENGTH})
+    loop.bounds["s"] = LearnedBound(HELD, top_of(number))
+    loop.step({"s": AgeCounts(12, 0, {number: 5, number + 1: 4, number + 2: 3})}, {"s": 1})
+    assert loop.bounds["s"].n_beyond == 7
 
 
 def test_without_windows_nothing_is_decided():

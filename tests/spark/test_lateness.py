@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import eddyline as el
 from eddyline.cli import app
 from eddyline.errors import LatenessWarning, LateRowsWarning
+from eddyline.spark.lateness import warned_of_late
 
 pytestmark = pytest.mark.spark
 
@@ -39,6 +40,24 @@ def engine_over(spark, folder, *, lateness=None, **options):
         reader = spark.readStream.schema("id bigint, ts timestamp").options(**options)
         engine.stream(name, reader.parquet(str(folder / "in")), time="ts", lateness=lateness)
     return engine
+
+
+@pytest.mark.parametrize(
+    ("n_late", "share", "hint"),
+    [
+        (49, None, None),
+        (50, None, "a longer lateness='10 minutes' of"),
+        (199, 0.99, None),
+        (201, 0.99, "a larger share, lateness='learned 99.9 %', of"),
+        (50, 0.9999, "a larger share, lateness='learned 99.999 %', of"),
+    ],
+)
+def test_late_rows_are_told_of_where_they_are_more_than_was_asked_for(n_late, share, hint):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        is_told = warned_of_late("s", n_late, 10_000, "left out", share)
+    assert is_told == bool(hint)
+    assert [hint in str(each.message) for each in caught] == [True] * is_told
 
 
 def said_of(query):

@@ -86,11 +86,6 @@ class LearnedBound(Struct, frozen=True, forbid_unknown_fields=True):
         return 1 - self.n_beyond / self.n_rows if self.n_rows else math.nan
 
     @property
-    def bin(self) -> int:
-        """The first bin whose spans are beyond the bound."""
-        return 0 if self.bound <= 1 else math.ceil(math.log2(self.bound) * BINS_PER_OCTAVE)
-
-    @property
     def _memory(self) -> float:
         """Rows after which one counts 1/e."""
         return max(MEMORY / (1 - self.share), FEWEST_ROWS)

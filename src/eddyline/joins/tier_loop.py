@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from eddyline.constraints.bounds import TOLD, LearnedBound
+from eddyline.constraints.bounds import TOLD, LearnedBound, top_of
 from eddyline.errors import StateError
 from eddyline.runtime.journal import JournalEntry
 
@@ -101,7 +101,7 @@ class TierLoop:
             counts = ages.get(name)
             if counts is not None:
                 learned = self.bounds[name]
-                n_beyond = sum(n for at, n in counts.bins.items() if at >= learned.bin)
+                n_beyond = sum(n for at, n in counts.bins.items() if top_of(at) > learned.bound)
                 self.bounds[name] = learned.measured(counts.n_pairs, n_beyond, counts.bins)
                 self.n_cold[name] += counts.n_cold
             if not self.is_held:
@@ -122,10 +122,10 @@ class TierLoop:
     def _span(self, name: str, length: int, seen: int) -> int | None:
         """Return for how long rows are to be hot, given the event time that was seen (µs)."""
         now, wanted = self.plan[name], int(self.bounds[name].bound * MARGIN)
-        if wanted > MOST_HOT * length or seen < SEEN * wanted:
-            return None
-        is_good = now is not None and wanted <= now <= wanted * TOLD
-        return now if is_good else int(wanted * TOLD**0.5)
+        if now is not None and wanted <= now <= wanted * TOLD:
+            return now
+        span = int(wanted * TOLD**0.5)
+        return span if span <= MOST_HOT * length and seen >= SEEN * wanted else None
 
     def _evidence(self, name: str) -> dict[str, Any]:
         learned = self.bounds[name]

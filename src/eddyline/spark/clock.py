@@ -190,22 +190,11 @@ class StreamClock(Operator):
         n_late = self.part.n_late + self._newest["n_late"]
         learned = self._newest["learned"]
         self._changed = changes(self.name, "lateness", self.part.learned, learned, batch.id)
-        passed = self.streams.lows(self._moved)
-        self.part = ClockPart(self._latest, n_late, learned, passed)
+        newest = self._newest["latest"]
+        passed = self.streams.lows(newest)
+        self.part = ClockPart({**self.part.latest, **newest}, n_late, learned, passed)
         self._last_batch = batch.id
         return StatePart.of(self.part, ())
-
-    @property
-    def _latest(self) -> dict[str, int]:
-        """The latest event time of each stream with the batch (µs)."""
-        before, newest = self.part.latest, self._newest.get("latest", {})
-        return {**before, **{each: max(before.get(each, at), at) for each, at in newest.items()}}
-
-    @property
-    def _moved(self) -> dict[str, int]:
-        """The same of the streams that have rows in the batch: of others no time passes."""
-        newest = self._newest.get("latest", {})
-        return {each: at for each, at in self._latest.items() if each in newest}
 
     def _low(self, latest: Mapping[str, int]) -> int:
         """Return the instant before which all rows have come (µs)."""
@@ -217,14 +206,18 @@ class StreamClock(Operator):
         """Look at the event times of a batch, and put its late rows aside."""
         found = self._counted(df)
         seen = {self._names[number]: each for number, each in disorders(found).items()}
-        learned = self.lateness.after(self.part.learned, seen, self.part.latest)
+        before = self.part.latest
+        learned = self.lateness.after(self.part.learned, seen, before)
         self.streams = self.lateness.streams(learned, self.streams.passed)
         self._newest = {
             "n_rows": sum(row["n_rows"] for row in found),
             "n_timed": sum(row["n_timed"] for row in found),
             "n_late": 0,
             "has_late": any(each.earliest < self.before for each in seen.values()),
-            "latest": {name: each.latest for name, each in seen.items()},
+            # Of others no time passes: of a batch without rows nothing is answered.
+            "latest": {
+                name: max(before.get(name, ALWAYS), each.latest) for name, each in seen.items()
+            },
             "learned": learned,
         }
         self._late_files, self._is_new = set(), True
@@ -235,7 +228,7 @@ class StreamClock(Operator):
             written = self.passing(rows).mapInArrow(task.run, "file string, n bigint").collect()
             self._late_files = {each.file for each in written}
             self._newest["n_late"] = sum(each.n for each in written)
-        self.after = self._low(self._moved)
+        self.after = self._low(self._newest["latest"])
 
     @property
     def _names(self) -> list[str]:
@@ -267,7 +260,8 @@ class StreamClock(Operator):
         self.arrived.n_untimed += self._newest["n_rows"] - self._newest["n_timed"]
         if not self._is_warned:
             n_late, n_rows = self.part.n_late, self.arrived.n_rows
-            self._is_warned = warned_of_late(self.stream, n_late, n_rows, "left out")
+            share = min(self.lateness.shares.values(), default=None)
+            self._is_warned = warned_of_late(self.stream, n_late, n_rows, "left out", share)
         return self._changed
 
     # -- what people see, and what is saved -------------------------------------------------------
@@ -373,6 +367,12 @@ class UnionClock:
     """
 
     of: tuple[Clock, ...]
+
+    @property
+    def leaves(self) -> tuple[Clock, ...]:
+        """The clocks of all parts, of those of parts that are unions, too."""
+        parts = (each.leaves if isinstance(each, UnionClock) else (each,) for each in self.of)
+        return tuple(leaf for own in parts for leaf in own)
 
     @property
     def before(self) -> int:

@@ -18,11 +18,16 @@ if TYPE_CHECKING:
 LATE_FRAC = 0.005
 """Share of late rows among those of a stream that is warned of."""
 
+MOST_MISSED = 2
+"""Late rows that are not warned of, as a multiple of those that a learned share allows."""
+
 FEW_ROWS = 10
 """Late rows that are not warned of, whatever their share."""
 
 
-def warned_of_late(stream: str, n_late: int, n_rows: int, outcome: str) -> bool:
+def warned_of_late(
+    stream: str, n_late: int, n_rows: int, outcome: str, share: float | None = None
+) -> bool:
     """Warn of late rows if they are many, and return whether they are.
 
     Args:
@@ -30,13 +35,18 @@ def warned_of_late(stream: str, n_late: int, n_rows: int, outcome: str) -> bool:
         n_late: how many there are so far.
         n_rows: rows of the stream so far.
         outcome: what has become of them ("not joined").
+        share: of rows that a lateness that is learned is to hold ((0, 1)); None if it was given.
     """
-    if n_late < max(FEW_ROWS, LATE_FRAC * n_rows):
+    allowed = 0.0 if share is None else 1 - share
+    if n_late < max(FEW_ROWS, max(LATE_FRAC, MOST_MISSED * allowed) * n_rows):
         return False
+    longer = "a longer lateness='10 minutes'"
+    if share is not None:
+        longer = f"a larger share, lateness='learned {100 * (1 - allowed / 10):.9g} %',"
     msg = (
         f"{n_late:,} of {n_rows:,} rows of {stream!r} came too late and were {outcome}: "
-        f"run.late_rows({stream!r}) has them; a longer lateness='10 minutes' of the stream waits "
-        f"for them. Files are read in the order in which they were changed: over many that exist, "
+        f"run.late_rows({stream!r}) has them; {longer} of the stream waits for them. Files "
+        f"are read in the order in which they were changed: over many that exist, "
         f"in another order than that of time, give a lateness as large as their disorder, or read "
         f"them in one batch"
     )

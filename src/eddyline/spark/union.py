@@ -184,9 +184,11 @@ class MadeUnion(_Union):
         is_timed = place is not None and len({each.offset for each in clocks}) == 1
         self.time = self._shape.columns[place] if place is not None and is_timed else None
         self.clock = UnionClock(tuple(clocks)) if is_timed else None
-        for each in clocks if is_timed else ():
+        # Parts that are unions are made before, and knew of their own parts alone.
+        leaves = self.clock.leaves if self.clock is not None else ()
+        for each in leaves:
             if isinstance(each, StreamClock):
-                each.beside = tuple(other for other in clocks if other is not each)
+                each.beside = tuple(other for other in leaves if other is not each)
 
     @property
     def before(self) -> tuple[Operator, ...]:

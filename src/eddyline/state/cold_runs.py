@@ -7,9 +7,11 @@ written again. A key that no filter on the way to a run holds back is looked up 
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections import OrderedDict
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,18 +20,20 @@ import pyarrow as pa
 from eddyline.state.bucket_state import ColdRuns
 from eddyline.state.compaction import upkeep_of
 from eddyline.state.key_filters import Filters, KeyFilter
+from eddyline.state.rows import SortedRun
 from eddyline.state.run_files import RunFile, open_tables, write_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from numpy.typing import NDArray
     from pyarrow import fs
 
-    from eddyline.state.rows import SortedRun
+    from eddyline.state.rows import Rows
+    from eddyline.state.run_index import Index
 
-MOST_READ = 4_096
-"""Files of filters that a process keeps."""
+MOST_READ_BYTES = 256 * 2**20
+"""Size of the files of filters that a process keeps: those of 128 million rows with one key."""
 
 _WORDS, _ZONE = "words_", "zone_"
 
@@ -72,6 +76,55 @@ class ColdTier:
         for each in part.parts:
             yield from self._passing(each, number, key, hashes, codes, places)
             number += len(each.runs)
+
+
+class ColdRun(SortedRun):
+    """A run of a cold tier, which is opened when a row of it is asked for, and so hardly ever.
+
+    Args:
+        file: the run.
+        keys: the key classes of its rows.
+        tier: that it is in.
+        opened: opens a run.
+    """
+
+    def __init__(
+        self,
+        file: RunFile,
+        keys: Collection[int],
+        tier: ColdTier,
+        opened: Callable[[RunFile], SortedRun],
+    ) -> None:
+        self._file = file
+        self._keys = keys
+        self._tier = tier
+        self._opened = opened
+
+    def __len__(self) -> int:
+        return self._file.n_rows
+
+    @cached_property
+    def _run(self) -> SortedRun:
+        return self._opened(self._file)
+
+    @property
+    def rows(self) -> Rows:
+        """Its rows."""
+        return self._run.rows
+
+    @property
+    def keys(self) -> Collection[int]:
+        """The key classes of its rows."""
+        return self._keys
+
+    @property
+    def tier(self) -> ColdTier:
+        """The cold tier, whose filters what is looked up passes first."""
+        return self._tier
+
+    def index(self, key: int) -> Index:
+        """Return the index of a key class."""
+        return self._run.index(key)
 
 
 def cooled(
@@ -135,8 +188,36 @@ def _write(
     )
 
 
-_read: OrderedDict[tuple[str, int], Filters] = OrderedDict()
-"""Filters that this process has read, by path and checksum; a name is never used twice."""
+class ReadFilters:
+    """Filters that a process has read, those that were used last at the end."""
+
+    def __init__(self) -> None:
+        self._read: OrderedDict[tuple[str, int], tuple[int, Filters]] = OrderedDict()
+        """By path and checksum, with the size of the file; a name is never used twice."""
+        self._n_bytes = 0
+        self._lock = threading.Lock()
+
+    def get(self, which: tuple[str, int]) -> Filters | None:
+        """Return the filters of a file; None if they are not kept."""
+        with self._lock:
+            if which not in self._read:
+                return None
+            self._read.move_to_end(which)
+            return self._read[which][1]
+
+    def keep(self, which: tuple[str, int], n_bytes: int, filters: Filters) -> None:
+        """Keep the filters of a file of a size, and let go of those that were used longest ago."""
+        with self._lock:
+            if which in self._read:
+                return
+            self._read[which] = n_bytes, filters
+            self._n_bytes += n_bytes
+            while self._n_bytes > MOST_READ_BYTES and len(self._read) > 1:
+                self._n_bytes -= self._read.popitem(last=False)[1][0]
+
+
+_READ = ReadFilters()
+"""Those of this process."""
 
 
 def read_filters(files: fs.FileSystem, folder: str, file: RunFile) -> Filters:
@@ -146,17 +227,16 @@ def read_filters(files: fs.FileSystem, folder: str, file: RunFile) -> Filters:
         OSError: they cannot be read.
     """
     which = _path(folder, file.name), file.checksum
-    if which in _read:
-        return _read[which]
+    kept = _READ.get(which)
+    if kept is not None:
+        return kept
     (table,) = open_tables(files, [which[0]], file.checksum)
     parts = {name: table[name].chunk(0).values.to_numpy() for name in table.column_names}
     keys = [int(name.removeprefix(_WORDS)) for name in parts if name.startswith(_WORDS)]
     found = {
         key: KeyFilter(parts[f"{_WORDS}{key}"], *map(int, parts[f"{_ZONE}{key}"])) for key in keys
     }
-    while len(_read) >= MOST_READ:
-        _read.popitem(last=False)
-    _read[which] = found
+    _READ.keep(which, file.n_bytes, found)
     return found
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from eddyline.state.run_index import Index
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -122,7 +122,7 @@ class Gate(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)  # no slots, as cold runs are of this class and have other fields
 class SortedRun:
     """Rows that no longer change, in the order of their first key, with an index for each key."""
 
@@ -142,6 +142,11 @@ class SortedRun:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @property
+    def keys(self) -> Collection[int]:
+        """The key classes of its rows."""
+        return self.rows.codes.keys()
 
     def index(self, key: int) -> Index:
         """Return the index of a key class."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from eddyline.constraints.lateness import LearnedLateness
 
-LEARNED = columns("stream, lateness, to hold, held, measured: count, late: count")
+LEARNED = columns("stream, lateness, to hold, held, measured: count, beyond: count")
 
 
 def learned_tables(learned: Mapping[str, LearnedLateness]) -> Iterator[Table]:
@@ -24,7 +24,7 @@ def learned_tables(learned: Mapping[str, LearnedLateness]) -> Iterator[Table]:
         for name, each in learned.items()
     )
     if rows:
-        yield Table(LEARNED, rows, "The lateness that is learned, and what it costs.")
+        yield Table(LEARNED, rows, "The lateness that is learned, and the rows beyond it.")
 
 
 def said(learned: LearnedLateness) -> str:

@@ -15,16 +15,20 @@ from pyarrow import fs
 
 from eddyline.constraints.bounds import bins_of
 from eddyline.joins.graph import JoinGraph
+from eddyline.joins.operator import bucket as buckets_of_joins
 from eddyline.joins.operator.bucket import BucketBatch
+from eddyline.joins.operator.composites import SEED, Composites
 from eddyline.joins.operator.partner_ages import merged
+from eddyline.joins.orders.probe_profiling import LookUp
 from eddyline.joins.plan import BatchPlan
 from eddyline.query.windows import RangeWindow
 from eddyline.state.bucket_state import BucketState, files_of
-from eddyline.state.cold_runs import ColdTier
+from eddyline.state.cold_runs import ColdRun, ColdTier
 from eddyline.state.grid import Grid
 from eddyline.state.manifest import ManifestFolder
 from eddyline.state.repartitioning import Moved, buckets_for
-from eddyline.state.rows import ALWAYS, Rows
+from eddyline.state.rows import ALWAYS, Rows, SortedRun
+from eddyline.state.run_files import RunFile
 from tests.joins.operator.test_bucket import Operator, bag, is_supported
 from tests.joins.plans import place_in
 from tests.oracles.join_strategies import join_cases
@@ -201,6 +205,49 @@ def test_keys_that_do_not_come_again_are_kept_away_by_filters(tmp_path, monkeypa
     assert n_passing < 0.05 * n_asked
     assert merged(streams.ages)["s"].n_cold == 0
     assert streams.got() == streams.wanted()
+
+
+def test_cold_runs_are_not_opened_for_other_keys(tmp_path, monkeypatch):
+    opened = []
+    monkeypatch.setattr(buckets_of_joins, "ColdRun", lambda *about: Opened(opened, *about))
+    streams = Streams(GRAPH, tmp_path)
+    for number in range(30):
+        streams.base = 1_000 * (number // 3)
+        streams.batch({"s": 150, "t": 150})
+    assert streams.got() == streams.wanted()
+    assert streams.n_cold > 500
+    assert not opened
+
+
+class Opened(ColdRun):
+    """A cold run that tells when it is opened."""
+
+    def __init__(self, opened, file, keys, tier, opens):
+        super().__init__(file, keys, tier, lambda of: opened.append(of.name) or opens(of))
+
+
+def test_runs_whose_filters_let_nothing_pass_are_not_opened(tmp_path):
+    """Neither where rows are found in hot runs alone, nor where sampled ones are looked up."""
+    starts = np.arange(10)
+    hot = SortedRun.of(Rows({0: starts, 1: starts}, starts, starts + 100, pa.table({"at": starts})))
+    cold = ColdRun(RunFile("gone", 7, 0, 9, 1, 1), (0, 1), Nothing(), open)
+    keys = Composites({SEED: starts}, {0: starts}, starts, starts + 50)
+    joined = keys.join("s", [cold, hot], (0,))
+    assert joined.rows["s"].tolist() == [7 + at for at in hot.rows.starts.argsort().tolist()]
+    assert joined.codes[1].tolist() == list(range(10))
+    look_up = LookUp.of(keys, (0,))
+    assert look_up.partners([cold, hot], 10, 4).counts.tolist() == [1] * 10
+    assert look_up.counts([cold, hot], 10, 4).tolist() == [1] * 10
+    assert not len(
+        Composites({SEED: starts}, {0: starts + 50}, starts, starts).join("s", [cold], (0,))
+    )
+
+
+class Nothing:
+    """A tier whose filters let nothing pass."""
+
+    def passing(self, key, hashes, codes):
+        return {}
 
 
 def test_runs_are_cold_as_a_whole_and_their_files_are_named(tmp_path):

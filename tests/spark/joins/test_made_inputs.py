@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 import eddyline as el
@@ -16,7 +17,7 @@ from tests.spark.aggregates.test_composed import (
     low,  # noqa: F401
     of_duckdb,
 )
-from tests.spark.joins.join_streams import stream_of
+from tests.spark.joins.join_streams import stream_of, write_batch
 
 pytestmark = pytest.mark.spark
 
@@ -178,6 +179,23 @@ def test_what_has_no_event_time_is_not_joined(engine):  # noqa: F811
     )
     with pytest.raises(QueryError, match=r"'counts' cannot be joined: .* window.end AS e"):
         engine.query("SELECT counts.n FROM counts [NOW], t [NOW] WHERE counts.k = t.k")
+
+
+def test_rows_without_a_time_are_counted_beside_late_ones(spark, tmp_path):
+    for number, seconds in enumerate(([100], [60, None, 200])):
+        at = [None if each is None else each * SECOND for each in seconds]
+        rows = {"k": [1] * len(at), "ts": pa.array(at, pa.timestamp("us", "UTC"))}
+        for name in ("s", "t"):
+            write_batch(tmp_path, name, number, pa.table(rows))
+    streams = el.Engine(spark)
+    for name in ("s", "t"):
+        rows = stream_of(spark, tmp_path, name)
+        streams.stream(name, rows, time="ts", lateness="0 seconds")
+    made(streams, "twice", "SELECT k, ts FROM s UNION ALL SELECT k, ts FROM s", "ts")
+    text = "SELECT a.k FROM twice a [RANGE 1 SECOND], t [RANGE 1 SECOND] WHERE a.k = t.k"
+    twice, other = ended(streams.query(text)).view().inputs
+    assert (twice.n_arrived, twice.n_untimed) == (6, 2)
+    assert (other.n_arrived, other.n_untimed) == (4, 1), "its late rows are found by its tasks"
 
 
 def test_a_join_of_results_goes_on_from_its_checkpoint(spark, folder, tmp_path):  # noqa: F811

@@ -7,7 +7,7 @@ the batch names them.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from eddyline.joins.operator.delta_join import results
 from eddyline.joins.operator.partner_ages import PartnerAges
 from eddyline.joins.orders.probe_profiling import drop_samples
 from eddyline.joins.plan import BucketReport
-from eddyline.state.cold_runs import ColdTier, cooled
+from eddyline.state.cold_runs import ColdRun, ColdTier, cooled
 from eddyline.state.compaction import upkeep_of
 from eddyline.state.grid import N_BINS, bins_of
 from eddyline.state.late_rows import write_late
@@ -154,7 +154,7 @@ class BucketBatch:
 
     def _cooled(
         self, name: str, horizon: int, length: int
-    ) -> tuple[list[SortedRun], Sequence[RunFile]]:
+    ) -> tuple[list[ColdRun], Sequence[RunFile]]:
         """Return the cold runs of an input, some of them moved now, and the files of the others.
 
         Nothing that is cold becomes hot again but where there is no cold tier any more.
@@ -174,9 +174,10 @@ class BucketBatch:
         )
         self.report.after.cold[name] = parts
         tier = ColdTier(self.place.files, self.place.runs, parts)
-        cold = [self._open(name, run) for part in parts for run in part.runs]
+        keys, opened = self.plan.graph.classes_of[name], partial(self._open, name)
+        cold = [ColdRun(run, keys, tier, opened) for part in parts for run in part.runs]
         stay = [each for each in runs if each.last_end >= until]
-        return [replace(run, tier=tier) for run in cold], stay
+        return cold, stay
 
     def _mine(self, name: str, file: RunFile, rows: Rows) -> Rows:
         """Return the rows of a run that belong to this bucket."""

@@ -119,20 +119,19 @@ class Composites:
         found = pairs.first(n_pairs)
         refs = {each: rows[found.probes] for each, rows in self.rows.items()} | {name: found.rows}
         codes = {}
-        for each in dict.fromkeys((*self.codes, *window[0].rows.codes)):
+        for each in dict.fromkeys((*self.codes, *window[0].keys)):
             if needed is not None and each not in needed:
                 continue
             if each in self.codes:
                 codes[each] = self.codes[each][found.probes]
             else:
                 parts = zip(window, firsts, cuts[:-1], cuts[1:], strict=True)
-                codes[each] = np.concatenate(
-                    [
-                        run.rows.codes[each][found.rows[i:j] - first]
-                        for number, (run, first, i, j) in enumerate(parts)
-                        if i < j or not number
-                    ]
+                own = (
+                    run.rows.codes[each][found.rows[i:j] - first]
+                    for run, first, i, j in parts
+                    if i < j
                 )
+                codes[each] = np.concatenate([np.empty(0, np.int64), *own])
         return Composites(refs, codes, found.starts, found.ends)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from eddyline.joins.operator.composites import Composites
-from eddyline.joins.operator.gathering import rows_of_parts
+from eddyline.joins.operator.gathering import asked_of, rows_of_parts
 from eddyline.joins.operator.pipeline import Pipeline
 from eddyline.state.rows import result_column
 
@@ -70,9 +70,12 @@ def results(
 def gather(found: Composites, windows: Mapping[str, Sequence[SortedRun]]) -> pa.Table:
     """Return the columns of combined rows, named ``input.column``."""
     columns: dict[str, pa.Array | pa.ChunkedArray] = {}
-    for name, runs in windows.items():
+    for name, every in windows.items():
+        runs, rows = every, found.rows[name]
+        if runs[0].tier is not None:
+            runs, rows = asked_of(every, rows)
         if not runs[0].rows.payload.num_columns:
             continue
-        taken = rows_of_parts([run.rows.payload for run in runs], found.rows[name])
+        taken = rows_of_parts([run.rows.payload for run in runs], rows)
         columns |= {result_column(name, each): taken[each] for each in taken.column_names}
     return pa.table(columns | {"_start": pa.array(found.starts), "_end": pa.array(found.ends)})

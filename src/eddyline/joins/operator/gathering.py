@@ -14,6 +14,21 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from eddyline.state.rows import SortedRun
+
+
+def asked_of(
+    runs: Sequence[SortedRun], rows: NDArray[np.int64]
+) -> tuple[list[SortedRun], NDArray[np.int64]]:
+    """Return the runs that have some rows (one or more), and these counted through such runs."""
+    ends = np.cumsum([len(run) for run in runs])
+    of = np.searchsorted(ends, rows, "right")
+    asked, place = np.unique(of, return_inverse=True)
+    chosen = [runs[at] for at in asked.tolist()]
+    lengths = np.array([len(run) for run in chosen])
+    moved = (ends[asked] - np.cumsum(lengths))[place]
+    return chosen, rows - moved
+
 
 def rows_of_parts(parts: Sequence[pa.Table], rows: NDArray[np.int64]) -> pa.Table:
     """Return rows, counted through, of tables with equal columns (one or more) that stand for one.

@@ -265,7 +265,7 @@ class LookUp:
     def partners(self, window: Sequence[SortedRun], n_units: int, most: int) -> _Partners:
         """Return the partners of each sampled row (R) in the runs of a window, at most so many."""
         counts, pieces = np.zeros(n_units, np.int64), []
-        for run in window:
+        for run in self._asked(window):
             before, room = counts.copy(), 64 + 4 * len(self.before)
             at, rows = np.empty((2, room), np.int64)
             n = self._count(run, most, counts, at, rows)
@@ -280,9 +280,15 @@ class LookUp:
     def counts(self, window: Sequence[SortedRun], n_units: int, most: int) -> NDArray[np.int64]:
         """Return how many partners each has in the runs of a window, or so many at least ((R,))."""
         counts, none = np.zeros(n_units, np.int64), np.empty(0, np.int64)
-        for run in window:
+        for run in self._asked(window):
             self._count(run, most, counts, none, none)
         return counts
+
+    def _asked(self, window: Sequence[SortedRun]) -> list[SortedRun]:
+        """Return the runs that may have a partner: no cold one whose filter lets nothing pass."""
+        key, tier = self.links[0], window[0].tier if window else None
+        passing = {} if tier is None else tier.passing(key, self.hashes, self.before.codes[key])
+        return [run for at, run in enumerate(window) if run.tier is None or at in passing]
 
     def _count(
         self,

@@ -206,8 +206,8 @@ class JoinInputs(Operator):
         """Add the late rows of a batch; warn once of an input of which many come too late."""
         self._n_late.update(n_late)
         for name in n_late.keys() - self._warned:
-            n_rows = self.counts[name].n_arrived
-            if warned_of_late(name, self._n_late[name], n_rows, "not joined"):
+            n_rows, share = self.counts[name].n_arrived, self.lateness.shares.get(name)
+            if warned_of_late(name, self._n_late[name], n_rows, "not joined", share):
                 self._warned.add(name)
 
     def snapshot(self) -> Any:

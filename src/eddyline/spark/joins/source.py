@@ -53,7 +53,7 @@ class MadeInput:
         """
         rows = self.part.results.select(*self.tags).where(F.col(PASSES).isNotNull())
         if self.clock.has_late:
-            rows = rows.where(F.col(START) >= self.clock.before)
+            rows = rows.where(F.col(START).isNull() | (F.col(START) >= self.clock.before))
         at = self.clock.after
         if at in (ALWAYS, FOREVER):
             return rows
