@@ -15,7 +15,7 @@ from pyarrow import fs
 from eddyline.data import durable_files
 from eddyline.errors import StateError
 from eddyline.joins.state_part import JoinPart
-from eddyline.state.bucket_state import BucketState
+from eddyline.state.bucket_state import BucketState, ColdRuns
 from eddyline.state.grid import Grid, Split
 from eddyline.state.manifest import FORMAT, ManifestFolder, StatePart
 from eddyline.state.rows import Rows, SortedRun
@@ -100,9 +100,16 @@ def test_runs_that_no_manifest_names_go(folder):
 
 
 def test_every_kind_of_file_of_a_bucket_is_kept(folder):
-    names = "run", "waits", "ends", "groups"
-    run, waits, ends, groups = (written(folder, name) for name in names)
-    state = BucketState({"s": (run,)}, {"s": (waits,)}, {"s": (ends,)}, {"s": groups}, 7)
+    names = "run", "cold", "filter", "waits", "ends", "groups"
+    run, cold, filter_, waits, ends, groups = (written(folder, name) for name in names)
+    state = BucketState(
+        runs={"s": (run,)},
+        cold={"s": (ColdRuns(filter_, cold),)},
+        waiting={"s": (waits,)},
+        ends={"s": (ends,)},
+        groups={"s": groups},
+        emitted_until=7,
+    )
     for batch_id in range(3):
         folder.commit(batch_id, "query", {"join": JoinPart(GRID, {3: state}).packed()})
     assert runs_of(folder) == set(names)

@@ -166,7 +166,7 @@ def test_what_is_not_supported_says_where(engine):
         ("SELECT good(odd(k)) FROM s", "as an argument"),
         ("SELECT good(name, k) FROM s", "takes 1 argument"),
         ("SELECT count(good(name)) FROM s", "count"),
-        ("SELECT s.id FROM s, t WHERE s.id = t.id", "in the input of a join"),
+        ("SELECT s.id FROM s, t WHERE s.id = t.id", "'t' cannot be joined: .*have no event time"),
     ):
         with pytest.raises((QueryError, NotSupportedError), match=said):
             engine.query(text)
