@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eddyline.models import polynomials, timeline
-from eddyline.models.overlap_kernels import near_pairs
+from eddyline.models.overlap_kernels import near_pairs, set_ends, widen
 from eddyline.models.segments import in_seconds
 
 if TYPE_CHECKING:
@@ -108,15 +108,15 @@ def among_entities(
 def _swept(
     left: Segments, right: Segments, within: Mapping[tuple[str, str], float], *, is_self: bool
 ) -> Pairs:
-    one, other = _sorted(left), _sorted(right)
-    lo, other_lo = left.lo[one], right.lo[other]
     margin = np.array([*within.values()]) / 2
-    boxes = _boxes(_read(left, [a for a, _ in within]).take(one), [a for a, _ in within], margin)
-    others = _boxes(
-        _read(right, [b for _, b in within]).take(other), [b for _, b in within], margin
-    )
-    keys, other_keys = left.keys[one], right.keys[other]
-    ends, other_ends = left.ends[one], right.ends[other]
+    one, first_side = _by_begin(left, [a for a, _ in within])
+    lo, ends, keys = first_side.lo, first_side.ends, first_side.keys
+    boxes = _boxes(first_side, margin)
+    other, other_lo, other_ends, other_keys, others = one, lo, ends, keys, boxes
+    if not is_self:
+        other, second_side = _by_begin(right, [b for _, b in within])
+        other_lo, other_ends, other_keys = second_side.lo, second_side.ends, second_side.keys
+        others = _boxes(second_side, margin)
     # Of one set each begins with itself and those before it that begin at the same instant.
     first = np.arange(len(lo)) + 1 if is_self else np.searchsorted(other_lo, lo, "left")
     last = np.searchsorted(other_lo, ends, "left")
@@ -129,30 +129,26 @@ def _swept(
     return Pairs(one[a], other[b], np.maximum(lo[a], other_lo[b]), hi)
 
 
-def _read(segments: Segments, names: Sequence[str]) -> Segments:
-    """Return segments with some of their attributes."""
-    return replace(segments, coefs={name: segments.coefs[name] for name in names}, errors={})
+def _by_begin(segments: Segments, names: Sequence[str]) -> tuple[Indices, Segments]:
+    """Return segments in the order in which they begin, with some attributes, and their places."""
+    order = np.argsort(segments.lo, kind="stable")
+    coefs = {name: segments.coefs[name] for name in names}
+    return order, replace(segments, coefs=coefs, errors={}).take(order)
 
 
-def _sorted(segments: Segments) -> Indices:
-    return np.argsort(segments.lo, kind="stable")
-
-
-def _boxes(segments: Segments, names: Sequence[str], margin: Floats) -> tuple[Floats, Floats]:
+def _boxes(segments: Segments, margin: Floats) -> tuple[Floats, Floats]:
     """Return the least and greatest values of attributes, ``[n, axes]`` each, and a margin."""
-    low, high = np.empty((2, len(segments), len(names)))
+    low, high = np.empty((2, len(segments), len(segments.coefs)))
     length = in_seconds(segments.hi - segments.lo)
-    size = np.empty_like(low)
     since = segments.seconds(segments.lo)
-    for axis, name in enumerate(names):
-        begun = polynomials.shifted(segments.coefs[name], since)
-        # Of lines the bounds by terms are exact; no root has to be looked for.
-        extremes = polynomials.extremes if begun[:, 2:].any() else polynomials.bounds
-        low[:, axis], high[:, axis] = extremes(begun, length)
-        size[:, axis] = polynomials.evaluate(np.abs(segments.coefs[name]), np.abs(since) + length)
-    # Rounding may not part what is exactly as far apart as it may be.
-    wider = margin * (1 + 1e-12) + 1e-12 * size
-    wide_low, wide_high = low - wider, high + wider
+    for axis, given in enumerate(segments.coefs.values()):
+        coefs = np.ascontiguousarray(given)
+        if coefs[:, 2:].any():
+            begun = polynomials.shifted(coefs, since)
+            low[:, axis], high[:, axis] = polynomials.extremes(begun, length)
+        else:  # of lines the ends are the extremes; no root has to be looked for
+            set_ends(coefs, since, length, axis, low, high)
+        widen(coefs, since, length, margin[axis], axis, low, high)
     dead = segments.is_tombstone
-    wide_low[dead], wide_high[dead] = -np.inf, np.inf
-    return wide_low, wide_high
+    low[dead], high[dead] = -np.inf, np.inf
+    return low, high

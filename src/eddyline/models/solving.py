@@ -76,27 +76,49 @@ def where(segments: Segments, condition: Condition) -> Segments:
 
 def solutions(segments: Segments, condition: Condition) -> Ranges:
     """Return the ranges on which a condition holds, and all of each tombstone."""
-    read = replace(
-        segments, coefs={name: segments.coefs[name] for name in attributes(condition)}, errors={}
-    )
+    asked = _Asked.of(condition)
+    coefs = {name: segments.coefs[name] for name in asked.names}
+    read = replace(segments, coefs=coefs, errors={})
     starts = range(0, max(len(read), 1), BLOCK)
-    found = [_solutions(read.part(each, each + BLOCK), condition) for each in starts]
+    found = [_solutions(read.part(each, each + BLOCK), asked) for each in starts]
     if len(found) == 1:
         return found[0]
     moved = zip(found, starts, strict=True)
     return Ranges.joined([replace(each, rows=each.rows + start) for each, start in moved])
 
 
-def _solutions(read: Segments, condition: Condition) -> Ranges:
+@dataclass(frozen=True)
+class _Asked:
+    """A condition and what it reads, found once for all blocks."""
+
+    condition: Condition
+    names: tuple[str, ...]
+    expressions: tuple[Expression, ...]
+    """Those that are compared with 0, each once."""
+
+    @classmethod
+    def of(cls, condition: Condition) -> _Asked:
+        expressions = dict.fromkeys(each.expression for each in comparisons(condition))
+        return cls(condition, tuple(sorted(attributes(condition))), tuple(expressions))
+
+    def polynomials(self, segments: Segments) -> dict[Expression, Floats]:
+        """Return the polynomials of the expressions with ``lo`` as the origin."""
+        given = begun(segments, self.names)
+        return {each: _rows_of(terms_of(each, given), len(segments)) for each in self.expressions}
+
+
+def _solutions(read: Segments, asked: _Asked) -> Ranges:
     dead = read.is_tombstone
-    point = read.is_point & ~dead
-    solid = np.flatnonzero(~dead & ~point)
-    terms = _polynomials(read if len(solid) == len(read) else read.take(solid), condition)
+    point = np.flatnonzero(read.is_point & ~dead)
+    solid = np.flatnonzero(~dead & ~read.is_point)
+    solids = read if len(solid) == len(read) else read.take(solid)
+    terms = Polynomials(asked.condition, solids.lo, solids.hi, asked.polynomials(solids))
     certain, possible = terms.settled()
     found = terms.solved(np.flatnonzero(possible & ~certain))
     kept = dead.copy()
     kept[solid[certain]] = True
-    kept[point] = _at_instants(read.take(point), condition)
+    if len(point):
+        kept[point] = _at_instants(read.take(point), asked)
     whole = np.flatnonzero(kept)
     both = Ranges.joined(
         [
@@ -113,14 +135,13 @@ def begun(segments: Segments, names: Iterable[str]) -> dict[str, Terms]:
     return {name: Terms.since(segments.coefs[name], since) for name in names}
 
 
-def _at_instants(points: Segments, condition: Condition) -> Mask:
-    given = begun(points, attributes(condition))
+def _at_instants(points: Segments, asked: _Asked) -> Mask:
+    signs = {each: first_signs(coefs) for each, coefs in asked.polynomials(points).items()}
 
     def leaf(comparison: Comparison) -> Mask:
-        coefs = _rows_of(terms_of(comparison.expression, given), len(points))
-        return is_true(first_signs(coefs), comparison.op)
+        return is_true(signs[comparison.expression], comparison.op)
 
-    return holds(condition, leaf)
+    return holds(asked.condition, leaf)
 
 
 def _rows_of(terms: Terms, n: int) -> Floats:
@@ -164,13 +185,6 @@ def cuts(coefs: Floats, lo: Ints, hi: Ints) -> tuple[Ints, Signs]:
     return polynomial_kernels.cuts(
         np.ascontiguousarray(coefs), np.ascontiguousarray(lo), np.ascontiguousarray(hi)
     )
-
-
-def _polynomials(segments: Segments, condition: Condition) -> Polynomials:
-    given = begun(segments, attributes(condition))
-    distinct = {each.expression for each in comparisons(condition)}
-    coefs = {each: _rows_of(terms_of(each, given), len(segments)) for each in distinct}
-    return Polynomials(condition, segments.lo, segments.hi, coefs)
 
 
 class Polynomials:
