@@ -73,6 +73,8 @@ class ModelClause:
     """What is written behind MODEL; offsets are those in the query."""
 
     start: int
+    end: int = 0
+    """The offset behind its last character."""
     names: list[ModelledName] = field(default_factory=list)
     equations: dict[str, Sequence[Token]] = field(default_factory=dict)
     """The right sides of declared attributes."""
@@ -204,6 +206,11 @@ class ModelParser(WindowParser):
         Raises:
             QueryError: it is none of the forms; the message shows where.
         """
+        made = self._model()
+        made.end = self._prev.end + 1
+        return made
+
+    def _model(self) -> ModelClause:
         made = ModelClause(self._offset)
         self._advance()
         if self._are_segments():

@@ -6,6 +6,7 @@ import hashlib
 from contextlib import contextmanager
 from dataclasses import fields
 from datetime import timedelta
+from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -58,15 +59,24 @@ def model_steps(
     return _Planned(text, known, options).steps()
 
 
+def check_models(text: str, known: Catalog, made: Made) -> None:
+    """Check what a query says of models, of which none are made; errors as of ``model_steps``."""
+    _Planned(text, known, {}).source(made)
+
+
 class _Planned:
     def __init__(self, text: str, known: Catalog, options: Mapping[str, Any]) -> None:
         self._text, self._known, self._options = text, known, options
+        self._sources: list[tuple[Made, Segments, DataFrame]] = []
+        """What segments are made of, the segments, and the rows."""
+
+    @cached_property
+    def _query(self) -> ModelQuery:
+        known = self._known
         columns = {name: column_types(each.df) for name, each in known.relations.items()}
         columns |= {name: made.columns for name, made in known.results.items()}
         names = {name: list(each) for name, each in columns.items()}
-        self._query: ModelQuery = read_model_query(text, names, known.times, known.functions)
-        self._sources: list[tuple[Made, Segments, DataFrame]] = []
-        """What segments are made of, the segments, and the rows."""
+        return read_model_query(self._text, names, known.times, known.functions)
 
     def steps(self) -> tuple[str, list[Step], dict[str, Relation]]:
         """Return the stem of the query's name, its steps, and other relations."""
@@ -163,7 +173,7 @@ class _Planned:
     def _built(self, node: Node) -> Any:
         """Return segments, or rows, by the calls of a recipe."""
         if isinstance(node, Made):
-            return self._source(node)
+            return self.source(node)
         arguments = [self._value(each) for each in node.arguments]
         named = {name: self._value(each) for name, each in node.named.items()}
         of = self._built(node.of)
@@ -173,7 +183,7 @@ class _Planned:
     def _value(self, given: Any) -> Any:
         return self._built(given) if isinstance(given, Made | Call) else given
 
-    def _source(self, made: Made) -> Segments:
+    def source(self, made: Made) -> Segments:
         """Return the segments of a source; of equal ones, the same."""
         for each, known, _ in self._sources:
             if each == made:
