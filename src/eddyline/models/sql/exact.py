@@ -129,8 +129,8 @@ def _check_row_wise(statement: Statement, aggregates: Collection[str]) -> None:
         said = said or Aggregation("OVER (…)", offset_of(over))
     if said is not None:
         message = (
-            f"{said.said} of models is over time and of rows over their number, so that EXACT could "
-            f"mean either; {_STREAM} aggregate that"
+            f"{said.said} of models is over time and of rows over their number, so that EXACT "
+            f"could mean either; {_STREAM} aggregate that"
         )
         _refuse(message, text, said.start)
     if statement.emits is not None:
