@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections import ChainMap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
@@ -234,16 +233,15 @@ class Engine(Catalog):
             OptionError: an unknown option, or a value out of range.
         """
         checked_text("text of a query", text)
-        stem, read, tables = read_steps(text, self, options)
+        stem, read, relations = read_steps(text, self, options)
         chosen = name or self._name_of(stem, text, is_numbered=not replace)
         self._check_free(chosen, replace=replace)
-        behind = [each.relations for each in self.results.values()]
         try:
             made = Query(
                 chosen,
                 text,
                 read,
-                {**ChainMap(*behind, tables), **self.relations},
+                relations,
                 options,
                 check_not_running=self.check_not_running,
             )
@@ -292,8 +290,10 @@ class Engine(Catalog):
             msg = f"query {name!r} needs an el.RuleSet, got {rules!r:.60}; write el.RuleSet(…)"
             raise QueryError(msg, name=name)
         source: list[Step] = [ReadStep(stream, stream)]
+        relations: Mapping[str, Relation] = self.relations
         if stream in self.results:
             source = inlined(self.results[stream].steps, stream)
+            relations = self.results[stream].relations
         elif stream not in self.streams:
             known = [*self.streams, *self.results]
             raise QueryError(unknown("stream", stream, known), name=name, stream=stream)
@@ -303,7 +303,7 @@ class Engine(Catalog):
             name,
             "",
             (*source, *rules.steps(source[-1].output, df, time, **shape)),
-            self.relations,
+            relations,
             {"adaptive": rules.options.adaptive, "seed": rules.options.seed},
             rename="engine.rules('…', …)",
             check_not_running=self.check_not_running,

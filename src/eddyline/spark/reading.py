@@ -1,7 +1,14 @@
-"""A query's text as steps over what an engine knows: rows, results of other queries, models."""
+"""A query's text as steps over what an engine knows: rows, results of other queries, models.
+
+Results of a query are over the streams and tables that it read when it was made. These may have
+been replaced since, so a name alone does not say which is meant: reads of results are marked while
+steps are put together, and have plain names again where these are of one relation only.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from eddyline.aggregates.functions import AGGREGATES
@@ -9,7 +16,7 @@ from eddyline.models.sql.exact import read_exact
 from eddyline.models.sql.reader import asks_for_models
 from eddyline.query.planned import steps
 from eddyline.query.select.reader import read_query
-from eddyline.query.steps import with_own
+from eddyline.query.steps import ReadStep, with_own
 from eddyline.spark.analysis import column_types
 from eddyline.spark.models.sql import check_models, model_steps
 from eddyline.sql.parsing import refuse
@@ -23,10 +30,14 @@ if TYPE_CHECKING:
     from eddyline.spark.relation import Relation
 
 
+_MARK = "\0"
+"""Between the name of a relation and the number of the results that it is read for."""
+
+
 def read_steps(
     text: str, known: Catalog, options: Mapping[str, Any]
-) -> tuple[str, Sequence[Step], dict[str, Relation]]:
-    """Return the stem of a query's name, its steps, and tables that only these read.
+) -> tuple[str, Sequence[Step], Mapping[str, Relation]]:
+    """Return the stem of a query's name, its steps, and the relations that they read.
 
     Raises:
         QueryError: the text cannot be understood, or names what does not exist.
@@ -54,13 +65,43 @@ def _of_rows(
     columns: Mapping[str, Mapping[str, str]],
     aggregates: Collection[str],
     tables: Collection[str],
-) -> tuple[str, Sequence[Step], dict[str, Relation]]:
+) -> tuple[str, Sequence[Step], Mapping[str, Relation]]:
     """Return a query without models; ``tables`` are those that only joins read."""
     read = read_query(text, columns, known.functions, tables=tables, aggregates=aggregates)
     _check_times(read, known)
-    inner = {name: made.steps for name, made in known.results.items()}
+    inner: dict[str, Sequence[Step]] = {}
+    relations = {**known.relations}
+    for number, (name, made) in enumerate(known.results.items()):
+        marks = {each: f"{each}{_MARK}{number}" for each in made.relations}
+        inner[name] = _reading(made.steps, marks)
+        relations |= {marks[each]: relation for each, relation in made.relations.items()}
     stem = "join" if read.is_join else read.inputs[0].stream
-    return stem, with_own(steps(read, inner), known.aggregates), {}
+    found = with_own(steps(read, inner), known.aggregates)
+    plain = _plain_names(found, relations)
+    return stem, _reading(found, plain), {plain[each]: relations[each] for each in plain}
+
+
+def _plain_names(steps: Sequence[Step], relations: Mapping[str, Relation]) -> dict[str, str]:
+    """Return for each name that steps read one without a mark, which no other relation has."""
+    read = dict.fromkeys(each.stream for each in steps if isinstance(each, ReadStep))
+    found: dict[str, str] = {}
+    taken: dict[str, Relation] = {}
+    for marked in sorted(
+        read, key=lambda each: _MARK in each
+    ):  # what the engine has keeps its name
+        stem, relation = marked.split(_MARK)[0], relations[marked]
+        names = (stem if n == 1 else f"{stem} {n}" for n in count(1))
+        found[marked] = next(each for each in names if taken.get(each, relation) is relation)
+        taken[found[marked]] = relation
+    return found
+
+
+def _reading(steps: Sequence[Step], names: Mapping[str, str]) -> tuple[Step, ...]:
+    """Return steps that read relations by other names."""
+    return tuple(
+        replace(each, stream=names[each.stream]) if isinstance(each, ReadStep) else each
+        for each in steps
+    )
 
 
 def _check_times(read: QueryText, known: Catalog) -> None:

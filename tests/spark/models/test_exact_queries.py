@@ -115,6 +115,8 @@ def test_segments_of_a_stream_give_the_rows_of_duckdb(df, rows, folder, tmp_path
     )
     query = segments.where("ship <> 2 AND x > 20 -- a note").where("x <= 21").exact()
     assert query.name == "exact"
+    (filters,) = (each for each in query.steps if isinstance(each, FilterStep))
+    assert [each.text for each in filters.predicates] == ["ship <> 2", "x > 20", "x <= 21"]
     found = after(query, tmp_path)
     assert rounded([each.id] for each in found) == wanted(rows, "ship <> 2 AND x > 20 AND x <= 21")
     every = segments.exact()

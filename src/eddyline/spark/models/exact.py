@@ -8,6 +8,7 @@ errors do not hold; these are looked for once for the same segments and rows.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -46,7 +47,7 @@ from eddyline.spark.models.laying import RawRows, Source, by_entity
 from eddyline.spark.models.queries import INPUT, RENAME
 from eddyline.spark.query import Query
 from eddyline.spark.relation import checked_frame, checked_relation
-from eddyline.sql.parsing import quoted
+from eddyline.sql.parsing import SparkText, parse_condition, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -170,6 +171,10 @@ def _query(source: Source, conditions: Sequence[str]) -> Query:
     asked = " AND ".join(f"({each}\n)" for each in conditions)  # behind a note goes a line
     text = f"SELECT * FROM {INPUT}" + (f" WHERE {asked}" if asked else "")
     read = read_query(text, {INPUT: column_types(source.df)})
+    (of_rows,) = read.inputs
+    # Conditions on keys are among those of the text that they were part of.
+    said = {parse_condition(each.text).sql(SparkText): each for each in of_rows.predicates}
+    read = replace(read, inputs=(replace(of_rows, predicates=(*said.values(),)),))
     return Query(source.name, "", steps(read), {INPUT: relation}, {}, rename=RENAME)
 
 

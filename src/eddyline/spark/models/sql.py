@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import fields
 from datetime import timedelta
 from functools import cached_property
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
@@ -48,8 +47,8 @@ def model_steps(
         options: of the query, for predicates on rows of tables.
 
     Returns:
-        The name of its first stream or table, its steps, and tables that they read besides those
-        that are known: over tables, what models give is one, computed when it is read.
+        The name of its first stream or table, its steps, and the relations that they read: over
+        tables, what models give is one, computed when it is read.
 
     Raises:
         QueryError: it cannot be understood; the message shows where.
@@ -79,7 +78,7 @@ class _Planned:
         return read_model_query(self._text, names, known.times, known.functions)
 
     def steps(self) -> tuple[str, list[Step], dict[str, Relation]]:
-        """Return the stem of the query's name, its steps, and other relations."""
+        """Return the stem of the query's name, its steps, and the relations that they read."""
         mades = [*made_in(self._query.node)]
         are_streams = {self._is_stream(each.stream) for each in mades}
         if len(are_streams) > 1:
@@ -88,25 +87,16 @@ class _Planned:
         stem = mades[0].stream
         if are_streams.pop():
             self._check_stream(mades)
-            return stem, [*self._of_stream(), *self._after(stem)], {}
-        name = self._free_name(stem)
+            result = self._known.results.get(stem)
+            own = {stem: self._known.relations[stem]} if result is None else result.relations
+            return stem, [*self._of_stream(), *self._after(stem)], own
+        plain = on_one_line(self._text).encode()
+        name = f"models of {stem} {hashlib.blake2b(plain, digest_size=3).hexdigest()}"
         found = self._built(self._query.node)
         with self._placed(self._query.node.start):
             rows = found.to_df() if isinstance(found, Segments) else found
         first = ReadStep(name, _models_of(stem))
         return stem, [first, *self._after(stem)], {name: Relation(rows)}
-
-    def _free_name(self, stem: str) -> str:
-        """Return a name for the rows of the query that those of no other query have.
-
-        An equal text may be older, and of what its table was before.
-        """
-        plain = on_one_line(self._text).encode()
-        name = f"models of {stem} {hashlib.blake2b(plain, digest_size=3).hexdigest()}"
-        known = (*self._known.results.values(), *self._known.queries.values())
-        taken = {each for made in known for each in made.relations}
-        numbered = (name if n == 1 else f"{name} {n}" for n in count(1))
-        return next(each for each in numbered if each not in taken)
 
     def _after(self, stem: str) -> list[Step]:
         """Return what is done with the rows of results."""
