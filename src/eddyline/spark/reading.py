@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import count
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from eddyline.aggregates.functions import AGGREGATES
@@ -18,7 +19,7 @@ from eddyline.query.planned import steps
 from eddyline.query.select.reader import read_query
 from eddyline.query.steps import ReadStep, with_own
 from eddyline.spark.analysis import column_types
-from eddyline.spark.models.sql import check_models, model_steps
+from eddyline.spark.models.sql import model_steps, rows_of_models
 from eddyline.sql.parsing import refuse
 
 if TYPE_CHECKING:
@@ -55,8 +56,12 @@ def read_steps(
     exact = read_exact(text, names, known.times, called)
     if exact is None:
         return model_steps(text, known, options)
-    check_models(text, known, exact.made)
-    return _of_rows(exact.text, known, columns, aggregates, ())
+    rows = rows_of_models(text, known, exact)
+    if rows is None:
+        return _of_rows(exact.text, known, columns, aggregates, ())
+    made = exact.made
+    columns[made.stream] = columns[made.rows]
+    return _of_rows(exact.text, known, columns, aggregates, (), {made.stream: rows})
 
 
 def _of_rows(
@@ -65,13 +70,25 @@ def _of_rows(
     columns: Mapping[str, Mapping[str, str]],
     aggregates: Collection[str],
     tables: Collection[str],
+    instead: Mapping[str, Relation] = MappingProxyType({}),
 ) -> tuple[str, Sequence[Step], Mapping[str, Relation]]:
-    """Return a query without models; ``tables`` are those that only joins read."""
+    """Return a query without models.
+
+    Args:
+        text: the query.
+        known: what the engine knows.
+        columns: of each stream and table.
+        aggregates: names of functions.
+        tables: those that only joins read.
+        instead: what is read of some names.
+    """
     read = read_query(text, columns, known.functions, tables=tables, aggregates=aggregates)
     _check_times(read, known)
     inner: dict[str, Sequence[Step]] = {}
-    relations = {**known.relations}
+    relations = {**known.relations, **instead}
     for number, (name, made) in enumerate(known.results.items()):
+        if name in instead:
+            continue
         marks = {each: f"{each}{_MARK}{number}" for each in made.relations}
         inner[name] = _reading(made.steps, marks)
         relations |= {marks[each]: relation for each, relation in made.relations.items()}

@@ -91,6 +91,26 @@ def test_a_table_gives_the_rows_of_duckdb(spark, df, rows, text):
     assert query.to_df().columns == ["ship", "z", "id", "ts"]
 
 
+@pytest.mark.parametrize("within", [0.0, 1.0])
+def test_segments_that_are_kept_leave_rows_unread(spark, df, rows, within):
+    bounds = {"x": within, "y": within}
+    fitted = el.models.fit(df, key="ship", time="ts", within=bounds, max_gap="2 minutes")
+    engine = el.Engine(spark)
+    engine.table("s", df)
+    engine.table("kept", fitted.to_df().persist())
+    for text, is_pruned in [
+        ("k.x > 25 AND NOT (k.y < 101) AND fleet IS NOT NULL AND ship <> 2", True),
+        ("(k.x < 18 OR fleet IS NULL) AND sqrt(k.x) > 3", False),
+    ]:
+        query = engine.query(
+            f"SELECT id, x + y AS z FROM kept MODEL SEGMENTS OF s AT ts AS k WHERE {text} EXACT"
+        )
+        expected = wanted(rows, text.replace("k.", "").replace("sqrt(x) > 3", "x > 9"))
+        assert rounded(query.to_df().select("id").collect()) == expected
+        read = query.relations["kept"].df.count()
+        assert (len(expected) <= read < rows.num_rows) if is_pruned else read == rows.num_rows
+
+
 def test_a_table_without_rows_gives_none(spark, df):
     engine = el.Engine(spark)
     engine.table("s", df.limit(0))
@@ -155,7 +175,12 @@ def test_what_is_wrong_of_models_is_said_though_none_are_made(spark, df):
         engine.query(f"SELECT x FROM s {MODELS} WHERE z > 1 EXACT")
 
 
-def test_a_stream_has_no_other_rows(df, folder):
+def test_a_stream_has_no_other_rows(spark, df, folder):
+    engine = el.Engine(spark)
+    engine.table("kept", el.models.fit(df, time="ts", within={"x": 1.0}).to_df())
+    engine.stream("s", stream_of(df, folder, 1))
+    with pytest.raises(NotSupportedError, match=r"'s' is a stream \(line 1, column 20\)"):
+        engine.query("SELECT x FROM kept MODEL SEGMENTS OF s AT ts WHERE x > 3 EXACT")
     segments = el.models.fit(stream_of(df, folder, 1), time="ts", within={"x": 1.0})
     with pytest.raises(QueryError, match="give no others"):
         segments.where("x > 3").exact(df, time="ts")

@@ -2,7 +2,8 @@
 
 Of models that would have to be fitted first nothing is gained: rows alone are asked. So the query
 is the same one without what it says of models, and each of its rows passes or not as in any filter:
-NULL, NaN, ties and rows of one instant are what they are in SQL, and plans are learned.
+NULL, NaN, ties and rows of one instant are what they are in SQL, and plans are learned. Segments
+that are kept say of which rows that need not be asked.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from eddyline.query.select.statement import Statement
 from eddyline.sql.parsing import offset_of, refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from sqlglot import Expr
 
@@ -49,6 +50,8 @@ class ExactQuery:
     """The query with blanks for what it says of models, so that all else keeps its place."""
     made: Made
     """What it says of models."""
+    conditions: tuple[str, ...]
+    """What stands between the ANDs of WHERE, without what the source is called."""
 
 
 def read_exact(
@@ -93,7 +96,7 @@ def read_exact(
     (clause,) = models_behind(source)
     word = outputs.places["EXACT"]
     spans = (clause.start, clause.end), (word, word + len("EXACT"))
-    return ExactQuery(_blank(text, *spans), made)
+    return ExactQuery(_blank(text, *spans), made, tuple(_conditions(first, made)))
 
 
 def _checked(statement: Statement, outputs: Outputs, aggregates: Collection[str]) -> Expr:
@@ -121,6 +124,18 @@ def _checked(statement: Statement, outputs: Outputs, aggregates: Collection[str]
     return source
 
 
+def _conditions(statement: Statement, made: Made) -> Iterator[str]:
+    where = statement.tree.args.get("where")
+    own = {made.name.lower(), made.stream.lower()}
+    for part in [] if where is None else statement.conjuncts(where.this):
+        named = (each.parts for each in part.columns)
+        yield part.rewritten(
+            (parts[0].meta["start"], parts[1].meta["start"], "")
+            for parts in named
+            if len(parts) > 1 and parts[0].name.lower() in own
+        )
+
+
 def _check_row_wise(statement: Statement, aggregates: Collection[str]) -> None:
     """Refuse what is computed of several rows, and slopes."""
     text, over = statement.text, over_of(statement)
@@ -146,10 +161,10 @@ def _check_row_wise(statement: Statement, aggregates: Collection[str]) -> None:
 
 def _check_of_rows(made: Made, text: str) -> None:
     """Refuse segments without known rows, and attributes that are no columns of rows."""
-    if made.read:
+    if made.read and not made.rows:
         message = (
-            "EXACT: it is not known which rows these segments stand for; write FROM rows MODEL x "
-            "WITHIN … EXACT, or el.models.read(…).where(…).exact(rows, time='…')"
+            "EXACT: it is not known which rows these segments stand for; say their table: MODEL "
+            "SEGMENTS OF tracks AT ts"
         )
         _refuse(message, text, made.start)
     for name, equation in read_equations(dict(made.equations)).items() if made.equations else ():

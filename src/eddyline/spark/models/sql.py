@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from eddyline.errors import EddylineError, NotSupportedError, OptionError
+from eddyline.errors import EddylineError, NotSupportedError, OptionError, QueryError
+from eddyline.models.condition_text import has_root
 from eddyline.models.sql.reader import read_model_query
 from eddyline.models.sql.recipe import Call, Made, made_in
 from eddyline.options import FilterOptions
@@ -28,8 +30,7 @@ from eddyline.sql.parsing import at, on_one_line, place
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pyspark.sql import DataFrame
-
+    from eddyline.models.sql.exact import ExactQuery
     from eddyline.models.sql.recipe import ModelQuery, Node
     from eddyline.query.steps import Step
     from eddyline.spark.catalog import Catalog
@@ -58,9 +59,16 @@ def model_steps(
     return _Planned(text, known, options).steps()
 
 
-def check_models(text: str, known: Catalog, made: Made) -> None:
-    """Check what a query says of models, of which none are made; errors as of ``model_steps``."""
-    _Planned(text, known, {}).source(made)
+def rows_of_models(text: str, known: Catalog, asked: ExactQuery) -> Relation | None:
+    """Return the rows that segments that are kept leave for a query with EXACT.
+
+    Where they leave it open whether its conditions hold, a job is run to find out, see
+    ``Segments.exact``. None if it has none that are kept: they are checked, and none are made.
+
+    Raises:
+        EddylineError: as of ``model_steps``.
+    """
+    return _Planned(text, known, {}).rows_of(asked)
 
 
 class _Planned:
@@ -103,6 +111,34 @@ class _Planned:
         name, query = _models_of(stem), self._query
         kept = [FilterStep(name, tuple(map(SqlPredicate, query.having)))] if query.having else []
         return [*kept, ProjectStep(name, query.projections, RESULT)]
+
+    def rows_of(self, asked: ExactQuery) -> Relation | None:
+        """Return the rows that kept segments leave for conditions; None if there are none."""
+        made = asked.made
+        if made.read:
+            self._check_kept(made)
+        segments = self.source(made)
+        if not made.read:
+            return None
+        for each in asked.conditions:
+            # Others are asked of the rows that are left, as these are, too.
+            with suppress(QueryError):
+                segments = segments if has_root(each) else segments.where(each)
+        result = self._known.results.get(made.rows)
+        rows = self._known.relations[made.rows].df if result is None else result.to_df()
+        with self._placed(made.start):
+            found = segments.exact(rows, time=made.time)
+        assert isinstance(found, DataFrame)
+        return Relation(found)
+
+    def _check_kept(self, made: Made) -> None:
+        for name in (made.stream, made.rows):
+            if self._is_stream(name):
+                message = (
+                    f"segments that are kept are read from tables, and so are their rows; {name!r} "
+                    "is a stream"
+                )
+                raise self._at(NotSupportedError(message), made.start)
 
     # -- streams ----------------------------------------------------------------------------------
 
