@@ -5,9 +5,8 @@
 (``joins``), least and greatest values (``extrema``), sums and averages over windows (``windows``),
 rows at ticks (``sampling``); ``updates`` says what later ones leave of them. ``streaming`` says
 when results of streams are given, ``bucket`` gives them. ``precision`` takes bounds of outputs back
-to inputs (``inversion``, ``splits``), ``slack`` those of conditions that do not hold; ``door``
-drops rows that declared models predict, ``validation`` rows within bounds (``watching``: of several
-queries), and ``exact`` says which rows have to be read for the answer without models.
+to inputs (``inversion``, ``splits``), ``door`` drops rows that declared models predict, and
+``exact`` says which rows have to be read for the answer without models.
 ``polynomials``, ``timeline`` and ``tolerances`` have the arithmetic; ``sql/`` reads queries with
 MODEL. Imports what stands above ``models/`` and no operator.
 """

@@ -50,6 +50,13 @@ class Equation:
     coefs: tuple[str, ...]
     """SQL of each coefficient, by ascending powers."""
 
+    @property
+    def column(self) -> str | None:
+        """The column that is the attribute's value in the row; None if it is computed."""
+        tree = parse_condition(self.coefs[0]).unnest()
+        is_column = isinstance(tree, exp.Column) and len(tree.parts) == 1
+        return tree.name if is_column else None
+
 
 def read_equations(given: Mapping[str, str]) -> dict[str, Equation]:
     """Return the equations of attributes.

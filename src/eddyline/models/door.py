@@ -15,17 +15,14 @@ import numpy as np
 
 from eddyline.models import polynomials
 from eddyline.models.bounds import Bound
+from eddyline.models.door_kernels import leaders
 from eddyline.models.segments import in_seconds
-from eddyline.models.validation import Live, leaders
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from eddyline.data.arrays import Floats, Indices, Mask
     from eddyline.models.segments import Segments
-
-_FOREVER = 2**62
-"""Until when a model is looked at (µs): how long it is valid, the rows that it predicts say."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +61,7 @@ def passed(segments: Segments, within: Mapping[str, Bound], horizon_us: int) -> 
         segments.lo[1:] - segments.lo[:-1] < horizon_us
     )
     bounds = {name: within.get(name, Bound(0.0)) for name in segments.coefs}
-    models = segments.cut(segments.lo, np.full(n, _FOREVER))
-    values = {name: each[:, 0] for name, each in segments.coefs.items()}
-    leader = leaders(Live.within(models, bounds), goes_on, segments.lo, values)
+    leader = _leaders(segments, [*bounds.values()], goes_on)
     rows = np.flatnonzero(leader == np.arange(n))
     last = np.append(rows[1:], n)[: len(rows)] - 1
     kept = segments.take(rows)
@@ -77,6 +72,16 @@ def passed(segments: Segments, within: Mapping[str, Bound], horizon_us: int) -> 
     }
     is_broken = np.append(goes_on[rows[1:]], np.False_)[: len(rows)]
     return Passed(replace(kept, errors=errors), rows, last, is_broken)
+
+
+def _leaders(segments: Segments, bounds: Sequence[Bound], goes_on: Mask) -> Indices:
+    """Return for each row the one whose model predicts it; ``bounds`` are those of attributes."""
+    width = max(each.shape[1] for each in segments.coefs.values())
+    coefs = np.stack([polynomials.padded(each, width) for each in segments.coefs.values()])
+    values = np.array([each.value for each in bounds])
+    are_shares = np.array([each.is_relative for each in bounds])
+    far, shares = np.where(are_shares, 0.0, values), np.where(are_shares, values, 0.0)
+    return leaders(coefs, segments.origin, segments.lo, goes_on, far, shares)
 
 
 def _error(bound: Bound, segments: Segments, name: str) -> Floats:

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections import ChainMap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from eddyline.aggregates.functions import AGGREGATES
 from eddyline.aggregates.user import UserMonoid
 from eddyline.errors import OptionError, QueryError
-from eddyline.models.sql.reader import asks_for_models
-from eddyline.query.planned import steps
 from eddyline.query.predicates import FunctionPredicate, of_function
-from eddyline.query.select.reader import read_query
-from eddyline.query.steps import ReadStep, inlined, with_own
+from eddyline.query.steps import ReadStep, inlined
 from eddyline.registry import checked_text, hint, unknown
-from eddyline.spark.analysis import column_types
 from eddyline.spark.catalog import Catalog
-from eddyline.spark.models.sql import model_steps
 from eddyline.spark.query import RENAME, Query
+from eddyline.spark.reading import read_steps
 from eddyline.spark.relation import Relation, check_time, checked_relation
 from eddyline.spark.rules.rule_set import RuleSet
 from eddyline.spark.run.live import runs_of
@@ -31,14 +26,13 @@ from eddyline.spark.shared.companions import Start
 from eddyline.spark.shared.group import start_together
 from eddyline.spark.sinks.sinks import folder_of
 from eddyline.spark.timed_results import timed
-from eddyline.sql.parsing import on_one_line, refuse
+from eddyline.sql.parsing import on_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from eddyline.query.query import Query as QueryText
     from eddyline.query.steps import Step
     from eddyline.serve.server import How, Server
     from eddyline.spark.run.running_query import RunFace
@@ -239,16 +233,15 @@ class Engine(Catalog):
             OptionError: an unknown option, or a value out of range.
         """
         checked_text("text of a query", text)
-        stem, read, tables = self._read(text, options)
+        stem, read, relations = read_steps(text, self, options)
         chosen = name or self._name_of(stem, text, is_numbered=not replace)
         self._check_free(chosen, replace=replace)
-        behind = [each.relations for each in self.results.values()]
         try:
             made = Query(
                 chosen,
                 text,
                 read,
-                {**ChainMap(*behind, tables), **self.relations},
+                relations,
                 options,
                 check_not_running=self.check_not_running,
             )
@@ -261,26 +254,6 @@ class Engine(Catalog):
             raise QueryError(error.message + close, **error.facts) from error
         self.queries[chosen] = made
         return made
-
-    def _read(
-        self, text: str, options: Mapping[str, Any]
-    ) -> tuple[str, Sequence[Step], dict[str, Relation]]:
-        """Return the stem of a query's name, its steps, and tables that only these read."""
-        if asks_for_models(text):
-            return model_steps(text, self, options)
-        columns = {each: column_types(known.df) for each, known in self.relations.items()}
-        columns |= {each: made.columns for each, made in self.results.items()}
-        read = read_query(
-            text,
-            columns,
-            self.functions,
-            tables=self.tables,
-            aggregates=[*AGGREGATES, *self.aggregates],
-        )
-        self._check_times(read)
-        inner = {each: made.steps for each, made in self.results.items()}
-        stem = "join" if read.is_join else read.inputs[0].stream
-        return stem, with_own(steps(read, inner), self.aggregates), {}
 
     def rules(
         self,
@@ -317,8 +290,10 @@ class Engine(Catalog):
             msg = f"query {name!r} needs an el.RuleSet, got {rules!r:.60}; write el.RuleSet(…)"
             raise QueryError(msg, name=name)
         source: list[Step] = [ReadStep(stream, stream)]
+        relations: Mapping[str, Relation] = self.relations
         if stream in self.results:
             source = inlined(self.results[stream].steps, stream)
+            relations = self.results[stream].relations
         elif stream not in self.streams:
             known = [*self.streams, *self.results]
             raise QueryError(unknown("stream", stream, known), name=name, stream=stream)
@@ -328,7 +303,7 @@ class Engine(Catalog):
             name,
             "",
             (*source, *rules.steps(source[-1].output, df, time, **shape)),
-            self.relations,
+            relations,
             {"adaptive": rules.options.adaptive, "seed": rules.options.seed},
             rename="engine.rules('…', …)",
             check_not_running=self.check_not_running,
@@ -342,21 +317,6 @@ class Engine(Catalog):
         if made is None:
             return self.relations[stream].df, self.relations[stream].time
         return made.shape, made.time
-
-    def _check_times(self, read: QueryText) -> None:
-        """Refuse a query that orders rows by another column than the event time of its stream."""
-        stream = read.inputs[0].stream
-        relation = self.relations.get(stream)
-        if relation is None:
-            return
-        for each in read.times:
-            if each.name != relation.time:
-                own = f"is {relation.time!r}" if relation.time else "was not given"
-                message = (
-                    f"{each.what} goes by {each.name!r}, and the event time of {stream!r} {own}; "
-                    f"engine.stream({stream!r}, …, time={each.name!r}) makes it that"
-                )
-                refuse(message, read.text, each.start, stream=stream, time=each.name)
 
     def _name_of(self, stem: str, text: str, *, is_numbered: bool) -> str:
         """Return a name for a query that has none; equal texts are numbered, or have one name."""

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.errors import NotSupportedError, QueryError
+from eddyline.models.sql.exact import ExactQuery, read_exact
 from eddyline.models.sql.reader import asks_for_models, read_model_query
 from eddyline.models.sql.recipe import made_in
 from eddyline.query.predicates import predicate
@@ -23,15 +24,17 @@ COLUMNS = {
     "kept": ["ship", "origin", "lo", "hi", "is_point", "tomb", "coef_x", "err_x"],
 }
 TIMES = {"s": "ts", "trades": "time", "A": "ts", "B": "ts", "kept": None, "v": None}
+AGGREGATES = ("avg", "max", "min", "sum")
 often = predicate(lambda x: x, reads=["x"], name="often")
 
 
 def read(text):
     assert asks_for_models(text)
-    return read_model_query(text, COLUMNS, TIMES, {"often": often})
+    exact = read_exact(text, COLUMNS, TIMES, AGGREGATES)
+    return exact or read_model_query(text, COLUMNS, TIMES, {"often": often})
 
 
-@pytest.mark.parametrize("case", cases("models.txt"), ids=str)
+@pytest.mark.parametrize("case", [*cases("models.txt"), *cases("exact.txt")], ids=str)
 def test_queries_of_models_are_read(case):
     assert parts_of(read, case.query, case.kinds) == case.parts
 
@@ -103,8 +106,15 @@ def _calls(node):
     return [*_calls(node.of), node] if hasattr(node, "method") else []
 
 
+EXACT = (
+    "SELECT a.ship , x - y AS z , a.* FROM s AS a MODEL x WITHIN 0.5 , y WITHIN 1 % BY ship AT ts "
+    "MAX GAP 10 MINUTES WITH ( degree = 1 ) WHERE a.x > 3 AND ( d = y OR flag IN ( 'x' ) ) EXACT"
+)
+BROKEN = [WORDS, *(each.split() for each in (DISTANCES, ENVELOPE, EXACT))]
+
+
 @examples(400)
-@given(data=st.data(), words=st.sampled_from([WORDS, DISTANCES.split(), ENVELOPE.split()]))
+@given(data=st.data(), words=st.sampled_from(BROKEN))
 def test_whatever_is_wrong_is_a_query_error(data, words):
     dropped = data.draw(st.lists(st.integers(0, len(words) - 1), max_size=4, unique=True))
     added = data.draw(st.lists(st.sampled_from(words), max_size=3))
@@ -113,11 +123,15 @@ def test_whatever_is_wrong_is_a_query_error(data, words):
     text = " ".join([*kept[:place], *added, *kept[place:]])
     said = ""
     try:
-        made = read_model_query(text, COLUMNS, TIMES, {"often": often})
+        made = read_exact(text, COLUMNS, TIMES, AGGREGATES)
+        made = made or read_model_query(text, COLUMNS, TIMES, {"often": often})
     except QueryError as error:
         said = error.message
     if said:
         assert said.splitlines()[-1].strip() == "^"
         assert re.search(r"\(line 1, column \d+\)", said)
+    elif isinstance(made, ExactQuery):
+        assert len(made.text) == len(text)
+        assert not asks_for_models(made.text)
     else:
         assert made.projections

@@ -122,6 +122,7 @@ def _said(given):
 
 
 PARTS = {
+    "rows": lambda query: (" ".join(query.text.split()),),
     "recipe": _recipe,
     "having rows": lambda query: (f"having {each}" for each in query.having),
     "errors": lambda _: ("it is read",),

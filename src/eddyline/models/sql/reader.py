@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from eddyline.errors import NotSupportedError
 from eddyline.models.sql.aggregates import Aggregates, aggregates_in
 from eddyline.models.sql.joining import check_no_function, joined
 from eddyline.models.sql.recipe import Call, Made, ModelQuery, of_rows
@@ -57,7 +56,8 @@ def read_model_query(
     """Read a query of models.
 
     Args:
-        text: such as ``SELECT ship, x FROM s MODEL x WITHIN 0.5 BY ship WHERE x > 3 CHANGES``.
+        text: such as ``SELECT ship, x FROM s MODEL x WITHIN 0.5 BY ship WHERE x > 3 CHANGES``;
+            without EXACT, see ``read_exact``.
         columns: of each stream and table, by its name.
         times: the event time of each that has one.
         functions: of the user, which may be called on rows before they become segments.
@@ -89,8 +89,8 @@ class _Reader:
     def query(self, statement: Statement) -> ModelQuery:
         """Return the query of a statement."""
         outputs: Outputs = statement.tree.meta.get(OUTPUTS) or Outputs()
+        assert not outputs.is_exact  # ``exact.read_exact`` has read it
         self._check(statement)
-        _check_exact(self._text, outputs)
         self._sources.are_bounded = bool(outputs.bounds)
         scope = self._scope(statement)
         asked = aggregates_in(statement)
@@ -356,13 +356,6 @@ def _projected(scope: Scope, items: Sequence[Item]) -> Node:
     if not wanted or wanted == current:
         return scope.node
     return Call(scope.node, "select", (), wanted, start=items[0].start)
-
-
-def _check_exact(text: str, outputs: Outputs) -> None:
-    """Refuse EXACT, which segments do not know yet."""
-    if outputs.is_exact:
-        message = "EXACT is not supported yet; say how near results have to be: WITHIN 0.5"
-        refuse(message, text, outputs.places["EXACT"], NotSupportedError)
 
 
 def _start(statement: Statement) -> int:

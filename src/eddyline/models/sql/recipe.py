@@ -30,6 +30,8 @@ class Made:
     """Of fitted attributes, by name; "" if they are as near as results need."""
     read: tuple[str, ...] = ()
     """The attributes of rows that are segments already."""
+    rows: str = ""
+    """The table of the rows that these stand for, if it is said; ``time`` is its column then."""
     horizon_us: int | None = None
     max_gap_us: int | None = None
     options: tuple[tuple[str, Any], ...] = ()

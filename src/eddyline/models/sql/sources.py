@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import exp
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 _TAKEN: dict[str, tuple[str, ...]] = {
     "equations": ("BY", "AT", "HORIZON"),
     "bounds": ("BY", "AT", "MAX GAP", "WITH"),
-    "segments": (),
+    "segments": ("AT",),
 }
 """The options of each way in which segments are made."""
 
@@ -102,11 +103,13 @@ class Sources:
         return int(statement.tokens[spans[-1][0] - 1].start)
 
     def _stream(self, source: Expr) -> str:
+        return self._named(str(source.name), offset_of(source.this))
+
+    def _named(self, name: str, start: int) -> str:
+        """Return the stream or table of a name."""
         known = {each.lower(): each for each in self._columns}
-        name = str(source.name)
         if name.lower() not in known:
-            message = unknown("stream", name, self._columns)
-            refuse(message, self._text, offset_of(source.this), stream=name)
+            refuse(unknown("stream", name, self._columns), self._text, start, stream=name)
         return known[name.lower()]
 
     def _of_clause(self, clause: ModelClause, stream: str, name: str) -> Made:
@@ -175,8 +178,15 @@ class Sources:
             layout = Layout.of(self._columns[stream])
         except QueryError as error:
             refuse(f"{stream!r}: {error.message}", self._text, clause.start)
-        return Made(stream, layout.keys, "lo", read=layout.attributes, name=name,
+        made = Made(stream, layout.keys, "lo", read=layout.attributes, name=name,
                     start=clause.start)  # fmt: skip
+        if clause.of is None:
+            if clause.time is not None:
+                message = "AT is the time of rows: SEGMENTS OF table AT time"
+                refuse(message, self._text, clause.places["AT"])
+            return made
+        rows = self._named(*clause.of)
+        return replace(made, rows=rows, time=self._time(clause, rows))
 
     def _column(self, stream: str, name: str, at: int) -> str:
         known = {each.lower(): each for each in self._columns[stream]}

@@ -2,7 +2,8 @@
 
 ``MODEL x = x + vx * t HORIZON 2 MINUTES BY ship`` declares what a row says of the time behind it,
 ``MODEL x WITHIN 0.5, y WITHIN 1 % MAX GAP 10 MINUTES BY ship`` has it fitted (``MODEL (x, y)`` as
-near as results need), ``MODEL SEGMENTS`` takes rows that are segments already. At the end of a
+near as results need), ``MODEL SEGMENTS`` takes rows that are segments already, ``MODEL SEGMENTS OF
+tracks AT ts`` of these rows. At the end of a
 query stand ``SAMPLE EVERY 10 SECONDS`` or ``CHANGES``, ``WITHIN 1 %`` or ``PRECISION x WITHIN
 0.5``, and ``EXACT``. What is read here are words; ``models/`` knows what they mean.
 """
@@ -73,6 +74,8 @@ class ModelClause:
     """What is written behind MODEL; offsets are those in the query."""
 
     start: int
+    end: int = 0
+    """The offset behind its last character."""
     names: list[ModelledName] = field(default_factory=list)
     equations: dict[str, Sequence[Token]] = field(default_factory=dict)
     """The right sides of declared attributes."""
@@ -80,6 +83,8 @@ class ModelClause:
     """Bounds of fitted attributes: ``0.5``, or ``1 %`` of each value; "" if none is written."""
     are_segments: bool = False
     """Whether the rows are segments already."""
+    of: tuple[str, int] | None = None
+    """The table of the rows that these stand for, and its offset."""
     keys: list[tuple[str, int]] = field(default_factory=list)
     """Columns of BY, each with its offset."""
     time: tuple[str, int] | None = None
@@ -204,11 +209,19 @@ class ModelParser(WindowParser):
         Raises:
             QueryError: it is none of the forms; the message shows where.
         """
+        made = self._model()
+        made.end = self._prev.end + 1
+        return made
+
+    def _model(self) -> ModelClause:
         made = ModelClause(self._offset)
         self._advance()
         if self._are_segments():
             self._advance()
             made.are_segments = True
+            if self._says_of():
+                self._advance()
+                made.of = self._name("OF needs the table of the rows"), self._prev.start
             while self._option(made):
                 pass
             return made
@@ -229,6 +242,12 @@ class ModelParser(WindowParser):
         is_left = bool(behind) and behind.token_type in {TokenType.EQ, TokenType.DOT}
         is_left |= bool(behind) and behind.text.upper() == "WITHIN"
         return bool(word) and word.text.upper() == "SEGMENTS" and not is_left
+
+    def _says_of(self) -> bool:
+        """Return whether OF stands here, and not an alias of that name."""
+        word, behind = self._curr, self._next
+        is_name = bool(behind) and _is_name(behind) and behind.token_type not in _ENDS
+        return is_name and word.text.upper() == "OF"
 
     def _goes_on(self, *, is_inside: bool) -> bool:
         """Step over a comma if another attribute follows it."""

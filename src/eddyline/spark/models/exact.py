@@ -8,6 +8,7 @@ errors do not hold; these are looked for once for the same segments and rows.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -31,18 +32,22 @@ from eddyline.errors import NotSupportedError, QueryError
 from eddyline.models import blocks, conditions, exact_tasks, graph
 from eddyline.models.condition_text import has_root
 from eddyline.models.conditions import And
+from eddyline.models.declared import Declared
 from eddyline.models.exact_tasks import ATTRIBUTE, ROW_TIME, ROW_VALUE, SINCE, UNTIL, closed
-from eddyline.models.fitted import Fit
 from eddyline.models.rows import entity_ids, micros_of
 from eddyline.models.steps import Where
 from eddyline.models.tasks import SIDE
 from eddyline.models.tolerances import check_rows_have
+from eddyline.query.planned import steps
+from eddyline.query.select.reader import read_query
 from eddyline.registry import checked_text
-from eddyline.spark.analysis import refused, unlogged
+from eddyline.spark.analysis import column_types, refused, unlogged
 from eddyline.spark.arrow_tasks import quiet_when_cut_short
 from eddyline.spark.models.laying import RawRows, Source, by_entity
-from eddyline.spark.relation import checked_frame
-from eddyline.sql.parsing import quoted
+from eddyline.spark.models.queries import INPUT, RENAME
+from eddyline.spark.query import Query
+from eddyline.spark.relation import checked_frame, checked_relation
+from eddyline.sql.parsing import SparkText, parse_condition, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -63,21 +68,27 @@ _AS_DOUBLES = (DoubleType, FloatType, IntegerType, ShortType, ByteType)
 """Types of which a double keeps every value."""
 
 
-def exact_rows(given: Graph, rows: DataFrame | None, time: str | None) -> DataFrame:
+def exact_rows(given: Graph, rows: DataFrame | None, time: str | None) -> DataFrame | Query:
     """Return the rows that satisfy the conditions of a graph, as SQL says.
 
     Args:
-        given: conditions over the segments of one DataFrame.
-        rows: what the segments stand for; None: what they were fitted to.
+        given: conditions over the segments of one DataFrame or stream.
+        rows: what the segments stand for; None: what they were made of.
         time: their column of timestamps, if they are given.
 
+    Returns:
+        The rows, or of a stream a query that filters them.
+
     Raises:
-        NotSupportedError: there is something else in the graph, rows alone have no value of what is
-            compared, or segments are of a stream.
+        NotSupportedError: there is something else in the graph, or rows alone have no value of what
+            is compared.
         QueryError: it is not known what the segments stand for, rows have other columns, or Spark
             refuses a condition.
     """
     source, asked = _asked(given)
+    if source.is_streaming and rows is not None:
+        msg = "exact answers of a stream are of the rows that its models are of; give no others"
+        raise QueryError(msg)
     raw = _raw(source.every, rows, time)
     if raw is None:
         msg = (
@@ -86,6 +97,8 @@ def exact_rows(given: Graph, rows: DataFrame | None, time: str | None) -> DataFr
         )
         raise QueryError(msg)
     _check_columns(raw, source, asked)
+    if source.is_streaming:
+        return _query(source.every, [*source.conditions, *(each.text for each in asked)])
     found = raw.where(source.conditions).df
     if source.maker is None and asked:
         found = found.where(_may_hold(source, raw, asked))
@@ -101,9 +114,7 @@ def exact_rows(given: Graph, rows: DataFrame | None, time: str | None) -> DataFr
 def _raw(source: Source, rows: DataFrame | None, time: str | None) -> RawRows | None:
     """Return the rows that segments stand for, None if that is not known."""
     if rows is None:
-        if isinstance(source.maker, Fit):
-            return RawRows(source.df, source.maker.time)
-        return source.raw
+        return source.raw if source.maker is None else RawRows(source.df, source.maker.time)
     frame = checked_frame("the rows of exact", rows)
     known = source.raws.get(id(frame))
     if known is None or known.time != time:
@@ -126,11 +137,9 @@ def _asked(given: Graph) -> tuple[Source, list[Where]]:
             f"computed of several rows has none, got {given}"
         )
         raise NotSupportedError(msg)
-    if given.is_streaming:
-        msg = "exact answers are of batch DataFrames; inside foreachBatch each batch is one"
-        raise NotSupportedError(msg)
     for each in asked:
         check_rows_have(each.condition)
+        _check_are_columns(source, each)
         if has_root(each.text):
             msg = (
                 f"exact answers of {each.text}: in SQL the root of a number below 0 is NaN, which "
@@ -138,6 +147,35 @@ def _asked(given: Graph) -> tuple[Source, list[Where]]:
             )
             raise NotSupportedError(msg, text=each.text)
     return source, asked
+
+
+def _check_are_columns(source: Source, asked: Where) -> None:
+    """Refuse attributes that equations compute of rows, which then have no value of their own."""
+    if not isinstance(source.maker, Declared):
+        return
+    for name in sorted(conditions.attributes(asked.condition)):
+        equation = source.maker.equations[name]
+        if equation.column != name:
+            msg = (
+                f"exact answers of {asked.text}: rows have no {name!r}, which is computed of them "
+                f"({equation.text}); declare a column, such as x = x + vx * t"
+            )
+            raise NotSupportedError(msg, attribute=name)
+
+
+def _query(source: Source, conditions: Sequence[str]) -> Query:
+    """Return a query of the rows of a stream that satisfy conditions, as any other filter."""
+    assert source.maker is not None
+    what, time = f"the input of query {source.name!r}", source.maker.time
+    relation = checked_relation(what, source.df, time, source.lateness)
+    asked = " AND ".join(f"({each}\n)" for each in conditions)  # behind a note goes a line
+    text = f"SELECT * FROM {INPUT}" + (f" WHERE {asked}" if asked else "")
+    read = read_query(text, {INPUT: column_types(source.df)})
+    (of_rows,) = read.inputs
+    # Conditions on keys are among those of the text that they were part of.
+    said = {parse_condition(each.text).sql(SparkText): each for each in of_rows.predicates}
+    read = replace(read, inputs=(replace(of_rows, predicates=(*said.values(),)),))
+    return Query(source.name, "", steps(read), {INPUT: relation}, {}, rename=RENAME)
 
 
 def _check_columns(raw: RawRows, source: Source, asked: Sequence[Where]) -> None:

@@ -142,22 +142,22 @@ class Segments(WithAlarms):
         }
         return Segments(self._graph.then(steps.Project(read, texts)))
 
-    def exact(self, rows: DataFrame | None = None, *, time: str | None = None) -> DataFrame:
+    def exact(self, rows: DataFrame | None = None, *, time: str | None = None) -> DataFrame | Query:
         """Return the rows that satisfy the conditions of ``where``, exactly as without models.
 
         These are the rows of the DataFrame for which SQL says that the conditions are true, with
         all of its columns, NaN and several rows of an instant as they are. Of segments that are
         kept (``persist``, ``read``) models say which rows need not be read: a job is run at once
         that finds where their errors leave it open, and the first time also for which rows errors
-        do not hold. Where segments would have to be fitted first rows alone are asked.
+        do not hold. Where segments would have to be made first, and of a stream, rows are filtered.
 
         Args:
-            rows: the DataFrame that the segments stand for; None: the one they were fitted to.
+            rows: the DataFrame that the segments stand for; None: the one they were made of.
             time: its column of timestamps, if it is given.
 
         Raises:
             QueryError: it is not known what the segments stand for, or rows have other columns.
-            NotSupportedError: segments are computed or of a stream; ``d(x)`` or ``sqrt``.
+            NotSupportedError: something is computed that rows have not, as ``d(x)``; ``sqrt``.
 
         Example:
             >>> el.models.read("s/").where("lat > 40.5").exact(df, time="ts")  # doctest: +SKIP

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 INPUT = "rows"
 """The name of the stream in a query that has no other input."""
+RENAME = "name='…' of models.fit"
+"""Advice on giving a query another name."""
 
 
 def rows_of(graph: Graph) -> DataFrame | Query:
@@ -76,7 +78,7 @@ def query_of(
     }
     reads: list[Step] = [ReadStep(each, each) for each in names]
     made = [*reads, step(tuple(names), plan)]
-    return Query(sources[0].name, "", made, relations, {}, rename="name='…' of models.fit")
+    return Query(sources[0].name, "", made, relations, {}, rename=RENAME)
 
 
 def _as_input(given: Relation) -> Source:

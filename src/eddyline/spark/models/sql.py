@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from datetime import timedelta
-from itertools import count
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from eddyline.errors import EddylineError, NotSupportedError, OptionError
+from eddyline.errors import EddylineError, NotSupportedError, OptionError, QueryError
+from eddyline.models.condition_text import has_root
 from eddyline.models.sql.reader import read_model_query
 from eddyline.models.sql.recipe import Call, Made, made_in
 from eddyline.options import FilterOptions
@@ -28,8 +30,7 @@ from eddyline.sql.parsing import at, on_one_line, place
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pyspark.sql import DataFrame
-
+    from eddyline.models.sql.exact import ExactQuery
     from eddyline.models.sql.recipe import ModelQuery, Node
     from eddyline.query.steps import Step
     from eddyline.spark.catalog import Catalog
@@ -47,8 +48,8 @@ def model_steps(
         options: of the query, for predicates on rows of tables.
 
     Returns:
-        The name of its first stream or table, its steps, and tables that they read besides those
-        that are known: over tables, what models give is one, computed when it is read.
+        The name of its first stream or table, its steps, and the relations that they read: over
+        tables, what models give is one, computed when it is read.
 
     Raises:
         QueryError: it cannot be understood; the message shows where.
@@ -58,18 +59,34 @@ def model_steps(
     return _Planned(text, known, options).steps()
 
 
+def rows_of_models(text: str, known: Catalog, asked: ExactQuery) -> Relation | None:
+    """Return the rows that segments that are kept leave for a query with EXACT.
+
+    Where they leave it open whether its conditions hold, a job is run to find out, see
+    ``Segments.exact``. None if it has none that are kept: they are checked, and none are made.
+
+    Raises:
+        EddylineError: as of ``model_steps``.
+    """
+    return _Planned(text, known, {}).rows_of(asked)
+
+
 class _Planned:
     def __init__(self, text: str, known: Catalog, options: Mapping[str, Any]) -> None:
         self._text, self._known, self._options = text, known, options
-        columns = {name: column_types(each.df) for name, each in known.relations.items()}
-        columns |= {name: made.columns for name, made in known.results.items()}
-        names = {name: list(each) for name, each in columns.items()}
-        self._query: ModelQuery = read_model_query(text, names, known.times, known.functions)
         self._sources: list[tuple[Made, Segments, DataFrame]] = []
         """What segments are made of, the segments, and the rows."""
 
+    @cached_property
+    def _query(self) -> ModelQuery:
+        known = self._known
+        columns = {name: column_types(each.df) for name, each in known.relations.items()}
+        columns |= {name: made.columns for name, made in known.results.items()}
+        names = {name: list(each) for name, each in columns.items()}
+        return read_model_query(self._text, names, known.times, known.functions)
+
     def steps(self) -> tuple[str, list[Step], dict[str, Relation]]:
-        """Return the stem of the query's name, its steps, and other relations."""
+        """Return the stem of the query's name, its steps, and the relations that they read."""
         mades = [*made_in(self._query.node)]
         are_streams = {self._is_stream(each.stream) for each in mades}
         if len(are_streams) > 1:
@@ -78,31 +95,50 @@ class _Planned:
         stem = mades[0].stream
         if are_streams.pop():
             self._check_stream(mades)
-            return stem, [*self._of_stream(), *self._after(stem)], {}
-        name = self._free_name(stem)
+            result = self._known.results.get(stem)
+            own = {stem: self._known.relations[stem]} if result is None else result.relations
+            return stem, [*self._of_stream(), *self._after(stem)], own
+        plain = on_one_line(self._text).encode()
+        name = f"models of {stem} {hashlib.blake2b(plain, digest_size=3).hexdigest()}"
         found = self._built(self._query.node)
         with self._placed(self._query.node.start):
             rows = found.to_df() if isinstance(found, Segments) else found
         first = ReadStep(name, _models_of(stem))
         return stem, [first, *self._after(stem)], {name: Relation(rows)}
 
-    def _free_name(self, stem: str) -> str:
-        """Return a name for the rows of the query that those of no other query have.
-
-        An equal text may be older, and of what its table was before.
-        """
-        plain = on_one_line(self._text).encode()
-        name = f"models of {stem} {hashlib.blake2b(plain, digest_size=3).hexdigest()}"
-        known = (*self._known.results.values(), *self._known.queries.values())
-        taken = {each for made in known for each in made.relations}
-        numbered = (name if n == 1 else f"{name} {n}" for n in count(1))
-        return next(each for each in numbered if each not in taken)
-
     def _after(self, stem: str) -> list[Step]:
         """Return what is done with the rows of results."""
         name, query = _models_of(stem), self._query
         kept = [FilterStep(name, tuple(map(SqlPredicate, query.having)))] if query.having else []
         return [*kept, ProjectStep(name, query.projections, RESULT)]
+
+    def rows_of(self, asked: ExactQuery) -> Relation | None:
+        """Return the rows that kept segments leave for conditions; None if there are none."""
+        made = asked.made
+        if made.read:
+            self._check_kept(made)
+        segments = self.source(made)
+        if not made.read:
+            return None
+        for each in asked.conditions:
+            # Others are asked of the rows that are left, as these are, too.
+            with suppress(QueryError):
+                segments = segments if has_root(each) else segments.where(each)
+        result = self._known.results.get(made.rows)
+        rows = self._known.relations[made.rows].df if result is None else result.to_df()
+        with self._placed(made.start):
+            found = segments.exact(rows, time=made.time)
+        assert isinstance(found, DataFrame)
+        return Relation(found)
+
+    def _check_kept(self, made: Made) -> None:
+        for name in (made.stream, made.rows):
+            if self._is_stream(name):
+                message = (
+                    f"segments that are kept are read from tables, and so are their rows; {name!r} "
+                    "is a stream"
+                )
+                raise self._at(NotSupportedError(message), made.start)
 
     # -- streams ----------------------------------------------------------------------------------
 
@@ -163,7 +199,7 @@ class _Planned:
     def _built(self, node: Node) -> Any:
         """Return segments, or rows, by the calls of a recipe."""
         if isinstance(node, Made):
-            return self._source(node)
+            return self.source(node)
         arguments = [self._value(each) for each in node.arguments]
         named = {name: self._value(each) for name, each in node.named.items()}
         of = self._built(node.of)
@@ -173,7 +209,7 @@ class _Planned:
     def _value(self, given: Any) -> Any:
         return self._built(given) if isinstance(given, Made | Call) else given
 
-    def _source(self, made: Made) -> Segments:
+    def source(self, made: Made) -> Segments:
         """Return the segments of a source; of equal ones, the same."""
         for each, known, _ in self._sources:
             if each == made:

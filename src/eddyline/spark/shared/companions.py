@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from eddyline.spark.query import Query
+    from eddyline.spark.relation import Relation
     from eddyline.spark.run.run import Run
     from eddyline.spark.shared.kinds import Kind
     from eddyline.spark.sinks.sinks import BatchWriter, Sink
@@ -126,8 +127,11 @@ def groups_of(
     Those that ran together go on so; the others are together as their kind says.
     """
     able: list[Start] = []
+    newest = {each.query.streams[0]: _stream_of(each) for each in starts}
     for start in starts:
         why = _why_alone(start, kind, checkpoint)
+        if not why and _stream_of(start) is not newest[start.query.streams[0]]:
+            why = "its stream has been replaced, and others read the new one"
         if why:
             notes[start.query.name] = why
         else:
@@ -182,6 +186,12 @@ def _fitting(
         else:
             group.append(start)
     return group
+
+
+def _stream_of(start: Start) -> Relation:
+    """Return the stream of a query."""
+    found: Relation = start.query.relations[start.query.streams[0]]
+    return found
 
 
 def _has_others(start: Start, starts: Iterable[Start]) -> bool:
