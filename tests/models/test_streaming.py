@@ -69,6 +69,22 @@ NODES = {
     "greatest of averages": of(
         Extremum(6 * SECOND, 2 * SECOND, True), of(average(4), of(steps.Project.onto("x")))
     ),
+    "greatest as segments": of(Extremum(4 * SECOND, None, True), of(steps.Project.onto("x"))),
+    "least, where it is": of(
+        steps.Where(read_condition("y < 0", ["y"]), "y < 0"),
+        of(Extremum(5 * SECOND, None, False), of(steps.Project.onto("y"))),
+    ),
+    "average at ticks of a part": of(average(7, 2, covered=True), of(where("x > y"))),
+    "greatest of a part of the least": of(
+        Extremum(3 * SECOND, SECOND, True),
+        of(
+            steps.Where(read_condition("x > 0", ["x"]), "x > 0"),
+            of(
+                Extremum(4 * SECOND, None, False),
+                of(steps.Project.onto("x"), of(where("x < 6 AND y <> 0"))),
+            ),
+        ),
+    ),
     "macd": of(steps.Sample(SECOND), joined()),
     "changes of a join": of(steps.Changes(), joined()),
 }
