@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyarrow import fs
 
-from eddyline.errors import NotSupportedError
 from eddyline.models import graph, steps
 from eddyline.models.condition_text import read_condition
 from eddyline.models.pairs import DifferentEntities
-from eddyline.models.rows import keyed, unified
-from eddyline.models.stages import staged
 from eddyline.models.streaming import StreamInput, StreamPlan, check_streams
 from eddyline.models.window_steps import AverageDistance, Envelope, Extremum
 from tests.examples import examples
@@ -34,7 +28,6 @@ from tests.models.test_streaming import (
     rows_of,
     shown,
     streamed,
-    streamed_together,
     table_of,
     where,
 )

@@ -70,7 +70,7 @@ class Crossing:
 
     def _pairs(self, node: graph.OtherEntities, flows: Sequence[Flow]) -> Flow:
         places = [each.at for each in (node.left, node.right) if isinstance(each, graph.Input)]
-        fronts = [flows[at].fronts.known() for at in places]
+        fronts = {at: flows[at].fronts.known() for at in places}
         step = node.step
         if step.is_whole:  # nothing is left out: of what is near later, no more is known
             step = replace(step, is_whole=False, within={})
@@ -78,7 +78,7 @@ class Crossing:
         kept = {at: self._appended(at).every() for at in places}
         for at in dict.fromkeys(places):
             others = (b for a, b in zip(places, reversed(places), strict=True) if a == at)
-            self._keep(at, fresh[at], min(flows[each].fronts.least for each in others))
+            self._keep(at, fresh[at], min(fronts[each].least for each in others))
         if step.is_self:
             (at,) = {*places}
             every = _together([fresh[at], kept[at]])
@@ -100,7 +100,7 @@ class Crossing:
                     given = [self._keyed(one, left), self._keyed(other, right)]
                     (a, b), _ = unified(given, (), given[0].entities.column_names)
                     pairs.append(step.between(a, b))
-        found_fronts = PairFronts(step, (fronts[0], fronts[1]))
+        found_fronts = PairFronts(step, (fronts[places[0]], fronts[places[1]]))
         return Flow(self._of_pairs(pairs, node), found_fronts)
 
     def _shapes(self, places: Sequence[int]) -> tuple[Shape, Shape]:

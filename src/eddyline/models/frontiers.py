@@ -84,7 +84,8 @@ class KnownFronts:
         mine, listed = ids_together([names, self.names], self.keys)
         first = np.full(int(max(mine.max(), listed.max())) + 1, FOREVER)
         np.minimum.at(first, listed, self.at)
-        return np.minimum(found, first[mine])
+        least: Ints = np.minimum(found, first[mine])
+        return least
 
     def known(self) -> KnownFronts:
         """Return them."""
@@ -124,7 +125,7 @@ class RowFronts:
     def least(self) -> int:
         """No front is before that."""
         own = [] if self._held is None or self._held[1] is None else self._held[1].tolist()
-        return min(self._until, self._before.first_of(self._kind), *own)
+        return int(min(self._until, self._before.first_of(self._kind), *own))
 
     def of(self, names: pa.Table) -> Ints:
         """Return those of some entities."""
@@ -165,7 +166,8 @@ class LeastFronts:
 
     def of(self, names: pa.Table) -> Ints:
         """Return those of some entities."""
-        return np.min([each.of(names) for each in self.inputs], axis=0)
+        found: Ints = np.min([each.of(names) for each in self.inputs], axis=0)
+        return found
 
     def known(self) -> KnownFronts:
         """Return all of them."""
@@ -200,7 +202,8 @@ class PairFronts:
                 continue
             own = names.select([f"{name}_{key}" for key in side.keys])
             found.append(side.of(own.rename_columns(list(side.keys))))
-        return np.minimum(*found)
+        least: Ints = np.minimum(*found)
+        return least
 
     def known(self) -> KnownFronts:
         """Return one instant for all: a pair may be of any two entities."""
