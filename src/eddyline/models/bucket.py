@@ -20,6 +20,7 @@ from eddyline.models.frontiers import KnownFronts, RowFronts
 from eddyline.models.kept import CODE, codes_of
 from eddyline.models.looking import Flow, Looking
 from eddyline.models.rows import Layout, keyed, micros_of
+from eddyline.models.stages import alike
 from eddyline.models.streaming import BucketReport, BucketState, StageState
 from eddyline.state.reorder_buffer import HeldRows
 from eddyline.state.rows import FOREVER
@@ -185,8 +186,11 @@ class BucketBatch:
         """Return the results of a graph that is cut into stages, and what these keep."""
         flows, states = list(inputs), {}
         found: pa.Table | None = None
+        are_alike = alike(self.plan.stages, len(inputs))
         for number, stage in enumerate(self.plan.stages):
             own = [flows[each] for each in stage.inputs]
+            if not (stage.is_crossing or are_alike[number]):
+                own = [each.as_one for each in own]
             before = self.state.stages.get(number, StageState())
             if stage.is_crossing:
                 crossing = Crossing(stage, before.segments, self.place, self.zone)

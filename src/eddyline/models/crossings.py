@@ -169,7 +169,9 @@ class Crossing:
         return AppendedRows(self.place, self.segments.get(self.stage.inputs[at], ()))
 
     def _keep(self, at: int, now: pa.Table | None, low: int) -> None:
-        """Keep new segments, and of the others those that are not over before an instant."""
+        """Keep the segments that are not over before an instant, with new ones among them."""
+        now = None if now is None else now.filter(pa.array(_ends(now) > low))
+        now = now if now is not None and len(now) else None
         files = self._appended(at).after(now, _ends(now), low, lambda rows: instants_of(rows) > low)
         self.segments[self.stage.inputs[at]] = files
 

@@ -63,6 +63,9 @@ class SameEntity:
 
     def run(self, left: Keyed, right: Keyed) -> Keyed:
         """Return the joined segments, of the entities that both sides have."""
+        keys = self.left.shape.keys
+        if left.entities is not right.entities and keys:  # of groups ids are other ones
+            (left, right), _ = unified((left, right), (), keys)
         found = joins.joined(left.segments, right.segments, self.condition, names=self.names)
         segments = plain(found.segments)
         return Keyed(replace(segments, keys=found.left[segments.keys]), left.entities)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from eddyline.models import graph, sampling, timeline
 from eddyline.models.frontiers import LeastFronts, frontier_of, whole_until
-from eddyline.models.kept import AT, AppendedRows, codes_of, instants_of
+from eddyline.models.kept import AT, CODE, AppendedRows, codes_of, instants_of
 from eddyline.models.rows import Keyed, Layout, ids_together, keyed, micros_of, table_of, unified
 from eddyline.models.segments import Segments
 from eddyline.models.steps import Rows, result_table
@@ -42,6 +42,16 @@ class Flow:
     """Segments that are final, each given once; None if there are none."""
     fronts: Fronts
     """Before which instant all segments of each entity have been given."""
+
+    @property
+    def as_one(self) -> Flow:
+        """The same with one code for all entities, as of inputs that have different ones."""
+        fresh, fronts = self.fresh, self.fronts.known()
+        if fresh is None:
+            return Flow(None, fronts)
+        at = fresh.entities.column_names.index(CODE)
+        codes = pa.array(np.zeros(len(fresh.entities), np.int64))
+        return Flow(Keyed(fresh.segments, fresh.entities.set_column(at, CODE, codes)), fronts)
 
 
 class Looking:

@@ -19,7 +19,7 @@ from eddyline.models.steps import Changes, Project, Where, Within
 from eddyline.models.window_steps import AverageDistance, Envelope, Extremum, Integral
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -112,6 +112,26 @@ def staged(node: graph.Node, n_inputs: int) -> tuple[Stage, ...]:
         if is_crossing(each):
             cutting.of(each)
     return (*cutting.stages, cutting.stage(node))
+
+
+def alike(stages: Sequence[Stage], n_inputs: int) -> tuple[bool, ...]:
+    """Return for each stage whether all of its inputs have the same code for an entity.
+
+    The code of an entity is a hash of its keys, that of a pair is made of both, and groups share
+    one.
+    """
+    kinds: list[object] = ["entity"] * n_inputs
+    found = []
+    for stage in stages:
+        own = [kinds[each] for each in stage.inputs]
+        found.append(len({*own}) == 1)
+        match stage.node:
+            case graph.OtherEntities(graph.Input(left), graph.Input(right)):
+                kinds.append((own[left], own[right]))
+            case _:
+                is_one = stage.is_crossing or not found[-1]
+                kinds.append("group" if is_one else own[0])
+    return tuple(found)
 
 
 class _Cutting:
