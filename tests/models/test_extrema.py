@@ -3,13 +3,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.models.envelopes import Pieces, fused
 from eddyline.models.extrema import envelope, extrema_at, windowed_extremum
+from eddyline.models.rows import Keyed, Layout, keyed, table_of
 from eddyline.models.sampling import sampled
+from eddyline.models.window_steps import Envelope
 from tests.models.pieces import EPOCH, SECOND, drawn, pieces, ranges, value
 
 START = pytest.mark.parametrize("start", [0, EPOCH])
@@ -105,6 +108,30 @@ def test_envelopes_are_what_dense_samples_say(segments, largest):
     assert ((~np.isnan(got)).sum(axis=1) <= 1).all()
     np.testing.assert_allclose(extreme(got, largest), expected, atol=1e-6, rtol=1e-9)
     np.testing.assert_array_equal(found.segments.origin, segments.origin[found.rows])
+
+
+@given(
+    segments=drawn(keys=6, start=EPOCH),
+    largest=st.booleans(),
+    parts=st.lists(st.integers(0, 2), min_size=24, max_size=24),
+)
+def test_what_may_be_extreme_among_some_has_the_envelope_of_all(segments, largest, parts):
+    step = Envelope((), largest)
+    errors = {"x": np.round(np.sin(np.arange(len(segments)) * 7.0) ** 2, 2)}
+    segments = replace(segments, errors=errors)
+    names = pa.table({"k": np.arange(segments.keys.max() + 1)})
+    of = np.array(parts)[: len(segments)]
+    few = [step.partial(Keyed(segments.take(of == part), names)) for part in range(3)]
+    tables = [table_of(each, None) for each in few[::-1]]
+    together = keyed(pa.concat_tables(tables), Layout(("k",), ("x",)))
+    wanted, found = step.run(Keyed(segments, names)).segments, step.run(together).segments
+    for name in ("lo", "hi", "origin"):
+        assert getattr(found, name).tolist() == getattr(wanted, name).tolist()
+    np.testing.assert_array_equal(found.coefs["x"], wanted.coefs["x"])
+    there = (segments.lo < wanted.hi[:, None]) & (segments.hi > wanted.lo[:, None])
+    greatest = np.where(there, errors["x"], 0).max(axis=1) if len(wanted) else np.zeros(0)
+    np.testing.assert_array_equal(wanted.errors["x"], greatest)
+    np.testing.assert_array_equal(found.errors["x"], greatest)
 
 
 @given(

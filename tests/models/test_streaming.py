@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -68,6 +70,22 @@ NODES = {
     "greatest": of(Extremum(6 * SECOND, 2 * SECOND, True), of(steps.Project.onto("x"))),
     "greatest of averages": of(
         Extremum(6 * SECOND, 2 * SECOND, True), of(average(4), of(steps.Project.onto("x")))
+    ),
+    "greatest as segments": of(Extremum(4 * SECOND, None, True), of(steps.Project.onto("x"))),
+    "least, where it is": of(
+        steps.Where(read_condition("y < 0", ["y"]), "y < 0"),
+        of(Extremum(5 * SECOND, None, False), of(steps.Project.onto("y"))),
+    ),
+    "average at ticks of a part": of(average(7, 2, covered=True), of(where("x > y"))),
+    "greatest of a part of the least": of(
+        Extremum(3 * SECOND, SECOND, True),
+        of(
+            steps.Where(read_condition("x > 0", ["x"]), "x > 0"),
+            of(
+                Extremum(4 * SECOND, None, False),
+                of(steps.Project.onto("x"), of(where("x < 6 AND y <> 0"))),
+            ),
+        ),
     ),
     "macd": of(steps.Sample(SECOND), joined()),
     "changes of a join": of(steps.Changes(), joined()),
@@ -163,15 +181,24 @@ def streamed_together(inputs, node, cuts, lateness, rng, *, is_flushed=True):
                 parts.append(part if len(part) else None)
             batch = BucketBatch(plan, place, state, 0, min(latest.values()) - lateness)
             results += list(batch.run(parts))
-            state = batch.report.after
+            state = restarted(batch.report.after, place)
         if is_flushed:
             batch = BucketBatch(plan, place, state, 0, 2**62)
             results += list(batch.run([None] * len(inputs)))
-            state = batch.report.after
+            state = restarted(batch.report.after, place)
             records, codes = EntityRecords(place, state.entities), np.array([-3, 5])
             assert not records.of(codes, ["ranges", *(f"held{at}" for at in latest)])
             assert not any(state.waiting.values())
     return [each.drop_columns([CODE]) for each in results], state
+
+
+def restarted(state, place):
+    """Return a state as it is read again, with no file left that it does not name."""
+    named = {f"{each.name}.held.arrow" for each in state.files}
+    for each in os.listdir(place.runs):
+        if each not in named:
+            os.remove(f"{place.runs}/{each}")
+    return msgspec.json.decode(msgspec.json.encode(state), type=BucketState)
 
 
 def at_once(table, maker, node):

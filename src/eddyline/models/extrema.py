@@ -13,7 +13,8 @@ import numpy as np
 
 from eddyline.models import polynomials, timeline
 from eddyline.models.envelopes import Functions, Pieces, extreme
-from eddyline.models.extrema_kernels import least_at
+from eddyline.models.extrema_kernels import greatest_in, least_at
+from eddyline.models.overlaps import overlap_pairs
 from eddyline.models.sampling import Samples
 from eddyline.models.segments import MICROS, Segments, in_seconds
 
@@ -45,6 +46,36 @@ def envelope(
         largest: the greatest, or the least.
         groups: for each segment a dense id of what the extreme is taken of; None is one for all.
     """
+    functions, pieces = _curves_of_groups(segments, attribute, groups)
+    found = _fused(segments, functions, extreme(functions, pieces, largest=largest))
+    found = replace(found, errors=_greatest_errors(pieces, found))
+    return Envelope(_segments(functions, found, attribute), found.rows)
+
+
+def candidates(
+    segments: Segments, attribute: str, *, largest: bool, groups: Ints | None = None
+) -> Segments:
+    """Return the parts of segments that are extreme among these, as their entities' segments.
+
+    With more segments beside them they have the same envelope as all have, and the same errors:
+    each part has the greatest one of all segments that were there with it. Arguments as above.
+    """
+    functions, pieces = _curves_of_groups(segments, attribute, groups)
+    found = _fused(segments, functions, extreme(functions, pieces, largest=largest))
+    own = pieces.errors
+    if own.size and own.min() < own.max():
+        levels = _levels(pieces)
+        both = overlap_pairs(found.groups, found.lo, found.hi, levels.groups, levels.lo, levels.hi)
+        errors = levels.errors[both.right]
+        found = replace(found.take(both.left), lo=both.lo, hi=both.hi, errors=errors)
+    made = segments.take(found.rows).cut(found.lo, found.hi)
+    return replace(made, errors={**made.errors, attribute: found.errors})
+
+
+def _curves_of_groups(
+    segments: Segments, attribute: str, groups: Ints | None
+) -> tuple[Functions, Pieces]:
+    """Return the segments that have a length and values as curves of their groups."""
     given = np.zeros(len(segments), np.int64) if groups is None else groups
     solid = np.flatnonzero(_valued(segments, attribute))
     functions = Functions(segments.origin, segments.coefs[attribute])
@@ -52,8 +83,45 @@ def envelope(
         given, segments.keys, np.arange(len(segments)), segments.lo, segments.hi,
         segments.errors[attribute],
     ).take(solid)  # fmt: skip
-    found = extreme(functions, pieces, largest=largest)
-    return Envelope(_segments(functions, found, attribute), found.rows)
+    return functions, pieces
+
+
+def _fused(segments: Segments, functions: Functions, found: Pieces) -> Pieces:
+    """Return pieces with neighbours of one function as one, also if it was cut before."""
+    if not len(found.rows):
+        return found
+    one, other = found.rows[:-1], found.rows[1:]
+    same = (found.groups[1:] == found.groups[:-1]) & (found.lo[1:] == found.hi[:-1])
+    same &= segments.keys[one] == segments.keys[other]
+    same &= functions.origin[one] == functions.origin[other]
+    same &= (functions.coefs[one] == functions.coefs[other]).all(axis=1)
+    first = np.flatnonzero(np.append(np.True_, ~same))
+    last = np.append(first[1:], len(found.rows)) - 1
+    errors = np.maximum.reduceat(found.errors, first)
+    return replace(found.take(first), hi=found.hi[last], errors=errors)
+
+
+def _levels(pieces: Pieces) -> Pieces:
+    """Return the greatest error of all pieces of a group at each instant."""
+    levels = Functions(pieces.lo, pieces.errors[:, None])
+    found = extreme(levels, replace(pieces, rows=np.arange(len(pieces.rows))), largest=True)
+    return replace(found, errors=pieces.errors[found.rows])
+
+
+def _greatest_errors(pieces: Pieces, found: Pieces) -> Floats:
+    """Return the greatest error of all pieces that are there with each of those found.
+
+    An extreme moves by no more than one of its curves does, and which were compared with which does
+    not matter.
+    """
+    own = pieces.errors
+    if not own.size or own.min() == own.max():
+        return np.full(len(found.rows), own.max(initial=0.0))
+    levels = _levels(pieces)
+    both = overlap_pairs(found.groups, found.lo, found.hi, levels.groups, levels.lo, levels.hi)
+    errors = np.zeros(len(found.rows))
+    np.maximum.at(errors, both.left, levels.errors[both.right])
+    return errors
 
 
 def windowed_extremum(
@@ -61,9 +129,14 @@ def windowed_extremum(
 ) -> Segments:
     """Return the greatest or least value of the last ``width_us``, by the window's closing time.
 
-    It is the extreme of the value now, the value a window ago, and each value at which the curve
-    turns or jumps, for as long as the window sees it. The result begins and ends with its entity's
-    segments; a window that they do not fill takes what there is.
+    It is the extreme of the value now, the value a window ago, and the most extreme of the values
+    at which the curve turns or jumps that the window sees. Between two instants at which one of
+    these becomes another one they are three polynomials: so a piece depends on nothing but what
+    its windows see. Of equal ones the value now is taken, then that a window ago, then the earliest
+    turn; and pieces end where segments do, whatever comes behind these.
+
+    The result begins and ends with its entity's segments; a window that they do not fill takes what
+    there is.
 
     Args:
         segments: those of one entity do not overlap; an envelope is one, too.
@@ -72,11 +145,19 @@ def windowed_extremum(
         largest: the greatest, or the least.
     """
     solid = _ordered(segments, attribute)
-    now = _curve(solid, attribute)
-    ago = (replace(now[0], origin=now[0].origin + width_us), _later(now[1], width_us))
-    functions, pieces = _together([now, ago, _turning(solid, attribute, width_us)])
-    found = _within(extreme(functions, pieces, largest=largest), solid)
-    return _segments(functions, found, attribute)
+    functions, cells, keys = _cells(solid, attribute, width_us, 1.0 if largest else -1.0)
+    found = extreme(functions, cells, largest=largest)
+    owners, is_cut = keys[found.groups], np.zeros(len(found.rows), np.bool_)
+    ends, starts = timeline.codes((solid.keys, solid.hi), (owners, found.lo))
+    is_cut = np.isin(starts, ends)
+    is_cut[1:] |= (owners[1:] != owners[:-1]) | (found.rows[1:] != found.rows[:-1])
+    is_cut[1:] |= found.lo[1:] != found.hi[:-1]
+    is_cut[:1] = True
+    first = np.flatnonzero(is_cut)
+    last = np.append(first[1:], len(is_cut))[: len(first)] - 1
+    errors = np.maximum.reduceat(found.errors, first) if len(first) else found.errors
+    pieces = replace(found, groups=owners).take(first)
+    return _segments(functions, replace(pieces, hi=found.hi[last], errors=errors), attribute)
 
 
 def extrema_at(
@@ -137,36 +218,79 @@ def _segments(functions: Functions, pieces: Pieces, attribute: str) -> Segments:
     )  # fmt: skip
 
 
-def _curve(segments: Segments, attribute: str) -> tuple[Functions, Pieces]:
-    """Return the segments as one curve of each entity."""
-    n = len(segments)
-    functions = Functions(segments.origin, segments.coefs[attribute])
-    pieces = Pieces(
-        segments.keys, np.zeros(n, np.int64), np.arange(n), segments.lo, segments.hi,
-        segments.errors[attribute],
-    )  # fmt: skip
-    return functions, pieces
+def _cells(
+    solid: Segments, attribute: str, width: int, sign: float
+) -> tuple[Functions, Pieces, Ints]:
+    """Return the three polynomials of each cell, as curves of a group each, and its entity.
 
-
-def _later(pieces: Pieces, by: int) -> Pieces:
-    return replace(pieces, curves=pieces.curves + 1, lo=pieces.lo + by, hi=pieces.hi + by)
-
-
-def _turning(segments: Segments, attribute: str, width_us: int) -> tuple[Functions, Pieces]:
-    """Return a constant for each end and turning point, as long as a window sees it."""
-    rows, at, values = _turns(segments, attribute)
-    order = np.lexsort((at, segments.keys[rows]))
+    Args:
+        solid: segments by entity and time.
+        attribute: as of ``windowed_extremum``.
+        width: as above.
+        sign: 1 for the greatest, -1 for the least.
+    """
+    rows, at, values = _turns(solid, attribute)
+    order = np.lexsort((at, solid.keys[rows]))
     rows, at, values = rows[order], at[order], values[order]
-    keys = segments.keys[rows]
-    # Constants last equally long: if at most m overlap, every m-th may be of one curve.
-    starts, before = timeline.codes((keys, at), (keys, at - width_us))
-    seen = np.arange(len(at)) - timeline.piece_at(starts, before)
-    curves = np.arange(len(at)) % max(int(seen.max(initial=1)), 1) + 2
-    coefs = np.zeros((len(at), segments.coefs[attribute].shape[1]))
-    coefs[:, 0] = values
-    errors = segments.errors[attribute][rows]
-    pieces = Pieces(keys, curves, np.arange(len(at)), at, at + width_us, errors)
-    return Functions(at, coefs), pieces
+    keys, n = solid.keys[rows], len(solid)
+    lo, hi, owners = _between(solid, np.concatenate([at, at + width]), np.append(keys, keys))
+    starts, ends, turns, opens, closes, begins = timeline.codes(
+        (solid.keys, solid.lo), (solid.keys, solid.hi), (keys, at),
+        (owners, lo), (owners, hi), (owners, lo - width),
+    )  # fmt: skip
+    now, ago = (_at(starts, ends, each) for each in (opens, begins))
+    first = np.searchsorted(turns, begins, "right")
+    turn = greatest_in(values * sign, first, np.searchsorted(turns, opens, "right"))
+    errors = np.zeros(len(lo))
+    if solid.errors[attribute].any():
+        seen = np.searchsorted(ends, begins, "right"), np.searchsorted(starts, closes, "left")
+        errors = solid.errors[attribute][greatest_in(solid.errors[attribute], *seen)]
+    degree = solid.coefs[attribute].shape[1]
+    flat = np.zeros((len(at), degree))
+    flat[:, 0] = values
+    functions = Functions(
+        np.concatenate([solid.origin, solid.origin + width, at]),
+        np.concatenate([solid.coefs[attribute], solid.coefs[attribute], flat]),
+    )
+    parts = []
+    for curve, (found, before) in enumerate(((now, 0), (ago, n), (turn, 2 * n))):
+        cell = np.flatnonzero(found >= 0)
+        curves = np.full(len(cell), curve)
+        parts.append(Pieces(cell, curves, found[cell] + before, lo[cell], hi[cell], errors[cell]))
+    return functions, Pieces.joined(parts), owners
+
+
+def _between(solid: Segments, at: Ints, keys: Ints) -> tuple[Ints, Ints, Ints]:
+    """Return the ranges between instants that are not outside of their entity's segments.
+
+    Args:
+        solid: segments by entity and time.
+        at: instants, the begin and the end of each segment among them.
+        keys: their entities.
+
+    Returns:
+        Where ranges begin and end, and their entities, by entity and time.
+    """
+    if not len(solid):
+        return at, at, keys
+    first = timeline.is_first(solid.keys)
+    last = np.append(first[1:], np.True_)
+    place = np.searchsorted(solid.keys[first], keys)
+    inside = (at >= solid.lo[first][place]) & (at <= solid.hi[last][place])
+    at, keys = at[inside], keys[inside]
+    (code,) = timeline.codes((keys, at))
+    one = np.unique(code, return_index=True)[1]
+    at, keys = at[one], keys[one]
+    same = np.flatnonzero(keys[1:] == keys[:-1])
+    return at[same], at[same + 1], keys[same]
+
+
+def _at(starts: Ints, ends: Ints, instants: Ints) -> Indices:
+    """Return the segment that is there at each instant, -1 if none is."""
+    found = timeline.piece_at(starts, instants)
+    gone = ends[np.maximum(found, 0)] <= instants if len(ends) else np.ones(len(found), np.bool_)
+    found[gone] = -1
+    return found
 
 
 def _turns(segments: Segments, attribute: str) -> tuple[Indices, Ints, Floats]:
@@ -183,30 +307,3 @@ def _turns(segments: Segments, attribute: str) -> tuple[Indices, Ints, Floats]:
     kept[:, 1:-1] = inner < length[:, None]
     rows, places = np.nonzero(kept)
     return rows, instants[rows, places], values[rows, places]
-
-
-def _together(curves: list[tuple[Functions, Pieces]]) -> tuple[Functions, Pieces]:
-    """Return curves of several tables of functions as of one."""
-    counts = [len(functions.origin) for functions, _ in curves]
-    firsts = np.cumsum([0, *counts[:-1]])
-    functions = Functions(
-        np.concatenate([each.origin for each, _ in curves]),
-        np.concatenate([each.coefs for each, _ in curves]),
-    )
-    pieces = [
-        replace(each, rows=each.rows + first)
-        for (_, each), first in zip(curves, firsts, strict=True)
-    ]
-    return functions, Pieces.joined(pieces)
-
-
-def _within(pieces: Pieces, segments: Segments) -> Pieces:
-    """Return pieces between the first and the last instant of their entity's segments."""
-    if not len(segments):
-        return pieces
-    first = timeline.is_first(segments.keys)
-    last = np.append(first[1:], True)
-    place = np.searchsorted(segments.keys[first], pieces.groups)
-    lo = np.maximum(pieces.lo, segments.lo[first][place])
-    hi = np.minimum(pieces.hi, segments.hi[last][place])
-    return replace(pieces, lo=lo, hi=hi).take(lo < hi)

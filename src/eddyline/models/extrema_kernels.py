@@ -10,7 +10,36 @@ from eddyline.data.jit import compiled
 from eddyline.models.segments import MICROS
 
 if TYPE_CHECKING:
-    from eddyline.data.arrays import Floats, Ints
+    from eddyline.data.arrays import Floats, Indices, Ints
+
+
+@compiled
+def greatest_in(values: Floats, first: Indices, last: Indices) -> Indices:
+    """Return the place of the greatest value in each of some windows, the first one of equals.
+
+    Args:
+        values: numbers.
+        first: where windows begin, not before the window before, ``[m]``.
+        last: where they end, exclusive, not before the window before, ``[m]``.
+
+    Returns:
+        Places, -1 where a window is empty, ``[m]``.
+    """
+    found = np.full(first.size, -1)
+    queue = np.empty(values.size, np.int64)
+    head = tail = behind = 0
+    for each in range(first.size):
+        while behind < last[each]:
+            while tail > head and values[queue[tail - 1]] < values[behind]:
+                tail -= 1
+            queue[tail] = behind
+            tail += 1
+            behind += 1
+        while head < tail and queue[head] < first[each]:
+            head += 1
+        if head < tail:
+            found[each] = queue[head]
+    return found
 
 
 @compiled

@@ -1,21 +1,213 @@
-"""How far the results of a graph are final: until when no later segment changes them, by entity."""
+"""How far what comes out of segments is final: until when no later segment changes it, by entity.
+
+What holds an entity back is its open run: rows of which no segment is final yet, until a gap or a
+horizon is over. Where nothing holds it, event time itself says how far it is, whether rows of it
+come or not; an entity that nobody has seen can begin there at the earliest. So entities without
+rows hold nothing for longer than a gap.
+
+Of several entities:
+
+- a pair is final up to the lesser of the two fronts of its entities. Its segments are the overlaps
+  of theirs, so each is final as soon as both are: it is given in the batch in which the later one
+  of the two comes, and what came before is kept as far as another entity may still overlap it;
+- the extreme of a group is final up to the least front of all entities of the group, those that are
+  not known among them. A piece of it is given when it is over before that front: another entity
+  may cut it until then.
+
+Fronts never go back, and no segment that is final ends behind the front of its entity.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+import pyarrow as pa
 
 from eddyline.models import graph
-from eddyline.models.rows import Keyed
-from eddyline.models.streaming import NEVER, spans_gaps
+from eddyline.models.kept import AT, codes_of
+from eddyline.models.rows import Keyed, ids_together
+from eddyline.models.stages import spans_gaps
+from eddyline.models.streaming import NEVER
+from eddyline.models.window_steps import AverageDistance
+from eddyline.models.windows import has_values
+from eddyline.state.rows import FOREVER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from eddyline.data.arrays import Ints
+    from eddyline.models.kept import EntityRecords
+    from eddyline.models.pairs import DifferentEntities
     from eddyline.models.segments import Segments
-    from eddyline.models.steps import Rows
+    from eddyline.models.steps import Rows, Step
+
+
+class Fronts(Protocol):
+    """Before which instant all segments of each entity are there (µs)."""
+
+    @property
+    def least(self) -> int:
+        """No front is before that."""
+
+    def of(self, names: pa.Table) -> Ints:
+        """Return those of some entities, ``[n]``."""
+
+    def known(self) -> KnownFronts:
+        """Return all of them, or instants that none of them is before."""
+
+
+@dataclass(frozen=True)
+class KnownFronts:
+    """Fronts of which the exceptions are listed."""
+
+    default: int
+    """That of entities which are not listed (µs)."""
+    keys: tuple[str, ...] = ()
+    """The columns that say the entity."""
+    names: pa.Table | None = None
+    """The keys of entities that are held back, some of them several times."""
+    at: Ints | None = None
+    """Where each is held (µs)."""
+
+    @property
+    def least(self) -> int:
+        """The least of all."""
+        return self.default if self.at is None else min(self.default, *self.at.tolist())
+
+    def of(self, names: pa.Table) -> Ints:
+        """Return those of some entities; of several that share keys the least counts."""
+        found = np.full(len(names), self.default)
+        if self.names is None or self.at is None or not len(self.at) or not len(names):
+            return found
+        mine, listed = ids_together([names, self.names], self.keys)
+        first = np.full(int(max(mine.max(), listed.max())) + 1, FOREVER)
+        np.minimum.at(first, listed, self.at)
+        least: Ints = np.minimum(found, first[mine])
+        return least
+
+    def known(self) -> KnownFronts:
+        """Return them."""
+        return self
+
+    def by(self, keys: Sequence[str]) -> KnownFronts:
+        """Return those of groups of entities."""
+        return replace(self, keys=tuple(keys))
+
+
+class RowFronts:
+    """Fronts of entities whose rows become segments: open runs hold them.
+
+    Args:
+        until: the instant before which all rows are there (µs).
+        keys: the columns that say the entity, with ``CODE``.
+        codes: the codes of the entities that the batch has looked at, sorted.
+        held: their rows that are in no segment yet, and the time of each (µs); None if there are
+            none.
+        before: the records before the batch, which still hold of all other entities.
+        kind: the kind of records that has such rows.
+    """
+
+    def __init__(
+        self,
+        until: int,
+        keys: tuple[str, ...],
+        codes: Ints,
+        held: tuple[pa.Table, Ints | None] | None,
+        before: EntityRecords,
+        kind: str,
+    ) -> None:
+        self._until, self._keys, self._codes = until, keys, codes
+        self._held, self._before, self._kind = held, before, kind
+
+    @property
+    def least(self) -> int:
+        """No front is before that."""
+        own = [] if self._held is None or self._held[1] is None else self._held[1].tolist()
+        return int(min(self._until, self._before.first_of(self._kind), *own))
+
+    def of(self, names: pa.Table) -> Ints:
+        """Return those of some entities."""
+        return self._listed(np.unique(codes_of(names))).of(names)
+
+    def known(self) -> KnownFronts:
+        """Return all of them, by keys."""
+        return self._listed(self._before.codes).by(self._keys[1:])
+
+    def _listed(self, codes: Ints) -> KnownFronts:
+        """Return the fronts of entities that were looked at, and of those with some codes."""
+        tables, instants = [], []
+        if self._held is not None and self._held[1] is not None:
+            tables.append(self._held[0].select(list(self._keys)))
+            instants.append(self._held[1])
+        others = np.setdiff1d(codes, self._codes, assume_unique=True)
+        kept = self._before.of(others, [self._kind]).get(self._kind) if others.size else None
+        if kept is not None:
+            tables.append(kept.select(list(self._keys)))
+            instants.append(kept.column(AT).to_numpy())
+        if not tables:
+            return KnownFronts(self._until, self._keys)
+        return KnownFronts(
+            self._until, self._keys, pa.concat_tables(tables), np.concatenate(instants)
+        )
+
+
+@dataclass(frozen=True)
+class LeastFronts:
+    """Fronts of what needs several inputs: the least of theirs."""
+
+    inputs: tuple[Fronts, ...]
+
+    @property
+    def least(self) -> int:
+        """No front is before that."""
+        return min(each.least for each in self.inputs)
+
+    def of(self, names: pa.Table) -> Ints:
+        """Return those of some entities."""
+        found: Ints = np.min([each.of(names) for each in self.inputs], axis=0)
+        return found
+
+    def known(self) -> KnownFronts:
+        """Return all of them."""
+        every = [each.known() for each in self.inputs]
+        default, filled = min(each.default for each in every), []
+        filled = [(each.names, each.at) for each in every if each.names is not None]
+        if not filled:
+            return KnownFronts(default, every[0].keys)
+        keys = every[0].keys
+        names = pa.concat_tables([names.select(list(keys)) for names, _ in filled if names])
+        return KnownFronts(default, keys, names, np.concatenate([at for _, at in filled]))
+
+
+@dataclass(frozen=True)
+class PairFronts:
+    """Fronts of pairs: the lesser one of both entities."""
+
+    step: DifferentEntities
+    sides: tuple[KnownFronts, KnownFronts]
+
+    @property
+    def least(self) -> int:
+        """No front is before that."""
+        return min(each.least for each in self.sides)
+
+    def of(self, names: pa.Table) -> Ints:
+        """Return those of some pairs."""
+        found = []
+        for name, side in zip(self.step.names, self.sides, strict=True):
+            if side.names is None:
+                found.append(np.full(len(names), side.default))
+                continue
+            own = names.select([f"{name}_{key}" for key in side.keys])
+            found.append(side.of(own.rename_columns(list(side.keys))))
+        least: Ints = np.minimum(*found)
+        return least
+
+    def known(self) -> KnownFronts:
+        """Return one instant for all: a pair may be of any two entities."""
+        return KnownFronts(self.least)
 
 
 def frontier_of(
@@ -39,11 +231,24 @@ def frontier_of(
                 front = fronts[id(of)]
                 given = found[id(of)]
                 if spans_gaps(step) and isinstance(given, Keyed):
-                    front = np.minimum(front, last_ends(given.segments, len(front)))
+                    front = np.minimum(front, last_ends(_seen(step, given), len(front)))
             case graph.SameEntity(left, right):
                 front = np.minimum(fronts[id(left)], fronts[id(right)])
         fronts[id(each)] = front
     return fronts[id(node)]
+
+
+def _seen(step: Step, given: Keyed) -> Segments:
+    """Return the segments that windows see: those with a length, and with values they need."""
+    segments = given.segments
+    valued = [has_values(each) for each in segments.coefs.values()]
+    if isinstance(step, AverageDistance):
+        valued = [
+            np.logical_and.reduce(
+                [has_values(segments.coefs[each]) for each in sorted(step.reads(set()))]
+            )
+        ]
+    return segments.under(segments.solid & np.logical_or.reduce(valued))
 
 
 def last_ends(segments: Segments, n: int) -> Ints:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from eddyline.models import joins
-from eddyline.models.rows import Keyed, plain
+from eddyline.models.rows import Keyed, plain, unified
 from eddyline.models.steps import Rows, Shape, Step, Within
 
 if TYPE_CHECKING:
@@ -63,6 +63,9 @@ class SameEntity:
 
     def run(self, left: Keyed, right: Keyed) -> Keyed:
         """Return the joined segments, of the entities that both sides have."""
+        keys = self.left.shape.keys
+        if left.entities is not right.entities and keys:  # of groups ids are other ones
+            (left, right), _ = unified((left, right), (), keys)
         found = joins.joined(left.segments, right.segments, self.condition, names=self.names)
         segments = plain(found.segments)
         return Keyed(replace(segments, keys=found.left[segments.keys]), left.entities)
@@ -75,7 +78,10 @@ class SameEntity:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OtherEntities:
-    """Two parts of different entities, at the same instants: tasks of their own pair them."""
+    """Two parts of different entities, at the same instants.
+
+    Over tables tasks of their own pair them (``tasks.paired``), of streams a stage of a bucket.
+    """
 
     left: Node
     right: Node
@@ -95,6 +101,14 @@ class OtherEntities:
     def shape(self) -> Shape:
         """Which columns come out."""
         return self.step.shape(self.left.shape, self.right.shape)
+
+    def run(self, left: Keyed, right: Keyed) -> Keyed:
+        """Return the pairs of all entities there are."""
+        shapes = self.left.shape, self.right.shape
+        if self.step.is_self:
+            return self.step.run(left, None, *shapes)
+        (one, other), _ = unified((left, right), (), shapes[0].keys)
+        return self.step.between(one, other)
 
     def __str__(self) -> str:
         return str(self.step)
@@ -209,7 +223,7 @@ def every(node: Node, inputs: Sequence[Keyed]) -> dict[int, Keyed | Rows]:
                 found[id(each)] = inputs[at]
             case Unary(step, of):
                 found[id(each)] = step.run(_segments(found[id(of)]))
-            case SameEntity(left, right):
+            case SameEntity(left, right) | OtherEntities(left, right):
                 found[id(each)] = each.run(*(_segments(found[id(a)]) for a in (left, right)))
     return found
 

@@ -111,6 +111,16 @@ class EntityRecords:
             runs.append(self._written(codes, records))
         return tuple(runs)
 
+    @property
+    def codes(self) -> Ints:
+        """The codes of all entities of which anything is known, sorted.
+
+        Raises:
+            OSError: they cannot be read.
+        """
+        every = [codes_of(_open(self.place, run.files[_CODES])) for run in self.runs]
+        return np.unique(np.concatenate(every)) if every else np.zeros(0, np.int64)
+
     def first_of(self, kind: str) -> int:
         """Return the earliest instant of any record of a kind, of those that are over, too (µs)."""
         files = (run.files.get(kind) for run in self.runs)
@@ -159,9 +169,19 @@ class AppendedRows:
         Raises:
             OSError: they cannot be read.
         """
-        found = [_taken(_open(self.place, file), codes) for file in self.files]
-        parts = [each.drop_columns([AT]) for each in found if len(each)]
-        return pa.concat_tables(parts) if parts else None
+        return _whole([_taken(_open(self.place, file), codes) for file in self.files])
+
+    def every(self) -> pa.Table | None:
+        """Return all rows in the order in which they were added; None if there are none.
+
+        Raises:
+            OSError: they cannot be read.
+        """
+        return _whole([_open(self.place, file) for file in self.files])
+
+    def instead(self, new: pa.Table | None, ends: Ints) -> tuple[RunFile, ...]:
+        """Return the files with other rows instead of all that there are; as of ``after``."""
+        return () if new is None else tuple(self._written(new, ends))
 
     def after(
         self, new: pa.Table | None, ends: Ints, low: int, is_needed: Callable[[pa.Table], Mask]
@@ -238,6 +258,11 @@ def _places(known: Ints, wanted: Ints) -> Indices:
     """Return the places of some codes among sorted ones, which may have each several times."""
     first = np.searchsorted(known, wanted, "left")
     return timeline.runs(first, np.searchsorted(known, wanted, "right") - first)[1]
+
+
+def _whole(found: Sequence[pa.Table]) -> pa.Table | None:
+    parts = [each.drop_columns([AT]) for each in found if len(each)]
+    return pa.concat_tables(parts) if parts else None
 
 
 def _taken(table: pa.Table, codes: Ints) -> pa.Table:

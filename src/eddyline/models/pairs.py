@@ -63,15 +63,17 @@ class DifferentEntities:
             left: the columns of the left side.
             right: those of the right side.
         """
-        ordered = in_key_order(given)
         if self.is_self:
-            found = self._among(ordered.segments, sides)
-        else:
-            assert sides is not None
-            one, other = (np.flatnonzero(sides == side) for side in (0, 1))
-            found = self._between(ordered.of(one, left.layout), ordered.of(other, right.layout))
-        segments = plain(found.segments)
-        return Keyed(segments, self._entities(ordered.entities, found))
+            ordered = in_key_order(given)
+            return self._keyed(self._among(ordered.segments, sides), ordered.entities)
+        assert sides is not None
+        one, other = (np.flatnonzero(sides == side) for side in (0, 1))
+        return self.between(given.of(one, left.layout), given.of(other, right.layout))
+
+    def between(self, left: Keyed, right: Keyed) -> Keyed:
+        """Return the pairs of two sides, whose entities have common ids."""
+        one, other = in_key_order(left), in_key_order(right)
+        return self._keyed(self._between(one.segments, other.segments), one.entities)
 
     def _among(self, segments: Segments, sides: Ints | None) -> Joined:
         if not self.is_whole:
@@ -85,8 +87,7 @@ class DifferentEntities:
             segments, segments, (both[0], both[1]), self.condition, names=self.names
         )
 
-    def _between(self, left: Keyed, right: Keyed) -> Joined:
-        one, other = left.segments, right.segments
+    def _between(self, one: Segments, other: Segments) -> Joined:
         if not self.is_whole:
             return joins.joined_with_others(
                 one, other, self.condition, names=self.names, within=self.within
@@ -94,12 +95,12 @@ class DifferentEntities:
         entities = joins.near_entities(one, other, joins.near_between(one, other, self.within))
         return joins.joined_entities(one, other, entities, self.condition, names=self.names)
 
-    def _entities(self, entities: pa.Table, found: Joined) -> pa.Table:
+    def _keyed(self, found: Joined, entities: pa.Table) -> Keyed:
         columns: dict[str, pa.ChunkedArray] = {}
         for name, ids in zip(self.names, (found.left, found.right), strict=True):
             taken = entities.take(pa.array(ids))
             columns |= {f"{name}_{key}": taken.column(key) for key in taken.column_names}
-        return pa.table(columns)
+        return Keyed(plain(found.segments), pa.table(columns))
 
     def __str__(self) -> str:
         near = ", ".join(f"{name} within {most:g}" for name, most in self.within.items())

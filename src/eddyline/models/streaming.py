@@ -8,34 +8,51 @@ results are given once and never taken back.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
 from msgspec import field as struct_field
 
-from eddyline.errors import NotSupportedError, OptionError
+from eddyline.errors import OptionError
 from eddyline.models import graph
 from eddyline.models.fitted import Fit
 from eddyline.models.fitting import FitReport
 from eddyline.models.kept import EntityRun
-from eddyline.models.steps import Changes, Where
-from eddyline.models.window_steps import AverageDistance, Extremum, Integral
+from eddyline.models.stages import check_stages, staged, together
 from eddyline.state.manifest import StatePart
 from eddyline.state.run_files import RunFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import pyarrow as pa
-
-    from eddyline.data.arrays import Mask
     from eddyline.models.declared import Declared
-    from eddyline.models.rows import Keyed
-    from eddyline.models.steps import Shape, Step
+    from eddyline.models.stages import Stage
+    from eddyline.models.steps import Shape
 
 COMPONENT = "models"
 NEVER = np.iinfo(np.int64).min
+
+
+class StageState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The files of a stage of a bucket between batches."""
+
+    wakes: tuple[RunFile, ...] = ()
+    """When which entities are looked at although no segment of them comes."""
+    entities: tuple[EntityRun, ...] = ()
+    """By entity until when results were given, and ranges that may go on."""
+    segments: dict[int, tuple[RunFile, ...]] = struct_field(default_factory=dict)
+    """Segments that later results look back at, by what they are of; see ``Stage.inputs``."""
+
+    @property
+    def files(self) -> Iterator[RunFile]:
+        """All files."""
+        yield from self.wakes
+        for every in self.segments.values():
+            yield from every
+        for run in self.entities:
+            yield from run.files.values()
 
 
 class BucketState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -52,6 +69,8 @@ class BucketState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
     and ranges that may go on."""
     segments: dict[int, tuple[RunFile, ...]] = struct_field(default_factory=dict)
     """Segments that later results look back at, by input."""
+    stages: dict[int, StageState] = struct_field(default_factory=dict)
+    """Of graphs that are cut into stages what each keeps, by number."""
 
     @property
     def files(self) -> Iterator[RunFile]:
@@ -60,6 +79,8 @@ class BucketState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
             yield from every
         for run in self.entities:
             yield from run.files.values()
+        for stage in self.stages.values():
+            yield from stage.files
 
     @property
     def n_waiting(self) -> int:
@@ -71,7 +92,8 @@ class BucketState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
     @property
     def n_segments(self) -> int:
         """Segments that are kept."""
-        return sum(file.n_rows for every in self.segments.values() for file in every)
+        every = (self.segments, *(each.segments for each in self.stages.values()))
+        return sum(file.n_rows for own in every for files in own.values() for file in files)
 
 
 class ModelPart(Struct, frozen=True, forbid_unknown_fields=True):
@@ -97,17 +119,6 @@ class BucketReport:
     fit: FitReport = field(default_factory=FitReport)
 
 
-@runtime_checkable
-class RangeStep(Protocol):
-    """A step that makes ranges by more keys than those of entities, which are told as changes."""
-
-    def run(self, given: Keyed) -> Keyed:
-        """Return the ranges."""
-
-    def are_asked(self, ranges: pa.Table) -> Mask:
-        """Return which ranges are still asked for, by their keys; what others were is over."""
-
-
 @dataclass(frozen=True, slots=True)
 class StreamInput:
     """One of the inputs of a graph."""
@@ -130,12 +141,15 @@ class StreamPlan:
         """The columns that say the entity, the same of all inputs."""
         return self.inputs[0].shape.keys
 
+    @cached_property
+    def stages(self) -> tuple[Stage, ...]:
+        """The graph in stages; without pairs and values over entities it is one as a rule."""
+        return staged(self.node, len(self.inputs))
+
     @property
-    def told(self) -> graph.Node:
-        """What is done with segments before ranges of them are told as changes."""
-        node = self.node
-        is_changes = isinstance(node, graph.Unary) and isinstance(node.step, Changes)
-        return node.of if is_changes and isinstance(node, graph.Unary) else node
+    def together(self) -> tuple[str, ...]:
+        """The keys of which all entities that have them in common are in one bucket."""
+        return together(self.node, self.keys)
 
     @property
     def bounds(self) -> str:
@@ -147,41 +161,13 @@ class StreamPlan:
         )
         return f"{given}; inputs: {used}" if given else used
 
-    @property
-    def ranges(self) -> RangeStep | None:
-        """What makes these ranges of segments, if it has to come behind all that looks back."""
-        step = self.told.step if isinstance(self.told, graph.Unary) else None
-        return step if isinstance(step, RangeStep) else None
-
-    @property
-    def given(self) -> graph.Node:
-        """What is done with segments before that."""
-        told = self.told
-        return told.of if isinstance(told, graph.Unary) and self.ranges is not None else told
-
-    @property
-    def looks_back(self) -> bool:
-        """Whether results look at segments before."""
-        return graph.sees_entities(self.given)
-
-    @property
-    def spans_gaps(self) -> bool:
-        """Whether a window may close in a gap, or where one begins.
-
-        It is given when the next segment comes, so what it looks at stays until then.
-        """
-        return any(
-            isinstance(each, graph.Unary) and spans_gaps(each.step)
-            for each in graph.parts(self.given)
-        )
-
 
 def check_streams(plan: StreamPlan) -> None:
     """Check that what is asked can be told of streams as they go on.
 
     Raises:
         OptionError: it is not said what a gap is.
-        NotSupportedError: a step that would have to take results back, or tell them late.
+        NotSupportedError: a step that would have to look back at any time.
     """
     for given in plan.inputs:
         if isinstance(given.maker, Fit) and given.maker.options.max_gap_us is None:
@@ -190,24 +176,4 @@ def check_streams(plan: StreamPlan) -> None:
                 "row the last segment of an entity is over"
             )
             raise OptionError(msg)
-    under: dict[int, bool] = {}
-    for each in graph.parts(plan.node):
-        is_selected = any(under[id(part)] for part in graph.below(each))
-        step = each.step if isinstance(each, graph.Unary) else None
-        if step is not None and is_selected and spans_gaps(step):
-            msg = (
-                f"of a stream, {step} over a part that a condition selects is not told in time: "
-                "compute it of all, join it with the part, or ask a batch DataFrame"
-            )
-            raise NotSupportedError(msg, step=str(step))
-        if isinstance(step, Extremum) and step.every_us is None:
-            msg = f"of a stream, {step} is told at instants: give slide='…'"
-            raise NotSupportedError(msg, step=str(step))
-        has_condition = isinstance(each, graph.SameEntity) and each.condition is not None
-        under[id(each)] = is_selected or isinstance(step, Where) or has_condition
-
-
-def spans_gaps(step: Step) -> bool:
-    """Return whether windows may close in a gap, or where one begins."""
-    is_open = isinstance(step, Integral) and (step.is_covered or step.every_us is not None)
-    return isinstance(step, Extremum | AverageDistance) or is_open
+    check_stages(plan.node, len(plan.inputs))

@@ -13,7 +13,7 @@ from eddyline.models import extrema, gains, inversion, windows
 from eddyline.models.bounds import Bound
 from eddyline.models.distances import average_distances
 from eddyline.models.ranges import Range
-from eddyline.models.rows import Keyed, entity_ids
+from eddyline.models.rows import Keyed, entity_ids, in_key_order
 from eddyline.models.segments import MICROS
 from eddyline.models.steps import Kept, Rows, Shape
 
@@ -140,17 +140,25 @@ class Envelope(_Extreme):
 
     def partial(self, given: Keyed) -> Keyed:
         """Return of some segments those that may be extreme among all, each as its entity's."""
-        (attribute,) = given.segments.coefs
-        groups, _ = self._groups(given)
-        found = extrema.envelope(given.segments, attribute, largest=self.is_largest, groups=groups)
-        kept = given.segments.take(found.rows)
-        return Keyed(kept.cut(found.segments.lo, found.segments.hi), given.entities)
+        ordered = in_key_order(given)
+        (attribute,) = ordered.segments.coefs
+        groups, _ = self._groups(ordered)
+        found = extrema.candidates(
+            ordered.segments, attribute, largest=self.is_largest, groups=groups
+        )
+        return Keyed(found, ordered.entities)
 
     def run(self, given: Keyed) -> Keyed:
-        """Return the extremum of the one attribute that there is."""
-        (attribute,) = given.segments.coefs
-        groups, entities = self._groups(given)
-        found = extrema.envelope(given.segments, attribute, largest=self.is_largest, groups=groups)
+        """Return the extremum of the one attribute that there is.
+
+        Of entities that are equal over a while the one of the least keys is taken.
+        """
+        ordered = in_key_order(given)
+        (attribute,) = ordered.segments.coefs
+        groups, entities = self._groups(ordered)
+        found = extrema.envelope(
+            ordered.segments, attribute, largest=self.is_largest, groups=groups
+        )
         return Keyed(found.segments, entities)
 
     def _groups(self, given: Keyed) -> tuple[Ints, pa.Table]:

@@ -6,11 +6,14 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from pyspark.sql.types import StructType
+
 from eddyline.alarms.changes import entries_of
 from eddyline.alarms.ranges import DEFINITION, AlarmRanges
 from eddyline.models import graph
 from eddyline.models.steps import Changes
 from eddyline.spark.alarms.binding import MADE, AlarmBinder
+from eddyline.spark.models.graphs import crossed
 from eddyline.spark.models.laying import laid, schema_of
 from eddyline.spark.models.operator import ModelOperator
 
@@ -18,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
 
     from eddyline.alarms.step import AlarmStep
     from eddyline.models.streaming import StreamPlan
@@ -37,7 +39,8 @@ class AlarmOperator(ModelOperator):
         super().__init__(step, site)
         shape = step.plan.node.shape
         self._alarms = step.alarms
-        self._binder = AlarmBinder(self._sources[0].df.select(*shape.keys), shape)
+        keys = self.spark.createDataFrame([], StructType(self.key_fields))
+        self._binder = AlarmBinder(keys, shape)
         self._version, self._texts = step.alarms.now()
         self.asked = self._plan(self._texts)
         self._entries: list[JournalEntry] = []
@@ -65,13 +68,14 @@ class AlarmOperator(ModelOperator):
 
     @cached_property
     def _schema(self) -> StructType:
-        source, made = self._sources[0], [each for each in MADE if each.name != DEFINITION]
-        fields = [*made, *source.key_fields]
-        return schema_of(self.asked.node.shape, fields, source.time_type)
+        made = [each for each in MADE if each.name != DEFINITION]
+        time = self._sources[0].time_type
+        return schema_of(self.asked.node.shape, [*made, *self.key_fields], time)
 
     def once(self, df: DataFrame) -> DataFrame:
         """Return all results over a batch DataFrame; nothing is kept."""
-        return laid(self._over(df), self.asked.node, MADE).drop(DEFINITION)
+        found = crossed(self._over(df), self.asked.node)
+        return laid(found.sources, found.node, MADE).drop(DEFINITION)
 
     @property
     def text(self) -> str:

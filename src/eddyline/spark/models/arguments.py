@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eddyline.errors import NotSupportedError, OptionError, QueryError
+from eddyline.errors import OptionError, QueryError
 from eddyline.models import steps
 from eddyline.models.condition_text import read_condition
 from eddyline.registry import checked_text, unknown
@@ -101,17 +101,6 @@ def check_same(one: Graph, other: Graph, what: str) -> None:
             f"{_said(mine)} and {_said(its)}"
         )
         raise QueryError(msg)
-
-
-def check_batch(graph: Graph, what: str) -> None:
-    """Refuse what cannot be told of a stream as it goes on.
-
-    Raises:
-        NotSupportedError: a source is a stream.
-    """
-    if graph.is_streaming:
-        msg = f"{what} are computed of batch DataFrames; inside foreachBatch each batch is one"
-        raise NotSupportedError(msg)
 
 
 def _said(types: Sequence[tuple[str, str]]) -> str:

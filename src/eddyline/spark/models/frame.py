@@ -20,7 +20,6 @@ from eddyline.spark.models import windows
 from eddyline.spark.models.arguments import (
     attribute_of,
     check_attribute,
-    check_batch,
     check_same,
     read_on,
     read_pair,
@@ -42,9 +41,9 @@ class Segments(WithAlarms):
     """Pieces of polynomials of time, by entity, that stand for the rows of a DataFrame.
 
     Methods return other segments, or a DataFrame of rows where they say so. Nothing runs before a
-    DataFrame is used. Of a stream they return a query instead of a DataFrame, to be started, and
-    what needs several entities at once is not there. Every value comes with ``err_<attribute>``:
-    how far it may be from what the rows would give, in the attribute's unit.
+    DataFrame is used. Of a stream they return a query instead of a DataFrame, to be started. Every
+    value comes with ``err_<attribute>``: how far it may be from what the rows would give, in the
+    attribute's unit.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -246,7 +245,6 @@ class Segments(WithAlarms):
             QueryError: as for ``join``, or there is no such attribute.
             OptionError: a distance that is none.
         """
-        check_batch(self._graph, "pairs of entities")
         beside = None if other is None else self._side(other, "pairs")
         two, right = read_pair(names), self._graph if beside is None else beside
         near = {

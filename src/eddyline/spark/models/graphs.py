@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from eddyline.errors import NotSupportedError, OptionError
 from eddyline.models import graph
@@ -13,12 +13,13 @@ from eddyline.models.inversion import NEEDS
 from eddyline.models.pairs import DifferentEntities
 from eddyline.models.precision import required
 from eddyline.models.steps import Project, Shape, Within
+from eddyline.models.window_steps import Envelope
 from eddyline.spark.models import laying
 from eddyline.spark.models.laying import RawRows, Source
 from eddyline.spark.models.measuring import ranges_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType, StructField
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from eddyline.models.conditions import Condition
     from eddyline.models.precision import Precision, Values
     from eddyline.models.steps import Step
-    from eddyline.models.window_steps import Envelope
 
 WIDER = 0.25
 """By what share of their ends ranges of values are taken to be wider than those of the rows:
@@ -43,7 +43,11 @@ class Crossing:
     conditions: tuple[str, ...] = ()
     """On the keys of what comes out, as SQL."""
     maker: ClassVar[None] = None
-    is_streaming: ClassVar[bool] = False
+
+    @property
+    def is_streaming(self) -> bool:
+        """Whether a part is of a stream."""
+        return any(each.is_streaming for each in self.parts)
 
     @property
     def sides(self) -> tuple[Graph, Graph]:
@@ -65,13 +69,15 @@ class Crossing:
     @property
     def key_fields(self) -> list[StructField]:
         """Name and type of each key."""
+        own = [each.sources[0].key_fields for each in self.sides]
         if isinstance(self.step, DifferentEntities):
-            return laying.fields_of_pairs(self.step.names, [each.sources[0] for each in self.sides])
-        own = self.parts[0].sources[0].key_fields
-        return [each for each in own if each.name in self.step.by]
+            return laying.fields_of_pairs(self.step.names, own)
+        return [each for each in own[0] if each.name in self.step.by]
 
     def where(self, text: str) -> Crossing:
         """Return the segments of the entities on whose keys a condition is true."""
+        if isinstance(self.step, Envelope):  # a group has or has not all of its entities
+            return replace(self, parts=tuple(each.of_entities(text) for each in self.parts))
         return replace(self, conditions=(*self.conditions, text))
 
     @cached_property
@@ -192,21 +198,70 @@ class Graph:
         return "; ".join(said)
 
 
+def fields_of(
+    node: graph.Node, given: Callable[[graph.Input], list[StructField]]
+) -> list[StructField]:
+    """Return name and type of the keys of a part, by those of each input."""
+    match node:
+        case graph.Input():
+            return given(node)
+        case graph.OtherEntities(left, right, step):
+            return laying.fields_of_pairs(step.names, [fields_of(a, given) for a in (left, right)])
+        case graph.SameEntity(left):
+            return fields_of(left, given)
+        case graph.Unary(Envelope(by), of):
+            return [each for each in fields_of(of, given) if each.name in by]
+        case graph.Unary(_, of):
+            return fields_of(of, given)
+
+
+def crossed(sources: Sequence[Source], node: graph.Node) -> Graph:
+    """Return a graph over sources whose pairs and values over entities are tasks of their own."""
+    made: dict[int, Graph] = {}
+    for each in graph.parts(node):
+        parts = [made[id(part)] for part in graph.below(each)]
+        match each:
+            case graph.Input(at):
+                found = Graph((sources[at],), graph.Input(0, each.shape))
+            case graph.Unary(step):
+                (of,) = parts
+                found = of.over_entities(step) if isinstance(step, Envelope) else of.then(step)
+            case graph.SameEntity(_, _, names, condition, text):
+                found = parts[0].with_same(parts[1], names, condition, text)
+            case graph.OtherEntities(_, _, step):
+                found = parts[0].with_others(None if step.is_self else parts[1], step)
+        made[id(each)] = found
+    return made[id(node)]
+
+
 def whole(given: Graph) -> tuple[list[Source], graph.Node]:
     """Return a graph with its crossings as parts of it, over the sources of all."""
-    roots: list[Source] = []
+    roots, node = inlined(given, lambda _: True)
+    return cast("list[Source]", roots), node
 
-    def inlined(each: Graph) -> graph.Node:
+
+def inlined(
+    given: Graph, is_part: Callable[[Crossing], bool]
+) -> tuple[list[Source | Crossing], graph.Node]:
+    """Return a graph with some of its crossings as parts of it, over the sources of all.
+
+    Args:
+        given: the graph.
+        is_part: which crossings; others stay as what they give.
+    """
+    roots: list[Source | Crossing] = []
+
+    def node_in(each: Graph) -> graph.Node:
         return graph.with_inputs(each.node, [node_of(source) for source in each.sources])
 
     def node_of(source: Source | Crossing) -> graph.Node:
-        if isinstance(source, Crossing):
-            return source.node([inlined(part) for part in source.parts])
+        if isinstance(source, Crossing) and is_part(source):
+            return source.node([node_in(part) for part in source.parts])
         if source not in roots:
             roots.append(source)
         return graph.Input(roots.index(source), source.shape)
 
-    node = inlined(given)
+    node = node_in(given)
     return roots, node
 
 

@@ -210,17 +210,19 @@ def paired(left: Source, right: Source | None, step: DifferentEntities) -> DataF
         placed = _in_cells(left.segments, group, f"struct({{0}} * {n} + _x, 0)", n)
         others = _in_cells(right.segments, group, f"struct(_x * {n} + {{0}}, 1)", n)
         placed = placed.unionByName(others, allowMissingColumns=True)
-    fields = fields_of_pairs(step.names, sources)
+    fields = fields_of_pairs(step.names, [each.key_fields for each in sources])
     schema = schema_of(step.shape(*shapes), fields, sources[0].time_type)
     return placed.groupBy(CELL).applyInArrow(task, schema)
 
 
-def fields_of_pairs(names: tuple[str, str], sides: Sequence[Relation]) -> list[StructField]:
-    """Return name and type of the keys of pairs."""
+def fields_of_pairs(
+    names: tuple[str, str], sides: Sequence[Sequence[StructField]]
+) -> list[StructField]:
+    """Return name and type of the keys of pairs, by those of both sides."""
     return [
         StructField(f"{name}_{field.name}", field.dataType)
         for name, side in zip(names, sides, strict=True)
-        for field in side.key_fields
+        for field in side
     ]
 
 

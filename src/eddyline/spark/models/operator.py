@@ -24,7 +24,7 @@ from eddyline.spark.buckets import ADAPTIVE, REPORT, BucketReports
 from eddyline.spark.clock import ResultClock, StreamClock
 from eddyline.spark.event_time import micros_of
 from eddyline.spark.models.arriving import MICROS, Arriving
-from eddyline.spark.models.graphs import Graph
+from eddyline.spark.models.graphs import crossed, fields_of
 from eddyline.spark.models.laying import Source, read_columns, schema_of
 from eddyline.spark.models.task import ModelWorker
 from eddyline.spark.operator import Laid, Operator, Pending
@@ -129,12 +129,16 @@ class ModelOperator(Operator):
     def _no_part(self) -> ModelPart:
         """The state before the first batch, with as many buckets as Spark has partitions."""
         partitions = self.spark.conf.get("spark.sql.shuffle.partitions")
-        return ModelPart(int(partitions or 1) if self.step.plan.keys else 1)
+        return ModelPart(int(partitions or 1) if self.step.plan.together else 1)
 
     @cached_property
     def _schema(self) -> StructType:
-        source = self._sources[0]
-        return schema_of(self.asked.node.shape, source.key_fields, source.time_type)
+        return schema_of(self.asked.node.shape, self.key_fields, self._sources[0].time_type)
+
+    @property
+    def key_fields(self) -> list[StructField]:
+        """Name and type of the keys of results."""
+        return fields_of(self.step.plan.node, lambda each: self._sources[each.at].key_fields)
 
     # -- state ----------------------------------------------------------------------------------
 
@@ -199,7 +203,10 @@ class ModelOperator(Operator):
         """Return what is read of rows, with what was there from the start, code and bucket."""
         keys = ", ".join(quoted(each) for each in self.step.plan.keys)
         code = f"xxhash64({keys}) AS {CODE}" if keys else f"0L AS {CODE}"
-        bucket = f"CAST(pmod({CODE}, {self.part.n_buckets}) AS INT) AS {BUCKET}"
+        # Entities that are looked at together are in one bucket.
+        hashed = ", ".join(quoted(each) for each in self.step.plan.together)
+        group = f"pmod(xxhash64({hashed}), {self.part.n_buckets})" if hashed else "0"
+        bucket = f"CAST({group} AS INT) AS {BUCKET}"
         maker = self.step.plan.inputs[0].maker
         if self._arriving is None:
             assert maker is not None
@@ -211,7 +218,7 @@ class ModelOperator(Operator):
 
     def once(self, df: DataFrame) -> DataFrame:
         """Return all results over a batch DataFrame; nothing is kept."""
-        return Graph(self._over(df), self.asked.node).df
+        return crossed(self._over(df), self.asked.node).df
 
     def _over(self, df: DataFrame) -> tuple[Source, ...]:
         """Return what is read of a batch DataFrame; of several inputs, they are known already."""

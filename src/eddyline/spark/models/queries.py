@@ -8,15 +8,16 @@ from eddyline.errors import NotSupportedError
 from eddyline.models import graph
 from eddyline.models.step import ModelStep
 from eddyline.models.streaming import StreamInput, StreamPlan, check_streams
-from eddyline.query.steps import ReadStep
-from eddyline.spark.models.graphs import precise
+from eddyline.query.predicates import SqlPredicate
+from eddyline.query.steps import RESULT, FilterStep, ReadStep
+from eddyline.spark.models.graphs import Crossing, inlined, precise
 from eddyline.spark.models.laying import Source
 from eddyline.spark.query import Query
 from eddyline.spark.relation import Relation as Named
 from eddyline.spark.relation import checked_relation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -54,19 +55,21 @@ def query_of(
     if not given.is_streaming:
         msg = "a query has the segments of a stream; segments of DataFrames have to_df()"
         raise NotSupportedError(msg)
-    is_stream = [isinstance(each, Source) and each.is_streaming for each in given.sources]
-    if any(of and each.maker is None for each, of in zip(given.sources, is_stream, strict=True)):
+    roots, _ = inlined(given, lambda each: each.is_streaming)
+    if any(each.is_streaming and each.maker is None for each in roots):
         msg = (
             "segments are read from tables or files; rows of a stream are fitted or declared: "
             "el.models.fit(…), el.models.declare(…)"
         )
         raise NotSupportedError(msg)
     given = precise(given, measures=False)
-    order = sorted(range(len(is_stream)), key=lambda at: not is_stream[at])
+    conditions = _conditions(given)
+    roots, node = inlined(given, lambda each: each.is_streaming)
+    order = sorted(range(len(roots)), key=lambda at: not roots[at].is_streaming)
     # What is fitted of a batch DataFrame is there from the start, as segments that are read are.
-    sources = [_as_input(given.sources[at]) for at in order]
-    places = [graph.Input(order.index(at), each.shape) for at, each in enumerate(given.sources)]
-    node = graph.with_inputs(given.node, places)
+    sources = [_as_input(roots[at]) for at in order]
+    places = [graph.Input(order.index(at), each.shape) for at, each in enumerate(roots)]
+    node = graph.with_inputs(node, places)
     plan = StreamPlan(tuple(StreamInput(each.maker, each.shape) for each in sources), node)
     check_streams(plan)
     names = _names(sources)
@@ -78,7 +81,36 @@ def query_of(
     }
     reads: list[Step] = [ReadStep(each, each) for each in names]
     made = [*reads, step(tuple(names), plan)]
+    if conditions:
+        made.append(FilterStep(RESULT, tuple(map(SqlPredicate, conditions))))
     return Query(sources[0].name, "", made, relations, {}, rename=RENAME)
+
+
+def _conditions(given: Graph) -> tuple[str, ...]:
+    """Return what is asked of the keys of pairs: results have these, and are asked it.
+
+    Raises:
+        NotSupportedError: results have other keys.
+    """
+    found: list[str] = []
+    for each in _crossings(given):
+        if each.conditions and each.shape.keys != given.shape.keys:
+            msg = (
+                f"of a stream, a condition on keys of pairs ({each.conditions[0]}) is asked of "
+                f"results, which have the keys {', '.join(given.shape.keys) or 'of none'}; let it "
+                "leave out entities before they are paired"
+            )
+            raise NotSupportedError(msg, condition=each.conditions[0])
+        found += each.conditions
+    return tuple(dict.fromkeys(found))
+
+
+def _crossings(given: Graph) -> Iterator[Crossing]:
+    for each in given.sources:
+        if isinstance(each, Crossing) and each.is_streaming:
+            yield each
+            for part in each.parts:
+                yield from _crossings(part)
 
 
 def _as_input(given: Relation) -> Source:

@@ -9,7 +9,7 @@ from eddyline.models import steps
 from eddyline.models.lengths import read_length
 from eddyline.models.window_steps import Envelope, Extremum, Integral
 from eddyline.registry import unknown
-from eddyline.spark.models.arguments import attribute_of, check_batch
+from eddyline.spark.models.arguments import attribute_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +35,6 @@ def extremum(
         if each not in graph.shape.keys:
             raise QueryError(unknown("key", each, graph.shape.keys), by=list(groups))
     if window is None:
-        check_batch(graph, "values over entities")
         found = kept.over_entities(Envelope(groups, is_largest))
         return found if every is None else found.then(steps.Sample(every))
     if groups:

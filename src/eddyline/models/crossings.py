@@ -1,0 +1,216 @@
+"""Pairs and extremes over entities of streams: what they give in a batch, and what stays.
+
+``frontiers`` says what is final when. Pairs of a batch are those of segments that are new with all
+that are kept: the work follows what is new and what it overlaps. A segment stays as long as an
+entity may have another one that overlaps it. Of the segments of a group stay those pieces that may
+still be extreme, from its front on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from eddyline.models import graph
+from eddyline.models.frontiers import KnownFronts, PairFronts, whole_until
+from eddyline.models.kept import CODE, AppendedRows, instants_of
+from eddyline.models.looking import Flow, no_segments
+from eddyline.models.rows import Keyed, Layout, ids_together, keyed, micros_of, table_of, unified
+from eddyline.models.window_steps import Envelope
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eddyline.data.arrays import Ints
+    from eddyline.models.stages import Stage
+    from eddyline.models.steps import Shape
+    from eddyline.state.place import StatePlace
+    from eddyline.state.run_files import RunFile
+
+    Files = tuple[RunFile, ...]
+
+_MIXED = np.int64(0x9E3779B97F4A7C15 - (1 << 64))
+"""An odd number with which the codes of two entities become that of their pair."""
+
+
+class Crossing:
+    """The work of a stage over several entities in one batch.
+
+    Args:
+        stage: one step.
+        segments: the files of segments before the batch, by what they are of.
+        place: where files are.
+        zone: the time zone of timestamps; see ``table_of``.
+    """
+
+    def __init__(
+        self, stage: Stage, segments: dict[int, Files], place: StatePlace, zone: str | None
+    ) -> None:
+        self.stage, self.place, self.zone = stage, place, zone
+        self.segments = dict(segments)
+        """The files of segments, from now on those after the batch."""
+
+    def flow(self, flows: Sequence[Flow]) -> Flow:
+        """Return what is new of pairs or groups.
+
+        Raises:
+            OSError: state cannot be read or written.
+        """
+        node = self.stage.node
+        if isinstance(node, graph.OtherEntities):
+            return self._pairs(node, flows)
+        assert isinstance(node, graph.Unary)
+        assert isinstance(node.step, Envelope)
+        return self._extremes(node.step, flows[0])
+
+    # -- pairs ----------------------------------------------------------------------------------
+
+    def _pairs(self, node: graph.OtherEntities, flows: Sequence[Flow]) -> Flow:
+        places = [each.at for each in (node.left, node.right) if isinstance(each, graph.Input)]
+        fronts = {at: flows[at].fronts.known() for at in places}
+        step = node.step
+        if step.is_whole:  # nothing is left out: of what is near later, no more is known
+            step = replace(step, is_whole=False, within={})
+        fresh = {at: self._table(at, flows[at]) for at in places}
+        kept = {at: self._appended(at).every() for at in places}
+        for at in dict.fromkeys(places):
+            others = (b for a, b in zip(places, reversed(places), strict=True) if a == at)
+            self._keep(at, fresh[at], min(fronts[each].least for each in others))
+        if step.is_self:
+            (at,) = {*places}
+            every = _together([fresh[at], kept[at]])
+            found = [] if fresh[at] is None else [self._keyed(at, fresh[at])]
+            pairs = [step.run(each, None, *self._shapes(places)) for each in found]
+            if found and kept[at] is not None and every is not None:
+                sides = (np.arange(len(every)) >= len(found[0].segments)).astype(np.int64)
+                both = self._keyed(at, every)
+                pairs.append(step.run(both, sides, *self._shapes(places)))
+        else:
+            one, other = places
+            sides_of = [
+                (fresh[one], _together([kept[other], fresh[other]])),
+                (kept[one], fresh[other]),
+            ]
+            pairs = []
+            for left, right in sides_of:
+                if left is not None and right is not None:
+                    given = [self._keyed(one, left), self._keyed(other, right)]
+                    (a, b), _ = unified(given, (), given[0].entities.column_names)
+                    pairs.append(step.between(a, b))
+        found_fronts = PairFronts(step, (fronts[places[0]], fronts[places[1]]))
+        return Flow(self._of_pairs(pairs, node), found_fronts)
+
+    def _shapes(self, places: Sequence[int]) -> tuple[Shape, Shape]:
+        one, other = (self._shape(at) for at in places)
+        return one, other
+
+    def _shape(self, at: int) -> Shape:
+        """Return the columns of an input; the code stands behind the keys, by which pairs come."""
+        given = self.stage.shapes[at]
+        return replace(given, keys=(*given.keys, CODE))
+
+    def _of_pairs(self, pairs: Sequence[Keyed], node: graph.OtherEntities) -> Keyed | None:
+        """Return pairs with a code of their own."""
+        tables = [table_of(each, self.zone) for each in pairs if len(each.segments)]
+        whole = _together(tables)
+        if whole is None:
+            return None
+        one, other = (f"{name}_{CODE}" for name in node.names)
+        codes = _mixed(whole.column(one).to_numpy(), whole.column(other).to_numpy())
+        table = whole.drop_columns([one, other]).append_column(CODE, pa.array(codes))
+        shape = node.shape
+        return keyed(table, Layout((CODE, *shape.keys), shape.attributes))
+
+    # -- groups ---------------------------------------------------------------------------------
+
+    def _extremes(self, step: Envelope, flow: Flow) -> Flow:
+        fronts = flow.fronts.known().by(step.by)
+        whole = _together([self._appended(0).every(), self._table(0, flow)])
+        ref = self.stage.inputs[0]
+        if whole is None:
+            self.segments[ref] = ()
+            return Flow(None, fronts)
+        given = self._keyed(0, whole)
+        found = step.run(given)
+        groups = self._groups(step, found)
+        front = fronts.of(groups)
+        over = whole_until(found.segments, front)
+        is_over = found.segments.ends <= front[found.segments.keys]
+        done = Keyed(found.segments.take(is_over), groups)
+        self._keep_open(step, given, groups, over)
+        held = over < front
+        ahead = groups.filter(pa.array(held)).select(list(fronts.keys or (CODE,)))
+        return Flow(done, _with(fronts, ahead, over[held]))
+
+    @staticmethod
+    def _groups(step: Envelope, found: Keyed) -> pa.Table:
+        """Return the keys of groups with a code: they are looked at together."""
+        n = len(found.entities) if step.by else 1
+        columns = {each: found.entities.column(each) for each in step.by}
+        return pa.table({CODE: pa.array(np.zeros(n, np.int64)), **columns})
+
+    def _keep_open(self, step: Envelope, given: Keyed, groups: pa.Table, over: Ints) -> None:
+        """Keep what may be extreme behind the instants up to which groups are over."""
+        some = step.partial(given)
+        ids = ids_together([groups, some.entities], step.by)[1]
+        since = over[ids[some.segments.keys]]
+        segments = some.segments
+        open_ones = segments.cut(np.maximum(segments.lo, since), segments.hi)
+        rest = Keyed(open_ones.take(segments.hi > since), some.entities)
+        now = table_of(rest, self.zone) if len(rest.segments) else None
+        self.segments[self.stage.inputs[0]] = self._appended(0).instead(now, _ends(now))
+
+    # -- segments that are kept -------------------------------------------------------------------
+
+    def _appended(self, at: int) -> AppendedRows:
+        return AppendedRows(self.place, self.segments.get(self.stage.inputs[at], ()))
+
+    def _keep(self, at: int, now: pa.Table | None, low: int) -> None:
+        """Keep the segments that are not over before an instant, with new ones among them."""
+        now = None if now is None else now.filter(pa.array(_ends(now) > low))
+        now = now if now is not None and len(now) else None
+        files = self._appended(at).after(now, _ends(now), low, lambda rows: instants_of(rows) > low)
+        self.segments[self.stage.inputs[at]] = files
+
+    def _table(self, at: int, flow: Flow) -> pa.Table | None:
+        """Return new segments as they are kept."""
+        if flow.fresh is None or not len(flow.fresh.segments):
+            return None
+        entities = flow.fresh.entities.select(list(self._shape(at).keys))
+        return table_of(Keyed(flow.fresh.segments, entities), self.zone)
+
+    def _keyed(self, at: int, table: pa.Table | None) -> Keyed:
+        layout = self._shape(at).layout
+        return no_segments(layout) if table is None else keyed(table, layout)
+
+
+def _together(tables: Sequence[pa.Table | None]) -> pa.Table | None:
+    filled = [each for each in tables if each is not None and len(each)]
+    return pa.concat_tables(filled) if filled else None
+
+
+def _ends(table: pa.Table | None) -> Ints:
+    return np.zeros(0, np.int64) if table is None else micros_of(table.column("hi"))
+
+
+def _mixed(one: Ints, other: Ints) -> Ints:
+    """Return a code of two codes: which is the first matters."""
+    with np.errstate(over="ignore"):
+        found: Ints = (one * _MIXED) ^ (other + (one >> 7))
+    return found
+
+
+def _with(fronts: KnownFronts, names: pa.Table, at: Ints) -> KnownFronts:
+    """Return fronts with more exceptions."""
+    if not len(names):
+        return fronts
+    if fronts.names is None or fronts.at is None:
+        return replace(fronts, names=names, at=at)
+    listed = fronts.names.select(list(fronts.keys)) if fronts.keys else None
+    if listed is None:  # all are one group
+        return replace(fronts, names=None, at=None, default=min(fronts.least, *at.tolist()))
+    every = pa.concat_tables([listed, names])
+    return replace(fronts, names=every, at=np.concatenate([fronts.at, at]))

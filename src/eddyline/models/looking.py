@@ -1,0 +1,262 @@
+"""What a graph over segments of the same entities gives in a batch, and what it keeps for later.
+
+Segments come when they are final. Results of an entity are given up to its front (``frontiers``),
+each once: until when that was is kept with the entity.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from eddyline.models import graph, sampling, timeline
+from eddyline.models.frontiers import LeastFronts, frontier_of, whole_until
+from eddyline.models.kept import AT, CODE, AppendedRows, codes_of, instants_of
+from eddyline.models.rows import Keyed, Layout, ids_together, keyed, micros_of, table_of, unified
+from eddyline.models.segments import Segments
+from eddyline.models.steps import Rows, result_table
+from eddyline.models.streaming import NEVER
+from eddyline.state.rows import FOREVER
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eddyline.data.arrays import Ints, Mask
+    from eddyline.models.books import Books
+    from eddyline.models.frontiers import Fronts
+    from eddyline.models.stages import Stage
+    from eddyline.state.place import StatePlace
+    from eddyline.state.run_files import RunFile
+
+    Files = tuple[RunFile, ...]
+
+
+@dataclass(frozen=True)
+class Flow:
+    """What an input or a stage gives in a batch."""
+
+    fresh: Keyed | None
+    """Segments that are final, each given once; None if there are none."""
+    fronts: Fronts
+    """Before which instant all segments of each entity have been given."""
+
+    @property
+    def as_one(self) -> Flow:
+        """The same with one code for all entities, as of inputs that have different ones."""
+        fresh, fronts = self.fresh, self.fronts.known()
+        if fresh is None:
+            return Flow(None, fronts)
+        at = fresh.entities.column_names.index(CODE)
+        codes = pa.array(np.zeros(len(fresh.entities), np.int64))
+        return Flow(Keyed(fresh.segments, fresh.entities.set_column(at, CODE, codes)), fronts)
+
+
+class Looking:
+    """The work of a stage over segments of the same entities in one batch.
+
+    Args:
+        stage: what is done.
+        keys: the columns that say the entity, with ``CODE``.
+        books: the records of the entities, and the codes of those that are looked at.
+        segments: the files of segments before the batch, by what they are of.
+        place: where files are.
+        zone: the time zone of timestamps; see ``table_of``.
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        keys: tuple[str, ...],
+        books: Books,
+        segments: dict[int, Files],
+        place: StatePlace,
+        zone: str | None,
+    ) -> None:
+        self.stage, self.keys, self.books, self.place, self.zone = stage, keys, books, place, zone
+        self.segments = dict(segments)
+        """The files of segments, from now on those after the batch."""
+
+    def results(self, flows: Sequence[Flow]) -> pa.Table | None:
+        """Return the results of a batch as rows."""
+        stage = self.stage
+        if stage.looks_back or stage.given is not stage.node:
+            found, front, names = self._looking_back(flows)
+            if stage.given is stage.node:
+                return result_table(found, self.zone)
+            assert isinstance(found, Keyed)
+            return self._changes(found, front, names)
+        (only,) = flows
+        if only.fresh is None:
+            return None
+        return result_table(graph.run(stage.given, [only.fresh]), self.zone)
+
+    def flow(self, flows: Sequence[Flow]) -> Flow:
+        """Return the results of a batch as segments for the next stage."""
+        fronts = LeastFronts(tuple(each.fronts for each in flows))
+        found: Keyed | Rows | None = None
+        if self.stage.looks_back:
+            found = self._looking_back(flows)[0]
+        elif flows[0].fresh is not None:
+            found = graph.run(self.stage.node, [flows[0].fresh])
+        assert not isinstance(found, Rows)  # nothing is built on rows
+        return Flow(found if found is not None and len(found.segments) else None, fronts)
+
+    def add(self, flows: Sequence[Flow]) -> None:
+        """Keep segments of which no entity is looked at yet."""
+        for at, each in enumerate(flows):
+            if each.fresh is not None:
+                now = table_of(each.fresh, self.zone)
+                ref = self.stage.inputs[at]
+                appended = AppendedRows(self.place, self.segments.get(ref, ()))
+                self.segments[ref] = self._appended(appended, now, flows)
+
+    # -- results --------------------------------------------------------------------------------
+
+    def _looking_back(self, flows: Sequence[Flow]) -> tuple[Keyed | Rows, Ints, pa.Table]:
+        """Return the results that are final now, until when they are, and their entities."""
+        stage = self.stage
+        given, names = self._together(flows)
+        told = self._told(names)
+        every = graph.every(stage.given, given)
+        fronts = [each.fronts.of(names) for each in flows]
+        front = np.maximum(frontier_of(stage.given, fronts, every), told)
+        found = every[id(stage.given)]
+        if not stage.looks_back:
+            return found, front, names
+        if isinstance(found, Keyed):
+            over = whole_until(found.segments, front)
+            found, front = _settled(found, told, front), np.maximum(over, told)
+        else:
+            times = found.samples.times
+            keys = found.samples.keys
+            kept = (times >= told[keys]) & (times < front[keys])
+            found = Rows(found.samples.take(kept), found.entities)
+        if len(names):
+            table = names.append_column("told", pa.array(front))
+            self.books.after["told"] = table, front
+        return found, front, names
+
+    def _together(self, flows: Sequence[Flow]) -> tuple[list[Keyed], pa.Table]:
+        """Return the segments of all inputs with common ids, and keep those that are new."""
+        given: list[Keyed] = []
+        for at, each in enumerate(flows):
+            is_some = each.fresh is not None and len(each.fresh.segments)
+            now = table_of(each.fresh, self.zone) if is_some and each.fresh else None
+            before = None
+            if self.stage.looks_back:
+                ref = self.stage.inputs[at]
+                appended = AppendedRows(self.place, self.segments.get(ref, ()))
+                before = appended.of(self.books.codes)
+                self.segments[ref] = self._appended(appended, now, flows)
+            tables = [table for table in (before, now) if table is not None and len(table)]
+            whole = pa.concat_tables(tables, promote_options="none") if tables else None
+            layout = Layout(self.keys, self.stage.shapes[at].attributes)
+            given.append(no_segments(layout) if whole is None else keyed(whole, layout))
+        kept = self.books.kept
+        extra = [kept[kind].select(list(self.keys)) for kind in ("ranges", "told") if kind in kept]
+        return unified(given, extra, self.keys)
+
+    def _told(self, names: pa.Table) -> Ints:
+        """Return until when the results of entities were given before (µs)."""
+        found = np.full(len(names), NEVER)
+        before = self.books.kept.get("told")
+        if before is not None and len(names):
+            ids = ids_together([names, before], self.keys)[1]
+            found[ids] = before.column("told").to_numpy()
+        return found
+
+    def _changes(self, found: Keyed, front: Ints, names: pa.Table) -> pa.Table | None:
+        """Return the ranges that are over, and keep those that may go on."""
+        step, told = self.stage.ranges, self.stage.told.shape
+        if step is not None:
+            found = step.run(found)
+        parts = [table_of(found, self.zone)] if len(found.segments) else []
+        before = self.books.kept.get("ranges")
+        if before is not None:
+            parts.insert(0, before)
+        if not parts:
+            return None
+        by = told.keys[: len(told.keys) - len(self.keys) + 1]
+        every = keyed(pa.concat_tables(parts), Layout((*by, *self.keys), told.attributes))
+        until = front[ids_together([names, every.entities], self.keys)[1]]
+        made = sampling.changes(every.segments)
+        starts = made.starts
+        goes_on = made.ends >= until[starts.keys]
+        if step is not None:
+            goes_on &= step.are_asked(every.entities)[starts.keys]
+        kept, ends = _as_segments(every, made, goes_on, self.zone)
+        if len(kept):
+            self.books.after["ranges"] = kept, ends
+        over = Rows(starts.take(~goes_on), every.entities, made.ends[~goes_on])
+        return result_table(over, self.zone)
+
+    # -- segments that are kept -------------------------------------------------------------------
+
+    def _appended(
+        self, appended: AppendedRows, now: pa.Table | None, flows: Sequence[Flow]
+    ) -> Files:
+        """Return the files of segments with new ones, without those that nothing looks at."""
+        ends = np.zeros(0, np.int64) if now is None else micros_of(now.column("hi"))
+        reach = graph.reach(self.stage.given)
+
+        def is_needed(rows: pa.Table) -> Mask:
+            since = self._told_of(rows) if self.stage.spans_gaps else self._least_of(rows, flows)
+            found: Mask = instants_of(rows) > np.maximum(since, NEVER + reach) - reach
+            return found
+
+        low = NEVER
+        if not self.stage.spans_gaps:
+            low = max(min(each.fronts.least for each in flows), NEVER + reach) - reach
+        return appended.after(now, ends, low, is_needed)
+
+    @staticmethod
+    def _least_of(rows: pa.Table, flows: Sequence[Flow]) -> Ints:
+        """Return until when all segments of the entity of each row are there (µs)."""
+        found: Ints = np.min([each.fronts.of(rows) for each in flows], axis=0)
+        return found
+
+    def _told_of(self, rows: pa.Table) -> Ints:
+        """Return until when results were given, of several entities of a code the least (µs)."""
+        codes = np.unique(codes_of(rows))
+        first = np.full(len(codes), FOREVER)
+        told = self.books.records.of(codes, ["told"]).get("told")
+        if told is not None:
+            places = np.searchsorted(codes, codes_of(told))
+            np.minimum.at(first, places, told.column(AT).to_numpy())
+        found: Ints = np.where(first < FOREVER, first, NEVER)[
+            np.searchsorted(codes, codes_of(rows))
+        ]
+        return found
+
+
+def no_segments(layout: Layout) -> Keyed:
+    """Return no segments."""
+    none, flags = np.zeros(0, np.int64), np.zeros(0, np.bool_)
+    coefs = {each: np.zeros((0, 1)) for each in layout.attributes}
+    errors = {each: np.zeros(0) for each in layout.attributes}
+    return Keyed(Segments(none, none, none, none, flags, flags, coefs, errors), pa.table({}))
+
+
+def _settled(found: Keyed, told: Ints, front: Ints) -> Keyed:
+    """Return the results that are over, and were not given before."""
+    segments = found.segments
+    is_new = (segments.lo >= told[segments.keys]) & (segments.ends <= front[segments.keys])
+    return Keyed(segments.take(is_new), found.entities)
+
+
+def _as_segments(
+    every: Keyed, made: sampling.Changes, rows: Mask, zone: str | None
+) -> tuple[pa.Table, Ints]:
+    """Return ranges as segments that have the values with which they begin, and their ends."""
+    segments, starts = every.segments, made.starts.take(rows)
+    order = segments.by_time
+    begins, wanted = timeline.codes(
+        (segments.keys[order], segments.lo[order]), (starts.keys, starts.times)
+    )
+    ends = made.ends[rows]
+    taken = segments.take(order[np.searchsorted(begins, wanted, "left")])
+    kept = replace(taken.cut(starts.times, ends), is_point=starts.times == ends)
+    return table_of(Keyed(kept, every.entities), zone), kept.hi

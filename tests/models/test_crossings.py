@@ -1,0 +1,258 @@
+"""Pairs and values over entities of streams give, batch by batch, what all rows give at once."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import fs
+
+from eddyline.errors import NotSupportedError
+from eddyline.models import graph, steps
+from eddyline.models.bucket import BucketBatch
+from eddyline.models.condition_text import read_condition
+from eddyline.models.pairs import DifferentEntities
+from eddyline.models.rows import keyed, unified
+from eddyline.models.stages import staged
+from eddyline.models.streaming import BucketState, StreamInput, StreamPlan, check_streams
+from eddyline.models.window_steps import AverageDistance, Envelope, Extremum
+from eddyline.state.place import StatePlace
+from tests.examples import examples
+from tests.models.test_streaming import (
+    DECLARED,
+    DOOR,
+    FIT,
+    INPUT,
+    SECOND,
+    SHAPE,
+    at_once,
+    average,
+    coded,
+    of,
+    rows_of,
+    shown,
+    streamed,
+    streamed_together,
+    table_of,
+    where,
+)
+
+X = of(steps.Project.onto("x"))
+
+
+def pairs(text=None, left=INPUT, right=None, **more):
+    names = [f"{side}.{name}" for side, each in (("a", left), ("b", right or left))
+             for name in each.shape.attributes]  # fmt: skip
+    condition = None if text is None else read_condition(text, names)
+    step = DifferentEntities(
+        ("a", "b"), condition, more.get("within", {}), more.get("whole", False), right is None
+    )
+    return graph.OtherEntities(left, right or left, step)
+
+
+def over(node, text):
+    return of(steps.Where(read_condition(text, node.shape.attributes), text), node)
+
+
+def onto(node, *names):
+    return of(steps.Project.onto(*names), node)
+
+
+APART = AverageDistance({"a_x": "b_x"}, 5 * SECOND, 2 * SECOND, False)
+TOP, BOTTOM = of(Envelope((), True), X), of(Envelope((), False), X)
+NODES = {
+    "pairs": pairs(),
+    "near": of(steps.Changes(), pairs("a.x - b.x < 2 AND b.x - a.x < 2", within={"x": 2.0})),
+    "of a part, sampled": of(steps.Sample(SECOND), pairs("a.x > b.x", of(where("y > 0")))),
+    "of averages with what is": onto(pairs("a.x < b.x", of(average(3), X), INPUT), "a_x", "b_x"),
+    "distance": of(APART, pairs(within={"x": 1.5}, whole=False)),
+    "distance below": of(
+        replace(APART, is_covered=True, below=3.0), pairs(within={"x": 3.0}, whole=True)
+    ),
+    "greatest": TOP,
+    "least, of each": of(Envelope(("k",), False), of(steps.Project.onto("y"))),
+    "changes of the greatest": of(steps.Changes(), over(TOP, "x > 1")),
+    "of the greatest at ticks": of(Extremum(4 * SECOND, 2 * SECOND, False), TOP),
+    "average of the greatest": of(average(4), of(Envelope((), True), of(average(2), X))),
+    "between": of(steps.Changes(), graph.SameEntity(TOP, BOTTOM, ("a", "b"), None, None)),
+    "farthest": of(Envelope(("a_k",), True), onto(pairs("a.x > b.x", INPUT, INPUT), "a_x")),
+    "pairs of groups": pairs(None, of(Envelope(("k",), True), X)),
+}
+
+
+@examples(40)
+@pytest.mark.parametrize("name", NODES)
+@pytest.mark.parametrize("maker", [FIT, DECLARED, DOOR], ids=["fit", "declared", "door"])
+@given(
+    seed=st.integers(0, 2**32),
+    n=st.integers(1, 100),
+    cuts=st.lists(st.floats(0, 1), max_size=5),
+    lateness=st.sampled_from([0, 3 * SECOND]),
+)
+def test_any_batches_give_what_all_rows_give_at_once(name, maker, seed, n, cuts, lateness):
+    table = table_of(rows_of(seed, n), maker)
+    rng = np.random.default_rng(seed + 1)
+    node = NODES[name]
+    check_streams(StreamPlan((StreamInput(maker, SHAPE),), node))
+    found = streamed(table, maker, node, [int(each * n) for each in cuts], lateness, rng)
+    assert shown(found) == shown(at_once(table, maker, node))
+
+
+TOGETHER = {
+    "near what is there": of(steps.Changes(), pairs("a.x - b.x < 2", INPUT, graph.Input(1, SHAPE))),
+    "greatest of both": of(
+        Envelope((), True),
+        onto(graph.SameEntity(INPUT, graph.Input(1, SHAPE), ("a", "b"), None, None), "a_x"),
+    ),
+    "joined with the greatest of groups": graph.SameEntity(
+        of(Envelope(("k",), True), X), graph.Input(1, SHAPE), ("a", "b"), None, None
+    ),
+}
+
+
+@examples(25)
+@pytest.mark.parametrize("name", TOGETHER)
+@pytest.mark.parametrize("makers", [(FIT, DECLARED), (DECLARED, FIT), (FIT, None)])
+@given(
+    seed=st.integers(0, 2**32),
+    sizes=st.tuples(st.integers(1, 60), st.integers(1, 60)),
+    cuts=st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), max_size=4),
+    lateness=st.sampled_from([0, 3 * SECOND]),
+)
+def test_streams_and_what_is_there_are_crossed_in_any_batches(
+    name, makers, seed, sizes, cuts, lateness
+):
+    inputs, whole = [], []
+    for at, (maker, n) in enumerate(zip(makers, sizes, strict=True)):
+        table = table_of(rows_of(seed + at, n), maker or DECLARED)
+        ordered = table.sort_by([("k", "ascending"), ("ts", "ascending")])
+        (segments,) = (maker or DECLARED).tables(ordered.to_batches())
+        whole.append(segments)
+        inputs.append((table if maker else segments, StreamInput(maker, SHAPE)))
+    own = [[int(cut[at] * n) for cut in cuts] for at, n in enumerate(sizes)]
+    rng = np.random.default_rng(seed + 2)
+    found, _ = streamed_together(inputs, TOGETHER[name], own, lateness, rng)
+    given, _ = unified([keyed(each, SHAPE.layout) for each in whole], [], ["k"])
+    wanted = steps.result_table(graph.run(TOGETHER[name], given), "UTC")
+    assert shown(found) == shown([wanted])
+
+
+# -- when results are told -----------------------------------------------------------------------
+
+
+def told(node, maker, batches):
+    """Return the results of each batch: of rows ``(key, seconds, x)`` up to an instant."""
+    plan = StreamPlan((StreamInput(maker, SHAPE),), node)
+    state, found = BucketState(), []
+    with tempfile.TemporaryDirectory() as folder:
+        place = StatePlace(fs.LocalFileSystem(), folder, "models")
+        fs.LocalFileSystem().create_dir(place.runs)
+        for until, rows in batches:
+            keys, seconds, x = (np.array(each) for each in zip(*rows, strict=True)) if rows else (
+                np.zeros((3, 0), np.int64))  # fmt: skip
+            table = table_of((keys, seconds * SECOND, x.astype(float), x * 0.0), maker)
+            batch = BucketBatch(plan, place, state, 0, round(until * SECOND))
+            found.append(sum(map(len, batch.run([coded(table) if rows else None]))))
+            state = batch.report.after
+    return found, state
+
+
+AT_ONCE = 1e-6
+"""The least time that passes."""
+
+
+@pytest.mark.parametrize(
+    ("node", "n"),
+    [(INPUT, 2), (pairs(), 1), (TOP, 1), (of(Envelope(("k",), True), X), 2)],
+    ids=["entities", "pairs", "all", "groups"],
+)
+@pytest.mark.parametrize(("maker", "end"), [(DECLARED, 5.0), (FIT, 7.0)], ids=["declared", "fit"])
+def test_the_last_range_is_told_when_time_has_passed_although_nothing_comes(node, n, maker, end):
+    # Rows at 0 and 1 s: a model holds for 4 s, or until no row has come for 6.
+    rows = [(key, at, 5) for key in (0, 1) for at in (0, 1)]
+    batches = [(2, rows), (end, []), (end + AT_ONCE, []), (end + AT_ONCE, []), (99, [])]
+    found, state = told(of(steps.Changes(), node), maker, batches)
+    assert found == [0, 0, n, 0, 0]
+    assert not [*state.wakes, *(each.wakes for each in state.stages.values() if each.wakes)]
+
+
+@pytest.mark.parametrize(
+    ("node", "asked"),
+    [(pairs(), [0, 1, 0, 2]), (TOP, [0, 0, 0, 1])],
+    ids=["pairs", "greatest"],
+)
+def test_an_open_run_holds_what_it_may_be_in_and_nothing_else(node, asked):
+    # One entity goes on while the others are over; the pair of these waits for nobody.
+    rows = [(key, at, key) for key in (0, 1, 2) for at in (0, 1)]
+    on = [[(2, at, 2)] for at in (5, 9, 13)]
+    batches = [(2, rows), (8, on[0]), (12, on[1]), (30, [])]
+    found, state = told(of(steps.Changes(), node), FIT, batches)
+    assert found == asked
+    assert not state.n_segments
+
+
+def test_what_is_kept_of_pairs_follows_what_is_open():
+    rng = np.random.default_rng(5)
+    state_sizes = []
+    for n in (20, 200):
+        rows = [
+            [(key, 3 * number + at, int(rng.integers(0, 9))) for key in (0, 1) for at in range(3)]
+            for number in range(n)
+        ]
+        batches = [(3 * number + 3, each) for number, each in enumerate(rows)]
+        _, state = told(of(steps.Changes(), pairs("a.x < b.x")), DECLARED, batches)
+        state_sizes.append(state.n_segments)
+    assert state_sizes[1] <= 2 * state_sizes[0] + 20
+
+
+# -- plans ---------------------------------------------------------------------------------------
+
+
+def test_a_graph_is_cut_where_entities_become_other_ones():
+    def told_by(node):
+        return [[*map(str, each.inputs)] for each in staged(node, 1)]
+
+    assert told_by(of(steps.Changes(), of(average(3)))) == [["0"]]
+    assert told_by(NODES["pairs"]) == [["0"], ["1"]]
+    assert told_by(NODES["between"]) == [["0"], ["1"], ["1"], ["2", "3"]]
+    late = of(Extremum(SECOND, SECOND, True), of(steps.Project.onto("x"), of(where("y > 0"))))
+    assert told_by(late) == [["0"], ["1"]]
+
+
+@pytest.mark.parametrize(
+    ("node", "keys"),
+    [
+        (of(average(3)), ("k", "m")),
+        (of(Envelope(("m",), True), of(Envelope(("k", "m"), True), X)), ("m",)),
+        (TOP, ()),
+        (pairs(), ()),
+    ],
+)
+def test_what_is_looked_at_together_is_in_one_bucket(node, keys):
+    shape = steps.Shape(("k", "m"), ("x", "y"))
+    assert StreamPlan((StreamInput(FIT, shape),), node).together == keys
+
+
+@pytest.mark.parametrize(
+    ("node", "message"),
+    [
+        (pairs(within={"x": 1.0}, whole=True), "once come near"),
+        (of(APART, pairs(within={"x": 1.0}, whole=True)), "once come near"),
+        (of(replace(APART, below=2.0), pairs(within={"x": 1.0}, whole=True)), "once come near"),
+        (pairs(None, of(average(3, covered=True), X)), "are not told"),
+        (
+            graph.SameEntity(
+                of(Extremum(SECOND, None, True), of(steps.Project.onto("x"), of(where("y > 0")))),
+                INPUT, ("a", "b"), None, None,
+            ),
+            "is not joined with another part",
+        ),
+    ],
+)  # fmt: skip
+def test_what_would_look_back_at_any_time_is_refused(node, message):
+    with pytest.raises(NotSupportedError, match=message):
+        check_streams(StreamPlan((StreamInput(FIT, SHAPE),), node))
