@@ -51,6 +51,7 @@ class Books:
         """Their records by kind."""
         self.after: dict[str, tuple[pa.Table, Ints | None]] = {}
         """Their records from now on, and an instant of each; see ``EntityRecords.after``."""
+        self._again: list[tuple[Ints, Ints]] = []
         self._wakes = HeldRows(place.files, place.runs, wakes, since)
 
     @property
@@ -64,6 +65,10 @@ class Books:
         self.kept = self.records.given(self.codes)
         return self.codes
 
+    def look_again(self, names: pa.Table, at: Ints) -> None:
+        """Look at entities once time has passed an instant of each (µs)."""
+        self._again.append((codes_of(names), np.maximum(at, self.until)))
+
     def close(self, waits: Mapping[str, int]) -> tuple[Files, tuple[EntityRun, ...]]:
         """Return the files of wakes and of records after the batch.
 
@@ -74,7 +79,7 @@ class Books:
         return self._wakes_after(waits), self.records.after(self.codes, self.after)
 
     def _wakes_after(self, waits: Mapping[str, int]) -> Files:
-        parts = []
+        parts = self._again
         for kind, (table, instants) in self.after.items():
             wait = waits.get(kind)
             if wait is not None and len(table) and instants is not None:

@@ -133,7 +133,7 @@ def windowed_extremum(
     at which the curve turns or jumps that the window sees. Between two instants at which one of
     these becomes another one they are three polynomials: so a piece depends on nothing but what
     its windows see. Of equal ones the value now is taken, then that a window ago, then the earliest
-    turn; and pieces end where segments do, whatever comes behind these.
+    turn; and pieces end where a gap begins, whatever comes behind it.
 
     The result begins and ends with its entity's segments; a window that they do not fill takes what
     there is.
@@ -147,9 +147,11 @@ def windowed_extremum(
     solid = _ordered(segments, attribute)
     functions, cells, keys = _cells(solid, attribute, width_us, 1.0 if largest else -1.0)
     found = extreme(functions, cells, largest=largest)
-    owners, is_cut = keys[found.groups], np.zeros(len(found.rows), np.bool_)
-    ends, starts = timeline.codes((solid.keys, solid.hi), (owners, found.lo))
-    is_cut = np.isin(starts, ends)
+    owners = keys[found.groups]
+    ends, begins, starts = timeline.codes(
+        (solid.keys, solid.hi), (solid.keys, solid.lo), (owners, found.lo)
+    )
+    is_cut = np.isin(starts, np.setdiff1d(ends, begins))
     is_cut[1:] |= (owners[1:] != owners[:-1]) | (found.rows[1:] != found.rows[:-1])
     is_cut[1:] |= found.lo[1:] != found.hi[:-1]
     is_cut[:1] = True

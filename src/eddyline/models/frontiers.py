@@ -30,7 +30,7 @@ from eddyline.models.kept import AT, codes_of
 from eddyline.models.rows import Keyed, ids_together
 from eddyline.models.stages import spans_gaps
 from eddyline.models.streaming import NEVER
-from eddyline.models.window_steps import AverageDistance
+from eddyline.models.window_steps import AverageDistance, Extremum
 from eddyline.models.windows import has_values
 from eddyline.state.rows import FOREVER
 
@@ -231,11 +231,24 @@ def frontier_of(
                 front = fronts[id(of)]
                 given = found[id(of)]
                 if spans_gaps(step) and isinstance(given, Keyed):
-                    front = np.minimum(front, last_ends(_seen(step, given), len(front)))
+                    last = last_ends(_seen(step, given), len(front))
+                    made = found[id(each)]
+                    if isinstance(step, Extremum) and isinstance(made, Keyed):
+                        front = _without_open(made.segments, front, last)
+                    front = np.minimum(front, last)
             case graph.SameEntity(left, right):
                 front = np.minimum(fronts[id(left)], fronts[id(right)])
         fronts[id(each)] = front
     return fronts[id(node)]
+
+
+def _without_open(made: Segments, front: Ints, last: Ints) -> Ints:
+    """Return until when no piece of a moving extreme becomes longer.
+
+    One that is there when the last segment ends goes on if another segment begins at once.
+    """
+    at = np.where(front > last, last, np.maximum(last, NEVER + 1) - 1)
+    return whole_until(made, np.minimum(front, at))
 
 
 def _seen(step: Step, given: Keyed) -> Segments:

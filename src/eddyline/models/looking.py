@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from eddyline.models import graph, sampling, timeline
-from eddyline.models.frontiers import LeastFronts, frontier_of, whole_until
+from eddyline.models.frontiers import LeastFronts, frontier_of, last_ends, whole_until
 from eddyline.models.kept import AT, CODE, AppendedRows, codes_of, instants_of
 from eddyline.models.rows import Keyed, Layout, ids_together, keyed, micros_of, table_of, unified
 from eddyline.models.segments import Segments
@@ -127,6 +127,10 @@ class Looking:
         if not stage.looks_back:
             return found, front, names
         if isinstance(found, Keyed):
+            if stage.has_moving_extremes:
+                last = np.max([last_ends(each.segments, len(names)) for each in given], axis=0)
+                is_open = last >= np.min(fronts, axis=0)
+                self.books.look_again(names.filter(pa.array(is_open)), last[is_open])
             over = whole_until(found.segments, front)
             found, front = _settled(found, told, front), np.maximum(over, told)
         else:
@@ -241,10 +245,15 @@ def no_segments(layout: Layout) -> Keyed:
 
 
 def _settled(found: Keyed, told: Ints, front: Ints) -> Keyed:
-    """Return the results that are over, and were not given before."""
+    """Return the results that are over, and were not given before.
+
+    Of what was before that instant not all is kept, so a result may seem to begin there earlier.
+    """
     segments = found.segments
-    is_new = (segments.lo >= told[segments.keys]) & (segments.ends <= front[segments.keys])
-    return Keyed(segments.take(is_new), found.entities)
+    since = told[segments.keys]
+    lo = np.where(segments.is_point, segments.lo, np.maximum(segments.lo, since))
+    is_new = (lo >= since) & (segments.ends > since) & (segments.ends <= front[segments.keys])
+    return Keyed(segments.cut(lo, segments.hi).take(is_new), found.entities)
 
 
 def _as_segments(

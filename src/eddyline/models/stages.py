@@ -95,6 +95,16 @@ class Stage:
         )
 
     @property
+    def has_moving_extremes(self) -> bool:
+        """Whether a piece may go on when the next segment begins where the last one ends."""
+        return any(
+            isinstance(each, graph.Unary)
+            and isinstance(each.step, Extremum)
+            and each.step.every_us is None
+            for each in graph.parts(self.given)
+        )
+
+    @property
     def is_crossing(self) -> bool:
         """Whether entities become other ones: it is one step over several of them."""
         return is_crossing(self.node)
