@@ -34,7 +34,7 @@ from eddyline.state.rows import FOREVER
 from eddyline.state.rows import Rows as Kept
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from eddyline.data.arrays import Ints, Mask
     from eddyline.models.fitted import Part
@@ -147,6 +147,15 @@ class BucketBatch:
 
     def _wakes_after(self, codes: Ints) -> Files:
         """Return when entities are looked at again: when a gap or a horizon is over, or a range."""
+        parts = self._wake_ups(codes)
+        new: Kept | None = None
+        if parts:
+            who, when = (np.concatenate(each) for each in zip(*parts, strict=True))
+            new = Kept({}, when, when, pa.table({CODE: pa.array(who)}))
+        return self._held_rows(self.state.wakes).after(self.until, new)
+
+    def _wake_ups(self, codes: Ints) -> list[tuple[Ints, Ints]]:
+        """Return which entities are looked at again, and when, by what is kept of them."""
         parts = []
         for kind, (table, instants) in self._after.items():
             wait = self._waits.get(kind)
@@ -154,11 +163,7 @@ class BucketBatch:
                 at = np.full(len(codes), NEVER)
                 np.maximum.at(at, np.searchsorted(codes, codes_of(table)), instants + wait)
                 parts.append((codes[at >= self.until], at[at >= self.until]))
-        new: Kept | None = None
-        if parts:
-            who, when = (np.concatenate(each) for each in zip(*parts, strict=True))
-            new = Kept({}, when, when, pa.table({CODE: pa.array(who)}))
-        return self._held_rows(self.state.wakes).after(self.until, new)
+        return parts
 
     @cached_property
     def _waits(self) -> dict[str, int]:
@@ -227,9 +232,8 @@ class BucketBatch:
         given, names = self._together(fresh, arrived, codes, segments)
         told = self._told(names)
         every = graph.every(plan.given, given)
-        front = frontier_of(plan.given, self._fronts(names), every)
         found = every[id(plan.given)]
-        front = np.maximum(front, told)
+        front = np.maximum(self._front(names, every), told)
         if not plan.looks_back:
             return found, front, names
         if isinstance(found, Keyed):
@@ -260,9 +264,7 @@ class BucketBatch:
                 now = self._static(at, arrived[at])
             before = None
             if self.plan.looks_back:
-                appended = AppendedRows(self.place, segments.get(at, ()))
-                before = appended.of(codes)
-                segments[at] = self._appended(appended, now)
+                before = self._kept_segments(at, now, codes, segments)
             tables = [table for table in (before, now) if table is not None and len(table)]
             whole = pa.concat_tables(tables, promote_options="none") if tables else None
             given.append(self._none(at) if whole is None else keyed(whole, self._layout(at)))
@@ -272,6 +274,19 @@ class BucketBatch:
             if kind in self._kept
         ]
         return unified(given, extra, self.keys)
+
+    def _kept_segments(
+        self, at: int, now: pa.Table | None, codes: Ints, segments: dict[int, Files]
+    ) -> pa.Table | None:
+        """Return the segments of an input that were kept of entities, and keep those of now."""
+        appended = AppendedRows(self.place, segments.get(at, ()))
+        before = appended.of(codes)
+        segments[at] = self._appended(appended, now)
+        return before
+
+    def _front(self, names: pa.Table, every: Mapping[int, Keyed | Rows]) -> Ints:
+        """Return before which instant the results of each entity are final (µs)."""
+        return frontier_of(self.plan.given, self._fronts(names), every)
 
     def _told(self, names: pa.Table) -> Ints:
         """Return until when the results of entities were given before (µs)."""

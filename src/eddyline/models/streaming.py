@@ -95,6 +95,10 @@ class BucketReport:
     after: BucketState
     n_results: int = 0
     fit: FitReport = field(default_factory=FitReport)
+    n_early: int = 0
+    """Of the results, those that were given before they were final."""
+    n_taken_back: int = 0
+    """Of the results, those that say that there is none any more."""
 
 
 @runtime_checkable
@@ -124,6 +128,8 @@ class StreamPlan:
 
     inputs: tuple[StreamInput, ...]
     node: graph.Node
+    is_early: bool = False
+    """Whether results are given before they are final, and taken back; see ``early``."""
 
     @property
     def keys(self) -> tuple[str, ...]:
