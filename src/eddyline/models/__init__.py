@@ -4,7 +4,8 @@
 ``bounds`` of attributes. ``conditions`` are solved on them (``solving``), pairs are made of them
 (``joins``), least and greatest values (``extrema``), sums and averages over windows (``windows``),
 rows at ticks (``sampling``); ``updates`` says what later ones leave of them. ``streaming`` says
-when results of streams are given, ``bucket`` gives them. ``precision`` takes bounds of outputs back
+when results of streams are given, ``bucket`` gives them, ``early`` before they are final, and
+``revisions`` says what is taken back then. ``precision`` takes bounds of outputs back
 to inputs (``inversion``, ``splits``), ``slack`` those of conditions that do not hold; ``door``
 drops rows that declared models predict, ``validation`` rows within bounds (``watching``: of several
 queries), and ``exact`` says which rows have to be read for the answer without models.
@@ -15,10 +16,13 @@ MODEL. Imports what stands above ``models/`` and no operator.
 from importlib import import_module
 from typing import Any
 
-_ON_USE = dict.fromkeys(["declare", "fit", "read"], "eddyline.spark.models.fitting")
+_ON_USE = {
+    **dict.fromkeys(["declare", "fit", "read"], "eddyline.spark.models.fitting"),
+    "latest": "eddyline.spark.models.early",
+}
 """The public face, which needs pyspark: imported when it is first used."""
 
-__all__ = ["declare", "fit", "read"]
+__all__ = ["declare", "fit", "latest", "read"]
 
 
 def __getattr__(name: str) -> Any:

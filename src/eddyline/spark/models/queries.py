@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eddyline.errors import NotSupportedError
+from eddyline.errors import NotSupportedError, OptionError
 from eddyline.models import graph
+from eddyline.models.early import check_early
 from eddyline.models.step import ModelStep
 from eddyline.models.streaming import StreamInput, StreamPlan, check_streams
 from eddyline.query.steps import ReadStep
@@ -65,8 +66,10 @@ def query_of(
     sources = [_as_input(given.sources[at]) for at in order]
     places = [graph.Input(order.index(at), each.shape) for at, each in enumerate(given.sources)]
     node = graph.with_inputs(given.node, places)
-    plan = StreamPlan(tuple(StreamInput(each.maker, each.shape) for each in sources), node)
+    inputs = tuple(StreamInput(each.maker, each.shape) for each in sources)
+    plan = StreamPlan(inputs, node, is_early=_are_early(sources))
     check_streams(plan)
+    check_early(plan)
     names = _names(sources)
     relations = {
         name: checked_relation(f"{name!r} of models", each.df, each.maker.time, each.lateness)
@@ -77,6 +80,26 @@ def query_of(
     reads: list[Step] = [ReadStep(each, each) for each in names]
     made = [*reads, step(tuple(names), plan)]
     return Query(sources[0].name, "", made, relations, {}, rename="name='…' of models.fit")
+
+
+def _are_early(sources: Sequence[Source]) -> bool:
+    """Return whether results are given early.
+
+    Raises:
+        OptionError: they are asked for of some streams only.
+    """
+    found = {each.is_early for each in sources if each.is_streaming}
+    if len(found) > 1:
+        early, final = (
+            next(each.name for each in sources if each.is_streaming and each.is_early is kind)
+            for kind in (True, False)
+        )
+        msg = (
+            f"results of {early!r} are asked for early, and those of {final!r} once they are "
+            "final: give results='early' to all streams of a query, or to none"
+        )
+        raise OptionError(msg, early=early, final=final)
+    return found == {True}
 
 
 def _as_input(given: Relation) -> Source:
