@@ -14,6 +14,7 @@ from pyarrow import fs
 
 from eddyline.models import graph
 from eddyline.models.bucket import BucketBatch
+from eddyline.models.declared import Declared, read_equations
 from eddyline.models.early import EarlyBatch
 from eddyline.models.kept import CODE
 from eddyline.models.revisions import BOUNDS, REVISIONS, TOMB, VALIDATED, VERSION
@@ -33,9 +34,11 @@ from tests.models.test_streaming import (
     TOGETHER,
     at_once,
     coded,
+    of,
     rows_of,
     shown,
     table_of,
+    where,
 )
 
 
@@ -194,6 +197,57 @@ def test_of_two_streams_too(seed, sizes, cuts, name):
         wanted = [together(so_far, makers, node)] if all(map(len, so_far)) else []
         assert shown([view_table(told.view, like)]) == shown(wanted)
     assert exact(view_table(told.view, like)) == exact(*settled)
+
+
+def declared_rows(*rows):
+    """Return coded rows of the entity k0, of a time in seconds, x, and what x changes by."""
+    times, x, v = zip(*rows, strict=True)
+    return coded(
+        pa.table(
+            {
+                "k": ["k0"] * len(rows),
+                "ts": pa.array([each * SECOND for each in times]).cast(pa.timestamp("us", "UTC")),
+                "x": pa.array([[a, b] for a, b in zip(x, v, strict=True)], pa.list_(pa.float64())),
+                "y": pa.array([[0.0]] * len(rows), pa.list_(pa.float64())),
+            }
+        )
+    )
+
+
+def test_t28_what_no_longer_holds_is_taken_back_by_a_tombstone(tmp_path):
+    """x > 0 from 5 on says the first row; the second one says -1, and the third, late, says 1."""
+    maker = Declared(("k",), "ts", read_equations({"x": "x + v * t", "y": "y"}), 9 * SECOND)
+    plan = StreamPlan((StreamInput(maker, SHAPE),), of(where("x > 0")), is_early=True)
+    place, state, told = (
+        StatePlace(fs.LocalFileSystem(), str(tmp_path), "models"),
+        BucketState(),
+        [],
+    )
+    fs.LocalFileSystem().create_dir(place.runs)
+    parts = [declared_rows(each) for each in [(0, -5, 1), (6, -1, 0), (2, 1, 0)]]
+    for number, (rows, until) in enumerate(zip([*parts, None], [-10, -4, -4, 20], strict=True)):
+        batch, again = (
+            EarlyBatch(plan, place, state, 0, until * SECOND, version=number) for _ in range(2)
+        )
+        found = list(batch.run([rows]))
+        assert list(again.run([rows])) == found, "a batch that runs again says the same"
+        state, report = batch.report.after, batch.report
+        said = [row for each in found for row in each.to_pylist()]
+        told.append(
+            [
+                (row[TOMB], micro(row["lo"]) // SECOND, micro(row["hi"]) // SECOND, row[VALIDATED])
+                for row in said
+            ]
+        )
+        assert report.n_results == len(said)
+        assert report.n_taken_back == sum(row[TOMB] for row in said)
+        assert report.n_early == len(said) - report.n_taken_back
+    assert told == [
+        [(False, 5, 9, False)],
+        [(False, 5, 6, True), (True, 6, 9, False)],
+        [(False, 2, 6, True), (True, 5, 6, True)],
+        [],
+    ]
 
 
 def together(tables, makers, node):

@@ -46,20 +46,19 @@ def check_early(plan: StreamPlan) -> None:
     """Check that results of a plan may be given early, if they are asked for.
 
     Raises:
-        NotSupportedError: results over several entities, or ranges that are asked by other keys.
+        NotSupportedError: results over several entities.
         OptionError: results have a column of the name of one that early ones have beside them.
     """
     if not plan.is_early:
         return
     for each in graph.parts(plan.node):
         is_over = isinstance(each, graph.Unary) and isinstance(each.step, Envelope)
-        if is_over or isinstance(each, graph.OtherEntities) or plan.ranges is not None:
-            what = "alarms" if plan.ranges is not None else str(each)
+        if is_over or isinstance(each, graph.OtherEntities):
             msg = (
-                f"early results are of entities by themselves, not of {what}: leave out "
+                f"early results are of entities by themselves, not of {each}: leave out "
                 "results='early', which gives them once they are final"
             )
-            raise NotSupportedError(msg, step=what)
+            raise NotSupportedError(msg, step=str(each))
     shape = plan.node.shape
     names = (*shape.keys, *(shape.attributes if shape.kind != "segments" else ()))
     for name in names:

@@ -2,7 +2,7 @@
 
 A row is looked at when event time has passed it, so that nothing depends on how rows are cut into
 batches. A segment is given when no later row changes it, and a result when no later segment does:
-results are given once and never taken back.
+results are given once and never taken back, unless they are asked for before (``early``).
 """
 
 from __future__ import annotations
