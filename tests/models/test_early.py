@@ -93,10 +93,11 @@ def batches_of(batches, plan, lateness):
     with tempfile.TemporaryDirectory() as folder:
         place = StatePlace(fs.LocalFileSystem(), folder, "models")
         fs.LocalFileSystem().create_dir(place.runs)
-        early, final, latest = BucketState(), BucketState(), np.full(n, -(2**62))
+        early, final = BucketState(), BucketState()
+        latest = np.array([-(2**62) if each.maker else 2**62 for each in plan.inputs])
         for number, rows in enumerate([*batches, [None] * n]):
             for at, each in enumerate(rows):
-                if each is not None and len(each):
+                if each is not None and len(each) and plan.inputs[at].maker:
                     latest[at] = max(latest[at], micros(each, "ts").max())
             until = 2**62 if number == len(batches) else int(latest.min()) - lateness
             given_ = [each if each is not None and len(each) else None for each in rows]
@@ -155,7 +156,7 @@ def micro(time):
 def is_checked(end, key, until, rows):
     """Return whether event time, or a row of its entity, has come to the end of a result."""
     mine = [each is None if key is None else each == key for each in rows.column("k").to_pylist()]
-    return micro(end) <= max(until, *micros(rows.filter(pa.array(mine)), "ts").tolist())
+    return micro(end) <= max([until, *micros(rows.filter(pa.array(mine)), "ts").tolist()])
 
 
 def by_instants(tables):
@@ -171,24 +172,29 @@ def by_instants(tables):
     )
 
 
-@examples(20)
+@examples(25)
 @given(
     seed=st.integers(0, 2**32),
     sizes=st.tuples(st.integers(1, 40), st.integers(1, 40)),
     cuts=st.lists(st.floats(0, 1), max_size=4).map(sorted),
     name=st.sampled_from(["join where", "changes", "average of a join"]),
+    other=st.sampled_from([DECLARED, None]),
 )
-def test_of_two_streams_too(seed, sizes, cuts, name):
+def test_of_two_streams_too_and_with_segments_that_are_there(seed, sizes, cuts, name, other):
     node, lateness, rng = TOGETHER[name], 3 * SECOND, np.random.default_rng(seed)
-    makers = FIT, DECLARED
-    tables = [table_of(rows_of(seed + at, n), makers[at]) for at, n in enumerate(sizes)]
-    parts = [cut(coded(each), micros(each, "ts"), cuts, lateness, rng) for each in tables]
+    makers = FIT, other
+    tables = [table_of(rows_of(seed + at, n), [FIT, DECLARED][at]) for at, n in enumerate(sizes)]
+    if other is None:
+        tables[1] = made_of(tables[1], DECLARED)
+    one, two = map(coded, tables)
+    parts = [cut(one, micros(one, "ts"), cuts, lateness, rng)]
+    nothing = [two.slice(0, 0)] * len(cuts)
+    parts.append(cut(two, micros(two, "ts"), cuts, lateness, rng) if other else [two, *nothing])
     plan = StreamPlan(tuple(StreamInput(each, SHAPE) for each in makers), node, is_early=True)
     told, settled = Told(node.shape.kind), []
     like = together(tables, makers, node)
-    for number, (_, found, final) in enumerate(
-        batches_of([*zip(*parts, strict=True)], plan, lateness)
-    ):
+    batches = batches_of([*zip(*parts, strict=True)], plan, lateness)
+    for number, (until, found, final) in enumerate(batches):
         told.version = number
         for each in found:
             told.take(each)
@@ -196,6 +202,10 @@ def test_of_two_streams_too(seed, sizes, cuts, name):
         so_far = [pa.concat_tables(each[: number + 1]).drop_columns([CODE]) for each in parts]
         wanted = [together(so_far, makers, node)] if all(map(len, so_far)) else []
         assert shown([view_table(told.view, like)]) == shown(wanted)
+        of_rows = [each for each, maker in zip(so_far, makers, strict=True) if maker]
+        for row in told.view:
+            checked = [is_checked(row[told.end], row["k"], until, each) for each in of_rows]
+            assert row[VALIDATED] == all(checked)
     assert exact(view_table(told.view, like)) == exact(*settled)
 
 
@@ -250,14 +260,20 @@ def test_t28_what_no_longer_holds_is_taken_back_by_a_tombstone(tmp_path):
     ]
 
 
+def made_of(table, maker):
+    """Return the segments of rows, all at once."""
+    ordered = table.sort_by([("k", "ascending"), ("ts", "ascending")])
+    (made,) = maker.tables(ordered.to_batches())
+    return made
+
+
 def together(tables, makers, node):
-    """Return what rows of two inputs give at once."""
-    found = []
-    for table, maker in zip(tables, makers, strict=True):
-        ordered = table.sort_by([("k", "ascending"), ("ts", "ascending")])
-        (made,) = maker.tables(ordered.to_batches())
-        found.append(keyed(made, SHAPE.layout))
-    whole, _ = unified(found, [], ["k"])
+    """Return what rows, or segments, of two inputs give at once."""
+    made = [
+        each if maker is None else made_of(each, maker)
+        for each, maker in zip(tables, makers, strict=True)
+    ]
+    whole, _ = unified([keyed(each, SHAPE.layout) for each in made], [], ["k"])
     return result_table(graph.run(node, whole), "UTC")
 
 
