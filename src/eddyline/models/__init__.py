@@ -4,9 +4,10 @@
 ``bounds`` of attributes. ``conditions`` are solved on them (``solving``), pairs are made of them
 (``joins``), least and greatest values (``extrema``), sums and averages over windows (``windows``),
 rows at ticks (``sampling``); ``updates`` says what later ones leave of them. ``streaming`` says
-when results of streams are given, ``bucket`` gives them. ``precision`` takes bounds of outputs back
-to inputs (``inversion``, ``splits``), ``door`` drops rows that declared models predict, and
-``exact`` says which rows have to be read for the answer without models.
+when results of streams are given, ``bucket`` gives them in ``stages``, ``early`` before they are
+final, and ``revisions`` says what is taken back then. ``precision`` takes bounds of outputs back to
+inputs (``inversion``, ``splits``), ``door`` drops rows that declared models predict, and ``exact``
+says which rows have to be read for the answer without models.
 ``polynomials``, ``timeline`` and ``tolerances`` have the arithmetic; ``sql/`` reads queries with
 MODEL. Imports what stands above ``models/`` and no operator.
 """
@@ -14,10 +15,13 @@ MODEL. Imports what stands above ``models/`` and no operator.
 from importlib import import_module
 from typing import Any
 
-_ON_USE = dict.fromkeys(["declare", "fit", "read"], "eddyline.spark.models.fitting")
+_ON_USE = {
+    **dict.fromkeys(["declare", "fit", "read"], "eddyline.spark.models.fitting"),
+    "latest": "eddyline.spark.models.early",
+}
 """The public face, which needs pyspark: imported when it is first used."""
 
-__all__ = ["declare", "fit", "read"]
+__all__ = ["declare", "fit", "latest", "read"]
 
 
 def __getattr__(name: str) -> Any:

@@ -29,6 +29,7 @@ from eddyline.state.rows import Rows as Kept
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from eddyline.data.arrays import Ints
     from eddyline.models.fitted import Part
     from eddyline.models.kept import EntityRun
     from eddyline.models.stages import Stage
@@ -82,7 +83,7 @@ class BucketBatch:
         plan, books = self.plan, self._books
         waiting: dict[int, Files] = {}
         due = [self._due(at, arrived[at], waiting) for at, _ in enumerate(plan.inputs)]
-        books.open([*books.woken, *(codes_of(each) for each in due if each is not None)])
+        books.open(self._looked_at(due))
         parts = [self._part(at, rows) for at, rows in enumerate(due)]
         fit = FitReport()
         for part in parts:
@@ -129,6 +130,10 @@ class BucketBatch:
         waiting[at] = held.after(self.until, late)
         filled = [each for each in parts if len(each)]
         return pa.concat_tables(filled) if filled else None
+
+    def _looked_at(self, due: Sequence[pa.Table | None]) -> list[Ints]:
+        """Return the codes of the entities to look at: of rows, and of those that wake up."""
+        return [*self._books.woken, *(codes_of(each) for each in due if each is not None)]
 
     @cached_property
     def _waits(self) -> dict[str, int]:

@@ -22,7 +22,7 @@ from eddyline.models.streaming import NEVER
 from eddyline.state.rows import FOREVER
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from eddyline.data.arrays import Ints, Mask
     from eddyline.models.books import Books
@@ -122,7 +122,7 @@ class Looking:
         told = self._told(names)
         every = graph.every(stage.given, given)
         fronts = [each.fronts.of(names) for each in flows]
-        front = np.maximum(frontier_of(stage.given, fronts, every), told)
+        front = np.maximum(self._front(fronts, every), told)
         found = every[id(stage.given)]
         if not stage.looks_back:
             return found, front, names
@@ -151,10 +151,7 @@ class Looking:
             now = table_of(each.fresh, self.zone) if is_some and each.fresh else None
             before = None
             if self.stage.looks_back:
-                ref = self.stage.inputs[at]
-                appended = AppendedRows(self.place, self.segments.get(ref, ()))
-                before = appended.of(self.books.codes)
-                self.segments[ref] = self._appended(appended, now, flows)
+                before = self._kept_before(at, now, flows)
             tables = [table for table in (before, now) if table is not None and len(table)]
             whole = pa.concat_tables(tables, promote_options="none") if tables else None
             layout = Layout(self.keys, self.stage.shapes[at].attributes)
@@ -162,6 +159,18 @@ class Looking:
         kept = self.books.kept
         extra = [kept[kind].select(list(self.keys)) for kind in ("ranges", "told") if kind in kept]
         return unified(given, extra, self.keys)
+
+    def _kept_before(self, at: int, now: pa.Table | None, flows: Sequence[Flow]) -> pa.Table | None:
+        """Return the segments of an input that were kept of entities, and keep those of now."""
+        ref = self.stage.inputs[at]
+        appended = AppendedRows(self.place, self.segments.get(ref, ()))
+        before = appended.of(self.books.codes)
+        self.segments[ref] = self._appended(appended, now, flows)
+        return before
+
+    def _front(self, fronts: Sequence[Ints], every: Mapping[int, Keyed | Rows]) -> Ints:
+        """Return before which instant the results of each entity are final (µs)."""
+        return frontier_of(self.stage.given, fronts, every)
 
     def _told(self, names: pa.Table) -> Ints:
         """Return until when the results of entities were given before (µs)."""

@@ -34,4 +34,5 @@ class ModelStep:
             for name, each in zip(self.inputs, self.plan.inputs, strict=True)
         ]
         told += [str(each) for each in graph.parts(node) if not isinstance(each, graph.Input)]
+        told += ["results early"] if self.plan.is_early else []
         return f"models of {', '.join(self.inputs)}: {'; '.join(told)}"

@@ -2,7 +2,7 @@
 
 A row is looked at when event time has passed it, so that nothing depends on how rows are cut into
 batches. A segment is given when no later row changes it, and a result when no later segment does:
-results are given once and never taken back.
+results are given once and never taken back, unless they are asked for before (``early``).
 """
 
 from __future__ import annotations
@@ -117,6 +117,10 @@ class BucketReport:
     after: BucketState
     n_results: int = 0
     fit: FitReport = field(default_factory=FitReport)
+    n_early: int = 0
+    """Of the results, those that were given before they were final."""
+    n_taken_back: int = 0
+    """Of the results, those that say that there is none any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +139,8 @@ class StreamPlan:
 
     inputs: tuple[StreamInput, ...]
     node: graph.Node
+    is_early: bool = False
+    """Whether results are given before they are final, and taken back; see ``early``."""
 
     @property
     def keys(self) -> tuple[str, ...]:

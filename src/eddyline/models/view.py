@@ -29,6 +29,10 @@ class ModelRecord:
     """Of the rows, those that declared models predicted near enough."""
     n_broken: int = 0
     """Declared models that a row broke."""
+    n_early: int = 0
+    """Results that were given before they were final."""
+    n_taken_back: int = 0
+    """Rows that took results back."""
     component: str = COMPONENT
     plan: None = None
 
@@ -37,6 +41,7 @@ class ModelRecord:
         n_kept = self.n_waiting + self.n_kept
         kept = {"n_kept": n_kept, "n_waiting": self.n_waiting, "n_bytes": self.n_bytes}
         every = {"n_rows_in_all": self.n_rows, "n_segments_in_all": self.n_segments}
+        every |= {"n_early_in_all": self.n_early, "n_taken_back_in_all": self.n_taken_back}
         every |= {"n_dropped_in_all": self.n_dropped, "n_broken_in_all": self.n_broken}
         return Numbers({"n_rows": n_rows}, kept | every)
 
@@ -61,6 +66,10 @@ class ModelView:
     n_bytes: int
     bounds: str = ""
     """The bounds that results were given, and those in which inputs are, in words."""
+    n_early: int = 0
+    """Of the results, those that were given before they were final."""
+    n_taken_back: int = 0
+    """Of the results, those that take others back."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -69,7 +78,7 @@ class ModelView:
         total = self.total
         return ModelRecord(
             total.n_rows, total.n_segments, self.n_waiting, self.n_bytes, self.n_kept,
-            total.n_dropped, total.n_broken,
+            total.n_dropped, total.n_broken, self.n_early, self.n_taken_back,
         )  # fmt: skip
 
 
@@ -84,9 +93,13 @@ class ModelCounts(msgspec.Struct, forbid_unknown_fields=True):
     n_results: int = 0
     n_dropped: int = 0
     n_broken: int = 0
+    n_early: int = 0
+    n_taken_back: int = 0
 
     @classmethod
-    def of(cls, total: FitReport, n_results: int) -> ModelCounts:
+    def of(
+        cls, total: FitReport, n_results: int, n_early: int = 0, n_taken_back: int = 0
+    ) -> ModelCounts:
         """Return the counts of all batches."""
         return cls(
             total.n_rows,
@@ -97,6 +110,8 @@ class ModelCounts(msgspec.Struct, forbid_unknown_fields=True):
             n_results,
             total.n_dropped,
             total.n_broken,
+            n_early,
+            n_taken_back,
         )
 
     @classmethod

@@ -19,6 +19,7 @@ WORDS = (
     ("Waiting", "rows that later ones may still join in a segment"),
     ("Dropped", "rows that a declared model predicted as near as they have to be: they make none"),
     ("Broken", "declared models that ended because a row was too far from them"),
+    ("Early", "results of the rows that have come, given before they are final"),
     ("Kept", "segments that windows of later results look back at"),
 )
 """Meanings of the words of these sections."""
@@ -51,6 +52,9 @@ def sections(view: ModelView, history: History) -> list[Section]:
             f"{size(view.n_bytes)}",
         ),
     ]
+    if view.n_early:
+        early = f"{count(view.n_early)} rows given early, {count(view.n_taken_back)} that take back"
+        facts.append(("early", early))
     if view.bounds:
         facts.insert(1, ("bounds", view.bounds))
     if total.n_without or total.n_conflicts:

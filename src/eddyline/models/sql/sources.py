@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import exp
 
-from eddyline.errors import EddylineError, QueryError
+from eddyline.errors import EddylineError, NotSupportedError, QueryError
 from eddyline.models.declared import read_equations
 from eddyline.models.rows import Layout
 from eddyline.models.sql.recipe import Made
@@ -166,6 +166,12 @@ class Sources:
             if word not in _TAKEN[kind]:
                 message = f"{word} says nothing of attributes that are {said}; leave it out"
                 refuse(message, self._text, at)
+        if "results" in clause.options:
+            message = (
+                "in SQL, results of a stream are given once they are final, as tombstones stand in "
+                "no column of a SELECT; ask el.models.fit(…, results='early')"
+            )
+            refuse(message, self._text, clause.places["WITH"], NotSupportedError)
         if kind == "equations" and clause.horizon_us is None:
             message = (
                 "declared attributes need HORIZON, such as HORIZON 2 MINUTES: for how long a row "

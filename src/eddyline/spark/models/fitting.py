@@ -32,6 +32,7 @@ from eddyline.options import check_names
 from eddyline.registry import checked_text, unknown
 from eddyline.spark.analysis import refused, unlogged
 from eddyline.spark.models.arguments import check_attribute
+from eddyline.spark.models.early import read_results
 from eddyline.spark.models.frame import Segments
 from eddyline.spark.models.graphs import Graph
 from eddyline.spark.models.laying import Source
@@ -55,6 +56,7 @@ def fit(
     attributes: Sequence[str] = (),
     max_gap: Any = None,
     lateness: str | None = None,
+    results: str = "final",
     name: str = "models",
     **options: Any,
 ) -> Segments:
@@ -75,6 +77,9 @@ def fit(
             or seconds; None: there are no gaps, which a stream cannot have.
         lateness: of a stream, how much earlier than the latest row before it a row may be, such as
             ``1 minute``; later ones are counted and kept apart.
+        results: of a stream, when they are given: ``final``, once, when no later row can change
+            them, or ``early``, what the rows that have come give, which later ones take back; see
+            ``latest``.
         name: of the query of a stream.
         **options: ``method``, ``degree``, ``prefix_rows`` and ``rounding``; see
             ``eddyline.models.bounds.FitOptions``.
@@ -100,7 +105,8 @@ def fit(
     check_keys(frame, keys, time, "fit")
     _check_values(frame, keys, names)
     how = Fit(keys, time, bounds, _options(options, max_gap), unbounded)
-    return _segments(frame, Shape(keys, names), how, name, lateness)
+    is_early = read_results(results, is_streaming=frame.isStreaming)
+    return _segments(frame, Shape(keys, names), how, name, lateness, is_early=is_early)
 
 
 def declare(
@@ -112,6 +118,7 @@ def declare(
     horizon: Any,
     within: Mapping[str, float | str] | None = None,
     lateness: str | None = None,
+    results: str = "final",
     name: str = "models",
 ) -> Segments:
     """Make a segment of each row by equations: what the row says of the time behind it.
@@ -131,6 +138,7 @@ def declare(
             row makes none; an attribute without a bound has to be as predicted. None: every row
             makes a segment, unless bounds of results ask for less (``Segments.within``).
         lateness: as for ``fit``.
+        results: as for ``fit``; early ones go up to the horizon.
         name: as for ``fit``.
 
     Returns:
@@ -161,7 +169,8 @@ def declare(
         except AnalysisException as error:
             what = f"models.declare: {attribute} = {equations[attribute].text}"
             raise refused(what, error, attribute=attribute) from error
-    return _segments(frame, Shape(keys, tuple(equations)), how, name, lateness)
+    is_early = read_results(results, is_streaming=frame.isStreaming)
+    return _segments(frame, Shape(keys, tuple(equations)), how, name, lateness, is_early=is_early)
 
 
 def read(source: str | DataFrame) -> Segments:
@@ -202,10 +211,16 @@ def _options(given: Mapping[str, Any], max_gap: Any) -> FitOptions:
 
 
 def _segments(
-    df: DataFrame, shape: Shape, how: Fit | Declared, name: str, lateness: str | None
+    df: DataFrame,
+    shape: Shape,
+    how: Fit | Declared,
+    name: str,
+    lateness: str | None,
+    *,
+    is_early: bool,
 ) -> Segments:
     checked_relation(f"the input of query {checked_text('name', name)!r}", df, how.time, lateness)
-    return Segments(Graph.of(Source(df, shape, how, name, lateness)))
+    return Segments(Graph.of(Source(df, shape, how, name, lateness, is_early)))
 
 
 def check_keys(df: DataFrame, keys: Sequence[str], time: str, what: str) -> None:

@@ -95,6 +95,8 @@ class Source:
     """Of the query, if the rows are a stream."""
     lateness: str | None = None
     """How late a row of a stream may be."""
+    is_early: bool = False
+    """Whether results of a stream are given before they are final."""
     raw: RawRows | None = None
     """The rows that segments stand for, if that is known of segments that are there."""
     conditions: tuple[str, ...] = ()

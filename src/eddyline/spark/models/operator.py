@@ -24,6 +24,7 @@ from eddyline.spark.buckets import ADAPTIVE, REPORT, BucketReports
 from eddyline.spark.clock import ResultClock, StreamClock
 from eddyline.spark.event_time import micros_of
 from eddyline.spark.models.arriving import MICROS, Arriving
+from eddyline.spark.models.early import as_final, with_revisions
 from eddyline.spark.models.graphs import crossed, fields_of
 from eddyline.spark.models.laying import Source, read_columns, schema_of
 from eddyline.spark.models.task import ModelWorker
@@ -73,7 +74,7 @@ class ModelOperator(Operator):
             self._of_one(site)
         self.part = self._no_part
         self.total = FitReport()
-        self._n_results = 0
+        self._n_results = self._n_early = self._n_taken_back = 0
         self._place: StatePlace | None = None
         self._reports: BucketReports[BucketReport] = BucketReports()
         self._lock = threading.RLock()
@@ -133,7 +134,8 @@ class ModelOperator(Operator):
 
     @cached_property
     def _schema(self) -> StructType:
-        return schema_of(self.asked.node.shape, self.key_fields, self._sources[0].time_type)
+        found = schema_of(self.asked.node.shape, self.key_fields, self._sources[0].time_type)
+        return with_revisions(found) if self.asked.is_early else found
 
     @property
     def key_fields(self) -> list[StructField]:
@@ -172,7 +174,7 @@ class ModelOperator(Operator):
 
     # -- one batch ------------------------------------------------------------------------------
 
-    def lay(self, df: DataFrame, batch: Batch) -> Laid:  # noqa: ARG002
+    def lay(self, df: DataFrame, batch: Batch) -> Laid:
         """Return the results that event time allows after a batch."""
         if self.asked_clock.is_idle:
             return Laid(self.shape(df))
@@ -180,20 +182,22 @@ class ModelOperator(Operator):
         df.sparkSession.conf.set(ADAPTIVE, "false")
         assert self._place is not None
         done = Observation()
-        found = self._worked(df, self._place).observe(done, F.collect_list(REPORT).alias("reports"))
+        found = self._worked(df, self._place, batch.id).observe(
+            done, F.collect_list(REPORT).alias("reports")
+        )
         return Laid(
             found.where(f"{REPORT} IS NULL").drop(REPORT),
             (Pending(COMPONENT, PendingMetrics(done)),),
         )
 
-    def _worked(self, df: DataFrame, place: StatePlace) -> DataFrame:
+    def _worked(self, df: DataFrame, place: StatePlace, version: int) -> DataFrame:
         plan, clock = self.asked, self.asked_clock
         schema = StructType([*self._schema, StructField(REPORT, BinaryType())])
         is_local = isinstance(self._sources[0].time_type, TimestampNTZType)
         worker = ModelWorker(
             plan, arrow_schema(df.sparkSession, schema), place, self.part, clock.after,
             clock.offset, None if is_local else "UTC",
-            None if self._arriving is None else self._arriving.columns,
+            None if self._arriving is None else self._arriving.columns, version,
         )  # fmt: skip
         late = self._micros + F.lit(clock.offset) < F.lit(clock.before)
         rows = self._read(df.where(~late) if clock.has_late else df)
@@ -218,7 +222,8 @@ class ModelOperator(Operator):
 
     def once(self, df: DataFrame) -> DataFrame:
         """Return all results over a batch DataFrame; nothing is kept."""
-        return crossed(self._over(df), self.asked.node).df
+        found = crossed(self._over(df), self.asked.node).df
+        return as_final(found) if self.asked.is_early else found
 
     def _over(self, df: DataFrame) -> tuple[Source, ...]:
         """Return what is read of a batch DataFrame; of several inputs, they are known already."""
@@ -241,6 +246,8 @@ class ModelOperator(Operator):
                 for each in found.values():
                     self.total += each.fit
                     self._n_results += each.n_results
+                    self._n_early += each.n_early
+                    self._n_taken_back += each.n_taken_back
         return []
 
     # -- what people see ------------------------------------------------------------------------
@@ -258,6 +265,8 @@ class ModelOperator(Operator):
                 n_kept=sum(each.n_segments for each in states),
                 n_bytes=sum(file.n_bytes for each in states for file in each.files),
                 bounds=self.step.plan.bounds,
+                n_early=self._n_early,
+                n_taken_back=self._n_taken_back,
             )
 
     def records(self) -> tuple[ModelRecord, ...]:
@@ -275,7 +284,8 @@ class ModelOperator(Operator):
     def snapshot(self) -> dict[str, Any]:
         """Return the counts."""
         with self._lock:
-            saved: dict[str, Any] = msgspec.to_builtins(ModelCounts.of(self.total, self._n_results))
+            counts = ModelCounts.of(self.total, self._n_results, self._n_early, self._n_taken_back)
+            saved: dict[str, Any] = msgspec.to_builtins(counts)
         return saved
 
     def restore(self, state: Any) -> None:
@@ -287,3 +297,4 @@ class ModelOperator(Operator):
         counts = ModelCounts.read(state)
         with self._lock:
             self.total, self._n_results = counts.total, counts.n_results
+            self._n_early, self._n_taken_back = counts.n_early, counts.n_taken_back

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eddyline.errors import NotSupportedError
+from eddyline.errors import NotSupportedError, OptionError
 from eddyline.models import graph
+from eddyline.models.early import check_early
 from eddyline.models.step import ModelStep
 from eddyline.models.streaming import StreamInput, StreamPlan, check_streams
 from eddyline.query.predicates import SqlPredicate
@@ -70,8 +71,10 @@ def query_of(
     sources = [_as_input(roots[at]) for at in order]
     places = [graph.Input(order.index(at), each.shape) for at, each in enumerate(roots)]
     node = graph.with_inputs(node, places)
-    plan = StreamPlan(tuple(StreamInput(each.maker, each.shape) for each in sources), node)
+    inputs = tuple(StreamInput(each.maker, each.shape) for each in sources)
+    plan = StreamPlan(inputs, node, is_early=_are_early(sources))
     check_streams(plan)
+    check_early(plan)
     names = _names(sources)
     relations = {
         name: checked_relation(f"{name!r} of models", each.df, each.maker.time, each.lateness)
@@ -111,6 +114,26 @@ def _crossings(given: Graph) -> Iterator[Crossing]:
             yield each
             for part in each.parts:
                 yield from _crossings(part)
+
+
+def _are_early(sources: Sequence[Source]) -> bool:
+    """Return whether results are given early.
+
+    Raises:
+        OptionError: they are asked for of some streams only.
+    """
+    found = {each.is_early for each in sources if each.is_streaming}
+    if len(found) > 1:
+        early, final = (
+            next(each.name for each in sources if each.is_streaming and each.is_early is kind)
+            for kind in (True, False)
+        )
+        msg = (
+            f"results of {early!r} are asked for early, and those of {final!r} once they are "
+            "final: give results='early' to all streams of a query, or to none"
+        )
+        raise OptionError(msg, early=early, final=final)
+    return found == {True}
 
 
 def _as_input(given: Relation) -> Source:

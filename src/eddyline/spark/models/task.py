@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from eddyline.models.bucket import BucketBatch
+from eddyline.models.early import EarlyBatch
 from eddyline.models.kept import CODE
 from eddyline.models.streaming import COMPONENT, BucketState
 from eddyline.models.tasks import SIDE
@@ -40,6 +41,8 @@ class ModelWorker:
     """The time zone of timestamps; see ``rows.table_of``."""
     columns: tuple[dict[str, str], ...] | None = None
     """Of several inputs the columns of each; see ``Arriving.columns``."""
+    version: int = -1
+    """The number of the batch, which early results have with them."""
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Answer a bucket; the last row is its report.
@@ -50,12 +53,19 @@ class ModelWorker:
         quiet_when_cut_short()
         arrived = list(batches)
         bucket = bucket_of(arrived)
-        state = self.part.buckets.get(bucket, BucketState())
-        task = BucketBatch(self.plan, self.place, state, bucket, self.until, self.offset, self.zone)
+        task = self._task(bucket)
         with state_of(bucket, "rows and segments", self.place.folder):
             for found in task.run(self._inputs(_rows_of(arrived))):
                 yield from as_sent(found, self.outputs).to_batches(65_536)
         yield report_row(COMPONENT, task.report, self.outputs)
+
+    def _task(self, bucket: int) -> BucketBatch:
+        """Return the work of a bucket."""
+        state = self.part.buckets.get(bucket, BucketState())
+        given = (self.plan, self.place, state, bucket, self.until, self.offset, self.zone)
+        if self.plan.is_early:
+            return EarlyBatch(*given, version=self.version)
+        return BucketBatch(*given)
 
     def _inputs(self, rows: pa.Table | None) -> list[pa.Table | None]:
         """Return the rows of each input under their own names; None if none have come."""

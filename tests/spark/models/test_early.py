@@ -1,0 +1,139 @@
+"""Early results of a stream: started, restarted, and read as they are by then."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import eddyline as el
+from eddyline.errors import NotSupportedError, OptionError, QueryError
+from eddyline.models.view import ModelRecord
+from eddyline.spark.query import Query
+
+SECOND = 1_000_000
+N_FILES = 3
+N_ROWS = 80
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Files of rows, each out of order by up to 4 seconds."""
+    folder = tmp_path_factory.mktemp("tracks")
+    rng = np.random.default_rng(8)
+    n = N_FILES * N_ROWS
+    seconds = np.cumsum(rng.choice([0, 1, 2, 30], n, p=[0.3, 0.5, 0.19, 0.01]))
+    order = np.argsort(seconds + rng.integers(0, 5, n), kind="stable")
+    times = pa.array(seconds * SECOND + 1_700_000_000 * SECOND).cast(pa.timestamp("us", "UTC"))
+    x = rng.integers(-4, 5, n) / 1.0
+    table = pa.table({"ship": rng.integers(0, 3, n), "ts": times, "x": x, "v": np.full(n, 0.25)})
+    for number in range(N_FILES):
+        path = folder / f"{number}.parquet"
+        pq.write_table(table.take(pa.array(order[number * N_ROWS : (number + 1) * N_ROWS])), path)
+        os.utime(path, (1_700_000_000 + number,) * 2)
+    return folder
+
+
+def stream_of(spark, folder):
+    schema = spark.read.parquet(str(folder)).schema
+    return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
+
+
+def fitted(df, **more):
+    return el.models.fit(
+        df, key="ship", time="ts", within={"x": 1.0}, max_gap="20 seconds", degree=1,
+        prefix_rows=16, **more,
+    )  # fmt: skip
+
+
+def declared(df, **more):
+    return el.models.declare(
+        df, key="ship", time="ts", model={"x": "x + v * t"}, horizon="9 seconds", **more
+    )
+
+
+EARLY = {"results": "early", "lateness": "5 seconds", "name": "tracks"}
+ASKED = {
+    "segments": (fitted, lambda s: s.query(), lambda s: s.to_df()),
+    "changes": (
+        declared,
+        lambda s: s.where("x > 0").changes(),
+        lambda s: s.where("x > 0").changes(),
+    ),
+}
+
+
+def shown(rows):
+    return sorted(
+        repr(tuple(round(each, 6) if isinstance(each, float) else each for each in row))
+        for row in rows
+    )
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_after_each_batch_and_each_restart_the_latest_results_are_those_of_the_rows_so_far(
+    spark, folder, tmp_path, name
+):
+    make, live, batch = ASKED[name]
+    seen, out = tmp_path / "seen", str(tmp_path / "out")
+    seen.mkdir()
+    for number in range(N_FILES):
+        part = seen / f"{number}.parquet"
+        part.write_bytes((folder / f"{number}.parquet").read_bytes())
+        query = live(make(stream_of(spark, seen), **EARLY))
+        run = query.start(
+            "parquet", path=out, checkpoint=str(tmp_path / "checkpoint"), trigger="available_now"
+        )
+        run.await_termination()
+        rows = spark.read.parquet(out)
+        found = el.models.latest(rows)
+        wanted = batch(make(spark.read.parquet(str(seen))))
+        assert found.columns == [*wanted.columns, "validated"]
+        assert shown(found.drop("validated").collect()) == shown(wanted.collect())
+    told = rows.select("version", "validated").distinct().collect()
+    assert {each.version for each in told} == {0, 1, 2}
+    assert {each.validated for each in told} == {True, False}
+    assert "given early" in run.explain()
+    record = next(each for each in run.records[-1].operators if isinstance(each, ModelRecord))
+    assert record.n_taken_back == rows.where("tomb").count()
+    assert record.n_early >= rows.where("NOT validated AND NOT tomb").count() > 0
+    if name == "segments":
+        kept = el.models.read(found.drop("validated")).to_df()
+        assert shown(kept.collect()) == shown(wanted.collect())
+    else:
+        assert record.n_taken_back > 0
+
+
+def test_of_rows_that_are_all_there_nothing_is_early(spark, folder):
+    query = declared(stream_of(spark, folder), **EARLY).changes()
+    batch = spark.read.parquet(str(folder))
+    relations = {name: replace(each, df=batch) for name, each in query.relations.items()}
+    found = Query("all", "", query.steps, relations, {}).to_df()
+    assert found.columns == query.shape.columns
+    told = found.select("version", "tomb", "validated").distinct().collect()
+    assert [tuple(each) for each in told] == [(-1, False, True)]
+    final = declared(batch).changes()
+    assert shown(found.select(final.columns).collect()) == shown(final.collect())
+
+
+def test_what_is_not_given_early_is_refused_at_once(spark, folder):
+    stream, batch = stream_of(spark, folder), spark.read.parquet(str(folder))
+    early = declared(stream, **EARLY)
+    with pytest.raises(OptionError, match="unknown results 'soon'"):
+        fitted(stream, results="soon")
+    with pytest.raises(OptionError, match="is of streams"):
+        fitted(batch, results="early")
+    with pytest.raises(OptionError, match="to all streams of a query, or to none"):
+        early.join(declared(stream, name="others")).changes()
+    with pytest.raises(OptionError, match="early results have a column 'version' themselves"):
+        early.select(Version="x").changes()
+    with pytest.raises(NotSupportedError, match="alarms are told once they are final"):
+        early.alarms(el.AlarmSet({"high": "x > 3"}))
+    with pytest.raises(QueryError, match=r"models\.latest takes early results"):
+        el.models.latest(batch)
+    with pytest.raises(NotSupportedError, match="takes rows that were written, not a stream"):
+        el.models.latest(stream)
