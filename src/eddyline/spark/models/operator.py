@@ -71,6 +71,8 @@ class ModelOperator(Operator):
             self._of_several(site)
         else:
             self._of_one(site)
+        self.key_fields = fields_of(step.plan.node, lambda each: self._sources[each.at].key_fields)
+        """Name and type of the keys of results."""
         self.part = self._no_part
         self.total = FitReport()
         self._n_results = 0
@@ -134,11 +136,6 @@ class ModelOperator(Operator):
     @cached_property
     def _schema(self) -> StructType:
         return schema_of(self.asked.node.shape, self.key_fields, self._sources[0].time_type)
-
-    @property
-    def key_fields(self) -> list[StructField]:
-        """Name and type of the keys of results."""
-        return fields_of(self.step.plan.node, lambda each: self._sources[each.at].key_fields)
 
     # -- state ----------------------------------------------------------------------------------
 
