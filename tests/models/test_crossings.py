@@ -80,6 +80,9 @@ NODES = {
     "average of the greatest": of(average(4), of(Envelope((), True), of(average(2), X))),
     "between": of(steps.Changes(), graph.SameEntity(TOP, BOTTOM, ("a", "b"), None, None)),
     "farthest": of(Envelope(("a_k",), True), onto(pairs("a.x > b.x", INPUT, INPUT), "a_x")),
+    "average over pairs of pairs": of(
+        average(3), onto(pairs(None, onto(pairs(), "a_x", "b_x")), "a_a_x")
+    ),
     "pairs of groups": pairs(None, of(Envelope(("k",), True), X)),
 }
 

@@ -24,8 +24,11 @@ from tests.models.test_streaming import (
     INPUT,
     SECOND,
     SHAPE,
+    at_once,
     coded,
     rows_of,
+    shown,
+    streamed,
     table_of,
 )
 
@@ -112,6 +115,15 @@ def test_counts_do_not_depend_on_batches(seed, n, cuts):
     without = reports(table, cuts, DECLARED)
     assert (without.n_dropped, without.n_broken) == (0, 0)
     assert without.n_rows == whole.n_rows
+
+
+def test_a_model_goes_on_by_a_row_that_is_not_kept():
+    # Of the rows at 0, 1 and 4 s the bucket keeps the first and the last one, a horizon apart.
+    seconds = np.array([0, 1, 4, 5])
+    table = table_of((seconds * 0, seconds * SECOND, seconds * 1.0, seconds * 0.0 + 2), DOOR)
+    found = streamed(table, DOOR, INPUT, [3], 0, np.random.default_rng(0))
+    assert shown(found) == shown(at_once(table, DOOR, INPUT))
+    assert sum(map(len, found)) == 1
 
 
 def reports(table, cuts, how):

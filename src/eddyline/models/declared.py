@@ -21,7 +21,7 @@ from eddyline.models.door import Passed, passed
 from eddyline.models.fitted import Part
 from eddyline.models.fitting import FitReport
 from eddyline.models.inversion import tighter
-from eddyline.models.rows import Keyed, entity_ids, list_matrix, micros_of, table_of
+from eddyline.models.rows import Keyed, entity_ids, ids_together, list_matrix, micros_of, table_of
 from eddyline.models.segments import Segments
 from eddyline.registry import checked_text, unknown
 from eddyline.sql.parsing import SparkText, at, offset_of, parse_condition, place
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from sqlglot import Expr
 
-    from eddyline.data.arrays import Floats, Indices, Mask
+    from eddyline.data.arrays import Floats, Indices, Ints, Mask
     from eddyline.models.bounds import Bound
     from eddyline.models.ranges import Ranges
 
@@ -222,9 +222,9 @@ class Declared:
         for table in entity_blocks(tables(batches), self.keys):
             yield table_of(declared(table, self), table.column(self.time).type.tz)
 
-    def part(self, rows: pa.Table, until: int, known: pa.Table | None) -> Part:  # noqa: ARG002
+    def part(self, rows: pa.Table, until: int, known: pa.Table | None) -> Part:
         """Return the segments of rows that no row from an instant on changes; as of ``Fit``."""
-        made = _made(rows, self)
+        made = _made(rows, self, known)
         found = made.found
         segments = found.segments
         again: Mask = np.asarray(segments.keys[1:] != segments.keys[:-1])
@@ -242,7 +242,10 @@ class Declared:
             n_broken=int(found.is_broken[~waits].sum()),
         )
         done = Keyed(segments.take(~waits), made.entities)
-        return Part(done, rows.take(pa.array(made.places[held])), None, report)
+        # The rows between these two said that it goes on: they may be a horizon apart.
+        reached = made.places[found.last[waits & (found.last > found.rows)]]
+        again = rows.take(pa.array(reached)).select([*self.keys, self.time])
+        return Part(done, rows.take(pa.array(made.places[held])), again, report)
 
     def __str__(self) -> str:
         told = ", ".join(f"{name} = {each.text}" for name, each in self.equations.items())
@@ -282,7 +285,7 @@ class _Made:
     n_without: int
 
 
-def _made(table: pa.Table, how: Declared) -> _Made:
+def _made(table: pa.Table, how: Declared, known: pa.Table | None = None) -> _Made:
     ids, first = entity_ids(table, how.keys)
     times = micros_of(table.column(how.time))
     coefs = {name: _complete(list_matrix(table.column(name))) for name in how.equations}
@@ -312,11 +315,21 @@ def _made(table: pa.Table, how: Declared) -> _Made:
     )
     entities = table.select(list(how.keys)).take(pa.array(first))
     if how.within:
-        found = passed(segments, how.within, how.horizon_us)
+        reached = None if known is None else _reached(table, how, known, keys, lo)
+        found = passed(segments, how.within, how.horizon_us, reached)
     else:
         rows = np.arange(len(order))
         found = Passed(segments, rows, rows, none)
     return _Made(found, order, entities, int((~says).sum()))
+
+
+def _reached(table: pa.Table, how: Declared, known: pa.Table, keys: Ints, lo: Ints) -> Mask:
+    """Return which instants of entities a model is known to go on to."""
+    ids = ids_together([table, known], how.keys)[1]
+    until = np.full(int(max(keys.max(initial=0), ids.max(initial=0))) + 1, np.iinfo(np.int64).min)
+    until[ids] = micros_of(known.column(how.time))
+    found: Mask = lo <= until[keys]
+    return found
 
 
 def _complete(coefs: Floats) -> Floats:

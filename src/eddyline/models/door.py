@@ -42,7 +42,9 @@ class Passed:
     is_broken: Mask
 
 
-def passed(segments: Segments, within: Mapping[str, Bound], horizon_us: int) -> Passed:
+def passed(
+    segments: Segments, within: Mapping[str, Bound], horizon_us: int, is_reached: Mask | None = None
+) -> Passed:
     """Return the models of the rows that the models before do not predict.
 
     Args:
@@ -51,15 +53,18 @@ def passed(segments: Segments, within: Mapping[str, Bound], horizon_us: int) -> 
         within: how far values may be off, a share less than 1; of an attribute that has no bound,
             not at all.
         horizon_us: how long a row says something, at most (µs).
+        is_reached: rows to which the model before is known to go on, by others that are not there
+            any more, ``[n]``; None: no row.
 
     Returns:
         Models whose error is the bound where they stand for several rows, and else 0.
     """
     n = len(segments)
     goes_on = np.zeros(n, np.bool_)
-    goes_on[1:] = (segments.keys[1:] == segments.keys[:-1]) & (
-        segments.lo[1:] - segments.lo[:-1] < horizon_us
-    )
+    goes_on[1:] = segments.lo[1:] - segments.lo[:-1] < horizon_us
+    if is_reached is not None:
+        goes_on[1:] |= is_reached[1:]
+    goes_on[1:] &= segments.keys[1:] == segments.keys[:-1]
     bounds = {name: within.get(name, Bound(0.0)) for name in segments.coefs}
     leader = _leaders(segments, [*bounds.values()], goes_on)
     rows = np.flatnonzero(leader == np.arange(n))

@@ -54,6 +54,10 @@ class Fronts(Protocol):
     def of(self, names: pa.Table) -> Ints:
         """Return those of some entities, ``[n]``."""
 
+    @property
+    def by_keys(self) -> Fronts:
+        """The same of entities that have other codes."""
+
     def known(self) -> KnownFronts:
         """Return all of them, or instants that none of them is before."""
 
@@ -86,6 +90,11 @@ class KnownFronts:
         np.minimum.at(first, listed, self.at)
         least: Ints = np.minimum(found, first[mine])
         return least
+
+    @property
+    def by_keys(self) -> KnownFronts:
+        """The same."""
+        return self
 
     def known(self) -> KnownFronts:
         """Return them."""
@@ -131,6 +140,11 @@ class RowFronts:
         """Return those of some entities."""
         return self._listed(np.unique(codes_of(names))).of(names)
 
+    @property
+    def by_keys(self) -> KnownFronts:
+        """The same of entities that have other codes."""
+        return self.known()
+
     def known(self) -> KnownFronts:
         """Return all of them, by keys."""
         return self._listed(self._before.codes).by(self._keys[1:])
@@ -169,6 +183,11 @@ class LeastFronts:
         found: Ints = np.min([each.of(names) for each in self.inputs], axis=0)
         return found
 
+    @property
+    def by_keys(self) -> LeastFronts:
+        """The same of entities that have other codes."""
+        return LeastFronts(tuple(each.by_keys for each in self.inputs))
+
     def known(self) -> KnownFronts:
         """Return all of them."""
         every = [each.known() for each in self.inputs]
@@ -204,6 +223,11 @@ class PairFronts:
             found.append(side.of(own.rename_columns(list(side.keys))))
         least: Ints = np.minimum(*found)
         return least
+
+    @property
+    def by_keys(self) -> PairFronts:
+        """The same."""
+        return self
 
     def known(self) -> KnownFronts:
         """Return one instant for all: a pair may be of any two entities."""

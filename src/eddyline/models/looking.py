@@ -46,7 +46,7 @@ class Flow:
     @property
     def as_one(self) -> Flow:
         """The same with one code for all entities, as of inputs that have different ones."""
-        fresh, fronts = self.fresh, self.fronts.known()
+        fresh, fronts = self.fresh, self.fronts.by_keys
         if fresh is None:
             return Flow(None, fronts)
         at = fresh.entities.column_names.index(CODE)
@@ -127,10 +127,7 @@ class Looking:
         if not stage.looks_back:
             return found, front, names
         if isinstance(found, Keyed):
-            if stage.has_moving_extremes:
-                last = np.max([last_ends(each.segments, len(names)) for each in given], axis=0)
-                is_open = last >= np.min(fronts, axis=0)
-                self.books.look_again(names.filter(pa.array(is_open)), last[is_open])
+            self._look_again(given, fronts, names)
             over = whole_until(found.segments, front)
             found, front = _settled(found, told, front), np.maximum(over, told)
         else:
@@ -142,6 +139,19 @@ class Looking:
             table = names.append_column("told", pa.array(front))
             self.books.after["told"] = table, front
         return found, front, names
+
+    def _look_again(self, given: Sequence[Keyed], fronts: Sequence[Ints], names: pa.Table) -> None:
+        """Look at entities again that are known to have results which are not final yet.
+
+        As a rule those that are told with a segment are all there are: none ends behind the front
+        of its entity. Of pairs of pairs, and the like, less is known than that.
+        """
+        ends = [last_ends(each.segments, len(names)) for each in given]
+        is_open = np.any([last > front for last, front in zip(ends, fronts, strict=True)], axis=0)
+        last = np.max(ends, axis=0)
+        if self.stage.has_moving_extremes:
+            is_open |= last >= np.min(fronts, axis=0)
+        self.books.look_again(names.filter(pa.array(is_open)), last[is_open])
 
     def _together(self, flows: Sequence[Flow]) -> tuple[list[Keyed], pa.Table]:
         """Return the segments of all inputs with common ids, and keep those that are new."""

@@ -381,7 +381,7 @@ ASKED = {
     "HAVING avg(x) > 1",
     "macd": macd("{0}", "ship", "x"),
     "near": "SELECT a.ship AS one, b.ship AS other, a.x FROM {0} AS a JOIN {0} AS b "
-    "ON a.ship < b.ship WHERE abs(a.x - b.x) < 1 AND (a.ship <> 1 OR b.ship <> 2) CHANGES",
+    "ON a.ship < b.ship WHERE abs(a.x - b.x) < 1 CHANGES",
     "top": "SELECT max(x) AS top FROM {0} HAVING max(x) > -10 SAMPLE EVERY 5 SECONDS",
 }
 

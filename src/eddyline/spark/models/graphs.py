@@ -12,6 +12,7 @@ from eddyline.models.fitted import Fit
 from eddyline.models.inversion import NEEDS
 from eddyline.models.pairs import DifferentEntities
 from eddyline.models.precision import required
+from eddyline.models.stages import is_crossing
 from eddyline.models.steps import Project, Shape, Within
 from eddyline.models.window_steps import Envelope
 from eddyline.spark.models import laying
@@ -217,6 +218,8 @@ def fields_of(
 
 def crossed(sources: Sequence[Source], node: graph.Node) -> Graph:
     """Return a graph over sources whose pairs and values over entities are tasks of their own."""
+    if not any(map(is_crossing, graph.parts(node))):
+        return Graph(tuple(sources), node)
     made: dict[int, Graph] = {}
     for each in graph.parts(node):
         parts = [made[id(part)] for part in graph.below(each)]

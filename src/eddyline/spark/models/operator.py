@@ -72,6 +72,8 @@ class ModelOperator(Operator):
             self._of_several(site)
         else:
             self._of_one(site)
+        self.key_fields = fields_of(step.plan.node, lambda each: self._sources[each.at].key_fields)
+        """Name and type of the keys of results."""
         self.part = self._no_part
         self.total = FitReport()
         self._n_results = self._n_early = self._n_taken_back = 0
@@ -136,11 +138,6 @@ class ModelOperator(Operator):
     def _schema(self) -> StructType:
         found = schema_of(self.asked.node.shape, self.key_fields, self._sources[0].time_type)
         return with_revisions(found) if self.asked.is_early else found
-
-    @property
-    def key_fields(self) -> list[StructField]:
-        """Name and type of the keys of results."""
-        return fields_of(self.step.plan.node, lambda each: self._sources[each.at].key_fields)
 
     # -- state ----------------------------------------------------------------------------------
 
