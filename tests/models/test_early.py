@@ -144,7 +144,7 @@ def test_the_newest_word_is_what_the_rows_so_far_give(name, maker, seed, n, cuts
                    for row in told.view)  # fmt: skip
     assert exact(view_table(told.view, like)) == exact(*settled)
     if node.shape.kind == "segments" and every:
-        assert by_instants(every) == sorted(
+        assert by_instants(every, node.shape.layout) == sorted(
             (str(row["k"]), micro(row["lo"]), micro(row["hi"])) for row in told.view
         )
 
@@ -159,10 +159,10 @@ def is_checked(end, key, until, rows):
     return micro(end) <= max([until, *micros(rows.filter(pa.array(mine)), "ts").tolist()])
 
 
-def by_instants(tables):
+def by_instants(tables, layout):
     """Return which ranges there are as ``updates.latest`` leaves them."""
     every = pa.concat_tables(tables)
-    given_ = keyed(every.drop_columns([CODE]), SHAPE.layout)
+    given_ = keyed(every.drop_columns([CODE]), layout)
     is_there = ~every.column(TOMB).to_numpy()
     found = living(latest(given_.segments, 2 * every.column(VERSION).to_numpy() + is_there))
     names = given_.entities.column("k").to_pylist()
