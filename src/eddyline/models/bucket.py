@@ -6,6 +6,7 @@ when results are given.
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from eddyline.models.assumed import n_outside
 from eddyline.models.books import Books
 from eddyline.models.crossings import Crossing
 from eddyline.models.fitting import FitReport
@@ -20,8 +22,17 @@ from eddyline.models.frontiers import KnownFronts, RowFronts
 from eddyline.models.kept import CODE, codes_of
 from eddyline.models.looking import Flow, Looking
 from eddyline.models.rows import Layout, keyed, micros_of
+from eddyline.models.sketch import ANY, MOST_ENTITIES, Sketch, sketched
 from eddyline.models.stages import alike
 from eddyline.models.streaming import BucketReport, BucketState, StageState
+from eddyline.models.work import (
+    Stopwatch,
+    Work,
+    bounds_of_results,
+    errors_of,
+    made_by,
+    work_of_results,
+)
 from eddyline.state.reorder_buffer import HeldRows
 from eddyline.state.rows import FOREVER
 from eddyline.state.rows import Rows as Kept
@@ -33,7 +44,8 @@ if TYPE_CHECKING:
     from eddyline.models.fitted import Part
     from eddyline.models.kept import EntityRun
     from eddyline.models.stages import Stage
-    from eddyline.models.streaming import StreamPlan
+    from eddyline.models.streaming import StreamInput, StreamPlan
+    from eddyline.models.work import Clock
     from eddyline.state.place import StatePlace
     from eddyline.state.run_files import RunFile
 
@@ -51,6 +63,8 @@ class BucketBatch:
         until: the instant before which all rows are there (µs).
         offset: from the time of a row to its instant (µs).
         zone: the time zone of timestamps; see ``table_of``.
+        cut: the greatest code of an entity that is drawn.
+        clock: of the time that steps take (ns).
     """
 
     def __init__(
@@ -62,6 +76,8 @@ class BucketBatch:
         until: int,
         offset: int = 0,
         zone: str | None = "UTC",
+        cut: int = ANY,
+        clock: Clock = time.perf_counter_ns,
     ) -> None:
         self.plan, self.place, self.state, self.zone = plan, place, state, zone
         self.keys = (CODE, *plan.keys)
@@ -69,6 +85,7 @@ class BucketBatch:
         """The time of rows before which all are there (µs)."""
         self.report = BucketReport(bucket, state)
         self._books = self._opened(state.wakes, state.entities)
+        self._cut, self._watch = cut, Stopwatch(clock)
 
     def run(self, arrived: Sequence[pa.Table | None]) -> Iterator[pa.Table]:
         """Yield results, and keep what later ones need.
@@ -85,7 +102,7 @@ class BucketBatch:
         due = [self._due(at, arrived[at], waiting) for at, _ in enumerate(plan.inputs)]
         books.open(self._looked_at(due))
         parts = [self._part(at, rows) for at, rows in enumerate(due)]
-        fit = FitReport()
+        fit = FitReport(n_outside=sum(map(self._n_outside, plan.inputs, due)))
         for part in parts:
             fit += FitReport() if part is None else part.report
         flows = [self._flow(at, part, arrived[at]) for at, part in enumerate(parts)]
@@ -96,9 +113,16 @@ class BucketBatch:
         else:
             found, stages = self._in_stages(flows)
         n_results = 0
+        work = Work(n_looked_at=len(books.codes))
+        for at, part in enumerate(parts):
+            if part is not None:
+                work += Work(errors=errors_of(at, part.segments.segments))
+        sketch = self._sketched(due, parts, found)
         if found is not None and len(found):
             n_results = len(found)
-            yield found
+            work += work_of_results(found, bounds_of_results(plan.node))
+            with self._watch.paused():
+                yield found
         wakes, entities = books.close(self._waits)
         state = BucketState(
             self.until,
@@ -108,7 +132,10 @@ class BucketBatch:
             segments,
             stages,
         )
-        self.report = BucketReport(self.report.bucket, state, n_results=n_results, fit=fit)
+        work += Work(ns=self._watch.spent())
+        self.report = BucketReport(
+            self.report.bucket, state, n_results, fit, work=work, sketch=sketch
+        )
 
     # -- what is looked at ------------------------------------------------------------------------
 
@@ -144,6 +171,22 @@ class BucketBatch:
     def _opened(self, wakes: Files, entities: tuple[EntityRun, ...]) -> Books:
         return Books(self.place, self.state.since, self.until, wakes, entities)
 
+    @staticmethod
+    def _n_outside(given: StreamInput, due: pa.Table | None) -> int:
+        """Return how many rows have values that they were said not to have."""
+        if given.maker is None or due is None:
+            return 0
+        return n_outside(due, given.maker.assumed)
+
+    def _sketched(
+        self, due: Sequence[pa.Table | None], parts: Sequence[Part | None], found: pa.Table | None
+    ) -> Sketch:
+        """Return what is drawn of a few entities; of early results, only the models."""
+        codes = self._books.codes
+        drawn = codes[codes <= self._cut][:MOST_ENTITIES]
+        results = None if self.plan.is_early else found
+        return sketched(self.plan.row_times, due, parts, results, drawn, self.zone)
+
     # -- segments -------------------------------------------------------------------------------
 
     def _part(self, at: int, due: pa.Table | None) -> Part | None:
@@ -154,7 +197,9 @@ class BucketBatch:
         if maker is None or not tables:
             return None
         rows = pa.concat_tables(tables).combine_chunks()
-        part = replace(maker, keys=self.keys).part(rows, self.until, books.kept.get(f"known{at}"))
+        with self._watch.on(made_by(maker)):
+            known = books.kept.get(f"known{at}")
+            part = replace(maker, keys=self.keys).part(rows, self.until, known)
         if len(part.held):
             books.after[f"held{at}"] = part.held, micros_of(part.held.column(maker.time))
         if part.known is not None and len(part.known):
@@ -179,7 +224,7 @@ class BucketBatch:
     def _in_one(self, inputs: Sequence[Flow]) -> tuple[pa.Table | None, dict[int, Files]]:
         """Return the results of a graph that is not cut, and the files of segments."""
         (stage,) = self.plan.stages
-        looking = Looking(stage, self.keys, self._books, self.state.segments, self.place, self.zone)
+        looking = self._looking(stage, self.keys, self._books, self.state.segments)
         flows, found = [inputs[each] for each in stage.inputs], None
         if self._books.codes.size:
             found = looking.results(flows)
@@ -199,20 +244,26 @@ class BucketBatch:
             before = self.state.stages.get(number, StageState())
             if stage.is_crossing:
                 crossing = Crossing(stage, before.segments, self.place, self.zone)
-                flows.append(crossing.flow(own))
+                with self._watch.on(stage.node):
+                    flows.append(crossing.flow(own))
                 states[number] = StageState(segments=crossing.segments)
                 continue
             books = self._opened(before.wakes, before.entities)
             fresh = [codes_of(each.fresh.entities) for each in own if each.fresh is not None]
             books.open([*books.woken, *fresh])
             keys = (CODE, *stage.keys)
-            looking = Looking(stage, keys, books, before.segments, self.place, self.zone)
+            looking = self._looking(stage, keys, books, before.segments)
             if number < len(self.plan.stages) - 1:
                 flows.append(looking.flow(own))
             elif books.codes.size:
                 found = looking.results(own)
             states[number] = self._closed(stage, looking, books)
         return found, states
+
+    def _looking(
+        self, stage: Stage, keys: tuple[str, ...], books: Books, segments: dict[int, Files]
+    ) -> Looking:
+        return Looking(stage, keys, books, segments, self.place, self.zone, self._watch.on)
 
     def _closed(self, stage: Stage, looking: Looking, books: Books) -> StageState:
         """Return what a stage keeps; ranges are looked at again when time has passed their end."""

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from eddyline.models.rows import Keyed
     from eddyline.models.steps import Rows
     from eddyline.models.streaming import StreamPlan
-    from eddyline.state.place import StatePlace
 
 EARLY = "early"
 """The kind of records of results that were given and are not final."""
@@ -80,29 +79,12 @@ class EarlyBatch(BucketBatch):
     """The work of one bucket in one batch, of which results are given before they are final.
 
     Args:
-        plan: as of ``BucketBatch``, as all others.
-        place: see there.
-        state: see there.
-        bucket: see there.
-        until: see there.
-        offset: see there.
-        zone: see there.
+        *given: as of ``BucketBatch``.
         version: the number of the batch, more than those before it.
     """
 
-    def __init__(
-        self,
-        plan: StreamPlan,
-        place: StatePlace,
-        state: BucketState,
-        bucket: int,
-        until: int,
-        offset: int = 0,
-        zone: str | None = "UTC",
-        *,
-        version: int,
-    ) -> None:
-        super().__init__(plan, place, state, bucket, until, offset, zone)
+    def __init__(self, *given: Any, version: int) -> None:
+        super().__init__(*given)
         self._version = version
         self._arrived: list[Ints] = []
         self._waiting: dict[int, Files] = {}
@@ -126,8 +108,10 @@ class EarlyBatch(BucketBatch):
 
     def _in_one(self, inputs: Sequence[Flow]) -> tuple[pa.Table | None, dict[int, Files]]:
         (stage,) = self.plan.stages
-        given = stage, self.keys, self._books, self.state.segments, self.place, self.zone
-        looking = _Remembering(*given)
+        looking = _Remembering(
+            stage, self.keys, self._books, self.state.segments, self.place, self.zone,
+            self._watch.on,
+        )  # fmt: skip
         flows, told = [inputs[each] for each in stage.inputs], None
         if self._books.codes.size:
             told = self._told(looking.results(flows), looking)
@@ -220,7 +204,7 @@ class _AtTheEnd(Looking):
     """Looks at the same segments once more, and at those behind them; all is final."""
 
     def __init__(self, of: _Remembering, books: Books) -> None:
-        super().__init__(of.stage, of.keys, books, {}, of.place, of.zone)
+        super().__init__(of.stage, of.keys, books, {}, of.place, of.zone, of.timed)
         self._seen = of.seen
 
     def _kept_before(
@@ -241,9 +225,10 @@ class _Ended(BucketBatch):
 
     def __init__(self, of: EarlyBatch, looking: _Remembering) -> None:
         super().__init__(of.plan, of.place, BucketState(), of.report.bucket, ENDED, 0, of.zone)
+        self._watch = of._watch
         self._books.codes = looking.books.codes
         self._books.kept = {kind: table for kind, (table, _) in looking.books.after.items()}
-        self._looking = _AtTheEnd(looking, self._books)
+        self._at_end = _AtTheEnd(looking, self._books)
 
     def results(self, waiting: Sequence[pa.Table | None]) -> pa.Table | None:
         """Return what the rows that wait give, and those that are held."""
@@ -251,4 +236,4 @@ class _Ended(BucketBatch):
         flows = [
             Flow(None if part is None else part.segments, KnownFronts(FOREVER)) for part in parts
         ]
-        return self._looking.results([flows[each] for each in self.plan.stages[0].inputs])
+        return self._at_end.results([flows[each] for each in self.plan.stages[0].inputs])

@@ -64,6 +64,7 @@ class Looking:
         segments: the files of segments before the batch, by what they are of.
         place: where files are.
         zone: the time zone of timestamps; see ``table_of``.
+        timed: counts the time of steps; see ``graph.every``.
     """
 
     def __init__(
@@ -74,8 +75,10 @@ class Looking:
         segments: dict[int, Files],
         place: StatePlace,
         zone: str | None,
+        timed: graph.Timed = graph.untimed,
     ) -> None:
         self.stage, self.keys, self.books, self.place, self.zone = stage, keys, books, place, zone
+        self.timed = timed
         self.segments = dict(segments)
         """The files of segments, from now on those after the batch."""
 
@@ -87,11 +90,12 @@ class Looking:
             if stage.given is stage.node:
                 return result_table(found, self.zone)
             assert isinstance(found, Keyed)
-            return self._changes(found, front, names)
+            with self.timed(stage.node):
+                return self._changes(found, front, names)
         (only,) = flows
         if only.fresh is None:
             return None
-        return result_table(graph.run(stage.given, [only.fresh]), self.zone)
+        return result_table(graph.run(stage.given, [only.fresh], self.timed), self.zone)
 
     def flow(self, flows: Sequence[Flow]) -> Flow:
         """Return the results of a batch as segments for the next stage."""
@@ -100,7 +104,7 @@ class Looking:
         if self.stage.looks_back:
             found = self._looking_back(flows)[0]
         elif flows[0].fresh is not None:
-            found = graph.run(self.stage.node, [flows[0].fresh])
+            found = graph.run(self.stage.node, [flows[0].fresh], self.timed)
         assert not isinstance(found, Rows)  # nothing is built on rows
         return Flow(found if found is not None and len(found.segments) else None, fronts)
 
@@ -120,7 +124,7 @@ class Looking:
         stage = self.stage
         given, names = self._together(flows)
         told = self._told(names)
-        every = graph.every(stage.given, given)
+        every = graph.every(stage.given, given, self.timed)
         fronts = [each.fronts.of(names) for each in flows]
         front = np.maximum(self._front(fronts, every), told)
         found = every[id(stage.given)]

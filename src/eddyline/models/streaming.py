@@ -21,6 +21,8 @@ from eddyline.models.fitted import Fit
 from eddyline.models.fitting import FitReport
 from eddyline.models.kept import EntityRun
 from eddyline.models.stages import check_stages, staged, together
+from eddyline.models.steps import TIME
+from eddyline.models.work import Work
 from eddyline.state.manifest import StatePart
 from eddyline.state.run_files import RunFile
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from eddyline.models.declared import Declared
+    from eddyline.models.sketch import Sketch
     from eddyline.models.stages import Stage
     from eddyline.models.steps import Shape
 
@@ -121,6 +124,9 @@ class BucketReport:
     """Of the results, those that were given before they were final."""
     n_taken_back: int = 0
     """Of the results, those that say that there is none any more."""
+    work: Work = field(default_factory=Work)
+    sketch: Sketch | None = None
+    """Of a few entities, to be drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +162,11 @@ class StreamPlan:
     def together(self) -> tuple[str, ...]:
         """The keys of which all entities that have them in common are in one bucket."""
         return together(self.node, self.keys)
+
+    @property
+    def row_times(self) -> tuple[str, ...]:
+        """For each input the column that says when a row was."""
+        return tuple(each.maker.time if each.maker else TIME for each in self.inputs)
 
     @property
     def bounds(self) -> str:

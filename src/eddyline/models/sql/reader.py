@@ -91,6 +91,7 @@ class _Reader:
         outputs: Outputs = statement.tree.meta.get(OUTPUTS) or Outputs()
         assert not outputs.is_exact  # ``exact.read_exact`` has read it
         self._check(statement)
+        _check_said(self._text, outputs)
         self._sources.are_bounded = bool(outputs.bounds)
         scope = self._scope(statement)
         asked = aggregates_in(statement)
@@ -153,7 +154,8 @@ class _Reader:
             if name:
                 found[by_name[name.lower()]] = bound
         start = outputs.places.get("WITHIN", outputs.places.get("PRECISION", 0))
-        return Call(node, "within", (found,), start=start) if found else node
+        said = {"ranges": outputs.ranges} if outputs.ranges else {}
+        return Call(node, "within", (found,), said, start=start) if found else node
 
     def _every(self, outputs: Outputs, slides: tuple[int, ...]) -> timedelta:
         if outputs.every_us is None and len({*slides}) > 1:
@@ -356,6 +358,13 @@ def _projected(scope: Scope, items: Sequence[Item]) -> Node:
     if not wanted or wanted == current:
         return scope.node
     return Call(scope.node, "select", (), wanted, start=items[0].start)
+
+
+def _check_said(text: str, outputs: Outputs) -> None:
+    """Refuse ranges on which no bound depends."""
+    if outputs.ranges and not outputs.bounds:
+        message = "ASSUMING is for bounds of results, and none is asked: write WITHIN 0.5, too"
+        refuse(message, text, outputs.places["ASSUMING"])
 
 
 def _start(statement: Statement) -> int:

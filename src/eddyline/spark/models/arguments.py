@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import OptionError, QueryError
 from eddyline.models import steps
-from eddyline.models.condition_text import read_condition
+from eddyline.models.assumed import read_ranges
+from eddyline.models.condition_text import read_condition, read_expression
+from eddyline.models.rows import COEF, ERR, RESERVED
 from eddyline.registry import checked_text, unknown
+from eddyline.spark.models.graphs import whole
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from eddyline.models.conditions import Condition
+    from eddyline.models.ranges import Range
     from eddyline.spark.models.graphs import Graph
 
+_PREFIXES = (COEF, ERR)
 SPLITS = ("equal", "gradient")
 """How an error is shared by what a value is computed of."""
 
@@ -23,19 +28,58 @@ def check_attribute(name: str, keys: Sequence[str]) -> None:
     """Check the name of an attribute.
 
     Raises:
-        OptionError: it is that of a key, or of a column that results have, whatever the case.
+        OptionError: it is that of a key, or of a column that segments or results have, whatever
+            the case; such are ``err_x`` and ``coef_x`` for any x.
     """
-    taken = [*keys, steps.TIME, steps.SINCE, steps.UNTIL]
+    taken = [*keys, steps.TIME, steps.SINCE, steps.UNTIL, *RESERVED]
     if name.lower() in map(str.lower, taken):
         msg = f"an attribute is called {name!r}, which results have beside it; give it another name"
         raise OptionError(msg, name=name)
+    if name.lower().startswith(_PREFIXES):
+        msg = (
+            f"an attribute is called {name!r}, and segments have columns that begin with {COEF} "
+            f"and {ERR}, its coefficients and its error; give it another name"
+        )
+        raise OptionError(msg, name=name)
+
+
+def read_columns(graph: Graph, names: Sequence[str], columns: Mapping[str, str]) -> steps.Project:
+    """Return the step that makes attributes of those that a graph has.
+
+    Args:
+        graph: has the attributes.
+        names: of those that are kept.
+        columns: expressions by the names of new attributes.
+
+    Raises:
+        QueryError: an expression cannot be read, or no attribute would be left.
+        NotSupportedError: an expression is no polynomial.
+        OptionError: a name that results have themselves, or two that differ only in case.
+    """
+    texts = {**{attribute_of(graph, each): each for each in names}, **columns}
+    if not texts:
+        msg = f"select needs an attribute; there are {', '.join(graph.shape.attributes)}"
+        raise QueryError(msg)
+    seen: set[str] = set()
+    for name in texts:
+        check_attribute(name, graph.shape.keys)
+        if name.lower() in seen:
+            msg = f"two attributes are called {name!r}, whatever the case; give one another name"
+            raise OptionError(msg, name=name)
+        seen.add(name.lower())
+    read = {
+        name: read_expression(checked_text(f"expression of {name!r}", text), graph.shape.attributes)
+        for name, text in texts.items()
+    }
+    return steps.Project(read, texts)
 
 
 def read_pair(names: Sequence[str]) -> tuple[str, str]:
     """Return the names of two sides.
 
     Raises:
-        OptionError: they are not two words that differ.
+        OptionError: they are not two words that differ, or the names of attributes behind them
+            would be those of other columns.
     """
     if isinstance(names, str) or len(names) != 2 or names[0] == names[1]:
         msg = f"names are two that differ, such as ('left', 'right'), got {names!r:.60}"
@@ -43,6 +87,11 @@ def read_pair(names: Sequence[str]) -> tuple[str, str]:
     for each in names:
         if not checked_text("name of a side", each).isidentifier():
             msg = f"the name of a side is a word, such as 'left', got {each!r}"
+            raise OptionError(msg, names=names)
+        if f"{each}_".lower().startswith(_PREFIXES):
+            msg = (
+                f"a side is called {each!r}, and {each}_x would be a column of segments; rename it"
+            )
             raise OptionError(msg, names=names)
     return names[0], names[1]
 
@@ -56,6 +105,24 @@ def read_split(given: str) -> bool:
     if given not in SPLITS:
         raise OptionError(unknown("split", str(given), SPLITS), split=given)
     return given == "gradient"
+
+
+def read_said(graph: Graph, given: Mapping[str, Any], *, by_pace: bool) -> dict[str, Range]:
+    """Return the ranges that modelled attributes are said to be in; case does not matter.
+
+    Raises:
+        OptionError: one is no range, or lacks that of its change.
+        QueryError: nothing is modelled by that name.
+    """
+    roots, _ = whole(graph)
+    names = [name for each in roots if each.maker for name in each.shape.attributes]
+    known = {each.lower(): each for each in names}
+    found = {}
+    for name, each in read_ranges(given, by_pace=by_pace).items():
+        if name.lower() not in known:
+            raise QueryError(unknown("modelled attribute", name, names), name=name)
+        found[known[name.lower()]] = each
+    return found
 
 
 def attribute_of(graph: Graph, name: str) -> str:

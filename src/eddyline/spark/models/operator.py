@@ -15,9 +15,11 @@ from pyspark.sql.types import BinaryType, StructField, StructType, TimestampNTZT
 from eddyline.errors import QueryError
 from eddyline.models.fitting import FitReport
 from eddyline.models.kept import CODE
+from eddyline.models.sketch import Sketch
 from eddyline.models.streaming import COMPONENT, ModelPart
 from eddyline.models.tasks import SIDE
-from eddyline.models.view import ModelCounts, ModelRecord, ModelView
+from eddyline.models.view import ModelCounts, ModelRecord, ModelView, told_bounds
+from eddyline.models.work import Work
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.spark.buckets import ADAPTIVE, REPORT, BucketReports
@@ -76,6 +78,8 @@ class ModelOperator(Operator):
         """Name and type of the keys of results."""
         self.part = self._no_part
         self.total = FitReport()
+        self._work = Work()
+        self._sketch = Sketch()
         self._n_results = self._n_early = self._n_taken_back = 0
         self._place: StatePlace | None = None
         self._reports: BucketReports[BucketReport] = BucketReports()
@@ -194,7 +198,7 @@ class ModelOperator(Operator):
         worker = ModelWorker(
             plan, arrow_schema(df.sparkSession, schema), place, self.part, clock.after,
             clock.offset, None if is_local else "UTC",
-            None if self._arriving is None else self._arriving.columns, version,
+            self._sketch.cut, None if self._arriving is None else self._arriving.columns, version,
         )  # fmt: skip
         late = self._micros + F.lit(clock.offset) < F.lit(clock.before)
         rows = self._read(df.where(~late) if clock.has_late else df)
@@ -245,6 +249,9 @@ class ModelOperator(Operator):
                     self._n_results += each.n_results
                     self._n_early += each.n_early
                     self._n_taken_back += each.n_taken_back
+                    self._work += each.work
+                drawn = [each.sketch for each in found.values() if each.sketch is not None]
+                self._sketch = self._sketch.with_later(drawn, self.asked.row_times)
         return []
 
     # -- what people see ------------------------------------------------------------------------
@@ -264,6 +271,10 @@ class ModelOperator(Operator):
                 bounds=self.step.plan.bounds,
                 n_early=self._n_early,
                 n_taken_back=self._n_taken_back,
+                work=self._work,
+                asked=told_bounds(self.asked, self.step.inputs),
+                sketch=self._sketch,
+                plan=self.asked,
             )
 
     def records(self) -> tuple[ModelRecord, ...]:
@@ -281,7 +292,9 @@ class ModelOperator(Operator):
     def snapshot(self) -> dict[str, Any]:
         """Return the counts."""
         with self._lock:
-            counts = ModelCounts.of(self.total, self._n_results, self._n_early, self._n_taken_back)
+            counts = ModelCounts.of(
+                self.total, self._n_results, self._n_early, self._n_taken_back, self._work
+            )
             saved: dict[str, Any] = msgspec.to_builtins(counts)
         return saved
 
@@ -293,5 +306,5 @@ class ModelOperator(Operator):
         """
         counts = ModelCounts.read(state)
         with self._lock:
-            self.total, self._n_results = counts.total, counts.n_results
+            self.total, self._n_results, self._work = counts.total, counts.n_results, counts.work
             self._n_early, self._n_taken_back = counts.n_early, counts.n_taken_back

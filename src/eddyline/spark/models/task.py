@@ -10,6 +10,7 @@ import pyarrow as pa
 from eddyline.models.bucket import BucketBatch
 from eddyline.models.early import EarlyBatch
 from eddyline.models.kept import CODE
+from eddyline.models.sketch import ANY
 from eddyline.models.streaming import COMPONENT, BucketState
 from eddyline.models.tasks import SIDE
 from eddyline.spark.arrow_tasks import BUCKET, bucket_of, quiet_when_cut_short
@@ -39,6 +40,8 @@ class ModelWorker:
     """From the time of a row to its instant (µs)."""
     zone: str | None
     """The time zone of timestamps; see ``rows.table_of``."""
+    cut: int = ANY
+    """The greatest code of an entity that is drawn."""
     columns: tuple[dict[str, str], ...] | None = None
     """Of several inputs the columns of each; see ``Arriving.columns``."""
     version: int = -1
@@ -62,7 +65,9 @@ class ModelWorker:
     def _task(self, bucket: int) -> BucketBatch:
         """Return the work of a bucket."""
         state = self.part.buckets.get(bucket, BucketState())
-        given = (self.plan, self.place, state, bucket, self.until, self.offset, self.zone)
+        given = (
+            self.plan, self.place, state, bucket, self.until, self.offset, self.zone, self.cut,
+        )  # fmt: skip
         if self.plan.is_early:
             return EarlyBatch(*given, version=self.version)
         return BucketBatch(*given)
