@@ -83,6 +83,9 @@ NODES = {
     "average over pairs of pairs": of(
         average(3), onto(pairs(None, onto(pairs(), "a_x", "b_x")), "a_a_x")
     ),
+    "of each with groups": onto(
+        pairs("a.x <= b.x", X, of(Envelope(("k",), True), X)), "a_x", "b_x"
+    ),
     "pairs of groups": pairs(None, of(Envelope(("k",), True), X)),
 }
 

@@ -239,7 +239,7 @@ class BucketBatch:
         are_alike = alike(self.plan.stages, len(inputs))
         for number, stage in enumerate(self.plan.stages):
             own = [flows[each] for each in stage.inputs]
-            if not (stage.is_crossing or are_alike[number]):
+            if not are_alike[number]:
                 own = [each.as_one for each in own]
             before = self.state.stages.get(number, StageState())
             if stage.is_crossing:

@@ -136,7 +136,7 @@ def alike(stages: Sequence[Stage], n_inputs: int) -> tuple[bool, ...]:
         own = [kinds[each] for each in stage.inputs]
         found.append(len({*own}) == 1)
         match stage.node:
-            case graph.OtherEntities(graph.Input(left), graph.Input(right)):
+            case graph.OtherEntities(graph.Input(left), graph.Input(right)) if found[-1]:
                 kinds.append((own[left], own[right]))
             case _:
                 is_one = stage.is_crossing or not found[-1]
