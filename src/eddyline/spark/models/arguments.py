@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING
 
 from eddyline.errors import NotSupportedError, OptionError, QueryError
 from eddyline.models import steps
-from eddyline.models.condition_text import read_condition
+from eddyline.models.condition_text import read_condition, read_expression
+from eddyline.models.rows import COEF, ERR, RESERVED
 from eddyline.registry import checked_text, unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from eddyline.models.conditions import Condition
     from eddyline.spark.models.graphs import Graph
 
+_PREFIXES = (COEF, ERR)
 SPLITS = ("equal", "gradient")
 """How an error is shared by what a value is computed of."""
 
@@ -23,19 +25,58 @@ def check_attribute(name: str, keys: Sequence[str]) -> None:
     """Check the name of an attribute.
 
     Raises:
-        OptionError: it is that of a key, or of a column that results have, whatever the case.
+        OptionError: it is that of a key, or of a column that segments or results have, whatever
+            the case; such are ``err_x`` and ``coef_x`` for any x.
     """
-    taken = [*keys, steps.TIME, steps.SINCE, steps.UNTIL]
+    taken = [*keys, steps.TIME, steps.SINCE, steps.UNTIL, *RESERVED]
     if name.lower() in map(str.lower, taken):
         msg = f"an attribute is called {name!r}, which results have beside it; give it another name"
         raise OptionError(msg, name=name)
+    if name.lower().startswith(_PREFIXES):
+        msg = (
+            f"an attribute is called {name!r}, and segments have columns that begin with {COEF} "
+            f"and {ERR}, its coefficients and its error; give it another name"
+        )
+        raise OptionError(msg, name=name)
+
+
+def read_columns(graph: Graph, names: Sequence[str], columns: Mapping[str, str]) -> steps.Project:
+    """Return the step that makes attributes of those that a graph has.
+
+    Args:
+        graph: has the attributes.
+        names: of those that are kept.
+        columns: expressions by the names of new attributes.
+
+    Raises:
+        QueryError: an expression cannot be read, or no attribute would be left.
+        NotSupportedError: an expression is no polynomial.
+        OptionError: a name that results have themselves, or two that differ only in case.
+    """
+    texts = {**{attribute_of(graph, each): each for each in names}, **columns}
+    if not texts:
+        msg = f"select needs an attribute; there are {', '.join(graph.shape.attributes)}"
+        raise QueryError(msg)
+    seen: set[str] = set()
+    for name in texts:
+        check_attribute(name, graph.shape.keys)
+        if name.lower() in seen:
+            msg = f"two attributes are called {name!r}, whatever the case; give one another name"
+            raise OptionError(msg, name=name)
+        seen.add(name.lower())
+    read = {
+        name: read_expression(checked_text(f"expression of {name!r}", text), graph.shape.attributes)
+        for name, text in texts.items()
+    }
+    return steps.Project(read, texts)
 
 
 def read_pair(names: Sequence[str]) -> tuple[str, str]:
     """Return the names of two sides.
 
     Raises:
-        OptionError: they are not two words that differ.
+        OptionError: they are not two words that differ, or the names of attributes behind them
+            would be those of other columns.
     """
     if isinstance(names, str) or len(names) != 2 or names[0] == names[1]:
         msg = f"names are two that differ, such as ('left', 'right'), got {names!r:.60}"
@@ -43,6 +84,11 @@ def read_pair(names: Sequence[str]) -> tuple[str, str]:
     for each in names:
         if not checked_text("name of a side", each).isidentifier():
             msg = f"the name of a side is a word, such as 'left', got {each!r}"
+            raise OptionError(msg, names=names)
+        if f"{each}_".lower().startswith(_PREFIXES):
+            msg = (
+                f"a side is called {each!r}, and {each}_x would be a column of segments; rename it"
+            )
             raise OptionError(msg, names=names)
     return names[0], names[1]
 

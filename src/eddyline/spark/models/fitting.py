@@ -175,6 +175,7 @@ def read(source: str | DataFrame) -> Segments:
     Raises:
         QueryError: a column is missing, or of another type.
         NotSupportedError: a key has texts of a collation.
+        OptionError: an attribute has a name that results have themselves.
 
     Example:
         >>> segments.write.parquet("segments/")  # doctest: +SKIP
@@ -271,6 +272,8 @@ def _check_types(df: DataFrame, layout: Layout) -> None:
     types = {each.name: each.dataType for each in df.schema}
     for key in layout.keys:
         _check_collation(key, types[key], "read")
+    for attribute in layout.attributes:
+        check_attribute(attribute, layout.keys)
     wanted: list[tuple[str, Any, str]] = [
         *((each, TimestampType | TimestampNTZType, "a timestamp") for each in TIMES),
         *((each, BooleanType, "a boolean") for each in FLAGS),

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from eddyline.errors import QueryError
 from eddyline.models import steps
 from eddyline.models.bounds import Bound, read_bounds
-from eddyline.models.condition_text import read_expression, split_condition
+from eddyline.models.condition_text import split_condition
 from eddyline.models.lengths import read_length
 from eddyline.models.pairs import DifferentEntities
 from eddyline.models.window_steps import AverageDistance
@@ -19,9 +19,9 @@ from eddyline.spark.alarms.asking import WithAlarms
 from eddyline.spark.models import windows
 from eddyline.spark.models.arguments import (
     attribute_of,
-    check_attribute,
     check_batch,
     check_same,
+    read_columns,
     read_on,
     read_pair,
     read_split,
@@ -126,21 +126,12 @@ class Segments(WithAlarms):
         Raises:
             QueryError: as for ``where``, or no attribute would be left.
             NotSupportedError: an expression is no polynomial.
+            OptionError: a name that results have themselves, such as ``err_lat`` or ``lo``.
 
         Example:
             >>> segments.select("lat", speed="d(lat)")  # doctest: +SKIP
         """
-        texts = {**{attribute_of(self._graph, each): each for each in names}, **columns}
-        if not texts:
-            msg = f"select needs an attribute; there are {', '.join(self.attributes)}"
-            raise QueryError(msg)
-        for name in texts:
-            check_attribute(name, self.keys)
-        read = {
-            name: read_expression(checked_text(f"expression of {name!r}", text), self.attributes)
-            for name, text in texts.items()
-        }
-        return Segments(self._graph.then(steps.Project(read, texts)))
+        return Segments(self._graph.then(read_columns(self._graph, names, columns)))
 
     def exact(self, rows: DataFrame | None = None, *, time: str | None = None) -> DataFrame:
         """Return the rows that satisfy the conditions of ``where``, exactly as without models.
