@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from eddyline.models import graph, sampling, timeline
+from eddyline.models.assumed import n_outside
 from eddyline.models.fitting import FitReport
 from eddyline.models.frontiers import frontier_of, whole_until
 from eddyline.models.kept import AT, CODE, AppendedRows, EntityRecords, codes_of, instants_of
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
     from eddyline.data.arrays import Ints, Mask
     from eddyline.models.fitted import Part
-    from eddyline.models.streaming import StreamPlan
+    from eddyline.models.streaming import StreamInput, StreamPlan
     from eddyline.state.place import StatePlace
     from eddyline.state.run_files import RunFile
 
@@ -95,7 +96,7 @@ class BucketBatch:
         codes = self._active(due)
         self._kept = self._records.given(codes)
         parts = [self._part(at, rows) for at, rows in enumerate(due)]
-        fit = FitReport()
+        fit = FitReport(n_outside=sum(map(self._n_outside, plan.inputs, due)))
         for part in parts:
             fit += FitReport() if part is None else part.report
         segments = dict(self.state.segments)
@@ -165,6 +166,13 @@ class BucketBatch:
         """How long after their instant records concern their entity again (µs), by kind."""
         makers = ((f"held{at}", each.maker) for at, each in enumerate(self.plan.inputs))
         return {"ranges": 0, **{kind: maker.wait_us for kind, maker in makers if maker}}
+
+    @staticmethod
+    def _n_outside(given: StreamInput, due: pa.Table | None) -> int:
+        """Return how many rows have values that they were said not to have."""
+        if given.maker is None or due is None:
+            return 0
+        return n_outside(due, given.maker.assumed)
 
     # -- segments -------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from eddyline.errors import NotSupportedError, OptionError, QueryError
+from eddyline.models.assumed import said
 from eddyline.models.blocks import entity_blocks, tables
 from eddyline.models.bounds import MAX_DEGREE
 from eddyline.models.door import Passed, passed
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     from eddyline.data.arrays import Floats, Indices, Mask
     from eddyline.models.bounds import Bound
-    from eddyline.models.ranges import Ranges
+    from eddyline.models.ranges import Range, Ranges
 
 TIME = "t"
 """The variable of equations: seconds since the instant of a row."""
@@ -170,6 +171,8 @@ class Declared:
     within: Mapping[str, Bound] = field(default_factory=dict)
     """How far a row's values may be from the model before, so that it makes no new one; empty:
     every row makes one."""
+    assumed: Mapping[str, Range] = field(default_factory=dict)
+    """As of ``Fit``."""
 
     def __post_init__(self) -> None:
         for name, bound in self.within.items():
@@ -241,7 +244,7 @@ class Declared:
         told = ", ".join(f"{name} = {each.text}" for name, each in self.equations.items())
         near = ", ".join(f"{name} within {bound}" for name, bound in self.within.items())
         door = f"; rows dropped with {near}" if near else ""
-        return f"model {told}; horizon {self.horizon_us * 1e-6:g} s{door}"
+        return f"model {told}; horizon {self.horizon_us * 1e-6:g} s{door}{said(self.assumed)}"
 
 
 def declared(table: pa.Table, how: Declared) -> Keyed:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from eddyline.errors import OptionError
+from eddyline.models.assumed import said
 from eddyline.models.blocks import BLOCK_ROWS
 from eddyline.models.fitting import Carried, FitReport, fit_part
 from eddyline.models.inversion import tighter
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from eddyline.models.bounds import Bound, FitOptions
-    from eddyline.models.ranges import Ranges
+    from eddyline.models.ranges import Range, Ranges
 
 
 _CODE, _SPACING, _ANCHORS = "__code", "__spacing", "__anchors"
@@ -56,6 +57,8 @@ class Fit:
     options: FitOptions
     unbounded: tuple[str, ...] = ()
     """Attributes that are modelled as near as what is asked needs."""
+    assumed: Mapping[str, Range] = field(default_factory=dict)
+    """Ranges that values were said to be in, which bounds of results depend on."""
 
     def near_enough(self, asked: Mapping[str, Bound], read: set[str], known: Ranges) -> Fit:
         """Return how rows become segments that are near enough for what is asked of them.
@@ -154,7 +157,7 @@ class Fit:
     def __str__(self) -> str:
         told = [f"{name} within {bound}" for name, bound in self.within.items()]
         told += [f"{name} as near as is asked" for name in self.unbounded]
-        return f"fit {', '.join(told)}; method {self.options.method}"
+        return f"fit {', '.join(told)}; method {self.options.method}{said(self.assumed)}"
 
 
 def fitted(

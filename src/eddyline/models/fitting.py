@@ -66,6 +66,8 @@ class FitReport:
     """Of the rows, those that a declared model predicted near enough: they made none."""
     n_broken: int = 0
     """Declared models that ended because a row was too far from them."""
+    n_outside: int = 0
+    """Rows with a value outside of the range that it was said to be in."""
 
     @property
     def rows_per_segment(self) -> float:
@@ -81,6 +83,7 @@ class FitReport:
             dict(Counter(self.fitters) + Counter(other.fitters)),
             self.n_dropped + other.n_dropped,
             self.n_broken + other.n_broken,
+            self.n_outside + other.n_outside,
         )
 
     def __str__(self) -> str:
@@ -91,6 +94,8 @@ class FitReport:
         )
         if self.n_dropped:
             text += f"; {_counted(self.n_dropped, 'row')} dropped, {self.n_broken:,} models broken"
+        if self.n_outside:
+            text += f"; {_counted(self.n_outside, 'row')} outside of what was assumed"
         if self.n_without:
             text += f"; {_counted(self.n_without, 'row')} without a value"
         if self.n_conflicts:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from eddyline.models.conditions import Condition
     from eddyline.models.gains import Kernel
     from eddyline.models.inversion import Bounds
-    from eddyline.models.ranges import Ranges
+    from eddyline.models.ranges import Range, Ranges
     from eddyline.models.sampling import Samples
 
     Kernels = Mapping[str, Kernel]
@@ -167,6 +167,8 @@ class Within(Kept):
     """Whether inputs have shares of an error as they move, and not equal ones."""
     any_values: frozenset[str] | None = None
     """The attributes whose bound holds whatever values are; None before inputs have theirs."""
+    ranges_said: Mapping[str, Range] = field(default_factory=dict)
+    """Ranges that attributes of models are said to be in; see ``assumed``."""
     scope: ClassVar[Scope] = "segment"
 
     def shape(self, given: Shape) -> Shape:

@@ -29,6 +29,8 @@ class ModelRecord:
     """Of the rows, those that declared models predicted near enough."""
     n_broken: int = 0
     """Declared models that a row broke."""
+    n_outside: int = 0
+    """Rows with values that they were said not to have."""
     component: str = COMPONENT
     plan: None = None
 
@@ -38,6 +40,7 @@ class ModelRecord:
         kept = {"n_kept": n_kept, "n_waiting": self.n_waiting, "n_bytes": self.n_bytes}
         every = {"n_rows_in_all": self.n_rows, "n_segments_in_all": self.n_segments}
         every |= {"n_dropped_in_all": self.n_dropped, "n_broken_in_all": self.n_broken}
+        every |= {"n_outside_in_all": self.n_outside}
         return Numbers({"n_rows": n_rows}, kept | every)
 
     def with_earlier(self, earlier: ModelRecord, share: float) -> ModelRecord:  # noqa: ARG002
@@ -69,7 +72,7 @@ class ModelView:
         total = self.total
         return ModelRecord(
             total.n_rows, total.n_segments, self.n_waiting, self.n_bytes, self.n_kept,
-            total.n_dropped, total.n_broken,
+            total.n_dropped, total.n_broken, total.n_outside,
         )  # fmt: skip
 
 
@@ -84,6 +87,7 @@ class ModelCounts(msgspec.Struct, forbid_unknown_fields=True):
     n_results: int = 0
     n_dropped: int = 0
     n_broken: int = 0
+    n_outside: int = 0
 
     @classmethod
     def of(cls, total: FitReport, n_results: int) -> ModelCounts:
@@ -97,6 +101,7 @@ class ModelCounts(msgspec.Struct, forbid_unknown_fields=True):
             n_results,
             total.n_dropped,
             total.n_broken,
+            total.n_outside,
         )
 
     @classmethod
@@ -117,5 +122,5 @@ class ModelCounts(msgspec.Struct, forbid_unknown_fields=True):
         """The counts of fits."""
         return FitReport(
             self.n_rows, self.n_segments, self.n_without, self.n_conflicts, self.fitters,
-            self.n_dropped, self.n_broken,
+            self.n_dropped, self.n_broken, self.n_outside,
         )  # fmt: skip

@@ -53,6 +53,14 @@ def sections(view: ModelView, history: History) -> list[Section]:
     ]
     if view.bounds:
         facts.insert(1, ("bounds", view.bounds))
+    if total.n_outside:
+        facts.append(
+            (
+                "outside",
+                f"{count(total.n_outside)} rows outside of what was assumed: results of them may "
+                "be off by more than their bounds, and their errors say so",
+            )
+        )
     if total.n_without or total.n_conflicts:
         facts.append(
             (

@@ -90,7 +90,7 @@ class _Reader:
         """Return the query of a statement."""
         outputs: Outputs = statement.tree.meta.get(OUTPUTS) or Outputs()
         self._check(statement)
-        _check_exact(self._text, outputs)
+        _check_said(self._text, outputs)
         self._sources.are_bounded = bool(outputs.bounds)
         scope = self._scope(statement)
         asked = aggregates_in(statement)
@@ -153,7 +153,8 @@ class _Reader:
             if name:
                 found[by_name[name.lower()]] = bound
         start = outputs.places.get("WITHIN", outputs.places.get("PRECISION", 0))
-        return Call(node, "within", (found,), start=start) if found else node
+        said = {"ranges": outputs.ranges} if outputs.ranges else {}
+        return Call(node, "within", (found,), said, start=start) if found else node
 
     def _every(self, outputs: Outputs, slides: tuple[int, ...]) -> timedelta:
         if outputs.every_us is None and len({*slides}) > 1:
@@ -358,8 +359,11 @@ def _projected(scope: Scope, items: Sequence[Item]) -> Node:
     return Call(scope.node, "select", (), wanted, start=items[0].start)
 
 
-def _check_exact(text: str, outputs: Outputs) -> None:
-    """Refuse EXACT, which segments do not know yet."""
+def _check_said(text: str, outputs: Outputs) -> None:
+    """Refuse EXACT, which segments do not know yet, and ranges on which no bound depends."""
+    if outputs.ranges and not outputs.bounds:
+        message = "ASSUMING is for bounds of results, and none is asked: write WITHIN 0.5, too"
+        refuse(message, text, outputs.places["ASSUMING"])
     if outputs.is_exact:
         message = "EXACT is not supported yet; say how near results have to be: WITHIN 0.5"
         refuse(message, text, outputs.places["EXACT"], NotSupportedError)

@@ -4,7 +4,8 @@
 ``MODEL x WITHIN 0.5, y WITHIN 1 % MAX GAP 10 MINUTES BY ship`` has it fitted (``MODEL (x, y)`` as
 near as results need), ``MODEL SEGMENTS`` takes rows that are segments already. At the end of a
 query stand ``SAMPLE EVERY 10 SECONDS`` or ``CHANGES``, ``WITHIN 1 %`` or ``PRECISION x WITHIN
-0.5``, and ``EXACT``. What is read here are words; ``models/`` knows what they mean.
+0.5``, ``ASSUMING x BETWEEN 0 AND 100``, and ``EXACT``. What is read here are words; ``models/``
+knows what they mean.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ OUTPUTS = "outputs"
 TIME = "T"
 """The variable of equations."""
 _WINDOWS = ("RANGE", "ROWS", "UNBOUNDED", "NOW", "SESSION", "PARTITION", "PARTITION BY")
-_OUTPUTS = ("CHANGES", "WITHIN", "PRECISION", "EXACT")
+_OUTPUTS = ("CHANGES", "WITHIN", "PRECISION", "ASSUMING", "EXACT")
 _OPTIONS = ("BY", "AT", "HORIZON")
 _ENDS = frozenset(
     {TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.ON, TokenType.USING}
@@ -141,6 +142,8 @@ class Outputs:
     is_changes: bool = False
     bounds: dict[str, str] = field(default_factory=dict)
     """Bounds of results as of ``ModelClause``, by attribute; ``""`` is of all of them."""
+    ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """Between which values modelled attributes are said to be."""
     is_exact: bool = False
     places: dict[str, int] = field(default_factory=dict)
     """Offsets by their words."""
@@ -386,9 +389,25 @@ class ModelParser(WindowParser):
             self._once(made.places, "PRECISION", start, "WITHIN")
             while not made.bounds or self._match(TokenType.COMMA):
                 self._precision(made)
+        elif self._match_text_seq("ASSUMING"):
+            self._once(made.places, "ASSUMING", start)
+            while not made.ranges or self._match(TokenType.COMMA):
+                self._range(made)
         else:
             return False
         return True
+
+    def _range(self, made: Outputs) -> None:
+        needs = "ASSUMING needs ranges of attributes, such as ASSUMING x BETWEEN 0 AND 100"
+        start, name, ends = self._offset, self._name(needs), []
+        if name.lower() in map(str.lower, made.ranges):
+            self._refuse(f"{name!r} has two ranges", start)
+        for word in ("BETWEEN", "AND"):
+            if not self._match_text_seq(word):
+                self._refuse_next(needs)
+            sign = -1 if self._match(TokenType.DASH) else 1
+            ends.append(sign * float(self._number(needs)))
+        made.ranges[name] = ends[0], ends[1]
 
     def _precision(self, made: Outputs) -> None:
         needs = "PRECISION needs attributes and bounds, such as PRECISION x WITHIN 0.5"

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import NotSupportedError, OptionError, QueryError
 from eddyline.models import steps
+from eddyline.models.assumed import read_ranges
 from eddyline.models.condition_text import read_condition, read_expression
 from eddyline.models.rows import COEF, ERR, RESERVED
 from eddyline.registry import checked_text, unknown
+from eddyline.spark.models.graphs import whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from eddyline.models.conditions import Condition
+    from eddyline.models.ranges import Range
     from eddyline.spark.models.graphs import Graph
 
 _PREFIXES = (COEF, ERR)
@@ -102,6 +105,24 @@ def read_split(given: str) -> bool:
     if given not in SPLITS:
         raise OptionError(unknown("split", str(given), SPLITS), split=given)
     return given == "gradient"
+
+
+def read_said(graph: Graph, given: Mapping[str, Any], *, by_pace: bool) -> dict[str, Range]:
+    """Return the ranges that modelled attributes are said to be in; case does not matter.
+
+    Raises:
+        OptionError: one is no range, or lacks that of its change.
+        QueryError: nothing is modelled by that name.
+    """
+    roots, _ = whole(graph)
+    names = [name for each in roots if each.maker for name in each.shape.attributes]
+    known = {each.lower(): each for each in names}
+    found = {}
+    for name, each in read_ranges(given, by_pace=by_pace).items():
+        if name.lower() not in known:
+            raise QueryError(unknown("modelled attribute", name, names), name=name)
+        found[known[name.lower()]] = each
+    return found
 
 
 def attribute_of(graph: Graph, name: str) -> str:

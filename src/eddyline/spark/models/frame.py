@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from eddyline.errors import QueryError
 from eddyline.models import steps
-from eddyline.models.bounds import Bound, read_bounds
+from eddyline.models.bounds import Bound
 from eddyline.models.condition_text import split_condition
 from eddyline.models.lengths import read_length
 from eddyline.models.pairs import DifferentEntities
@@ -24,8 +24,8 @@ from eddyline.spark.models.arguments import (
     read_columns,
     read_on,
     read_pair,
-    read_split,
 )
+from eddyline.spark.models.bounding import WithBounds
 from eddyline.spark.models.exact import exact_rows
 from eddyline.spark.models.graphs import Graph, checked, told
 from eddyline.spark.models.queries import query_of, rows_of
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from eddyline.spark.query import Query
 
 
-class Segments(WithAlarms):
+class Segments(WithAlarms, WithBounds):
     """Pieces of polynomials of time, by entity, that stand for the rows of a DataFrame.
 
     Methods return other segments, or a DataFrame of rows where they say so. Nothing runs before a
@@ -46,9 +46,6 @@ class Segments(WithAlarms):
     what needs several entities at once is not there. Every value comes with ``err_<attribute>``:
     how far it may be from what the rows would give, in the attribute's unit.
     """
-
-    def __init__(self, graph: Graph) -> None:
-        self._graph = graph
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -154,36 +151,6 @@ class Segments(WithAlarms):
             >>> el.models.read("s/").where("lat > 40.5").exact(df, time="ts")  # doctest: +SKIP
         """
         return exact_rows(self._graph, rows, time)
-
-    def within(self, bounds: Mapping[str, float | str], *, split: str = "equal") -> Segments:
-        """Return the same segments, of models that are fitted as near as these bounds need.
-
-        Bounds of results become bounds of what ``fit`` or ``declare`` models: of several, and of
-        those that ``fit`` was given, the least counts. Inputs that are within theirs at every
-        instant make results that are within these; which instants a condition selects is not
-        bounded. Where bounds depend on how large values are, a batch DataFrame is read once for
-        that when a DataFrame is made of the result.
-
-        Args:
-            bounds: for attributes how far values may be off: in the attribute's unit, or a share of
-                the value, such as ``"1 %"``.
-            split: how an error is shared by what a value is computed of: ``equal``, or
-                ``gradient``, by how fast each changes; MACD ± 0.5 asks for a price ± 0.3.
-
-        Raises:
-            QueryError: there is no such attribute.
-            OptionError: a bound that is none, or that no bounds of models are enough for: of a
-                slope, of a share of what may be 0, of segments that were fitted before.
-
-        Example:
-            >>> lead = fast.join(slow).select(lead="left_price - right_price")  # doctest: +SKIP
-            >>> lead.within({"lead": 0.5}).sample("2 s")  # doctest: +SKIP
-        """
-        asked = {
-            attribute_of(self._graph, name): each for name, each in read_bounds(bounds).items()
-        }
-        by_pace = read_split(split)
-        return Segments(checked(self._graph.then(steps.Within(asked, by_pace))))
 
     def join(
         self, other: Segments, on: str | None = None, *, names: Sequence[str] = ("left", "right")

@@ -7,7 +7,7 @@ from functools import cached_property, reduce
 from typing import TYPE_CHECKING, ClassVar
 
 from eddyline.errors import NotSupportedError, OptionError
-from eddyline.models import graph
+from eddyline.models import assumed, graph
 from eddyline.models.fitted import Fit
 from eddyline.models.inversion import NEEDS
 from eddyline.models.pairs import DifferentEntities
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from eddyline.models.conditions import Condition
     from eddyline.models.precision import Precision, Values
+    from eddyline.models.ranges import Range
     from eddyline.models.steps import Step
     from eddyline.models.window_steps import Envelope
 
@@ -231,17 +232,43 @@ def precise(given: Graph, *, measures: bool = True) -> Graph:
     if not is_asked and not any(isinstance(each.maker, Fit) and each.maker.unbounded
                                 for each in roots):  # fmt: skip
         return given
+    said = said_ranges(roots, node)
+    values = _widened(said)
     try:
-        return _with_bounds(given, roots, required(node), {})
+        return _with_bounds(given, roots, required(node, values), values, said)
     except OptionError as error:
         if NEEDS not in error.facts or not measures:
             raise
-    values = {
-        at: {name: each.widened(WIDER) for name, each in ranges_of(root).items()}
-        for at, root in enumerate(roots)
-        if root.maker is not None
+    measured = _widened(
+        {at: ranges_of(root) for at, root in enumerate(roots) if root.maker is not None}
+    )
+    values = {at: {**each, **values.get(at, {})} for at, each in measured.items()}
+    return _with_bounds(given, roots, required(node, values), values, said)
+
+
+def said_ranges(roots: Sequence[Source], node: graph.Node) -> dict[int, dict[str, Range]]:
+    """Return for each source the ranges that its values are said to be in.
+
+    Raises:
+        OptionError: two that exclude each other are said of an attribute.
+    """
+    found: dict[int, dict[str, Range]] = {}
+    for each in graph.parts(node):
+        if not isinstance(each, graph.Unary) or not isinstance(each.step, Within):
+            continue
+        for at, root in enumerate(roots):
+            own = found.setdefault(at, {})
+            for name, known in each.step.ranges_said.items():
+                if root.maker is not None and name in root.shape.attributes:
+                    own[name] = assumed.both(own.get(name, known), known, name)
+    return found
+
+
+def _widened(given: Values) -> dict[int, dict[str, Range]]:
+    return {
+        at: {name: each.widened(WIDER) for name, each in known.items()}
+        for at, known in given.items()
     }
-    return _with_bounds(given, roots, required(node, values), values)
 
 
 def checked(given: Graph) -> Graph:
@@ -254,8 +281,14 @@ def checked(given: Graph) -> Graph:
     try:
         precise(given, measures=False)
     except OptionError as error:
-        if NEEDS not in error.facts or given.is_streaming:
+        if NEEDS not in error.facts:
             raise
+        if given.is_streaming:
+            msg = (
+                f"{error.message}; or say what values are, which a stream cannot be read for: "
+                "within(…, ranges={'x': (0, 100), 'd(x)': (-3, 3)})"
+            )
+            raise OptionError(msg, **error.facts) from error
     return given
 
 
@@ -267,7 +300,9 @@ def told(given: Graph) -> str:
         return str(given)
 
 
-def _with_bounds(given: Graph, roots: Sequence[Source], found: Precision, values: Values) -> Graph:
+def _with_bounds(
+    given: Graph, roots: Sequence[Source], found: Precision, values: Values, said: Values
+) -> Graph:
     made: dict[Source, Source] = {}
     for at, root in enumerate(roots):
         bounds, known = found.bounds.get(at, {}), {**values.get(at, {})}
@@ -282,6 +317,8 @@ def _with_bounds(given: Graph, roots: Sequence[Source], found: Precision, values
                 raise OptionError(msg, attribute=name, bound=str(bound))
             continue
         maker = root.maker.near_enough(bounds, found.reads.get(at, set()), known)
+        kept = {name: each for name, each in said.get(at, {}).items() if name in maker.columns}
+        maker = replace(maker, assumed=kept)
         shape = Shape(root.shape.keys, tuple(maker.columns))
         made[root] = replace(root, maker=maker, shape=shape)
     return _rebuilt(given, made, found)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from eddyline.models.declared import Declared
 from eddyline.models.ranges import Range
 from eddyline.spark.models.laying import read_columns
 from eddyline.sql.parsing import quoted
@@ -28,15 +29,18 @@ def ranges_of(source: Source) -> dict[str, Range]:
     assert maker is not None
     rows = read_columns(source.df, maker)
     names = list(source.shape.attributes)
+    is_declared = isinstance(maker, Declared)
     order = Window.partitionBy(*(F.col(quoted(each)) for each in maker.keys)).orderBy(
         F.col(quoted(maker.time))
     )
     earlier = order.rowsBetween(Window.unboundedPreceding, -1)
     time = F.unix_micros(F.col(quoted(maker.time)).cast("timestamp"))
     before = rows.select(
-        *(_finite(name).alias(f"v{at}") for at, name in enumerate(names)),
+        *(_finite(name, is_declared=is_declared).alias(f"v{at}") for at, name in enumerate(names)),
         *(
-            F.last(_finite(name), ignorenulls=True).over(earlier).alias(f"b{at}")
+            F.last(_finite(name, is_declared=is_declared), ignorenulls=True)
+            .over(earlier)
+            .alias(f"b{at}")
             for at, name in enumerate(names)
         ),
         (time - F.lag(time).over(order)).alias("us"),
@@ -62,7 +66,8 @@ def ranges_of(source: Source) -> dict[str, Range]:
     }
 
 
-def _finite(name: str) -> Column:
-    """Return a value, NULL if it is not finite."""
+def _finite(name: str, *, is_declared: bool) -> Column:
+    """Return a value, of a declared model that at its row; NULL if it is not finite."""
     column = F.col(quoted(name))
+    column = column[0] if is_declared else column
     return F.when(F.abs(column) < F.lit(float("inf")), column)
