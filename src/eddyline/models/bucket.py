@@ -6,6 +6,7 @@ when results are given.
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -28,8 +29,17 @@ from eddyline.models.rows import (
     unified,
 )
 from eddyline.models.segments import Segments
+from eddyline.models.sketch import ANY, MOST_ENTITIES, sketched
 from eddyline.models.steps import Rows, result_table
 from eddyline.models.streaming import NEVER, BucketReport, BucketState
+from eddyline.models.work import (
+    Stopwatch,
+    Work,
+    bounds_of_results,
+    errors_of,
+    made_by,
+    work_of_results,
+)
 from eddyline.state.reorder_buffer import HeldRows
 from eddyline.state.rows import FOREVER
 from eddyline.state.rows import Rows as Kept
@@ -40,6 +50,7 @@ if TYPE_CHECKING:
     from eddyline.data.arrays import Ints, Mask
     from eddyline.models.fitted import Part
     from eddyline.models.streaming import StreamInput, StreamPlan
+    from eddyline.models.work import Clock
     from eddyline.state.place import StatePlace
     from eddyline.state.run_files import RunFile
 
@@ -59,6 +70,8 @@ class BucketBatch:
         until: the instant before which all rows are there (µs).
         offset: from the time of a row to its instant (µs).
         zone: the time zone of timestamps; see ``table_of``.
+        cut: the greatest code of an entity that is drawn.
+        clock: of the time that steps take (ns).
     """
 
     def __init__(
@@ -70,6 +83,8 @@ class BucketBatch:
         until: int,
         offset: int = 0,
         zone: str | None = "UTC",
+        cut: int = ANY,
+        clock: Clock = time.perf_counter_ns,
     ) -> None:
         self.plan, self.place, self.state, self.zone = plan, place, state, zone
         self.keys = (CODE, *plan.keys)
@@ -79,6 +94,7 @@ class BucketBatch:
         self._records = EntityRecords(place, state.entities)
         self._kept: dict[str, pa.Table] = {}
         self._after: Records = {}
+        self._cut, self._watch = cut, Stopwatch(clock)
 
     def run(self, arrived: Sequence[pa.Table | None]) -> Iterator[pa.Table]:
         """Yield results, and keep what later ones need.
@@ -104,9 +120,17 @@ class BucketBatch:
         found = self._given(parts, arrived, codes, segments) if codes.size else None
         if not codes.size:
             self._add_static(arrived, segments)
+        work = Work(n_looked_at=len(codes))
+        for at, part in enumerate(parts):
+            if part is not None:
+                work += Work(errors=errors_of(at, part.segments.segments))
+        drawn = codes[codes <= self._cut][:MOST_ENTITIES]
+        sketch = sketched(plan, due, parts, found, drawn, self.zone)
         if found is not None and len(found):
             n_results = len(found)
-            yield found
+            work += work_of_results(found, bounds_of_results(plan.node))
+            with self._watch.paused():
+                yield found
         state = BucketState(
             self.until,
             {at: files for at, files in waiting.items() if files},
@@ -114,7 +138,8 @@ class BucketBatch:
             self._records.after(codes, self._after),
             {at: files for at, files in segments.items() if files},
         )
-        self.report = BucketReport(self.report.bucket, state, n_results=n_results, fit=fit)
+        work += Work(ns=self._watch.spent())
+        self.report = BucketReport(self.report.bucket, state, n_results, fit, work, sketch)
 
     # -- what is looked at ------------------------------------------------------------------------
 
@@ -184,7 +209,9 @@ class BucketBatch:
         if maker is None or not tables:
             return None
         rows = pa.concat_tables(tables).combine_chunks()
-        part = replace(maker, keys=self.keys).part(rows, self.until, self._kept.get(f"known{at}"))
+        with self._watch.on(made_by(maker)):
+            known = self._kept.get(f"known{at}")
+            part = replace(maker, keys=self.keys).part(rows, self.until, known)
         if len(part.held):
             self._after[f"held{at}"] = part.held, micros_of(part.held.column(maker.time))
         if part.known is not None and len(part.known):
@@ -219,9 +246,12 @@ class BucketBatch:
             if plan.given is plan.node:
                 return result_table(found, self.zone)
             assert isinstance(found, Keyed)
-            return self._changes(found, front, entities)
+            with self._watch.on(plan.node):
+                return self._changes(found, front, entities)
         (only,) = fresh
-        return None if only is None else result_table(graph.run(plan.given, [only]), self.zone)
+        if only is None:
+            return None
+        return result_table(graph.run(plan.given, [only], self._watch.on), self.zone)
 
     def _looking_back(
         self,
@@ -234,7 +264,7 @@ class BucketBatch:
         plan = self.plan
         given, names = self._together(fresh, arrived, codes, segments)
         told = self._told(names)
-        every = graph.every(plan.given, given)
+        every = graph.every(plan.given, given, self._watch.on)
         front = frontier_of(plan.given, self._fronts(names), every)
         found = every[id(plan.given)]
         front = np.maximum(front, told)

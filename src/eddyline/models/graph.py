@@ -6,6 +6,7 @@ entity of a block is called.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -15,9 +16,13 @@ from eddyline.models.steps import Rows, Shape, Step, Within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from eddyline.models.conditions import Condition
     from eddyline.models.pairs import DifferentEntities
+
+    Timed = Callable[[object], AbstractContextManager[None]]
+    """Makes what stands around the work of a step."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -195,22 +200,28 @@ def reach(node: Node) -> int:
     return found[id(node)]
 
 
-def run(node: Node, inputs: Sequence[Keyed]) -> Keyed | Rows:
-    """Return what comes out of a graph over segments of some entities."""
-    return every(node, inputs)[id(node)]
+def _untimed(_: object) -> AbstractContextManager[None]:
+    return nullcontext()
 
 
-def every(node: Node, inputs: Sequence[Keyed]) -> dict[int, Keyed | Rows]:
-    """Return what comes out of each part of a graph, by its id."""
+def run(node: Node, inputs: Sequence[Keyed], timed: Timed = _untimed) -> Keyed | Rows:
+    """Return what comes out of a graph over segments of some entities; as ``every``."""
+    return every(node, inputs, timed)[id(node)]
+
+
+def every(node: Node, inputs: Sequence[Keyed], timed: Timed = _untimed) -> dict[int, Keyed | Rows]:
+    """Return what comes out of each part of a graph, by its id; ``timed`` is around each step."""
     found: dict[int, Keyed | Rows] = {}
     for each in parts(node):
         match each:
             case Input(at):
                 found[id(each)] = inputs[at]
             case Unary(step, of):
-                found[id(each)] = step.run(_segments(found[id(of)]))
+                with timed(step):
+                    found[id(each)] = step.run(_segments(found[id(of)]))
             case SameEntity(left, right):
-                found[id(each)] = each.run(*(_segments(found[id(a)]) for a in (left, right)))
+                with timed(each):
+                    found[id(each)] = each.run(*(_segments(found[id(a)]) for a in (left, right)))
     return found
 
 

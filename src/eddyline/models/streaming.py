@@ -21,6 +21,7 @@ from eddyline.models.fitting import FitReport
 from eddyline.models.kept import EntityRun
 from eddyline.models.steps import Changes, Where
 from eddyline.models.window_steps import AverageDistance, Extremum, Integral
+from eddyline.models.work import Work
 from eddyline.state.manifest import StatePart
 from eddyline.state.run_files import RunFile
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from eddyline.data.arrays import Mask
     from eddyline.models.declared import Declared
     from eddyline.models.rows import Keyed
+    from eddyline.models.sketch import Sketch
     from eddyline.models.steps import Shape, Step
 
 COMPONENT = "models"
@@ -95,6 +97,9 @@ class BucketReport:
     after: BucketState
     n_results: int = 0
     fit: FitReport = field(default_factory=FitReport)
+    work: Work = field(default_factory=Work)
+    sketch: Sketch | None = None
+    """Of a few entities, to be drawn."""
 
 
 @runtime_checkable

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from eddyline.errors import StateError
 from eddyline.models.fitting import FitReport
+from eddyline.models.sketch import Sketch
 from eddyline.models.streaming import COMPONENT
+from eddyline.models.work import Work, bounds_of_results
 from eddyline.runtime.records import Numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from eddyline.models.streaming import StreamPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +39,10 @@ class ModelRecord:
     """Declared models that a row broke."""
     n_outside: int = 0
     """Rows with values that they were said not to have."""
+    n_beyond: int = 0
+    """Results whose error is above the bound that was asked of them."""
+    ns: Mapping[str, int] = field(default_factory=dict)
+    """Time of tasks by step (ns)."""
     component: str = COMPONENT
     plan: None = None
 
@@ -40,8 +52,9 @@ class ModelRecord:
         kept = {"n_kept": n_kept, "n_waiting": self.n_waiting, "n_bytes": self.n_bytes}
         every = {"n_rows_in_all": self.n_rows, "n_segments_in_all": self.n_segments}
         every |= {"n_dropped_in_all": self.n_dropped, "n_broken_in_all": self.n_broken}
-        every |= {"n_outside_in_all": self.n_outside}
-        return Numbers({"n_rows": n_rows}, kept | every)
+        every |= {"n_outside_in_all": self.n_outside, "n_beyond_in_all": self.n_beyond}
+        task_seconds = {"task_seconds_in_all": sum(self.ns.values()) / 1e9}
+        return Numbers({"n_rows": n_rows}, {**kept, **every, **task_seconds})
 
     def with_earlier(self, earlier: ModelRecord, share: float) -> ModelRecord:  # noqa: ARG002
         """Return one record for several batches: the last one, for all counts go on."""
@@ -64,6 +77,14 @@ class ModelView:
     n_bytes: int
     bounds: str = ""
     """The bounds that results were given, and those in which inputs are, in words."""
+    work: Work = field(default_factory=Work)
+    """Of all batches."""
+    asked: tuple[AskedBound, ...] = ()
+    """The bound of each attribute, of models and of results."""
+    sketch: Sketch = field(default_factory=Sketch)
+    """What is drawn."""
+    plan: StreamPlan | None = None
+    """By which it is drawn."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -72,8 +93,39 @@ class ModelView:
         total = self.total
         return ModelRecord(
             total.n_rows, total.n_segments, self.n_waiting, self.n_bytes, self.n_kept,
-            total.n_dropped, total.n_broken, total.n_outside,
+            total.n_dropped, total.n_broken, total.n_outside, self.work.n_beyond, self.work.ns,
         )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class AskedBound:
+    """A bound, and where the largest error that there is stands in ``Work``."""
+
+    name: str
+    """The attribute, with its input if there are several."""
+    bound: str
+    """What was given, "" if nothing was."""
+    key: str
+    is_of_result: bool = False
+
+    def largest(self, work: Work) -> float | None:
+        """Return the largest error so far; None if nothing has one."""
+        return (work.off if self.is_of_result else work.errors).get(self.key)
+
+
+def told_bounds(plan: StreamPlan, inputs: Sequence[str]) -> tuple[AskedBound, ...]:
+    """Return the bounds of models and of results."""
+    found = []
+    for at, (each, stream) in enumerate(zip(plan.inputs, inputs, strict=True)):
+        for name in each.shape.attributes if each.maker else ():
+            bound = each.maker.within.get(name) if each.maker else None
+            label = name if len(inputs) == 1 else f"{stream}.{name}"
+            found.append(AskedBound(label, "" if bound is None else str(bound), f"{at} {name}"))
+    given = bounds_of_results(plan.node)
+    for name in plan.node.shape.attributes:
+        bound = given.get(name)
+        found.append(AskedBound(name, "" if bound is None else str(bound), name, True))
+    return tuple(found)
 
 
 class ModelCounts(msgspec.Struct, forbid_unknown_fields=True):
@@ -88,9 +140,10 @@ class ModelCounts(msgspec.Struct, forbid_unknown_fields=True):
     n_dropped: int = 0
     n_broken: int = 0
     n_outside: int = 0
+    work: Work = Work()
 
     @classmethod
-    def of(cls, total: FitReport, n_results: int) -> ModelCounts:
+    def of(cls, total: FitReport, n_results: int, work: Work) -> ModelCounts:
         """Return the counts of all batches."""
         return cls(
             total.n_rows,
@@ -102,6 +155,7 @@ class ModelCounts(msgspec.Struct, forbid_unknown_fields=True):
             total.n_dropped,
             total.n_broken,
             total.n_outside,
+            work,
         )
 
     @classmethod

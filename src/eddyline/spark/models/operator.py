@@ -15,9 +15,11 @@ from pyspark.sql.types import BinaryType, StructField, StructType, TimestampNTZT
 from eddyline.errors import QueryError
 from eddyline.models.fitting import FitReport
 from eddyline.models.kept import CODE
+from eddyline.models.sketch import Sketch
 from eddyline.models.streaming import COMPONENT, ModelPart
 from eddyline.models.tasks import SIDE
-from eddyline.models.view import ModelCounts, ModelRecord, ModelView
+from eddyline.models.view import ModelCounts, ModelRecord, ModelView, told_bounds
+from eddyline.models.work import Work
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.spark.buckets import ADAPTIVE, REPORT, BucketReports
@@ -73,6 +75,8 @@ class ModelOperator(Operator):
             self._of_one(site)
         self.part = self._no_part
         self.total = FitReport()
+        self._work = Work()
+        self._sketch = Sketch()
         self._n_results = 0
         self._place: StatePlace | None = None
         self._reports: BucketReports[BucketReport] = BucketReports()
@@ -189,7 +193,7 @@ class ModelOperator(Operator):
         worker = ModelWorker(
             plan, arrow_schema(df.sparkSession, schema), place, self.part, clock.after,
             clock.offset, None if is_local else "UTC",
-            None if self._arriving is None else self._arriving.columns,
+            self._sketch.cut, None if self._arriving is None else self._arriving.columns,
         )  # fmt: skip
         late = self._micros + F.lit(clock.offset) < F.lit(clock.before)
         rows = self._read(df.where(~late) if clock.has_late else df)
@@ -234,6 +238,9 @@ class ModelOperator(Operator):
                 for each in found.values():
                     self.total += each.fit
                     self._n_results += each.n_results
+                    self._work += each.work
+                drawn = [each.sketch for each in found.values() if each.sketch is not None]
+                self._sketch = self._sketch.with_later(drawn, self.asked)
         return []
 
     # -- what people see ------------------------------------------------------------------------
@@ -251,6 +258,10 @@ class ModelOperator(Operator):
                 n_kept=sum(each.n_segments for each in states),
                 n_bytes=sum(file.n_bytes for each in states for file in each.files),
                 bounds=self.step.plan.bounds,
+                work=self._work,
+                asked=told_bounds(self.asked, self.step.inputs),
+                sketch=self._sketch,
+                plan=self.asked,
             )
 
     def records(self) -> tuple[ModelRecord, ...]:
@@ -268,7 +279,8 @@ class ModelOperator(Operator):
     def snapshot(self) -> dict[str, Any]:
         """Return the counts."""
         with self._lock:
-            saved: dict[str, Any] = msgspec.to_builtins(ModelCounts.of(self.total, self._n_results))
+            counts = ModelCounts.of(self.total, self._n_results, self._work)
+            saved: dict[str, Any] = msgspec.to_builtins(counts)
         return saved
 
     def restore(self, state: Any) -> None:
@@ -279,4 +291,4 @@ class ModelOperator(Operator):
         """
         counts = ModelCounts.read(state)
         with self._lock:
-            self.total, self._n_results = counts.total, counts.n_results
+            self.total, self._n_results, self._work = counts.total, counts.n_results, counts.work

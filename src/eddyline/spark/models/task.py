@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from eddyline.models.bucket import BucketBatch
 from eddyline.models.kept import CODE
+from eddyline.models.sketch import ANY
 from eddyline.models.streaming import COMPONENT, BucketState
 from eddyline.models.tasks import SIDE
 from eddyline.spark.arrow_tasks import BUCKET, bucket_of, quiet_when_cut_short
@@ -38,6 +39,8 @@ class ModelWorker:
     """From the time of a row to its instant (µs)."""
     zone: str | None
     """The time zone of timestamps; see ``rows.table_of``."""
+    cut: int = ANY
+    """The greatest code of an entity that is drawn."""
     columns: tuple[dict[str, str], ...] | None = None
     """Of several inputs the columns of each; see ``Arriving.columns``."""
 
@@ -51,7 +54,9 @@ class ModelWorker:
         arrived = list(batches)
         bucket = bucket_of(arrived)
         state = self.part.buckets.get(bucket, BucketState())
-        task = BucketBatch(self.plan, self.place, state, bucket, self.until, self.offset, self.zone)
+        task = BucketBatch(
+            self.plan, self.place, state, bucket, self.until, self.offset, self.zone, self.cut
+        )
         with state_of(bucket, "rows and segments", self.place.folder):
             for found in task.run(self._inputs(_rows_of(arrived))):
                 yield from as_sent(found, self.outputs).to_batches(65_536)

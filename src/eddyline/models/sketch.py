@@ -1,0 +1,162 @@
+"""Rows, segments and results of a few entities, kept to be drawn: no part of any answer.
+
+The entities are those of the least codes, which are hashes of keys: so they are the same however
+rows come, and whichever bucket has them. Of each the newest rows are kept, and what is over these.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from eddyline.models.kept import codes_of
+from eddyline.models.rows import micros_of, table_of
+from eddyline.models.steps import SINCE, TIME
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from eddyline.data.arrays import Ints
+    from eddyline.models.fitted import Part
+    from eddyline.models.streaming import StreamPlan
+
+MOST_ENTITIES = 3
+MOST_ROWS = 200
+"""Rows, segments and results of an entity that are kept, the newest ones of each."""
+ANY = np.iinfo(np.int64).max
+"""The code up to which entities are kept, as long as there are few."""
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """What is kept of a few entities, in tables with ``CODE``.
+
+    Attributes:
+        rows: by input.
+        segments: by input.
+        results: all of them have the same columns.
+        n_entities: how many entities are kept at most.
+        n_rows: how many rows of each.
+    """
+
+    rows: Mapping[int, pa.Table] = field(default_factory=dict)
+    segments: Mapping[int, pa.Table] = field(default_factory=dict)
+    results: pa.Table | None = None
+    n_entities: int = MOST_ENTITIES
+    n_rows: int = MOST_ROWS
+
+    @property
+    def codes(self) -> Ints:
+        """The entities of which something is known, ascending."""
+        every = [*self.rows.values(), *self.segments.values()]
+        found = [codes_of(each) for each in every if len(each)]
+        return np.unique(np.concatenate(found)) if found else np.zeros(0, np.int64)
+
+    @property
+    def cut(self) -> int:
+        """The greatest code of an entity that would be kept."""
+        codes = self.codes
+        return int(codes[self.n_entities - 1]) if len(codes) >= self.n_entities else ANY
+
+    def with_later(self, later: Iterable[Sketch], plan: StreamPlan) -> Sketch:
+        """Return what is kept when more has come."""
+        every = [self, *later]
+        rows, segments = ({at for each in every for at in of(each)} for of in (_rows, _segments))
+        whole = Sketch(
+            {at: _joined(each.rows.get(at) for each in every) for at in sorted(rows)},
+            {at: _joined(each.segments.get(at) for each in every) for at in sorted(segments)},
+            _joined(each.results for each in every),
+            self.n_entities,
+            self.n_rows,
+        )
+        return whole.of(whole.codes[: self.n_entities], plan)
+
+    def of(self, codes: Ints, plan: StreamPlan) -> Sketch:
+        """Return the newest of some entities."""
+        rows = {
+            at: newest(each, codes, time_of(plan, at), self.n_rows)
+            for at, each in self.rows.items()
+        }
+        segments = {
+            at: newest(each, codes, "lo", self.n_rows) for at, each in self.segments.items()
+        }
+        results = self.results
+        if results is not None:
+            results = newest(results, codes, time_of_results(results), self.n_rows)
+        return Sketch(rows, segments, results, self.n_entities, self.n_rows)
+
+
+def sketched(
+    plan: StreamPlan,
+    due: Sequence[pa.Table | None],
+    parts: Sequence[Part | None],
+    results: pa.Table | None,
+    codes: Ints,
+    zone: str | None,
+) -> Sketch:
+    """Return what one batch of a bucket brings of a few entities.
+
+    Args:
+        plan: what is asked.
+        due: the rows of each input that were looked at.
+        parts: what came of them.
+        results: with ``CODE``.
+        codes: of the entities, ascending.
+        zone: of timestamps; see ``table_of``.
+    """
+    if not codes.size:
+        return Sketch()
+    rows = {at: each for at, each in enumerate(due) if each is not None}
+    segments = {}
+    for at, part in enumerate(parts):
+        if part is not None:
+            given = part.segments
+            few = np.isin(codes_of(given.entities), codes)[given.segments.keys]
+            segments[at] = table_of(type(given)(given.segments.take(few), given.entities), zone)
+    return Sketch(rows, segments, results).of(codes, plan)
+
+
+def time_of(plan: StreamPlan, at: int) -> str:
+    """Return the column that says when a row of an input was."""
+    maker = plan.inputs[at].maker
+    assert maker is not None  # of segments that are there are no rows
+    return maker.time
+
+
+def time_of_results(table: pa.Table) -> str:
+    """Return the column that says when results are, or begin."""
+    return next(each for each in (TIME, SINCE, "lo") if each in table.column_names)
+
+
+def newest(table: pa.Table, codes: Ints, time: str, n: int) -> pa.Table:
+    """Return the last rows of each of some entities, by entity and time.
+
+    Args:
+        table: with ``CODE``.
+        codes: of the entities, ascending.
+        time: the column of instants.
+        n: how many of each at most.
+    """
+    few = np.flatnonzero(np.isin(codes_of(table), codes)) if len(codes) else np.zeros(0, np.int64)
+    table = table.take(pa.array(few))
+    own = codes_of(table)
+    order = np.lexsort((micros_of(table.column(time)), own))
+    ends = np.searchsorted(own[order], own[order], "right")
+    return table.take(pa.array(order[ends - np.arange(len(order)) <= n]))
+
+
+def _rows(given: Sketch) -> Mapping[int, pa.Table]:
+    return given.rows
+
+
+def _segments(given: Sketch) -> Mapping[int, pa.Table]:
+    return given.segments
+
+
+def _joined(tables: Iterable[pa.Table | None]) -> pa.Table | None:
+    known = [each for each in tables if each is not None]
+    filled = [each for each in known if len(each)] or known[:1]
+    return pa.concat_tables(filled).combine_chunks() if filled else None
