@@ -125,7 +125,7 @@ class BucketBatch:
             if part is not None:
                 work += Work(errors=errors_of(at, part.segments.segments))
         drawn = codes[codes <= self._cut][:MOST_ENTITIES]
-        sketch = sketched(plan, due, parts, found, drawn, self.zone)
+        sketch = sketched(plan.row_times, due, parts, found, drawn, self.zone)
         if found is not None and len(found):
             n_results = len(found)
             work += work_of_results(found, bounds_of_results(plan.node))

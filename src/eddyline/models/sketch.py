@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from eddyline.data.arrays import Ints
     from eddyline.models.fitted import Part
-    from eddyline.models.streaming import StreamPlan
 
 MOST_ENTITIES = 3
 MOST_ROWS = 200
@@ -61,8 +60,8 @@ class Sketch:
         codes = self.codes
         return int(codes[self.n_entities - 1]) if len(codes) >= self.n_entities else ANY
 
-    def with_later(self, later: Iterable[Sketch], plan: StreamPlan) -> Sketch:
-        """Return what is kept when more has come."""
+    def with_later(self, later: Iterable[Sketch], times: Sequence[str]) -> Sketch:
+        """Return what is kept when more has come; ``times`` as for ``sketched``."""
         every = [self, *later]
         rows, segments = ({at for each in every for at in of(each)} for of in (_rows, _segments))
         whole = Sketch(
@@ -72,14 +71,11 @@ class Sketch:
             self.n_entities,
             self.n_rows,
         )
-        return whole.of(whole.codes[: self.n_entities], plan)
+        return whole.of(whole.codes[: self.n_entities], times)
 
-    def of(self, codes: Ints, plan: StreamPlan) -> Sketch:
-        """Return the newest of some entities."""
-        rows = {
-            at: newest(each, codes, time_of(plan, at), self.n_rows)
-            for at, each in self.rows.items()
-        }
+    def of(self, codes: Ints, times: Sequence[str]) -> Sketch:
+        """Return the newest of some entities; ``times`` as for ``sketched``."""
+        rows = {at: newest(each, codes, times[at], self.n_rows) for at, each in self.rows.items()}
         segments = {
             at: newest(each, codes, "lo", self.n_rows) for at, each in self.segments.items()
         }
@@ -90,7 +86,7 @@ class Sketch:
 
 
 def sketched(
-    plan: StreamPlan,
+    times: Sequence[str],
     due: Sequence[pa.Table | None],
     parts: Sequence[Part | None],
     results: pa.Table | None,
@@ -100,7 +96,7 @@ def sketched(
     """Return what one batch of a bucket brings of a few entities.
 
     Args:
-        plan: what is asked.
+        times: for each input the column that says when a row was.
         due: the rows of each input that were looked at.
         parts: what came of them.
         results: with ``CODE``.
@@ -116,14 +112,7 @@ def sketched(
             given = part.segments
             few = np.isin(codes_of(given.entities), codes)[given.segments.keys]
             segments[at] = table_of(type(given)(given.segments.take(few), given.entities), zone)
-    return Sketch(rows, segments, results).of(codes, plan)
-
-
-def time_of(plan: StreamPlan, at: int) -> str:
-    """Return the column that says when a row of an input was."""
-    maker = plan.inputs[at].maker
-    assert maker is not None  # of segments that are there are no rows
-    return maker.time
+    return Sketch(rows, segments, results).of(codes, times)
 
 
 def time_of_results(table: pa.Table) -> str:

@@ -19,7 +19,7 @@ from eddyline.models import graph
 from eddyline.models.fitted import Fit
 from eddyline.models.fitting import FitReport
 from eddyline.models.kept import EntityRun
-from eddyline.models.steps import Changes, Where
+from eddyline.models.steps import TIME, Changes, Where
 from eddyline.models.window_steps import AverageDistance, Extremum, Integral
 from eddyline.models.work import Work
 from eddyline.state.manifest import StatePart
@@ -134,6 +134,11 @@ class StreamPlan:
     def keys(self) -> tuple[str, ...]:
         """The columns that say the entity, the same of all inputs."""
         return self.inputs[0].shape.keys
+
+    @property
+    def row_times(self) -> tuple[str, ...]:
+        """For each input the column that says when a row was."""
+        return tuple(each.maker.time if each.maker else TIME for each in self.inputs)
 
     @property
     def told(self) -> graph.Node:

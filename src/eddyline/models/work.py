@@ -30,7 +30,7 @@ STATE = "rows and state"
 """What takes the time that no step does: rows that wait, files, tables of results."""
 
 
-_SAME = (Where, Within, Sample, Changes)
+SAME = (Where, Within, Sample, Changes)
 """Steps of which attributes come out as they are."""
 
 
@@ -102,7 +102,7 @@ def errors_of(at: int, segments: Segments) -> dict[str, float]:
 def bounds_of_results(node: graph.Node) -> dict[str, Bound]:
     """Return the bounds that were asked of results, the least of each."""
     found: dict[str, Bound] = {}
-    while isinstance(node, graph.Unary) and isinstance(node.step, _SAME):
+    while isinstance(node, graph.Unary) and isinstance(node.step, SAME):
         for name, bound in node.step.bounds.items() if isinstance(node.step, Within) else ():
             if name not in found or bound.value < found[name].value:
                 found[name] = bound

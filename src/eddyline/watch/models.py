@@ -5,20 +5,33 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
+from eddyline.models.pictures import pictures
 from eddyline.models.view import ModelRecord
-from eddyline.watch.formatting import count, percent, size
-from eddyline.watch.sections import Facts, Figure, Line, Section, Tile
+from eddyline.watch.formatting import clipped, count, finite, percent, ratio, size
+from eddyline.watch.sections import Facts, Figure, Line, Section, Table, Text, Tile, columns
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from eddyline.models.pictures import Picture
     from eddyline.models.view import ModelView
     from eddyline.runtime.records import History
-    from eddyline.watch.sections import Part
+    from eddyline.watch.formatting import Unit
+    from eddyline.watch.sections import Mark, Part
+
+TIMES = columns("step, time: ns, share: share, per segment: ns")
+BOUNDS = columns("attribute, of, asked, largest error: number")
+ENTITIES = columns("entity, rows: count, segments: count, rows per segment: number")
+MOST_STEPS = 8
+"""Steps that a figure has a line for: those that take most of the time."""
 
 WORDS = (
     ("Segment", "a polynomial of time that stands for a run of rows of an entity"),
     ("Waiting", "rows that later ones may still join in a segment"),
     ("Dropped", "rows that a declared model predicted as near as they have to be: they make none"),
     ("Broken", "declared models that ended because a row was too far from them"),
+    ("Outside", "rows with values that they were said not to have, on which bounds depend"),
+    ("Beyond", "results whose error is above the bound that was asked of them"),
     ("Kept", "segments that windows of later results look back at"),
 )
 """Meanings of the words of these sections."""
@@ -33,11 +46,30 @@ def lines(record: ModelRecord) -> tuple[str, ...]:
 
 
 def sections(view: ModelView, history: History) -> list[Section]:
-    """Return for people what was fitted, and what is kept."""
+    """Return for people what was fitted, how near, in what time, and what is kept."""
     total = view.total
+    tiles = [
+        Tile("rows per segment", total.rows_per_segment, "number"),
+        Tile("segments", total.n_segments, "count"),
+    ]
+    if total.n_dropped:
+        tiles.append(Tile("rows dropped", total.n_dropped / total.n_rows, "share"))
+    if n := total.n_outside + view.work.n_beyond:
+        tiles.append(Tile("rows outside, results beyond", n, "count"))
+    parts = [Facts(tuple(_facts(view))), _bounds(view), *_times(view), *_figures(history)]
+    return [
+        Section("Models", tuple(parts), tuple(tiles)),
+        *drawn(pictures(view.sketch, view.plan) if view.plan else ()),
+        Section("Words of models", (Facts(WORDS),), is_aside=True),
+    ]
+
+
+def _facts(view: ModelView) -> list[tuple[str, str]]:
+    total, work = view.total, view.work
     fitters = ", ".join(f"{name} {count(n)}" for name, n in sorted(total.fitters.items()))
     facts = [
         ("query", view.step),
+        *([("bounds", view.bounds)] if view.bounds else []),
         (
             "rows",
             f"{count(total.n_rows)} in {count(total.n_segments)} segments, "
@@ -51,8 +83,14 @@ def sections(view: ModelView, history: History) -> list[Section]:
             f"{size(view.n_bytes)}",
         ),
     ]
-    if view.bounds:
-        facts.insert(1, ("bounds", view.bounds))
+    if total.n_dropped:
+        facts.append(
+            (
+                "dropped",
+                f"{count(total.n_dropped)} rows, {percent(total.n_dropped / total.n_rows)} of all; "
+                f"{count(total.n_broken)} models were broken by a row",
+            )
+        )
     if total.n_outside:
         facts.append(
             (
@@ -60,6 +98,10 @@ def sections(view: ModelView, history: History) -> list[Section]:
                 f"{count(total.n_outside)} rows outside of what was assumed: results of them may "
                 "be off by more than their bounds, and their errors say so",
             )
+        )
+    if work.n_beyond:
+        facts.append(
+            ("beyond", f"{count(work.n_beyond)} results with an error above what was asked")
         )
     if total.n_without or total.n_conflicts:
         facts.append(
@@ -69,30 +111,47 @@ def sections(view: ModelView, history: History) -> list[Section]:
                 "values that lost to a greater one at the same instant",
             )
         )
-    tiles = [
-        Tile("rows per segment", total.rows_per_segment, "number"),
-        Tile("segments", total.n_segments, "count"),
-    ]
-    parts: list[Part] = [Facts(tuple(facts))]
-    if total.n_dropped:
-        share = total.n_dropped / total.n_rows
-        facts.append(
-            (
-                "dropped",
-                f"{count(total.n_dropped)} rows, {percent(share)} of all; "
-                f"{count(total.n_broken)} models were broken by a row",
-            )
+    return facts
+
+
+def _bounds(view: ModelView) -> Table:
+    """Return the bounds that were asked, and what of them was used."""
+    rows = tuple(
+        (
+            clipped(each.name, 40),
+            "results" if each.is_of_result else "models",
+            each.bound or "none",
+            each.largest(view.work),
         )
-        tiles.append(Tile("rows dropped", share, "share"))
-        parts = [Facts(tuple(facts)), *_figures(history)]
-    return [
-        Section("Models", tuple(parts), tuple(tiles)),
-        Section("Words of models", (Facts(WORDS),), is_aside=True),
-    ]
+        for each in view.asked
+    )
+    note = (
+        "The largest error of any segment or result so far, in the attribute's unit; a bound in "
+        "per cent is a share of each row's value."
+    )
+    return Table(BOUNDS, tuple(row for row in rows if finite(row[3]) is not None), note)
 
 
-def _figures(history: History) -> list[Figure]:
-    """Return what became of rows over the batches: each batch's share, not that of all so far."""
+def _times(view: ModelView) -> list[Part]:
+    """Return the time that tasks took by step, the longest first."""
+    ns = view.work.ns
+    whole = sum(ns.values())
+    rows = tuple(
+        (clipped(name, 60), each, ratio(each, whole), ratio(each, view.total.n_segments))
+        for name, each in sorted(ns.items(), key=lambda pair: -pair[1])
+    )
+    note = (
+        f"Time of tasks by step, {count(view.work.n_looked_at)} looks at an entity: added up over "
+        "buckets, which run beside each other."
+    )
+    return [Table(TIMES, rows, note)] if rows else []
+
+
+# -- over the batches ---------------------------------------------------------------------------
+
+
+def _figures(history: History) -> list[Part]:
+    """Return what became of rows over the batches: of each batch, not of all so far."""
     points = [
         (batch.batch_id, each)
         for batch in history.batches
@@ -102,16 +161,87 @@ def _figures(history: History) -> list[Figure]:
     if len(points) < 2:
         return []
     ids = tuple(batch_id for batch_id, _ in points)[1:]
-    dropped, broken = [], []
-    for (_, before), (_, now) in itertools.pairwise(points):
-        n_rows = now.n_rows - before.n_rows
-        dropped.append((now.n_dropped - before.n_dropped) / n_rows if n_rows > 0 else None)
-        broken.append(float(now.n_broken - before.n_broken))
-    return [
-        Figure(
-            "Rows dropped, by batch", ids, (Line("share", tuple(dropped)),), "share", is_half=True
-        ),
-        Figure(
-            "Models broken, by batch", ids, (Line("models", tuple(broken)),), "count", is_half=True
-        ),
+    pairs = [(before, now) for (_, before), (_, now) in itertools.pairwise(points)]
+
+    def each_batch(value: Callable[[ModelRecord], int]) -> tuple[float, ...]:
+        return tuple(float(value(now) - value(before)) for before, now in pairs)
+
+    def figure(title: str, lines: Sequence[Line], unit: Unit) -> list[Part]:
+        told = tuple(each for each in lines if any(each.values))
+        return [Figure(title, ids, told, unit, is_half=True)] if told else []
+
+    rows, made, dropped = (
+        each_batch(value)
+        for value in (lambda r: r.n_rows, lambda r: r.n_segments, lambda r: r.n_dropped)
+    )
+    per_segment = tuple(map(ratio, rows, made))
+    share = tuple(map(ratio, dropped, rows)) if any(dropped) else ()
+    violations = [
+        Line("rows outside", each_batch(lambda r: r.n_outside)),
+        Line("results beyond", each_batch(lambda r: r.n_beyond)),
+        Line("models broken", each_batch(lambda r: r.n_broken)),
     ]
+    names = sorted(points[-1][1].ns, key=lambda name: -points[-1][1].ns[name])[:MOST_STEPS]
+    times = [
+        Line(name, tuple(float(now.ns.get(name, 0) - was.ns.get(name, 0)) for was, now in pairs))
+        for name in names
+    ]
+    return [
+        *figure("Rows per segment, by batch", [Line("rows", per_segment)], "number"),
+        *figure("Rows dropped, by batch", [Line("share", share)], "share"),
+        *figure("Violations, by batch", violations, "count"),
+        *figure("Time of tasks by step, by batch", times, "ns"),
+    ]
+
+
+# -- a few entities -----------------------------------------------------------------------------
+
+_MARKS: dict[str, Mark] = {"rows": "points", "model": "line", "bound": "area", "answer": "line"}
+_ORDER = ("model", "answer", "bound", "rows")
+"""Colours go by place, so a model has the first one."""
+
+
+def drawn(made: Sequence[Picture]) -> list[Section]:
+    """Return pictures of entities as a section: values of rows, which not everybody may see."""
+    if not made:
+        return []
+    figures = [_picture(each, is_half=len(made) > 1) for each in made]
+    entities: dict[str, tuple[int, int]] = {}
+    for each in made:
+        n_rows, n_pieces = _counted(each)
+        if n_pieces:
+            entities.setdefault(each.entity, (n_rows, n_pieces))
+    rows = tuple((clipped(name, 40), *n, ratio(*n)) for name, n in entities.items())
+    said = Text(
+        "The newest rows of a few entities, those of the least hash of their keys: rows, models, "
+        "the bound around these, and what was asked of them."
+    )
+    return [Section("Some entities", (said, Table(ENTITIES, rows), *figures), shows_values=True)]
+
+
+def _picture(given: Picture, *, is_half: bool) -> Figure:
+    lines = [
+        Line(
+            each.name,
+            each.values,
+            is_muted=each.kind == "rows",
+            at=each.times,
+            mark="points" if each.is_dotted else _MARKS[each.kind],
+        )
+        for each in sorted(given.curves, key=lambda curve: _ORDER.index(curve.kind))
+    ]
+    title = f"{clipped(given.attribute, 40)} of {clipped(given.entity, 40)}"
+    return Figure(
+        title, (), tuple(lines), "number", axis=given.attribute, is_half=is_half, is_timed=True
+    )
+
+
+def _counted(given: Picture) -> tuple[int, int]:
+    """Return how many rows with a value and pieces are drawn."""
+    rows = sum(
+        value is not None for each in given.curves if each.kind == "rows" for value in each.values
+    )
+    pieces = sum(
+        value is None for each in given.curves if each.kind == "model" for value in each.values
+    )
+    return rows, pieces

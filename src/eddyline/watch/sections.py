@@ -9,7 +9,7 @@ are plain: who renders them puts them on one line and escapes them.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from eddyline.runtime.records import History
 from eddyline.watch.formatting import Unit, Wording, evidence_text, finite
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from eddyline.runtime.journal import JournalEntry
     from eddyline.watch.formatting import Wordings
+
+Mark = Literal["line", "points", "area"]
 
 SAME_WORDS = "the parts are others, or in another order"
 """Said of two plans that differ in what words do not show."""
@@ -90,6 +92,11 @@ class Line:
     """Whether it is there for comparison."""
     details: tuple[str, ...] = ()
     """One for each value: stands beside it where a reader points at it."""
+    at: tuple[int | None, ...] = ()
+    """Instants of its own (µs), one for each value, in the order in which they are drawn; it is
+    interrupted where a value is None. Empty: those of the figure."""
+    mark: Mark = "line"
+    """How it is drawn: as a line, as points, or as the area that it goes around."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +115,8 @@ class Figure:
     note: str = ""
     is_half: bool = False
     """Whether a wide page may draw it beside another."""
+    axis: str = ""
+    """What its values are."""
     is_timed: bool = False
     """Whether values are drawn at instants of event time (µs), and not at batches. Such values may
     be less than 0, and a line goes on over instants at which it has none."""

@@ -29,6 +29,7 @@ from eddyline.spark.models.bounding import WithBounds
 from eddyline.spark.models.exact import exact_rows
 from eddyline.spark.models.graphs import Graph, checked, told
 from eddyline.spark.models.queries import query_of, rows_of
+from eddyline.spark.models.reporting import WithReport
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from eddyline.spark.query import Query
 
 
-class Segments(WithAlarms, WithBounds):
+class Segments(WithAlarms, WithBounds, WithReport):
     """Pieces of polynomials of time, by entity, that stand for the rows of a DataFrame.
 
     Methods return other segments, or a DataFrame of rows where they say so. Nothing runs before a

@@ -240,7 +240,7 @@ class ModelOperator(Operator):
                     self._n_results += each.n_results
                     self._work += each.work
                 drawn = [each.sketch for each in found.values() if each.sketch is not None]
-                self._sketch = self._sketch.with_later(drawn, self.asked)
+                self._sketch = self._sketch.with_later(drawn, self.asked.row_times)
         return []
 
     # -- what people see ------------------------------------------------------------------------

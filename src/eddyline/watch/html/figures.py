@@ -38,6 +38,8 @@ _LABEL_WIDTH = 22
 _HOVER_WIDTH = 60
 _HEADROOM = 1.08
 _SIGNIFICANT = ".5g"
+_PRECISE = ".10g"
+"""Of lines with instants of their own, whose pieces are nearer to each other than to 0."""
 
 
 class Colours:
@@ -74,6 +76,8 @@ def drawn(figure: Figure, slots: Sequence[int]) -> Drawn:
     pairs = sorted(zip(figure.lines, slots, strict=True), key=lambda pair: pair[1] != MUTED)
     traces = [_trace(figure, line, slot, scale, suffix) for line, slot in pairs]
     axis, high = _axis(figure, top / scale, suffix)
+    if figure.axis:
+        axis["title"] = {"text": _escaped(figure.axis, _LABEL_WIDTH)}
     labels = [
         {"y": end / scale, "text": _escaped(line.name, _LABEL_WIDTH), "slot": slot}
         for line, slot in zip(figure.lines, slots, strict=True)
@@ -101,14 +105,19 @@ def height(figure: Figure) -> int:
     return _MARGINS_PX + _ROW_PX * n_rows if figure.unit == "position" else HEIGHT_PX
 
 
+def is_drawing(figure: Figure) -> bool:
+    """Return whether lines have instants of their own, so that none ends beside its label."""
+    return any(line.at for line in figure.lines)
+
+
 def _has_label(figure: Figure, line: Line, slot: int) -> bool:
-    if len(figure.lines) == 1:
+    if len(figure.lines) == 1 or is_drawing(figure):
         return False
     return slot != MUTED or line.is_muted or figure.unit == "position"
 
 
 def _trace(figure: Figure, line: Line, slot: int, scale: float, suffix: str) -> Drawn:
-    is_area = len(figure.lines) == 1
+    is_area = len(figure.lines) == 1 and not line.at
     is_rank = figure.unit == "position"
     thick = 5 if is_rank and len(figure.marks) <= MAX_MARKS else 2
     width = 1.5 if is_area or (is_rank and slot == MUTED) else thick
@@ -117,11 +126,17 @@ def _trace(figure: Figure, line: Line, slot: int, scale: float, suffix: str) -> 
     said = "%{y:.1%}" if figure.unit == "share" else f"%{{y:,.4~g}}{suffix}"
     details = "<br>%{customdata}" if line.details else ""
     at = "%{x|%Y-%m-%d %H:%M:%S.%L}" if figure.is_timed else "batch %{x}"
-    places = [micros / 1000 for micros in figure.batch_ids] if figure.is_timed else figure.batch_ids
+    drawn_at = line.at or figure.batch_ids
+    places = (
+        [None if micros is None else micros / 1000 for micros in drawn_at]
+        if figure.is_timed
+        else drawn_at
+    )
+    form = _PRECISE if line.at else _SIGNIFICANT
     return {
         "type": "scatter",
         "x": list(places),
-        "y": [_short(value, scale) for value in line.values],
+        "y": [_short(value, scale, form) for value in line.values],
         "name": _escaped(line.name, _HOVER_WIDTH),
         "slot": slot,
         "mode": "lines+markers" if len(figure.batch_ids) <= FEW_POINTS else "lines",
@@ -131,8 +146,19 @@ def _trace(figure: Figure, line: Line, slot: int, scale: float, suffix: str) -> 
         "hovertemplate": f"<b>%{{fullData.name}}</b><br>{at}"
         f"{'' if is_rank else f': {said}'}{details}<extra></extra>",
         **({"fill": "tozeroy"} if is_area else {}),
-        **({"connectgaps": True} if figure.is_timed else {}),
+        **({"connectgaps": True} if figure.is_timed and not line.at else {}),
+        **_of_mark(line),
     }
+
+
+def _of_mark(line: Line) -> Drawn:
+    """Return what is different of lines with instants of their own, by how they are drawn."""
+    if line.mark == "points":
+        return {"mode": "markers", "marker": {"size": 4}}
+    if line.mark == "area":
+        around = {"fill": "toself", "hoverinfo": "skip", "hovertemplate": None}
+        return {"mode": "lines", "line": {"width": 0}, **around}
+    return {"mode": "lines"} if line.at else {}
 
 
 def _scale(figure: Figure, top: float) -> tuple[float, str]:
@@ -197,9 +223,9 @@ def _escaped(name: str, width: int) -> str:
     return html.escape(clipped(name, width), quote=False)
 
 
-def _short(value: float | None, scale: float) -> float | None:
+def _short(value: float | None, scale: float, form: str = _SIGNIFICANT) -> float | None:
     known = finite(value)
-    return None if known is None else float(format(known / scale, _SIGNIFICANT))
+    return None if known is None else float(format(known / scale, form))
 
 
 def _last(values: Sequence[float | None]) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from eddyline.watch.formatting import clipped, count, one_line, value_in
-from eddyline.watch.html.figures import MUTED, Colours, drawn
+from eddyline.watch.html.figures import MUTED, Colours, drawn, is_drawing
 from eddyline.watch.sections import SAME_WORDS, decision_texts
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def templates(jinja2: Any, *packages: str) -> Any:
         lstrip_blocks=True,
     )
     made.filters |= {
+        "is_drawing": is_drawing,
         "kind": lambda part: type(part).__name__,
         "line": one_line,
         "clipped": clipped,
@@ -64,9 +65,10 @@ class Figures:
         """
         name, slots = f"figure-{len(self.data)}", self._colours.slots_of(figure)
         self.data[name] = drawn(figure, slots)
-        is_told = len(figure.lines) > 1
+        is_told, is_whole = len(figure.lines) > 1, is_drawing(figure)
         pairs = zip(figure.lines, slots, strict=True)
-        return name, [(line.name, slot) for line, slot in pairs if is_told and slot != MUTED]
+        told = (pair for pair in pairs if is_told and (is_whole or pair[1] != MUTED))
+        return name, list(dict.fromkeys((line.name, slot) for line, slot in told))
 
 
 def wordings_of(sections: Sequence[Section]) -> Wordings:
