@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import replace
 
 import numpy as np
@@ -10,14 +9,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyarrow import fs
 
 from eddyline.errors import OptionError
 from eddyline.models.assumed import both, n_outside, read_ranges, said
-from eddyline.models.bucket import BucketBatch
 from eddyline.models.ranges import Range
-from eddyline.models.streaming import BucketState, StreamInput, StreamPlan
-from eddyline.state.place import StatePlace
+from eddyline.models.streaming import StreamInput, StreamPlan
+from tests.models.batches import reported
 from tests.models.test_streaming import DECLARED, FIT, INPUT, SHAPE, coded, rows_of, table_of
 
 VALUES = st.one_of(st.none(), st.sampled_from([-1.0, 0.0, 2.0, 5.0, np.inf, -np.inf, np.nan, 7.5]))
@@ -83,16 +80,7 @@ def test_rows_outside_are_counted_as_one_by_one(rows):
 def test_a_row_outside_counts_once_in_any_batches(maker, cuts):
     assumed = {"x": Range(-1.0, 1.0), "y": Range(-0.5, 3.0)}
     table = coded(table_of(rows_of(4, 60), maker)).sort_by("ts")
-    times = table.column("ts").cast(pa.int64()).to_numpy()
     plan = StreamPlan((StreamInput(replace(maker, assumed=assumed), SHAPE),), INPUT)
-    n, state = 0, BucketState()
-    edges = [0, *cuts, len(table)]
-    with tempfile.TemporaryDirectory() as folder:
-        place = StatePlace(fs.LocalFileSystem(), folder, "models")
-        fs.LocalFileSystem().create_dir(place.runs)
-        for low, high in zip(edges, [*edges[1:], None], strict=True):
-            until = 2**62 if high is None else int(times[high - 1])
-            batch = BucketBatch(plan, place, state, 0, until)
-            list(batch.run([None if high is None else table.slice(low, high - low)]))
-            n, state = n + batch.report.fit.n_outside, batch.report.after
+    reports, _ = reported(plan, table, cuts)
+    n = sum(each.fit.n_outside for each in reports)
     assert n == n_outside(table, assumed) > 10

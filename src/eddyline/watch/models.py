@@ -242,6 +242,9 @@ def _counted(given: Picture) -> tuple[int, int]:
         value is not None for each in given.curves if each.kind == "rows" for value in each.values
     )
     pieces = sum(
-        value is None for each in given.curves if each.kind == "model" for value in each.values
+        before is not None and value is None
+        for each in given.curves
+        if each.kind == "model"
+        for before, value in itertools.pairwise(each.values)
     )
     return rows, pieces

@@ -49,12 +49,13 @@ class Colours:
         self._slots: dict[str, int] = {}
 
     def slots_of(self, figure: Figure) -> list[int]:
-        """Return the colour slot of each line.
+        """Return the colour slot of each line; an area has that of the first line.
 
         A name keeps the slot that it had in a figure before, unless another line of this figure has
         it; new names take the first slots that no line of this figure has.
         """
-        plain = [line.name for line in figure.lines if not line.is_muted][:MAX_COLOURS]
+        own = [line for line in figure.lines if not line.is_muted and line.mark != "area"]
+        plain = [line.name for line in own][:MAX_COLOURS]
         taken: dict[str, int] = {}
         for name in plain:
             slot = self._slots.get(name)
@@ -63,7 +64,9 @@ class Colours:
         free = (slot for slot in range(MAX_COLOURS) if slot not in taken.values())
         taken |= {name: next(free) for name in plain if name not in taken}
         self._slots = {**taken, **self._slots}
-        return [MUTED if line.is_muted else taken.get(line.name, MUTED) for line in figure.lines]
+        around = taken[plain[0]] if plain else MUTED
+        found = {line.name: around for line in figure.lines if line.mark == "area"} | taken
+        return [MUTED if line.is_muted else found.get(line.name, MUTED) for line in figure.lines]
 
 
 def drawn(figure: Figure, slots: Sequence[int]) -> Drawn:

@@ -58,7 +58,7 @@ class Figures:
         self.data: dict[str, Any] = {}
         self._colours = Colours()
 
-    def add(self, figure: Figure) -> tuple[str, list[tuple[str, int]]]:
+    def add(self, figure: Figure) -> tuple[str, list[tuple[str, int, str]]]:
         """Return the name of a figure on the page, and the meaning of its colours.
 
         The colours are told for screens that are too narrow for labels on the lines.
@@ -68,7 +68,7 @@ class Figures:
         is_told, is_whole = len(figure.lines) > 1, is_drawing(figure)
         pairs = zip(figure.lines, slots, strict=True)
         told = (pair for pair in pairs if is_told and (is_whole or pair[1] != MUTED))
-        return name, list(dict.fromkeys((line.name, slot) for line, slot in told))
+        return name, list(dict.fromkeys((line.name, slot, line.mark) for line, slot in told))
 
 
 def wordings_of(sections: Sequence[Section]) -> Wordings:
