@@ -144,7 +144,7 @@ def test_rows_are_within_the_area_around_their_model():
             assert all(low - 1e-9 <= value <= high + 1e-9 for low, high in bounds)
         if picture.attribute == "x":
             model = [value for value in curves["answer"].values if value is not None]
-            assert all(value >= -1e-9 for value in model)
+            assert all(value >= -1e-5 for value in model)  # roots are whole microseconds
     assert n > 60
 
 
