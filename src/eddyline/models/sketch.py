@@ -129,8 +129,10 @@ def newest(table: pa.Table, codes: Ints, time: str, n: int) -> pa.Table:
         time: the column of instants.
         n: how many of each at most.
     """
-    few = np.flatnonzero(np.isin(codes_of(table), codes)) if len(codes) else np.zeros(0, np.int64)
-    table = table.take(pa.array(few))
+    # Of many rows few are below the greatest code: a comparison costs less than a look-up.
+    every = codes_of(table)
+    few = np.flatnonzero(every <= codes[-1]) if len(codes) else np.zeros(0, np.int64)
+    table = table.take(pa.array(few[np.isin(every[few], codes)]))
     own = codes_of(table)
     order = np.lexsort((micros_of(table.column(time)), own))
     ends = np.searchsorted(own[order], own[order], "right")
