@@ -15,7 +15,7 @@ from eddyline.models import graph, steps
 from eddyline.models.bounds import Bound
 from eddyline.models.kept import CODE
 from eddyline.models.pictures import pictures
-from eddyline.models.sketch import ANY, MOST_ENTITIES, Sketch, newest
+from eddyline.models.sketch import ANY, MOST_ENTITIES, Sketch, newest, sketched
 from eddyline.models.streaming import StreamInput, StreamPlan
 from eddyline.models.view import told_bounds
 from eddyline.models.work import STATE, Stopwatch, Work, bounds_of_results, work_of_results
@@ -100,7 +100,9 @@ def test_nothing_is_kept_of_other_entities_and_of_nothing():
     (first, *_), _ = reported(StreamPlan((StreamInput(FIT, SHAPE),), INPUT), coded(1, 60, FIT), [],
                               cut=-3)  # fmt: skip
     assert first.sketch.codes.tolist() == [-3]
-    assert MOST_ENTITIES >= 1
+    nothing = pa.table({"x": pa.array([], pa.float64())})
+    assert sketched(("ts",), [None], [None], nothing, np.array([5]), "UTC").results is None
+    assert first.sketch.n_entities == MOST_ENTITIES
 
 
 @pytest.mark.parametrize("name", NODES)

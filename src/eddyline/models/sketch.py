@@ -112,7 +112,9 @@ def sketched(
             given = part.segments
             few = np.isin(codes_of(given.entities), codes)[given.segments.keys]
             segments[at] = table_of(type(given)(given.segments.take(few), given.entities), zone)
-    return Sketch(rows, segments, results).of(codes, times)
+    # Results that are none may have no columns, either.
+    has_results = results is not None and len(results) > 0
+    return Sketch(rows, segments, results if has_results else None).of(codes, times)
 
 
 def time_of_results(table: pa.Table) -> str:
