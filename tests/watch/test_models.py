@@ -71,9 +71,10 @@ def test_figures_are_of_each_batch():
 
 def test_counts_are_saved_and_read():
     view = view_of(2)
-    counts = ModelCounts.of(view.total, view.n_results, view.work)
+    counts = ModelCounts.of(view.total, view.n_results, 5, 2, view.work)
     assert ModelCounts.read({"n_rows": 3}).work == Work()
     assert (counts.total, counts.work) == (view.total, view.work)
+    assert (counts.n_early, counts.n_taken_back) == (5, 2)
 
 
 PICTURES = (

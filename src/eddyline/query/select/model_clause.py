@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import TokenType
 
 from eddyline.query.cql import WindowParser
+from eddyline.query.select.equation_text import ENDS, EquationText, equation_of
 from eddyline.sql.parsing import SparkText
 
 if TYPE_CHECKING:
@@ -28,36 +29,11 @@ MODEL = "model"
 OUTPUTS = "outputs"
 """Keys of ``meta`` of nodes: the clause behind a name or an alias, and what a query says last."""
 
-TIME = "T"
-"""The variable of equations."""
 _WINDOWS = ("RANGE", "ROWS", "UNBOUNDED", "NOW", "SESSION", "PARTITION", "PARTITION BY")
 _OUTPUTS = ("CHANGES", "WITHIN", "PRECISION", "ASSUMING", "EXACT")
 _OPTIONS = ("BY", "AT", "HORIZON")
-_ENDS = frozenset(
-    {TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.ON, TokenType.USING}
-    | {TokenType.JOIN, TokenType.LEFT, TokenType.RIGHT, TokenType.INNER, TokenType.CROSS}
-    | {TokenType.FULL, TokenType.NATURAL, TokenType.SEMI, TokenType.ANTI, TokenType.UNION}
-    | {TokenType.EXCEPT, TokenType.INTERSECT, TokenType.ORDER_BY, TokenType.SORT_BY}
-    | {TokenType.LIMIT, TokenType.OFFSET, TokenType.ALIAS, TokenType.SEMICOLON, TokenType.WINDOW}
-    | {TokenType.LATERAL, TokenType.PIVOT, TokenType.UNPIVOT, TokenType.TABLE_SAMPLE}
-)
-"""What cannot stand in an equation: there it ends, unless it is the name of a function."""
 _DEPTHS = {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}
 _FORMS = "x = x + vx * t, or x WITHIN 0.5"
-
-
-@dataclass(frozen=True, slots=True)
-class EquationText:
-    """The right side of an equation as SQL, and where in the query its pieces stand."""
-
-    text: str
-    places: tuple[tuple[int, int], ...]
-    """Offsets of pieces in the text, ascending, and those in the query."""
-
-    def offset(self, position: int) -> int:
-        """Return the offset in the query of one in the text."""
-        at, start = max((each for each in self.places if each[0] <= position), default=(0, 0))
-        return start + position - at
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,44 +74,8 @@ class ModelClause:
     """Offsets of options, by their words."""
 
     def equation(self, name: str, qualifiers: Sequence[str], query: str) -> EquationText:
-        """Return the right side of an equation, as SQL that Spark reads.
-
-        ``A.v t`` is a product, and ``t^2`` a power; ``qualifiers``, names of the stream in lower
-        case, go. Between tokens, which are those of the query, is one blank: equal equations are
-        equal texts.
-        """
-        tokens, made = self.equations[name], _Pieces()
-        at = 0
-        while at < len(tokens):
-            token, behind = tokens[at], tokens[at + 1 : at + 3]
-            kinds = [each.token_type for each in behind]
-            if token.text.lower() in qualifiers and kinds[:1] == [TokenType.DOT]:
-                at += 2
-                continue
-            is_time = token.text.upper() == TIME and token.token_type == TokenType.VAR
-            is_bare = is_time and not (at and tokens[at - 1].token_type == TokenType.DOT)
-            if is_bare and at and _ends_operand(tokens[at - 1]):
-                made.add("*", token.start)
-            if is_bare and kinds == [TokenType.CARET, TokenType.NUMBER]:
-                made.add(f"pow(t, {behind[1].text})", token.start)
-                at += 3
-                continue
-            if not at or tokens[at - 1].start != token.start:  # of 2L there are three tokens
-                made.add(query[token.start : token.end + 1], token.start)
-            at += 1
-        return EquationText(made.text, tuple(made.places))
-
-
-class _Pieces:
-    def __init__(self) -> None:
-        self.text = ""
-        self.places: list[tuple[int, int]] = []
-
-    def add(self, text: str, start: int) -> None:
-        is_tight = text in {".", ",", ")", "(", "["} or self.text.endswith((".", "(", "["))
-        self.text += "" if not self.text or is_tight else " "
-        self.places.append((len(self.text), start))
-        self.text += text
+        """Return the right side of an equation as SQL; arguments as of ``equation_of``."""
+        return equation_of(self.equations[name], qualifiers, query)
 
 
 @dataclass(slots=True)
@@ -167,7 +107,7 @@ def begins_output(token: Token, behind: Token) -> bool:
 
 
 def _begins_operand(token: Token) -> bool:
-    if not token or token.token_type in _ENDS:
+    if not token or token.token_type in ENDS:
         return False
     others = {TokenType.L_PAREN, TokenType.NUMBER, TokenType.STRING, TokenType.EQ}
     return _is_name(token) or token.token_type in others
@@ -176,13 +116,6 @@ def _begins_operand(token: Token) -> bool:
 def _is_name(token: Token) -> bool:
     is_bare = token.text.isidentifier() and token.token_type != TokenType.STRING
     return is_bare or token.token_type == TokenType.IDENTIFIER
-
-
-def _ends_operand(token: Token) -> bool:
-    kind = token.token_type
-    return kind in {TokenType.NUMBER, TokenType.R_PAREN, TokenType.IDENTIFIER, TokenType.VAR} or (
-        kind not in _ENDS and token.text.isidentifier()
-    )
 
 
 class ModelParser(WindowParser):
@@ -249,7 +182,7 @@ class ModelParser(WindowParser):
     def _says_of(self) -> bool:
         """Return whether OF stands here, and not an alias of that name."""
         word, behind = self._curr, self._next
-        is_name = bool(behind) and _is_name(behind) and behind.token_type not in _ENDS
+        is_name = bool(behind) and _is_name(behind) and behind.token_type not in ENDS
         return is_name and word.text.upper() == "OF"
 
     def _goes_on(self, *, is_inside: bool) -> bool:
@@ -310,7 +243,7 @@ class ModelParser(WindowParser):
             return True
         if token.token_type == TokenType.VAR and (word in _OPTIONS or begins_output(token, behind)):
             return not is_call
-        return token.token_type in _ENDS and not is_call
+        return token.token_type in ENDS and not is_call
 
     def _bound(self) -> str:
         start = self._offset
@@ -442,7 +375,7 @@ class ModelParser(WindowParser):
 
     def _name(self, needs: str) -> str:
         token: Token = self._curr
-        if not token or not _is_name(token) or token.token_type in _ENDS:
+        if not token or not _is_name(token) or token.token_type in ENDS:
             self._refuse_next(needs)
         self._advance()
         return token.text
