@@ -116,6 +116,8 @@ def test_a_table_without_rows_gives_none(spark, df):
     engine.table("s", df.limit(0))
     query = engine.query(f"SELECT * FROM s {MODELS} WHERE x > 3 EXACT")
     assert (query.to_df().count(), query.to_df().columns) == (0, df.columns)
+    with pytest.raises(QueryError, match="reads batch DataFrames"):
+        engine.start_all()
 
 
 @pytest.mark.parametrize("files", [1, 4])

@@ -75,7 +75,8 @@ class FilterEvaluation(Evaluation):
 
 def is_filter(query: Query) -> bool:
     """Return whether a query reads one stream, filters it and projects, and does nothing else."""
-    return tuple(map(type, query.steps)) == (ReadStep, FilterStep, ProjectStep)
+    kinds = tuple(map(type, query.steps))
+    return kinds == (ReadStep, FilterStep, ProjectStep) and bool(query.streams)
 
 
 def predicates_of(query: Query) -> tuple[Predicate, ...]:
