@@ -34,7 +34,7 @@ SAME = (Where, Within, Sample, Changes)
 """Steps of which attributes come out as they are."""
 
 
-class Work(Struct, frozen=True, omit_defaults=True):
+class Work(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """What tasks did; work of several adds up."""
 
     ns: dict[str, int] = {}
