@@ -87,6 +87,14 @@ NODES = {
         pairs("a.x <= b.x", X, of(Envelope(("k",), True), X)), "a_x", "b_x"
     ),
     "pairs of groups": pairs(None, of(Envelope(("k",), True), X)),
+    "of the greatest of pairs, sampled": of(
+        steps.Sample(SECOND), of(Extremum(2 * SECOND, None, True), onto(pairs("a.x > b.x"), "a_x"))
+    ),
+    "average at ticks over pairs of pairs": of(
+        average(3, 1), onto(pairs(None, onto(pairs(), "a_x", "b_x")), "a_a_x")
+    ),
+    "pairs of instants": onto(pairs(None, onto(over(INPUT, "x = y"), "x"), X), "a_x", "b_x"),
+    "greatest of the greatest": of(Envelope((), False), onto(TOP, "x")),
 }
 
 
@@ -198,6 +206,21 @@ def test_an_open_run_holds_what_it_may_be_in_and_nothing_else(node, asked):
     batches = [(2, rows), (8, on[0]), (12, on[1]), (30, [])]
     found, state = told(of(steps.Changes(), node), FIT, batches)
     assert found == asked
+    assert not state.n_segments
+
+
+def test_an_instant_stays_for_entities_that_begin_with_it():
+    # x of the first is 3 at 10 s, where the run of the other one begins, which stays open.
+    node = pairs(None, onto(over(INPUT, "x = 3"), "x"), X)
+    batches = [
+        (10, [(0, 8, 1), (0, 9, 2)]),
+        (12, [(0, 10, 3), (1, 10, 7), (0, 11, 4), (1, 11, 8)]),
+        (19.5, [(0, 12, 5), (0, 13, 6), (1, 12, 7), (1, 15, 8), (1, 17, 8)]),
+        (21, [(1, 20, 8)]),
+        (60, []),
+    ]
+    found, state = told(node, FIT, batches)
+    assert sum(found) == 1
     assert not state.n_segments
 
 

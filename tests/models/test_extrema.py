@@ -13,6 +13,7 @@ from eddyline.models.extrema import envelope, extrema_at, windowed_extremum
 from eddyline.models.rows import Keyed, Layout, keyed, table_of
 from eddyline.models.sampling import sampled
 from eddyline.models.window_steps import Envelope
+from eddyline.models.windows import averages_at
 from tests.models.pieces import EPOCH, SECOND, drawn, pieces, ranges, value
 
 START = pytest.mark.parametrize("start", [0, EPOCH])
@@ -221,3 +222,12 @@ def test_errors_are_of_all_that_were_compared():
     assert ranges(envelope(segments, "x", largest=True).segments) == [
         (0, 2), (2, 4), (4, 9), (20, 21),
     ]  # fmt: skip
+
+
+def test_windows_at_ticks_are_not_looked_for_in_gaps():
+    later = 50 * 365 * 86_400
+    segments = pieces((0, 0, 3, {"x": [1]}), (0, later, later + 3, {"x": [2]}))
+    greatest = extrema_at(segments, "x", 2 * SECOND, SECOND, largest=True)
+    assert (greatest.times // SECOND).tolist() == [0, 1, 2, 3, 4, later, later + 1, later + 2]
+    average = averages_at(segments, 2 * SECOND, SECOND, covered=True)
+    assert (average.times // SECOND).tolist() == [1, 2, 3, 4, later + 1, later + 2]

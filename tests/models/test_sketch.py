@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import count
 
 import numpy as np
@@ -15,10 +16,18 @@ from eddyline.models import graph, steps
 from eddyline.models.bounds import Bound
 from eddyline.models.kept import CODE
 from eddyline.models.pictures import pictures
+from eddyline.models.segments import Segments
 from eddyline.models.sketch import ANY, MOST_ENTITIES, Sketch, newest, sketched
 from eddyline.models.streaming import StreamInput, StreamPlan
 from eddyline.models.view import told_bounds
-from eddyline.models.work import STATE, Stopwatch, Work, bounds_of_results, work_of_results
+from eddyline.models.work import (
+    STATE,
+    Stopwatch,
+    Work,
+    bounds_of_results,
+    errors_of,
+    work_of_results,
+)
 from tests.examples import examples
 from tests.models.batches import reported
 from tests.models.test_streaming import (
@@ -226,3 +235,21 @@ def test_no_segment_has_an_error_above_its_bound(maker):
     assert errors["0 x"] <= bounds[0]
     assert errors["0 y"] <= bounds[1]
     assert maker == "declared" or errors["0 x"] > bounds[0] / 4
+
+
+@pytest.mark.parametrize("key", ["time", "since", "until"])
+def test_keys_may_have_names_of_times_of_results(key):
+    shape = steps.Shape((key,), ("x", "y"))
+    table = coded(3, 20, DECLARED).rename_columns([key, "ts", "x", "y", CODE])
+    for node in (graph.Input(0, shape), of(steps.Changes(), graph.Input(0, shape))):
+        plan = StreamPlan((StreamInput(replace(DECLARED, keys=(key,)), shape),), node)
+        made, _, _ = sketch_of(plan, table, [10])
+        assert made.results is not None
+
+
+def test_errors_that_are_no_numbers_are_not_saved():
+    none = np.zeros(1, np.bool_)
+    zero = np.zeros(1, np.int64)
+    errors = {"x": np.array([np.inf]), "y": np.array([2.0])}
+    made = Segments(zero, zero, zero, zero + 1, none, none, {}, errors)
+    assert errors_of(0, made) == {"0 y": 2.0}

@@ -18,7 +18,7 @@ from eddyline.models import graph
 from eddyline.models.frontiers import KnownFronts, PairFronts, whole_until
 from eddyline.models.kept import CODE, AppendedRows, instants_of
 from eddyline.models.looking import Flow, no_segments
-from eddyline.models.rows import Keyed, Layout, ids_together, keyed, micros_of, table_of, unified
+from eddyline.models.rows import Keyed, Layout, ends_of, ids_together, keyed, table_of, unified
 from eddyline.models.window_steps import Envelope
 
 if TYPE_CHECKING:
@@ -75,7 +75,8 @@ class Crossing:
         if step.is_whole:  # nothing is left out: of what is near later, no more is known
             step = replace(step, is_whole=False, within={})
         fresh = {at: self._table(at, flows[at]) for at in places}
-        kept = {at: self._appended(at).every() for at in places}
+        is_any = any(each is not None for each in fresh.values())
+        kept = {at: self._appended(at).every() if is_any else None for at in places}
         for at in dict.fromkeys(places):
             others = (b for a, b in zip(places, reversed(places), strict=True) if a == at)
             self._keep(at, fresh[at], min(fronts[each].least for each in others))
@@ -161,7 +162,7 @@ class Crossing:
         open_ones = segments.cut(np.maximum(segments.lo, since), segments.hi)
         rest = Keyed(open_ones.take(segments.hi > since), some.entities)
         now = table_of(rest, self.zone) if len(rest.segments) else None
-        self.segments[self.stage.inputs[0]] = self._appended(0).instead(now, _ends(now))
+        self.segments[self.stage.inputs[0]] = self._appended(0).instead(now, ends_of(now))
 
     # -- segments that are kept -------------------------------------------------------------------
 
@@ -170,9 +171,11 @@ class Crossing:
 
     def _keep(self, at: int, now: pa.Table | None, low: int) -> None:
         """Keep the segments that are not over before an instant, with new ones among them."""
-        now = None if now is None else now.filter(pa.array(_ends(now) > low))
+        now = None if now is None else now.filter(pa.array(ends_of(now) > low))
         now = now if now is not None and len(now) else None
-        files = self._appended(at).after(now, _ends(now), low, lambda rows: instants_of(rows) > low)
+        files = self._appended(at).after(
+            now, ends_of(now), low, lambda rows: instants_of(rows) > low
+        )
         self.segments[self.stage.inputs[at]] = files
 
     def _table(self, at: int, flow: Flow) -> pa.Table | None:
@@ -190,10 +193,6 @@ class Crossing:
 def _together(tables: Sequence[pa.Table | None]) -> pa.Table | None:
     filled = [each for each in tables if each is not None and len(each)]
     return pa.concat_tables(filled) if filled else None
-
-
-def _ends(table: pa.Table | None) -> Ints:
-    return np.zeros(0, np.int64) if table is None else micros_of(table.column("hi"))
 
 
 def _mixed(one: Ints, other: Ints) -> Ints:

@@ -61,7 +61,7 @@ def least_at(
         width: of windows (µs).
         every: the distance of ticks (µs).
     """
-    room = most_ticks(starts, lo, hi, every)
+    room = most_ticks(starts, lo, hi, width, every)
     owners, times, values = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room)
     whole, queue = np.empty(lo.size), np.empty(lo.size, np.int64)
     count = 0
@@ -93,17 +93,27 @@ def least_at(
             if found < np.inf:
                 owners[count], times[count], values[count] = entity, tick, found
                 count += 1
-            tick += every
+            is_empty = head == tail and first == behind
+            tick = next_tick(tick, every, lo[behind] if is_empty else tick)
     return owners[:count], times[:count], values[:count]
 
 
 @compiled
-def most_ticks(starts: Ints, lo: Ints, hi: Ints, every: int) -> int:
-    """Return how many ticks there are at most between the ends of entities."""
+def next_tick(tick: int, every: int, begin: int) -> int:
+    """Return the tick behind another one; windows before an instant see nothing (µs)."""
+    return max(tick + every, -(-begin // every) * every)
+
+
+@compiled
+def most_ticks(starts: Ints, lo: Ints, hi: Ints, width: int, every: int) -> int:
+    """Return how many windows that close at ticks see a segment of an entity, at most."""
     found = 0
     for entity in range(starts.size - 1):
-        span = hi[starts[entity + 1] - 1] - lo[starts[entity]]
-        found += span // every + 1
+        first, end = starts[entity], starts[entity + 1]
+        seen = 0
+        for each in range(first, end):
+            seen += (hi[each] - lo[each] + width) // every + 1
+        found += min(seen, (hi[end - 1] - lo[first]) // every + 1)
     return found
 
 

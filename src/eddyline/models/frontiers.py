@@ -191,11 +191,13 @@ class LeastFronts:
     def known(self) -> KnownFronts:
         """Return all of them."""
         every = [each.known() for each in self.inputs]
-        default, filled = min(each.default for each in every), []
+        default = min(each.default for each in every)
         filled = [(each.names, each.at) for each in every if each.names is not None]
         if not filled:
             return KnownFronts(default, every[0].keys)
         keys = every[0].keys
+        if not keys:  # all are one, and a table without columns has no rows
+            return KnownFronts(min(each.least for each in every))
         names = pa.concat_tables([names.select(list(keys)) for names, _ in filled if names])
         return KnownFronts(default, keys, names, np.concatenate([at for _, at in filled]))
 

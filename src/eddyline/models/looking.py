@@ -15,7 +15,7 @@ import pyarrow as pa
 from eddyline.models import graph, sampling, timeline
 from eddyline.models.frontiers import LeastFronts, frontier_of, last_ends, whole_until
 from eddyline.models.kept import AT, CODE, AppendedRows, codes_of, instants_of
-from eddyline.models.rows import Keyed, Layout, ids_together, keyed, micros_of, table_of, unified
+from eddyline.models.rows import Keyed, Layout, ends_of, ids_together, keyed, table_of, unified
 from eddyline.models.segments import Segments
 from eddyline.models.steps import Rows, result_table
 from eddyline.models.streaming import NEVER
@@ -130,8 +130,8 @@ class Looking:
         found = every[id(stage.given)]
         if not stage.looks_back:
             return found, front, names
+        self._look_again(given, fronts, names)
         if isinstance(found, Keyed):
-            self._look_again(given, fronts, names)
             over = whole_until(found.segments, front)
             found, front = _settled(found, told, front), np.maximum(over, told)
         else:
@@ -226,7 +226,7 @@ class Looking:
         self, appended: AppendedRows, now: pa.Table | None, flows: Sequence[Flow]
     ) -> Files:
         """Return the files of segments with new ones, without those that nothing looks at."""
-        ends = np.zeros(0, np.int64) if now is None else micros_of(now.column("hi"))
+        ends = ends_of(now)
         reach = graph.reach(self.stage.given)
 
         def is_needed(rows: pa.Table) -> Mask:

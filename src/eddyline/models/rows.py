@@ -120,6 +120,13 @@ def table_of(given: Keyed, zone: str | None) -> pa.Table:
     return pa.table(columns)
 
 
+def ends_of(table: pa.Table | None) -> Ints:
+    """Return where the segments of a table end as ``Segments.ends``; None are none."""
+    if table is None:
+        return np.zeros(0, np.int64)
+    return micros_of(table.column("hi")) + _flags_of(table.column("is_point"))
+
+
 def plain(segments: Segments) -> Segments:
     """Return joined segments with the names that columns have: ``s_x`` instead of ``s.x``."""
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from eddyline.models.kept import codes_of
 from eddyline.models.rows import micros_of, table_of
-from eddyline.models.steps import SINCE, TIME
+from eddyline.models.steps import SINCE, TIME, UNTIL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -118,8 +118,11 @@ def sketched(
 
 
 def time_of_results(table: pa.Table) -> str:
-    """Return the column that says when results are, or begin."""
-    return next(each for each in (TIME, SINCE, "lo") if each in table.column_names)
+    """Return the column that says when results are, or begin; keys may have names of others."""
+    names = table.column_names
+    if "lo" in names:
+        return "lo"
+    return SINCE if {SINCE, UNTIL} <= {*names} else TIME
 
 
 def newest(table: pa.Table, codes: Ints, time: str, n: int) -> pa.Table:

@@ -244,9 +244,11 @@ def windows_at(
     """Return the windows that close at ticks and count; with ``seen`` those that see a range."""
     track = track_of(segments, width_us)
     first, last = _ends(track)
-    closing = Seen(track.keys[first], track.lo[first] + width_us, track.hi[last])
-    if seen is not None:
-        closing = seen.closing(width_us).inside(closing)
+    every = Seen(track.keys[first], track.lo[first] + width_us, track.hi[last])
+    if seen is None:  # nothing closes long behind a segment, however long a gap is
+        solid = track.segments
+        seen = Seen(solid.keys, solid.lo, solid.hi)
+    closing = seen.closing(width_us).inside(every)
     rows, times = ticks(closing.lo, closing.hi, every_us)
     windows = _windows(track, width_us, closing.keys[rows], times)
     # A polynomial says what a window will hold from its instant on, a tick what it holds.

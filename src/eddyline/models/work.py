@@ -92,11 +92,12 @@ def made_by(maker: Fit | Declared) -> str:
 
 def errors_of(at: int, segments: Segments) -> dict[str, float]:
     """Return the largest error of each attribute of the segments of an input."""
-    return {
+    largest = {
         f"{at} {name}": float(np.fmax.reduce(each, initial=0.0))
         for name, each in segments.errors.items()
         if len(each)
     }
+    return _finite(largest)
 
 
 def bounds_of_results(node: graph.Node) -> dict[str, Bound]:
@@ -123,8 +124,12 @@ def work_of_results(table: pa.Table, bounds: Mapping[str, Bound]) -> Work:
     for name, bound in bounds.items():
         if ERR + name in names and not bound.is_relative:
             beyond |= table.column(ERR + name).to_numpy() > bound.value
-    off = {name: each for name, each in largest.items() if each is not None and each < np.inf}
-    return Work(off=off, n_beyond=int(beyond.sum()))
+    return Work(off=_finite(largest), n_beyond=int(beyond.sum()))
+
+
+def _finite(given: Mapping[str, float | None]) -> dict[str, float]:
+    """Return what is a number: what is saved as text has no others."""
+    return {name: each for name, each in given.items() if each is not None and each < np.inf}
 
 
 def _largest(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:

@@ -12,9 +12,10 @@ from eddyline.errors import NotSupportedError
 from eddyline.models import graph
 from eddyline.models.kept import CODE
 from eddyline.models.pictures import pictures
+from eddyline.models.revisions import BOUNDS
 from eddyline.models.rows import micros_of
 from eddyline.models.sketch import Sketch
-from eddyline.models.steps import SINCE, TIME, UNTIL
+from eddyline.models.steps import TIME
 from eddyline.models.streaming import StreamInput, StreamPlan
 from eddyline.options import in_range
 from eddyline.spark.models.graphs import precise, told
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 
 MOST_TIMES = 20
 """Segments and results that are drawn for each row, at most."""
-TIMES_OF = {"segments": ("lo", "hi"), "samples": (TIME, TIME), "changes": (SINCE, UNTIL)}
-"""By the kind of results the columns that say when they begin and end."""
 _RANK = "__rank"
 
 
@@ -141,7 +140,7 @@ def _sketch(sources: Sequence[Source], plan: StreamPlan, how: _Options) -> Sketc
     }
     if isinstance(plan.node, graph.Input):
         return Sketch(rows, segments)
-    results, (begins, ends) = laid(taken, plan.node), TIMES_OF[plan.node.shape.kind]
+    results, (begins, ends) = laid(taken, plan.node), BOUNDS[plan.node.shape.kind]
     return Sketch(rows, segments, _newest(_behind(results, ends, since), code, begins, most))
 
 
