@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eddyline.errors import QueryError
+from eddyline.errors import OptionError, QueryError
 from eddyline.models import blocks, fitted, graph, steps
 from eddyline.models.bounds import FitOptions
 from eddyline.models.condition_text import read_condition
@@ -146,3 +146,17 @@ def test_inputs_at_other_places_keep_what_is_shared():
     )
     assert moved.left is moved.right
     assert moved.left.of.at == 2
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
+def test_zeros_of_both_signs_are_one_entity(kind):
+    keys = pa.table({"k": pa.array([0.0, -0.0, None, float("nan"), -0.0, float("nan")], kind)})
+    assert entity_ids(keys, ["k"])[0].tolist() == [0, 0, 1, 2, 0, 2]
+    assert is_other_entity(keys, ["k"]).tolist() == [True, False, True, True, True, True]
+
+
+@pytest.mark.parametrize(("kind", "name"), [("samples", "Time"), ("changes", "until")])
+def test_a_key_is_not_called_as_the_time_of_results(kind, name):
+    with pytest.raises(OptionError, match=f"a key is called '{name}'.*rename"):
+        steps.Shape((name,), ("x",), kind)
+    assert steps.Shape((name,), ("x",)).keys == (name,)

@@ -214,6 +214,7 @@ def test_bounds_of_results_are_those_that_nothing_changes():
     node = of(steps.Sample(1), of(steps.Within({"z": Bound(0.5)}), z))
     node = of(steps.Within({"z": Bound(0.75)}), node)
     assert bounds_of_results(node) == {"z": Bound(0.5)}
+    assert bounds_of_results(of(steps.Within({"z": Bound(0.01, True)}), node)) == {"z": Bound(0.5)}
     plan = StreamPlan((StreamInput(FIT, SHAPE),), node)
     told = told_bounds(plan, ("s",))
     assert [(each.name, each.bound, each.is_of_result) for each in told] == [

@@ -146,7 +146,7 @@ def entity_ids(table: pa.Table, keys: Sequence[str]) -> tuple[Ints, Indices]:
     """
     codes = np.zeros(table.num_rows, np.int64)
     for each in keys:
-        encoded = pc.dictionary_encode(_whole(table.column(each)), null_encoding="encode")
+        encoded = _encoded(table.column(each))
         own = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
         codes = np.unique(codes * (len(encoded.dictionary) + 1) + own, return_inverse=True)[1]
     _, first, ids = np.unique(codes, return_index=True, return_inverse=True)
@@ -203,12 +203,20 @@ def in_key_order(given: Keyed) -> Keyed:
     return Keyed(segments, entities.take(order))
 
 
+def _encoded(column: pa.ChunkedArray) -> pa.DictionaryArray:
+    """Number the values of a key: NULL is one, and 0.0 and -0.0 are the same, as in GROUP BY."""
+    whole = _whole(column)
+    if pa.types.is_floating(whole.type):
+        whole = pc.add(whole, pa.scalar(0.0, whole.type))
+    return pc.dictionary_encode(whole, null_encoding="encode")
+
+
 def is_other_entity(table: pa.Table, keys: Sequence[str]) -> Mask:
     """Return which rows are of another entity than the row before; the first is, ``[n]``."""
     found = np.zeros(table.num_rows, np.bool_)
     found[:1] = True
     for each in keys:
-        encoded = pc.dictionary_encode(_whole(table.column(each)), null_encoding="encode")
+        encoded = _encoded(table.column(each))
         codes = encoded.indices.to_numpy(zero_copy_only=False)
         found[1:] |= codes[1:] != codes[:-1]
     return found

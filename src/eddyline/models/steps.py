@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 import numpy as np
 import pyarrow as pa
 
+from eddyline.errors import OptionError
 from eddyline.models import conditions, gains, inversion, sampling
 from eddyline.models.expressions import Attribute, Expression, names_in, projected
 from eddyline.models.ranges import range_of
@@ -48,6 +49,22 @@ class Shape:
     keys: tuple[str, ...]
     attributes: tuple[str, ...]
     kind: Kind = "segments"
+
+    def __post_init__(self) -> None:
+        """Check that keys and times are different columns.
+
+        Raises:
+            OptionError: a key of results that are rows is called as their time is.
+        """
+        if self.kind == "segments":
+            return
+        name = next((each for each in self.keys if each.lower() in self.times), None)
+        if name is not None:
+            msg = (
+                f"a key is called {name!r}, and results have a column {name.lower()!r} that says "
+                "when; rename the key of the rows"
+            )
+            raise OptionError(msg, name=name)
 
     @property
     def layout(self) -> Layout:

@@ -101,14 +101,17 @@ def errors_of(at: int, segments: Segments) -> dict[str, float]:
 
 
 def bounds_of_results(node: graph.Node) -> dict[str, Bound]:
-    """Return the bounds that were asked of results, the least of each."""
+    """Return the bounds that were asked of results, the least of each; a share if that is all."""
     found: dict[str, Bound] = {}
     while isinstance(node, graph.Unary) and isinstance(node.step, SAME):
         for name, bound in node.step.bounds.items() if isinstance(node.step, Within) else ():
-            if name not in found or bound.value < found[name].value:
-                found[name] = bound
+            found[name] = min(bound, found.get(name, bound), key=_rank)
         node = node.of
     return found
+
+
+def _rank(bound: Bound) -> tuple[bool, float]:
+    return bound.is_relative, bound.value
 
 
 def work_of_results(table: pa.Table, bounds: Mapping[str, Bound]) -> Work:
