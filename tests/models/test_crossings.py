@@ -16,7 +16,6 @@ from eddyline.models import graph, steps
 from eddyline.models.bucket import BucketBatch
 from eddyline.models.condition_text import read_condition
 from eddyline.models.pairs import DifferentEntities
-from eddyline.models.rows import keyed, unified
 from eddyline.models.stages import staged
 from eddyline.models.streaming import BucketState, StreamInput, StreamPlan, check_streams
 from eddyline.models.window_steps import AverageDistance, Envelope, Extremum
@@ -27,16 +26,17 @@ from tests.models.test_streaming import (
     DOOR,
     FIT,
     INPUT,
+    OF_TWO,
     SECOND,
     SHAPE,
     at_once,
     average,
+    check_together,
     coded,
     of,
     rows_of,
     shown,
     streamed,
-    streamed_together,
     table_of,
     where,
 )
@@ -131,28 +131,9 @@ TOGETHER = {
 @examples(25)
 @pytest.mark.parametrize("name", TOGETHER)
 @pytest.mark.parametrize("makers", [(FIT, DECLARED), (DECLARED, FIT), (FIT, None)])
-@given(
-    seed=st.integers(0, 2**32),
-    sizes=st.tuples(st.integers(1, 60), st.integers(1, 60)),
-    cuts=st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), max_size=4),
-    lateness=st.sampled_from([0, 3 * SECOND]),
-)
-def test_streams_and_what_is_there_are_crossed_in_any_batches(
-    name, makers, seed, sizes, cuts, lateness
-):
-    inputs, whole = [], []
-    for at, (maker, n) in enumerate(zip(makers, sizes, strict=True)):
-        table = table_of(rows_of(seed + at, n), maker or DECLARED)
-        ordered = table.sort_by([("k", "ascending"), ("ts", "ascending")])
-        (segments,) = (maker or DECLARED).tables(ordered.to_batches())
-        whole.append(segments)
-        inputs.append((table if maker else segments, StreamInput(maker, SHAPE)))
-    own = [[int(cut[at] * n) for cut in cuts] for at, n in enumerate(sizes)]
-    rng = np.random.default_rng(seed + 2)
-    found, _ = streamed_together(inputs, TOGETHER[name], own, lateness, rng)
-    given, _ = unified([keyed(each, SHAPE.layout) for each in whole], [], ["k"])
-    wanted = steps.result_table(graph.run(TOGETHER[name], given), "UTC")
-    assert shown(found) == shown([wanted])
+@given(**OF_TWO)
+def test_streams_and_what_is_there_are_crossed_in_any_batches(name, makers, **drawn):
+    check_together(makers, TOGETHER[name], **drawn)
 
 
 # -- when results are told -----------------------------------------------------------------------

@@ -12,16 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import fs
 
+from eddyline.errors import NotSupportedError
 from eddyline.models import graph
 from eddyline.models.bucket import BucketBatch
 from eddyline.models.declared import Declared, read_equations
-from eddyline.models.early import EarlyBatch
+from eddyline.models.early import EarlyBatch, check_early
 from eddyline.models.kept import CODE
 from eddyline.models.revisions import BOUNDS, REVISIONS, TOMB, VALIDATED, VERSION
 from eddyline.models.rows import keyed, unified
-from eddyline.models.steps import result_table
+from eddyline.models.steps import Project, result_table
 from eddyline.models.streaming import BucketState, StreamInput, StreamPlan
 from eddyline.models.updates import latest, living
+from eddyline.models.window_steps import Envelope, Extremum
 from eddyline.state.place import StatePlace
 from tests.examples import examples
 from tests.models.test_streaming import (
@@ -279,3 +281,17 @@ def together(tables, makers, node):
 
 def exact(*tables):
     return sorted(repr(row) for each in tables for row in each.to_pylist())
+
+
+@pytest.mark.parametrize(
+    ("node", "message"),
+    [
+        (of(Extremum(SECOND, SECOND, True), of(Project.onto("x"), of(where("y > 0")))), "a part"),
+        (of(Envelope((), True), of(Project.onto("x"))), "entities by themselves"),
+    ],
+)
+def test_what_is_of_several_entities_or_may_wait_is_not_given_early(node, message):
+    inputs = (StreamInput(FIT, SHAPE),)
+    check_early(StreamPlan(inputs, node))
+    with pytest.raises(NotSupportedError, match=message):
+        check_early(StreamPlan(inputs, node, is_early=True))

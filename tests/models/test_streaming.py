@@ -244,21 +244,19 @@ TOGETHER = {
 MAKERS = {"fit": FIT, "declared": DECLARED}
 
 
-@examples(25)
-@pytest.mark.parametrize("name", TOGETHER)
-@pytest.mark.parametrize("makers", [("fit", "declared"), ("declared", "fit"), ("fit", "static")])
-@given(
-    seed=st.integers(0, 2**32),
-    sizes=st.tuples(st.integers(1, 60), st.integers(1, 60)),
-    cuts=st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), max_size=4),
-    lateness=st.sampled_from([0, 3 * SECOND]),
-)
-def test_any_batches_of_two_streams_give_what_all_rows_give(
-    name, makers, seed, sizes, cuts, lateness
-):
+OF_TWO = {
+    "seed": st.integers(0, 2**32),
+    "sizes": st.tuples(st.integers(1, 60), st.integers(1, 60)),
+    "cuts": st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), max_size=4),
+    "lateness": st.sampled_from([0, 3 * SECOND]),
+}
+"""Rows of two streams, cut into batches."""
+
+
+def check_together(makers, node, seed, sizes, cuts, lateness):
+    """Check that two streams, or one and segments that are there (None), give what all rows do."""
     inputs, whole = [], []
-    for at, (kind, n) in enumerate(zip(makers, sizes, strict=True)):
-        maker = MAKERS.get(kind)
+    for at, (maker, n) in enumerate(zip(makers, sizes, strict=True)):
         table = table_of(rows_of(seed + at, n), maker or DECLARED)
         ordered = table.sort_by([("k", "ascending"), ("ts", "ascending")])
         (segments,) = (maker or DECLARED).tables(ordered.to_batches())
@@ -266,10 +264,18 @@ def test_any_batches_of_two_streams_give_what_all_rows_give(
         inputs.append((table if maker else segments, StreamInput(maker, SHAPE)))
     own = [[int(cut[at] * n) for cut in cuts] for at, n in enumerate(sizes)]
     rng = np.random.default_rng(seed + 2)
-    found, _ = streamed_together(inputs, TOGETHER[name], own, lateness, rng)
+    found, _ = streamed_together(inputs, node, own, lateness, rng)
     given, _ = unified([keyed(each, SHAPE.layout) for each in whole], [], ["k"])
-    wanted = steps.result_table(graph.run(TOGETHER[name], given), "UTC")
+    wanted = steps.result_table(graph.run(node, given), "UTC")
     assert shown(found) == shown([wanted])
+
+
+@examples(25)
+@pytest.mark.parametrize("name", TOGETHER)
+@pytest.mark.parametrize("makers", [("fit", "declared"), ("declared", "fit"), ("fit", "static")])
+@given(**OF_TWO)
+def test_any_batches_of_two_streams_give_what_all_rows_give(name, makers, **drawn):
+    check_together([MAKERS.get(each) for each in makers], TOGETHER[name], **drawn)
 
 
 def written_by_batches(tmp_path, n_idle, node):

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Mapping
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,9 +21,6 @@ from eddyline.errors import OptionError
 from eddyline.models.ranges import Range
 from eddyline.models.rows import list_matrix, values_of
 from eddyline.registry import checked_text
-
-if TYPE_CHECKING:
-    from eddyline.models.ranges import Ranges
 
 _SLOPE = re.compile(r"\s*d\s*\(\s*(.*?)\s*\)\s*", re.IGNORECASE)
 
@@ -104,7 +101,7 @@ def said(assumed: Mapping[str, Range]) -> str:
     return f"; {each} is assumed" if each else ""
 
 
-def n_outside(rows: pa.Table, assumed: Ranges | Mapping[str, Range]) -> int:
+def n_outside(rows: pa.Table, assumed: Mapping[str, Range]) -> int:
     """Return how many rows have a value outside of its range.
 
     Args:

@@ -1,9 +1,9 @@
 """Pairs and extremes over entities of streams: what they give in a batch, and what stays.
 
 ``frontiers`` says what is final when. Pairs of a batch are those of segments that are new with all
-that are kept: the work follows what is new and what it overlaps. A segment stays as long as an
-entity may have another one that overlaps it. Of the segments of a group stay those pieces that may
-still be extreme, from its front on.
+that are kept, which are read as far as something is new. A segment stays as long as an entity may
+have another one that overlaps it. Of the segments of a group stay those pieces that may still be
+extreme, from its front on; they are written anew when some are new or over.
 """
 
 from __future__ import annotations
@@ -141,7 +141,8 @@ class Crossing:
         over = whole_until(found.segments, front)
         is_over = found.segments.ends <= front[found.segments.keys]
         done = Keyed(found.segments.take(is_over), groups)
-        self._keep_open(step, given, groups, over)
+        if flow.fresh is not None or len(done.segments):
+            self._keep_open(step, given, groups, over)
         held = over < front
         ahead = groups.filter(pa.array(held)).select(list(fronts.keys or (CODE,)))
         return Flow(done, _with(fronts, ahead, over[held]))
@@ -210,6 +211,6 @@ def _with(fronts: KnownFronts, names: pa.Table, at: Ints) -> KnownFronts:
         return replace(fronts, names=names, at=at)
     listed = fronts.names.select(list(fronts.keys)) if fronts.keys else None
     if listed is None:  # all are one group
-        return replace(fronts, names=None, at=None, default=min(fronts.least, *at.tolist()))
+        return replace(fronts, names=None, at=None, default=min(fronts.least, int(at.min())))
     every = pa.concat_tables([listed, names])
     return replace(fronts, names=every, at=np.concatenate([fronts.at, at]))

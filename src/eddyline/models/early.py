@@ -107,23 +107,18 @@ class EarlyBatch(BucketBatch):
         return [*super()._looked_at(due), *self._arrived]
 
     def _in_one(self, inputs: Sequence[Flow]) -> tuple[pa.Table | None, dict[int, Files]]:
-        (stage,) = self.plan.stages
-        looking = _Remembering(
-            stage, self.keys, self._books, self.state.segments, self.place, self.zone,
-            self._watch.on,
-        )  # fmt: skip
-        flows, told = [inputs[each] for each in stage.inputs], None
-        if self._books.codes.size:
-            told = self._told(looking.results(flows), looking)
-        else:
-            looking.add(flows)
-        return told, {ref: files for ref, files in looking.segments.items() if files}
+        final, segments = super()._in_one(inputs)
+        return self._told(final) if self._books.codes.size else None, segments
 
-    def _told(self, final: pa.Table | None, looking: _Remembering) -> pa.Table | None:
+    def _looking(self, *given: Any) -> Looking:
+        self._looked = _Remembering(*given, self.place, self.zone, self._watch.on)
+        return self._looked
+
+    def _told(self, final: pa.Table | None) -> pa.Table | None:
         """Return what is new and what is taken back, and keep results that are not final."""
         books, shape = self._books, self.plan.node.shape
         waiting = [self._rows_that_wait(at) for at, _ in enumerate(self.plan.inputs)]
-        ended = _Ended(self, looking).results(waiting)
+        ended = _Ended(self, self._looked).results(waiting)
         now = [
             self._labelled(each, waiting)
             for each in (final, ended)

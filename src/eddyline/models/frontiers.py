@@ -78,7 +78,7 @@ class KnownFronts:
     @property
     def least(self) -> int:
         """The least of all."""
-        return self.default if self.at is None else min(self.default, *self.at.tolist())
+        return self.default if self.at is None else int(self.at.min(initial=self.default))
 
     def of(self, names: pa.Table) -> Ints:
         """Return those of some entities; of several that share keys the least counts."""
@@ -133,8 +133,9 @@ class RowFronts:
     @property
     def least(self) -> int:
         """No front is before that."""
-        own = [] if self._held is None or self._held[1] is None else self._held[1].tolist()
-        return int(min(self._until, self._before.first_of(self._kind), *own))
+        first = min(self._until, self._before.first_of(self._kind))
+        own = None if self._held is None else self._held[1]
+        return first if own is None else int(own.min(initial=first))
 
     def of(self, names: pa.Table) -> Ints:
         """Return those of some entities."""
@@ -191,15 +192,14 @@ class LeastFronts:
     def known(self) -> KnownFronts:
         """Return all of them."""
         every = [each.known() for each in self.inputs]
-        default = min(each.default for each in every)
-        filled = [(each.names, each.at) for each in every if each.names is not None]
-        if not filled:
-            return KnownFronts(default, every[0].keys)
-        keys = every[0].keys
+        default, keys = min(each.default for each in every), every[0].keys
         if not keys:  # all are one, and a table without columns has no rows
             return KnownFronts(min(each.least for each in every))
-        names = pa.concat_tables([names.select(list(keys)) for names, _ in filled if names])
-        return KnownFronts(default, keys, names, np.concatenate([at for _, at in filled]))
+        names = [each.names.select(list(keys)) for each in every if each.names is not None]
+        at = [each.at for each in every if each.at is not None]
+        if not names:
+            return KnownFronts(default, keys)
+        return KnownFronts(default, keys, pa.concat_tables(names), np.concatenate(at))
 
 
 @dataclass(frozen=True)

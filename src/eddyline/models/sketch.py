@@ -63,10 +63,9 @@ class Sketch:
     def with_later(self, later: Iterable[Sketch], times: Sequence[str]) -> Sketch:
         """Return what is kept when more has come; ``times`` as for ``sketched``."""
         every = [self, *later]
-        rows, segments = ({at for each in every for at in of(each)} for of in (_rows, _segments))
         whole = Sketch(
-            {at: _joined(each.rows.get(at) for each in every) for at in sorted(rows)},
-            {at: _joined(each.segments.get(at) for each in every) for at in sorted(segments)},
+            _by_input([each.rows for each in every]),
+            _by_input([each.segments for each in every]),
             _joined(each.results for each in every),
             self.n_entities,
             self.n_rows,
@@ -144,12 +143,9 @@ def newest(table: pa.Table, codes: Ints, time: str, n: int) -> pa.Table:
     return table.take(pa.array(order[ends - np.arange(len(order)) <= n]))
 
 
-def _rows(given: Sketch) -> Mapping[int, pa.Table]:
-    return given.rows
-
-
-def _segments(given: Sketch) -> Mapping[int, pa.Table]:
-    return given.segments
+def _by_input(given: Sequence[Mapping[int, pa.Table]]) -> dict[int, pa.Table]:
+    inputs = sorted({at for each in given for at in each})
+    return {at: _joined(each.get(at) for each in given) for at in inputs}
 
 
 def _joined(tables: Iterable[pa.Table | None]) -> pa.Table | None:

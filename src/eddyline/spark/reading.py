@@ -103,9 +103,7 @@ def _plain_names(steps: Sequence[Step], relations: Mapping[str, Relation]) -> di
     read = dict.fromkeys(each.stream for each in steps if isinstance(each, ReadStep))
     found: dict[str, str] = {}
     taken: dict[str, Relation] = {}
-    for marked in sorted(
-        read, key=lambda each: _MARK in each
-    ):  # what the engine has keeps its name
+    for marked in sorted(read, key=lambda each: _MARK in each):  # the engine's own come first
         stem, relation = marked.split(_MARK)[0], relations[marked]
         names = (stem if n == 1 else f"{stem} {n}" for n in count(1))
         found[marked] = next(each for each in names if taken.get(each, relation) is relation)
