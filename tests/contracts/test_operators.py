@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import reduce
+from functools import cache, reduce
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -391,14 +391,15 @@ def life(spark, case, tmp_path):
 
 def wanted(spark, case, number):
     """Return the rows that a batch must give, by stock Spark: the answer so far, less before."""
-    found = answer(spark, case, number + 1)
+    found = [*answer(spark, case, number + 1)]
     for row in answer(spark, case, number):
         found.remove(row)
     return found
 
 
+@cache
 def answer(spark, case, n_batches):
-    """Return the rows that so many batches must give."""
+    """Return the rows that so many batches must give; each test of a case asks for the same."""
     batches = [batch_of(spark, each) for each in range(n_batches)]
     if not batches:
         return []
