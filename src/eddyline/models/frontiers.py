@@ -116,6 +116,7 @@ class RowFronts:
             none.
         before: the records before the batch, which still hold of all other entities.
         kind: the kind of records that has such rows.
+        wait: how long after its last row an entity is looked at again, if no other one comes (µs).
     """
 
     def __init__(
@@ -126,14 +127,16 @@ class RowFronts:
         held: tuple[pa.Table, Ints | None] | None,
         before: EntityRecords,
         kind: str,
+        wait: int,
     ) -> None:
-        self._until, self._keys, self._codes = until, keys, codes
+        self._until, self._keys, self._codes, self._wait = until, keys, codes, wait
         self._held, self._before, self._kind = held, before, kind
 
     @property
     def least(self) -> int:
         """No front is before that."""
-        first = min(self._until, self._before.first_of(self._kind))
+        before = self._before.first_of(self._kind, self._until - self._wait)
+        first = min(self._until, before)
         own = None if self._held is None else self._held[1]
         return first if own is None else int(own.min(initial=first))
 

@@ -17,7 +17,7 @@ from msgspec import field as struct_field
 
 from eddyline.models import timeline
 from eddyline.state.row_files import open_rows, write_rows
-from eddyline.state.rows import Rows
+from eddyline.state.rows import FOREVER, Rows
 from eddyline.state.run_files import RunFile
 
 if TYPE_CHECKING:
@@ -90,7 +90,10 @@ class EntityRecords:
         return {kind: each.drop_columns([AT]) for kind, each in self.of(codes, kinds).items()}
 
     def after(
-        self, codes: Ints, records: Mapping[str, tuple[pa.Table, Ints | None]]
+        self,
+        codes: Ints,
+        records: Mapping[str, tuple[pa.Table, Ints | None]],
+        lows: Mapping[str, int],
     ) -> tuple[EntityRun, ...]:
         """Return the runs with what is known of some entities from now on.
 
@@ -98,6 +101,8 @@ class EntityRecords:
             codes: of the entities, sorted, each once.
             records: for each kind a row for each record, with ``CODE``, and an instant of each if
                 that matters (µs).
+            lows: by kind an instant (µs) at or before which records are not needed any more; they
+                go when runs are merged.
 
         Raises:
             OSError: they cannot be read or written.
@@ -105,7 +110,7 @@ class EntityRecords:
         runs = list(self.runs)
         n = n_merged([each.n_codes for each in runs])
         if n:
-            merged = self._merged(runs[-n:], is_all=n == len(runs))
+            merged = self._merged(runs[-n:], lows, is_all=n == len(runs))
             runs[-n:] = [] if merged is None else [merged]
         if codes.size:
             runs.append(self._written(codes, records))
@@ -121,16 +126,28 @@ class EntityRecords:
         every = [codes_of(_open(self.place, run.files[_CODES])) for run in self.runs]
         return np.unique(np.concatenate(every)) if every else np.zeros(0, np.int64)
 
-    def first_of(self, kind: str) -> int:
-        """Return the earliest instant of any record of a kind, of those that are over, too (µs)."""
-        files = (run.files.get(kind) for run in self.runs)
-        return min((file.first_start for file in files if file), default=np.iinfo(np.int64).max)
+    def first_of(self, kind: str, since: int) -> int:
+        """Return the earliest instant of a record of a kind (µs), or one before that.
 
-    def _merged(self, runs: Sequence[EntityRun], *, is_all: bool) -> EntityRun | None:
+        Args:
+            kind: of records.
+            since: entities whose records are all before this instant have others by now (µs).
+        """
+        files = (run.files.get(kind) for run in self.runs)
+        held = [file.first_start for file in files if file and file.last_end >= since]
+        return min(held, default=FOREVER)
+
+    def _merged(
+        self, runs: Sequence[EntityRun], lows: Mapping[str, int], *, is_all: bool
+    ) -> EntityRun | None:
         part = EntityRecords(self.place, runs)
         every = [codes_of(_open(self.place, each.files[_CODES])) for each in runs]
         codes = np.unique(np.concatenate(every))
         records = part.of(codes)
+        for kind, low in lows.items():
+            if kind in records:
+                is_needed = instants_of(records[kind]) > low
+                records[kind] = records[kind].filter(pa.array(is_needed))
         if is_all:  # nothing older is overridden by an entity without records
             filled = [codes_of(each) for each in records.values()]
             codes = np.unique(np.concatenate(filled)) if filled else codes[:0]
@@ -163,13 +180,20 @@ class AppendedRows:
     def __init__(self, place: StatePlace, files: Sequence[RunFile]) -> None:
         self.place, self.files = place, tuple(files)
 
-    def of(self, codes: Ints) -> pa.Table | None:
+    def of(self, codes: Ints, low: int) -> pa.Table | None:
         """Return the rows of some entities in the order in which they were added; None if none.
+
+        Args:
+            codes: sorted, each once.
+            low: rows that end at or before this instant are left out, whether they have gone or
+                not (µs).
 
         Raises:
             OSError: they cannot be read.
         """
-        return _whole([_taken(_open(self.place, file), codes) for file in self.files])
+        files = [each for each in self.files if each.last_end > low]
+        found = [_taken(_open(self.place, file), codes) for file in files]
+        return _whole([each.filter(pa.array(instants_of(each) > low)) for each in found])
 
     def every(self) -> pa.Table | None:
         """Return all rows in the order in which they were added; None if there are none.
