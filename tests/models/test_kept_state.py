@@ -11,12 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import fs
 
-from eddyline.models import kept, steps
+from eddyline.models import graph, kept, steps
 from eddyline.models.bucket import BucketBatch
 from eddyline.models.kept import CODE, AppendedRows, EntityRecords
 from eddyline.models.streaming import BucketState, StreamInput, StreamPlan
 from eddyline.state.place import StatePlace
 from tests.examples import examples
+from tests.models.test_crossings import NODES as CROSSED
+from tests.models.test_crossings import TOP, pairs
 from tests.models.test_streaming import (
     DECLARED,
     FIT,
@@ -50,31 +52,63 @@ def come_and_gone(number, n_new):
     )  # fmt: skip
 
 
-def rows_by_batch(tmp_path, monkeypatch, node, n_batches, n_new):
-    """Return the rows that are kept after each batch, and those of files that it opens and writes.
+def held_by_one(number, n_new):
+    """Return the same with an entity that goes on all along in one segment, which is never over."""
+    others = come_and_gone(number, n_new)
+    times = pa.array(np.array([10 * number, 10 * number + 5]) * SECOND)
+    zero = pa.array(np.zeros(2))
+    one = pa.table(
+        {
+            "k": ["one"] * 2, "ts": times.cast(pa.timestamp("us", "UTC")), "x": zero, "y": zero,
+            CODE: pa.array([-1, -1]),
+        }
+    )  # fmt: skip
+    return pa.concat_tables([others, one]).sort_by("ts")
+
+
+def all_files(state):
+    return [*state.files]
+
+
+def segment_files(state):
+    """Return the files of segments that stages over several entities keep."""
+    return [
+        file for stage in state.stages.values() for own in stage.segments.values() for file in own
+    ]
+
+
+def rows_by_batch(tmp_path, monkeypatch, node, rows, files_of=all_files):
+    """Return for each batch the rows that are kept after it, are in files that it opens, are taken
+    from files of segments, and are written.
 
     Codes are searched, not read.
     """
-    opened, sizes, state = Counter(), [], BucketState()
-    open_rows = kept.open_rows
+    counts, sizes, state = Counter(), [], BucketState()
+    open_rows, whole = kept.open_rows, kept._whole
 
-    def counting(files, folder, file):
+    def opening(files, folder, file):
         found = open_rows(files, folder, file)
-        opened["rows"] += len(found) if len(found.payload.column_names) > 1 else 0
+        counts["opened"] += len(found) if len(found.payload.column_names) > 1 else 0
         return found
 
-    monkeypatch.setattr(kept, "open_rows", counting)
+    def taking(found):
+        counts["taken"] += sum(map(len, found))
+        return whole(found)
+
+    monkeypatch.setattr(kept, "open_rows", opening)
+    monkeypatch.setattr(kept, "_whole", taking)
     place = folder_of(tmp_path)
     plan = StreamPlan((StreamInput(FIT, SHAPE),), node)
-    for number in range(n_batches):
-        before = {each.name for each in state.files}
-        opened.clear()
-        batch = BucketBatch(plan, place, state, 0, (10 * number + 2) * SECOND)
-        list(batch.run([come_and_gone(number, n_new)]))
+    for number, table in enumerate(rows):
+        before = {each.name for each in files_of(state)}
+        counts.clear()
+        batch = BucketBatch(plan, place, state, 0, (10 * number + 6) * SECOND)
+        list(batch.run([table]))
         state = batch.report.after
-        files = [*state.files]
+        files = files_of(state)
         written = sum(each.n_rows for each in files if each.name not in before)
-        sizes.append((sum(each.n_rows for each in files), opened["rows"], written))
+        kept_rows = sum(each.n_rows for each in files)
+        sizes.append((kept_rows, counts["opened"], counts["taken"], written))
     return np.array(sizes)
 
 
@@ -122,11 +156,27 @@ def test_records_go_once_runs_are_merged_behind_their_instant(tmp_path):
     ids=["average", "join", "average of a part", "samples of a join"],
 )
 def test_windows_forget_entities_that_are_over(tmp_path, monkeypatch, node):
-    sizes = rows_by_batch(tmp_path, monkeypatch, node, 150, 10)
-    kept_rows, read, written = (sizes[:, at].reshape(-1, 30) for at in range(3))
+    rows = (come_and_gone(number, 10) for number in range(150))
+    sizes = rows_by_batch(tmp_path, monkeypatch, node, rows)
+    kept_rows, read, _, written = (each.reshape(-1, 30) for each in sizes.T)
     assert kept_rows[4].max() <= 1.2 * kept_rows[0].max()
     assert read[4].sum() <= 1.1 * read[1].sum()
     assert written[4].sum() <= 1.1 * written[1].sum()
+
+
+@pytest.mark.parametrize(
+    ("node", "n_new"), [(pairs("a.x < b.x"), 3), (TOP, 10)], ids=["pairs", "greatest"]
+)
+def test_what_is_kept_of_many_entities_is_not_read_and_written_in_each_batch(
+    tmp_path, monkeypatch, node, n_new
+):
+    rows = (held_by_one(number, n_new) for number in range(150))
+    sizes = rows_by_batch(tmp_path, monkeypatch, node, rows, segment_files)
+    kept_rows, _, taken, written = (each.reshape(-1, 50) for each in sizes.T)
+    assert kept_rows[2, -1] >= 2.5 * kept_rows[0, -1]
+    # Files are merged when newer ones have become as large: so a row is written a few times in all.
+    assert taken[2].sum() <= 0.1 * kept_rows[2].sum()
+    assert written[2].sum() <= 0.1 * kept_rows[2].sum()
 
 
 def visits(seed, n):
@@ -151,22 +201,19 @@ def visits(seed, n):
     return who[order], late[order] * SECOND, x[order], y[order]
 
 
-WINDOWS = {
-    name: each
-    for name, each in NODES.items()
-    if "average" in name
-    or "greatest" in name
-    or name in ("macd", "changes of a join", "least, where it is")
+LOOKING_BACK = {
+    **{name: each for name, each in NODES.items() if graph.sees_entities(each)},
+    **{f"crossed: {name}": each for name, each in CROSSED.items()},
 }
 
 
-@examples(12)
-@pytest.mark.parametrize("name", WINDOWS)
-@pytest.mark.parametrize("maker", [FIT, DECLARED], ids=["fit", "declared"])
+@examples(8)
+@pytest.mark.parametrize("name", LOOKING_BACK)
 @given(
     seed=st.integers(0, 2**32),
-    n=st.integers(1, 14),
+    n=st.integers(1, 10),
     rows=st.sampled_from([1, 2, 5]),
+    maker=st.sampled_from([FIT, DECLARED]),
     lateness=st.sampled_from([0, 3 * SECOND]),
     n_tries=st.sampled_from([1, 2]),
 )
@@ -179,8 +226,8 @@ def test_entities_that_come_back_have_what_all_rows_give(
     table = table.append_column(CODE, pa.array(keys // 2))  # two of a code
     cuts = list(range(rows, len(keys), rows))
     rng = np.random.default_rng(seed + 1)
-    found = streamed(table, maker, WINDOWS[name], cuts, lateness, rng, n_tries=n_tries)
-    assert shown(found) == shown(at_once(table, maker, WINDOWS[name]))
+    found = streamed(table, maker, LOOKING_BACK[name], cuts, lateness, rng, n_tries=n_tries)
+    assert shown(found) == shown(at_once(table, maker, LOOKING_BACK[name]))
 
 
 def test_after_any_silence_nothing_is_told_again_or_left_out():

@@ -244,10 +244,10 @@ class BucketBatch:
                 own = [each.as_one for each in own]
             before = self.state.stages.get(number, StageState())
             if stage.is_crossing:
-                crossing = Crossing(stage, before.segments, self.place, self.zone)
+                crossing = Crossing(stage, before, self.place, self.zone)
                 with self._watch.on(stage.node):
                     flows.append(crossing.flow(own))
-                states[number] = StageState(segments=crossing.segments)
+                states[number] = StageState(segments=crossing.segments, low=crossing.low)
                 continue
             books = self._opened(before.wakes, before.entities)
             fresh = [codes_of(each.fresh.entities) for each in own if each.fresh is not None]

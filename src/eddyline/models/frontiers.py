@@ -142,7 +142,9 @@ class RowFronts:
 
     def of(self, names: pa.Table) -> Ints:
         """Return those of some entities."""
-        return self._listed(np.unique(codes_of(names))).of(names)
+        others = np.setdiff1d(codes_of(names), self._codes)
+        kept = self._before.of(others, [self._kind]).get(self._kind) if others.size else None
+        return self._listed(kept).of(names)
 
     @property
     def by_keys(self) -> KnownFronts:
@@ -151,17 +153,18 @@ class RowFronts:
 
     def known(self) -> KnownFronts:
         """Return all of them, by keys."""
-        return self._listed(self._before.codes).by(self._keys[1:])
+        kept = self._before.every(self._kind, self._until - self._wait)
+        if kept is not None:
+            kept = kept.filter(pa.array(~np.isin(codes_of(kept), self._codes)))
+        return self._listed(kept).by(self._keys[1:])
 
-    def _listed(self, codes: Ints) -> KnownFronts:
-        """Return the fronts of entities that were looked at, and of those with some codes."""
+    def _listed(self, kept: pa.Table | None) -> KnownFronts:
+        """Return the fronts of entities that were looked at, and of those with some records."""
         tables, instants = [], []
         if self._held is not None and self._held[1] is not None:
             tables.append(self._held[0].select(list(self._keys)))
             instants.append(self._held[1])
-        others = np.setdiff1d(codes, self._codes, assume_unique=True)
-        kept = self._before.of(others, [self._kind]).get(self._kind) if others.size else None
-        if kept is not None:
+        if kept is not None and len(kept):
             tables.append(kept.select(list(self._keys)))
             instants.append(kept.column(AT).to_numpy())
         if not tables:
