@@ -139,19 +139,24 @@ def rounded(value):
 
 
 def coded(table):
-    """Return rows with the code of their entity; two entities have the same one."""
+    """Return rows with the code of their entity, if they have none; two have the same one."""
+    if CODE in table.column_names:
+        return table
     codes = pa.array([{"k0": 5, "k1": -3}.get(each, 5) for each in table.column("k").to_pylist()])
     return table.append_column(CODE, codes.cast(pa.int64()))
 
 
-def streamed(table, maker, node, cuts, lateness, rng):
+def streamed(table, maker, node, cuts, lateness, rng, **more):
     """Run batches of rows, which come out of order by no more than a lateness."""
     inputs = ((table, StreamInput(maker, SHAPE)),)
-    return streamed_together(inputs, node, [cuts], lateness, rng)[0]
+    return streamed_together(inputs, node, [cuts], lateness, rng, **more)[0]
 
 
-def streamed_together(inputs, node, cuts, lateness, rng, *, is_flushed=True):
-    """Run batches of several inputs, each cut on its own; return results and the last state."""
+def streamed_together(inputs, node, cuts, lateness, rng, *, is_flushed=True, n_tries=1):
+    """Run batches of several inputs, each cut on its own; return results and the last state.
+
+    Of several tries of a batch the last one counts.
+    """
     plan = StreamPlan(tuple(each for _, each in inputs), node)
     arriving, latest, state, results = [], {}, BucketState(), []
     for at, (table, each) in enumerate(inputs):
@@ -179,8 +184,10 @@ def streamed_together(inputs, node, cuts, lateness, rng, *, is_flushed=True):
                     latest[at], *part.column("ts").cast(pa.int64()).to_pylist(), -(2**62)
                 )
                 parts.append(part if len(part) else None)
-            batch = BucketBatch(plan, place, state, 0, min(latest.values()) - lateness)
-            results += list(batch.run(parts))
+            for _ in range(n_tries):
+                batch = BucketBatch(plan, place, state, 0, min(latest.values()) - lateness)
+                found = list(batch.run(parts))
+            results += found
             state = restarted(batch.report.after, place)
         if is_flushed:
             batch = BucketBatch(plan, place, state, 0, 2**62)

@@ -69,14 +69,17 @@ class Books:
         """Look at entities once time has passed an instant of each (µs)."""
         self._again.append((codes_of(names), np.maximum(at, self.until)))
 
-    def close(self, waits: Mapping[str, int]) -> tuple[Files, tuple[EntityRun, ...]]:
+    def close(
+        self, waits: Mapping[str, int], lows: Mapping[str, int]
+    ) -> tuple[Files, tuple[EntityRun, ...]]:
         """Return the files of wakes and of records after the batch.
 
         Args:
             waits: how long after their instant records concern their entity again (µs), by kind:
                 when a gap or a horizon is over, or a range.
+            lows: at or before which instant records are not needed any more (µs), by kind.
         """
-        return self._wakes_after(waits), self.records.after(self.codes, self.after)
+        return self._wakes_after(waits), self.records.after(self.codes, self.after, lows)
 
     def _wakes_after(self, waits: Mapping[str, int]) -> Files:
         parts = self._again

@@ -24,7 +24,7 @@ from eddyline.models.looking import Flow, Looking
 from eddyline.models.rows import Layout, keyed, micros_of
 from eddyline.models.sketch import ANY, MOST_ENTITIES, Sketch, sketched
 from eddyline.models.stages import alike
-from eddyline.models.streaming import BucketReport, BucketState, StageState
+from eddyline.models.streaming import NEVER, BucketReport, BucketState, StageState
 from eddyline.models.work import (
     Stopwatch,
     Work,
@@ -107,9 +107,10 @@ class BucketBatch:
             fit += FitReport() if part is None else part.report
         flows = [self._flow(at, part, arrived[at]) for at, part in enumerate(parts)]
         segments: dict[int, Files] = {}
+        low = NEVER
         stages: dict[int, StageState] = {}
         if len(plan.stages) == 1:
-            found, segments = self._in_one(flows)
+            found, segments, low = self._in_one(flows)
         else:
             found, stages = self._in_stages(flows)
         n_results = 0
@@ -123,13 +124,14 @@ class BucketBatch:
             work += work_of_results(found, bounds_of_results(plan.node))
             with self._watch.paused():
                 yield found
-        wakes, entities = books.close(self._waits)
+        wakes, entities = books.close(self._waits, {"told": low})
         state = BucketState(
             self.until,
             {at: files for at, files in waiting.items() if files},
             wakes,
             entities,
             segments,
+            low,
             stages,
         )
         work += Work(ns=self._watch.spent())
@@ -214,23 +216,22 @@ class BucketBatch:
             there = None if arrived is None else keyed(arrived, layout)
             return Flow(there, KnownFronts(FOREVER))
         books = self._books
-        fronts = RowFronts(
-            self.until, self.keys, books.codes, books.after.get(kind), books.records, kind
-        )
+        held, wait = books.after.get(kind), self._waits[kind]
+        fronts = RowFronts(self.until, self.keys, books.codes, held, books.records, kind, wait)
         return Flow(None if part is None else part.segments, fronts)
 
     # -- results --------------------------------------------------------------------------------
 
-    def _in_one(self, inputs: Sequence[Flow]) -> tuple[pa.Table | None, dict[int, Files]]:
-        """Return the results of a graph that is not cut, and the files of segments."""
+    def _in_one(self, inputs: Sequence[Flow]) -> tuple[pa.Table | None, dict[int, Files], int]:
+        """Return the results of a graph that is not cut, and what it keeps of segments."""
         (stage,) = self.plan.stages
-        looking = self._looking(stage, self.keys, self._books, self.state.segments)
+        looking = self._looking(stage, self.keys, self._books, self.state)
         flows, found = [inputs[each] for each in stage.inputs], None
         if self._books.codes.size:
             found = looking.results(flows)
         else:
             looking.add(flows)
-        return found, {ref: files for ref, files in looking.segments.items() if files}
+        return found, looking.files, looking.low
 
     def _in_stages(self, inputs: Sequence[Flow]) -> tuple[pa.Table | None, dict[int, StageState]]:
         """Return the results of a graph that is cut into stages, and what these keep."""
@@ -243,16 +244,16 @@ class BucketBatch:
                 own = [each.as_one for each in own]
             before = self.state.stages.get(number, StageState())
             if stage.is_crossing:
-                crossing = Crossing(stage, before.segments, self.place, self.zone)
+                crossing = Crossing(stage, before, self.place, self.zone)
                 with self._watch.on(stage.node):
                     flows.append(crossing.flow(own))
-                states[number] = StageState(segments=crossing.segments)
+                states[number] = StageState(segments=crossing.segments, low=crossing.low)
                 continue
             books = self._opened(before.wakes, before.entities)
             fresh = [codes_of(each.fresh.entities) for each in own if each.fresh is not None]
             books.open([*books.woken, *fresh])
             keys = (CODE, *stage.keys)
-            looking = self._looking(stage, keys, books, before.segments)
+            looking = self._looking(stage, keys, books, before)
             if number < len(self.plan.stages) - 1:
                 flows.append(looking.flow(own))
             elif books.codes.size:
@@ -261,9 +262,9 @@ class BucketBatch:
         return found, states
 
     def _looking(
-        self, stage: Stage, keys: tuple[str, ...], books: Books, segments: dict[int, Files]
+        self, stage: Stage, keys: tuple[str, ...], books: Books, before: BucketState | StageState
     ) -> Looking:
-        return Looking(stage, keys, books, segments, self.place, self.zone, self._watch.on)
+        return Looking(stage, keys, books, before, self.place, self.zone, self._watch.on)
 
     def _closed(self, stage: Stage, looking: Looking, books: Books) -> StageState:
         """Return what a stage keeps; ranges are looked at again when time has passed their end."""
@@ -272,6 +273,6 @@ class BucketBatch:
             assert ends is not None
             # What holds an entity is none of this stage's: it looks again at once.
             books.after["ranges"] = ranges, np.maximum(ends, self.until)
-        wakes, entities = books.close({} if stage.spans_gaps else {"ranges": 0})
-        files = {ref: files for ref, files in looking.segments.items() if files}
-        return StageState(wakes, entities, files)
+        waits = {} if stage.spans_gaps else {"ranges": 0}
+        wakes, entities = books.close(waits, {"told": looking.low})
+        return StageState(wakes, entities, looking.files, looking.low)

@@ -1,9 +1,11 @@
 """Pairs and extremes over entities of streams: what they give in a batch, and what stays.
 
-``frontiers`` says what is final when. Pairs of a batch are those of segments that are new with all
-that are kept, which are read as far as something is new. A segment stays as long as an entity may
-have another one that overlaps it. Of the segments of a group stay those pieces that may still be
-extreme, from its front on; they are written anew when some are new or over.
+``frontiers`` says what is final when. Pairs of a batch are those of segments that are new with kept
+ones; those that end before the first new one begins are not read. A segment stays as long as an
+entity may have another one that overlaps it. Of the segments of a group stay the pieces that may
+still be extreme, from its front on. If all entities are one group, they are written as they come
+and read when the front has come to them; of several groups they are written anew when some are new
+or over.
 """
 
 from __future__ import annotations
@@ -16,10 +18,11 @@ import pyarrow as pa
 
 from eddyline.models import graph
 from eddyline.models.frontiers import KnownFronts, PairFronts, whole_until
-from eddyline.models.kept import CODE, AppendedRows, instants_of
+from eddyline.models.kept import CODE, RowsByEnd, RowsByStart, instants_of
 from eddyline.models.looking import Flow, no_segments
 from eddyline.models.rows import Keyed, Layout, ends_of, ids_together, keyed, table_of, unified
 from eddyline.models.window_steps import Envelope
+from eddyline.state.rows import FOREVER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from eddyline.data.arrays import Ints
     from eddyline.models.stages import Stage
     from eddyline.models.steps import Shape
+    from eddyline.models.streaming import StageState
     from eddyline.state.place import StatePlace
     from eddyline.state.run_files import RunFile
 
@@ -41,17 +45,19 @@ class Crossing:
 
     Args:
         stage: one step.
-        segments: the files of segments before the batch, by what they are of.
+        before: what is kept of segments before the batch.
         place: where files are.
         zone: the time zone of timestamps; see ``table_of``.
     """
 
     def __init__(
-        self, stage: Stage, segments: dict[int, Files], place: StatePlace, zone: str | None
+        self, stage: Stage, before: StageState, place: StatePlace, zone: str | None
     ) -> None:
         self.stage, self.place, self.zone = stage, place, zone
-        self.segments = dict(segments)
+        self.segments = dict(before.segments)
         """The files of segments, from now on those after the batch."""
+        self.low = before.low
+        """Until when the extreme of all entities was given (µs), from now on after the batch."""
 
     def flow(self, flows: Sequence[Flow]) -> Flow:
         """Return what is new of pairs or groups.
@@ -64,7 +70,8 @@ class Crossing:
             return self._pairs(node, flows)
         assert isinstance(node, graph.Unary)
         assert isinstance(node.step, Envelope)
-        return self._extremes(node.step, flows[0])
+        given = self._extremes if node.step.by else self._extreme_of_all
+        return given(node.step, flows[0])
 
     # -- pairs ----------------------------------------------------------------------------------
 
@@ -75,8 +82,9 @@ class Crossing:
         if step.is_whole:  # nothing is left out: of what is near later, no more is known
             step = replace(step, is_whole=False, within={})
         fresh = {at: self._table(at, flows[at]) for at in places}
-        is_any = any(each is not None for each in fresh.values())
-        kept = {at: self._appended(at).every() if is_any else None for at in places}
+        begins = [each.fresh.segments.lo for each in flows if each.fresh is not None]
+        first = min((int(each.min()) for each in begins if len(each)), default=FOREVER)
+        kept = {at: self._appended(at).since(first) for at in places}
         for at in dict.fromkeys(places):
             others = (b for a, b in zip(places, reversed(places), strict=True) if a == at)
             self._keep(at, fresh[at], min(fronts[each].least for each in others))
@@ -144,31 +152,52 @@ class Crossing:
         if flow.fresh is not None or len(done.segments):
             self._keep_open(step, given, groups, over)
         held = over < front
-        ahead = groups.filter(pa.array(held)).select(list(fronts.keys or (CODE,)))
+        ahead = groups.filter(pa.array(held)).select(list(fronts.keys))
         return Flow(done, _with(fronts, ahead, over[held]))
+
+    def _extreme_of_all(self, step: Envelope, flow: Flow) -> Flow:
+        """Return what is new of one group, of which all have one front.
+
+        Only segments that begin before it are looked at: so what is kept is read once the front
+        has come to it, and not in each batch.
+        """
+        front, ref = flow.fronts.known().least, self.stage.inputs[0]
+        held, fresh = RowsByStart(self.place, self.segments.get(ref, ())), self._table(0, flow)
+        whole = _together([held.until(front), fresh])
+        over, done = front, None
+        if whole is not None:
+            segments = step.run(_behind(self._keyed(0, whole), self.low)).segments
+            over = int(whole_until(segments, np.array([front]))[0])
+            group = pa.table({CODE: pa.array([0], pa.int64())})
+            done = Keyed(segments.take(segments.ends <= front), group)
+        self.low = max(self.low, over)
+
+        def reduced(rows: pa.Table) -> pa.Table:
+            some = step.partial(_behind(self._keyed(0, rows), self.low))
+            return table_of(some, self.zone)
+
+        new = None if fresh is None else reduced(fresh)
+        self.segments[ref] = held.after(new, self.low, reduced)
+        return Flow(done, KnownFronts(over))
 
     @staticmethod
     def _groups(step: Envelope, found: Keyed) -> pa.Table:
         """Return the keys of groups with a code: they are looked at together."""
-        n = len(found.entities) if step.by else 1
         columns = {each: found.entities.column(each) for each in step.by}
-        return pa.table({CODE: pa.array(np.zeros(n, np.int64)), **columns})
+        return pa.table({CODE: pa.array(np.zeros(len(found.entities), np.int64)), **columns})
 
     def _keep_open(self, step: Envelope, given: Keyed, groups: pa.Table, over: Ints) -> None:
         """Keep what may be extreme behind the instants up to which groups are over."""
         some = step.partial(given)
         ids = ids_together([groups, some.entities], step.by)[1]
-        since = over[ids[some.segments.keys]]
-        segments = some.segments
-        open_ones = segments.cut(np.maximum(segments.lo, since), segments.hi)
-        rest = Keyed(open_ones.take(segments.hi > since), some.entities)
+        rest = _behind(some, over[ids[some.segments.keys]])
         now = table_of(rest, self.zone) if len(rest.segments) else None
         self.segments[self.stage.inputs[0]] = self._appended(0).instead(now, ends_of(now))
 
     # -- segments that are kept -------------------------------------------------------------------
 
-    def _appended(self, at: int) -> AppendedRows:
-        return AppendedRows(self.place, self.segments.get(self.stage.inputs[at], ()))
+    def _appended(self, at: int) -> RowsByEnd:
+        return RowsByEnd(self.place, self.segments.get(self.stage.inputs[at], ()))
 
     def _keep(self, at: int, now: pa.Table | None, low: int) -> None:
         """Keep the segments that are not over before an instant, with new ones among them."""
@@ -196,6 +225,13 @@ def _together(tables: Sequence[pa.Table | None]) -> pa.Table | None:
     return pa.concat_tables(filled) if filled else None
 
 
+def _behind(given: Keyed, since: Ints | int) -> Keyed:
+    """Return what segments have behind an instant of each, or of all (µs)."""
+    segments = given.segments
+    rest = segments.cut(np.maximum(segments.lo, since), segments.hi)
+    return Keyed(rest.take(segments.hi > since), given.entities)
+
+
 def _mixed(one: Ints, other: Ints) -> Ints:
     """Return a code of two codes: which is the first matters."""
     with np.errstate(over="ignore"):
@@ -209,8 +245,5 @@ def _with(fronts: KnownFronts, names: pa.Table, at: Ints) -> KnownFronts:
         return fronts
     if fronts.names is None or fronts.at is None:
         return replace(fronts, names=names, at=at)
-    listed = fronts.names.select(list(fronts.keys)) if fronts.keys else None
-    if listed is None:  # all are one group
-        return replace(fronts, names=None, at=None, default=min(fronts.least, int(at.min())))
-    every = pa.concat_tables([listed, names])
+    every = pa.concat_tables([fronts.names.select(list(fronts.keys)), names])
     return replace(fronts, names=every, at=np.concatenate([fronts.at, at]))

@@ -106,9 +106,9 @@ class EarlyBatch(BucketBatch):
         """Return the codes of the entities to look at; of rows that wait, too, when they come."""
         return [*super()._looked_at(due), *self._arrived]
 
-    def _in_one(self, inputs: Sequence[Flow]) -> tuple[pa.Table | None, dict[int, Files]]:
-        final, segments = super()._in_one(inputs)
-        return self._told(final) if self._books.codes.size else None, segments
+    def _in_one(self, inputs: Sequence[Flow]) -> tuple[pa.Table | None, dict[int, Files], int]:
+        final, segments, low = super()._in_one(inputs)
+        return self._told(final) if self._books.codes.size else None, segments, low
 
     def _looking(self, *given: Any) -> Looking:
         self._looked = _Remembering(*given, self.place, self.zone, self._watch.on)
@@ -199,7 +199,7 @@ class _AtTheEnd(Looking):
     """Looks at the same segments once more, and at those behind them; all is final."""
 
     def __init__(self, of: _Remembering, books: Books) -> None:
-        super().__init__(of.stage, of.keys, books, {}, of.place, of.zone, of.timed)
+        super().__init__(of.stage, of.keys, books, BucketState(), of.place, of.zone, of.timed)
         self._seen = of.seen
 
     def _kept_before(

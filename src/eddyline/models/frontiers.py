@@ -116,6 +116,7 @@ class RowFronts:
             none.
         before: the records before the batch, which still hold of all other entities.
         kind: the kind of records that has such rows.
+        wait: how long after its last row an entity is looked at again, if no other one comes (µs).
     """
 
     def __init__(
@@ -126,20 +127,24 @@ class RowFronts:
         held: tuple[pa.Table, Ints | None] | None,
         before: EntityRecords,
         kind: str,
+        wait: int,
     ) -> None:
-        self._until, self._keys, self._codes = until, keys, codes
+        self._until, self._keys, self._codes, self._wait = until, keys, codes, wait
         self._held, self._before, self._kind = held, before, kind
 
     @property
     def least(self) -> int:
         """No front is before that."""
-        first = min(self._until, self._before.first_of(self._kind))
+        before = self._before.first_of(self._kind, self._until - self._wait)
+        first = min(self._until, before)
         own = None if self._held is None else self._held[1]
         return first if own is None else int(own.min(initial=first))
 
     def of(self, names: pa.Table) -> Ints:
         """Return those of some entities."""
-        return self._listed(np.unique(codes_of(names))).of(names)
+        others = np.setdiff1d(codes_of(names), self._codes)
+        kept = self._before.of(others, [self._kind]).get(self._kind) if others.size else None
+        return self._listed(kept).of(names)
 
     @property
     def by_keys(self) -> KnownFronts:
@@ -148,17 +153,18 @@ class RowFronts:
 
     def known(self) -> KnownFronts:
         """Return all of them, by keys."""
-        return self._listed(self._before.codes).by(self._keys[1:])
+        kept = self._before.every(self._kind, self._until - self._wait)
+        if kept is not None:
+            kept = kept.filter(pa.array(~np.isin(codes_of(kept), self._codes)))
+        return self._listed(kept).by(self._keys[1:])
 
-    def _listed(self, codes: Ints) -> KnownFronts:
-        """Return the fronts of entities that were looked at, and of those with some codes."""
+    def _listed(self, kept: pa.Table | None) -> KnownFronts:
+        """Return the fronts of entities that were looked at, and of those with some records."""
         tables, instants = [], []
         if self._held is not None and self._held[1] is not None:
             tables.append(self._held[0].select(list(self._keys)))
             instants.append(self._held[1])
-        others = np.setdiff1d(codes, self._codes, assume_unique=True)
-        kept = self._before.of(others, [self._kind]).get(self._kind) if others.size else None
-        if kept is not None:
+        if kept is not None and len(kept):
             tables.append(kept.select(list(self._keys)))
             instants.append(kept.column(AT).to_numpy())
         if not tables:

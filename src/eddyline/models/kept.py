@@ -8,6 +8,7 @@ as the number of records doubles, and a batch costs what it changes.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,8 +17,9 @@ from msgspec import Struct
 from msgspec import field as struct_field
 
 from eddyline.models import timeline
+from eddyline.models.rows import ends_of, micros_of
 from eddyline.state.row_files import open_rows, write_rows
-from eddyline.state.rows import Rows
+from eddyline.state.rows import FOREVER, Rows
 from eddyline.state.run_files import RunFile
 
 if TYPE_CHECKING:
@@ -90,7 +92,10 @@ class EntityRecords:
         return {kind: each.drop_columns([AT]) for kind, each in self.of(codes, kinds).items()}
 
     def after(
-        self, codes: Ints, records: Mapping[str, tuple[pa.Table, Ints | None]]
+        self,
+        codes: Ints,
+        records: Mapping[str, tuple[pa.Table, Ints | None]],
+        lows: Mapping[str, int],
     ) -> tuple[EntityRun, ...]:
         """Return the runs with what is known of some entities from now on.
 
@@ -98,6 +103,8 @@ class EntityRecords:
             codes: of the entities, sorted, each once.
             records: for each kind a row for each record, with ``CODE``, and an instant of each if
                 that matters (µs).
+            lows: by kind an instant (µs) at or before which records are not needed any more; they
+                go when runs are merged.
 
         Raises:
             OSError: they cannot be read or written.
@@ -105,32 +112,57 @@ class EntityRecords:
         runs = list(self.runs)
         n = n_merged([each.n_codes for each in runs])
         if n:
-            merged = self._merged(runs[-n:], is_all=n == len(runs))
+            merged = self._merged(runs[-n:], lows, is_all=n == len(runs))
             runs[-n:] = [] if merged is None else [merged]
         if codes.size:
             runs.append(self._written(codes, records))
         return tuple(runs)
 
-    @property
-    def codes(self) -> Ints:
-        """The codes of all entities of which anything is known, sorted.
+    def every(self, kind: str, since: int) -> pa.Table | None:
+        """Return the records of a kind of all entities, with ``AT``; None if there are none.
+
+        Args:
+            kind: of records.
+            since: entities whose records are all before this instant are left out, or not (µs).
 
         Raises:
             OSError: they cannot be read.
         """
-        every = [codes_of(_open(self.place, run.files[_CODES])) for run in self.runs]
-        return np.unique(np.concatenate(every)) if every else np.zeros(0, np.int64)
+        found: list[pa.Table] = []
+        for place, run in enumerate(self.runs):
+            file = run.files.get(kind)
+            if file is None or file.last_end < since:
+                continue
+            table = _open(self.place, file)
+            for newer in self.runs[place + 1 :]:
+                known = codes_of(_open(self.place, newer.files[_CODES]))
+                table = table.filter(pa.array(~_is_in(codes_of(table), known)))
+            found.append(table)
+        filled = [each for each in found if len(each)]
+        return pa.concat_tables(filled) if filled else None
 
-    def first_of(self, kind: str) -> int:
-        """Return the earliest instant of any record of a kind, of those that are over, too (µs)."""
+    def first_of(self, kind: str, since: int) -> int:
+        """Return the earliest instant of a record of a kind (µs), or one before that.
+
+        Args:
+            kind: of records.
+            since: entities whose records are all before this instant have others by now (µs).
+        """
         files = (run.files.get(kind) for run in self.runs)
-        return min((file.first_start for file in files if file), default=np.iinfo(np.int64).max)
+        held = [file.first_start for file in files if file and file.last_end >= since]
+        return min(held, default=FOREVER)
 
-    def _merged(self, runs: Sequence[EntityRun], *, is_all: bool) -> EntityRun | None:
+    def _merged(
+        self, runs: Sequence[EntityRun], lows: Mapping[str, int], *, is_all: bool
+    ) -> EntityRun | None:
         part = EntityRecords(self.place, runs)
         every = [codes_of(_open(self.place, each.files[_CODES])) for each in runs]
         codes = np.unique(np.concatenate(every))
         records = part.of(codes)
+        for kind, low in lows.items():
+            if kind in records:
+                is_needed = instants_of(records[kind]) > low
+                records[kind] = records[kind].filter(pa.array(is_needed))
         if is_all:  # nothing older is overridden by an entity without records
             filled = [codes_of(each) for each in records.values()]
             codes = np.unique(np.concatenate(filled)) if filled else codes[:0]
@@ -163,16 +195,23 @@ class AppendedRows:
     def __init__(self, place: StatePlace, files: Sequence[RunFile]) -> None:
         self.place, self.files = place, tuple(files)
 
-    def of(self, codes: Ints) -> pa.Table | None:
+    def of(self, codes: Ints, low: int) -> pa.Table | None:
         """Return the rows of some entities in the order in which they were added; None if none.
+
+        Args:
+            codes: sorted, each once.
+            low: rows that end at or before this instant are left out, whether they have gone or
+                not (µs).
 
         Raises:
             OSError: they cannot be read.
         """
-        return _whole([_taken(_open(self.place, file), codes) for file in self.files])
+        files = [each for each in self.files if each.last_end > low]
+        found = [_taken(_open(self.place, file), codes) for file in files]
+        return _whole([each.filter(pa.array(instants_of(each) > low)) for each in found])
 
     def every(self) -> pa.Table | None:
-        """Return all rows in the order in which they were added; None if there are none.
+        """Return all rows; None if there are none.
 
         Raises:
             OSError: they cannot be read.
@@ -210,9 +249,82 @@ class AppendedRows:
     def _written(self, table: pa.Table, ends: Ints) -> list[RunFile]:
         if not len(table):
             return []
-        order = np.argsort(codes_of(table), kind="stable")
+        order = np.argsort(self._sorted_by(table, ends), kind="stable")
         kept = table.take(pa.array(order)).append_column(AT, pa.array(ends[order]))
         return [_write(self.place, kept, ends)]
+
+    @staticmethod
+    def _sorted_by(table: pa.Table, ends: Ints) -> Ints:  # noqa: ARG004 - one or the other
+        """Return by what rows are sorted in a file."""
+        return codes_of(table)
+
+
+class RowsByEnd(AppendedRows):
+    """The same of rows that are looked up by their end; arguments as above."""
+
+    def since(self, instant: int) -> pa.Table | None:
+        """Return the rows that end at an instant or later (µs); None if there are none.
+
+        Raises:
+            OSError: they cannot be read.
+        """
+        found = [_open(self.place, each) for each in self.files if each.last_end >= instant]
+        return _whole([each.slice(np.searchsorted(instants_of(each), instant)) for each in found])
+
+    @staticmethod
+    def _sorted_by(table: pa.Table, ends: Ints) -> Ints:  # noqa: ARG004 - one or the other
+        return ends
+
+
+class RowsByStart:
+    """Segments that are looked up by their begin, and become fewer when files are merged.
+
+    Args:
+        place: where files are.
+        files: the oldest first.
+    """
+
+    def __init__(self, place: StatePlace, files: Sequence[RunFile]) -> None:
+        self.place, self.files = place, tuple(files)
+
+    def until(self, instant: int) -> pa.Table | None:
+        """Return the rows that begin at an instant or before it (µs); None if there are none.
+
+        Raises:
+            OSError: they cannot be read.
+        """
+        found = [_open(self.place, each) for each in self.files if each.first_start <= instant]
+        ends = [np.searchsorted(instants_of(each), instant, "right") for each in found]
+        return _whole([each.slice(0, end) for each, end in zip(found, ends, strict=True)])
+
+    def after(
+        self, new: pa.Table | None, low: int, reduced: Callable[[pa.Table], pa.Table]
+    ) -> tuple[RunFile, ...]:
+        """Return the files with new rows.
+
+        Args:
+            new: rows with ``CODE``; None if there are none.
+            low: files whose rows all end at or before this instant go (µs).
+            reduced: returns what stays of rows when files are merged.
+
+        Raises:
+            OSError: they cannot be read or written.
+        """
+        files = [each for each in self.files if each.last_end > low]
+        n = n_merged([each.n_rows for each in files])
+        if n:
+            every = [_open(self.place, each) for each in files[-n:]]
+            files[-n:] = self._written(reduced(pa.concat_tables(every).drop_columns([AT])))
+        return (*files, *(() if new is None else self._written(new)))
+
+    def _written(self, table: pa.Table) -> list[RunFile]:
+        if not len(table):
+            return []
+        begins = micros_of(table.column("lo"))
+        order = np.argsort(begins, kind="stable")
+        kept = table.take(pa.array(order)).append_column(AT, pa.array(begins[order]))
+        written = _write(self.place, kept, begins)
+        return [replace(written, last_end=int(ends_of(table).max()))]
 
 
 def n_merged(sizes: Sequence[int]) -> int:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from eddyline.models import graph, sampling, timeline
 from eddyline.models.frontiers import LeastFronts, frontier_of, last_ends, whole_until
-from eddyline.models.kept import AT, CODE, AppendedRows, codes_of, instants_of
+from eddyline.models.kept import CODE, AppendedRows, codes_of, instants_of
 from eddyline.models.rows import Keyed, Layout, ends_of, ids_together, keyed, table_of, unified
 from eddyline.models.segments import Segments
 from eddyline.models.steps import Rows, result_table
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from eddyline.models.books import Books
     from eddyline.models.frontiers import Fronts
     from eddyline.models.stages import Stage
+    from eddyline.models.streaming import BucketState, StageState
     from eddyline.state.place import StatePlace
     from eddyline.state.run_files import RunFile
 
@@ -61,7 +62,7 @@ class Looking:
         stage: what is done.
         keys: the columns that say the entity, with ``CODE``.
         books: the records of the entities, and the codes of those that are looked at.
-        segments: the files of segments before the batch, by what they are of.
+        before: what is kept of segments before the batch.
         place: where files are.
         zone: the time zone of timestamps; see ``table_of``.
         timed: counts the time of steps; see ``graph.every``.
@@ -72,15 +73,24 @@ class Looking:
         stage: Stage,
         keys: tuple[str, ...],
         books: Books,
-        segments: dict[int, Files],
+        before: BucketState | StageState,
         place: StatePlace,
         zone: str | None,
         timed: graph.Timed = graph.untimed,
     ) -> None:
         self.stage, self.keys, self.books, self.place, self.zone = stage, keys, books, place, zone
         self.timed = timed
-        self.segments = dict(segments)
+        self.segments = dict(before.segments)
         """The files of segments, from now on those after the batch."""
+        self.low = before.low
+        """At or before which instant segments have ended that nothing looks at any more (µs), from
+        now on after the batch."""
+        self._low_before = before.low
+
+    @property
+    def files(self) -> dict[int, Files]:
+        """The files of segments after the batch."""
+        return {ref: files for ref, files in self.segments.items() if files}
 
     def results(self, flows: Sequence[Flow]) -> pa.Table | None:
         """Return the results of a batch as rows."""
@@ -130,7 +140,7 @@ class Looking:
         found = every[id(stage.given)]
         if not stage.looks_back:
             return found, front, names
-        self._look_again(given, fronts, names)
+        last = self._look_again(given, fronts, names)
         if isinstance(found, Keyed):
             over = whole_until(found.segments, front)
             found, front = _settled(found, told, front), np.maximum(over, told)
@@ -140,22 +150,27 @@ class Looking:
             kept = (times >= told[keys]) & (times < front[keys])
             found = Rows(found.samples.take(kept), found.entities)
         if len(names):
+            # No segment that ends later is of results that were given: see ``_appended``.
             table = names.append_column("told", pa.array(front))
-            self.books.after["told"] = table, front
+            self.books.after["told"] = table, np.maximum(front, last)
         return found, front, names
 
-    def _look_again(self, given: Sequence[Keyed], fronts: Sequence[Ints], names: pa.Table) -> None:
+    def _look_again(self, given: Sequence[Keyed], fronts: Sequence[Ints], names: pa.Table) -> Ints:
         """Look at entities again that are known to have results which are not final yet.
+
+        Returns:
+            Where the last segment of each entity ends (µs).
 
         As a rule those that are told with a segment are all there are: none ends behind the front
         of its entity. Of pairs of pairs, and the like, less is known than that.
         """
         ends = [last_ends(each.segments, len(names)) for each in given]
         is_open = np.any([last > front for last, front in zip(ends, fronts, strict=True)], axis=0)
-        last = np.max(ends, axis=0)
+        last: Ints = np.max(ends, axis=0)
         if self.stage.has_moving_extremes:
             is_open |= last >= np.min(fronts, axis=0)
         self.books.look_again(names.filter(pa.array(is_open)), last[is_open])
+        return last
 
     def _together(self, flows: Sequence[Flow]) -> tuple[list[Keyed], pa.Table]:
         """Return the segments of all inputs with common ids, and keep those that are new."""
@@ -178,7 +193,7 @@ class Looking:
         """Return the segments of an input that were kept of entities, and keep those of now."""
         ref = self.stage.inputs[at]
         appended = AppendedRows(self.place, self.segments.get(ref, ()))
-        before = appended.of(self.books.codes)
+        before = appended.of(self.books.codes, self._low_before)
         self.segments[ref] = self._appended(appended, now, flows)
         return before
 
@@ -234,10 +249,10 @@ class Looking:
             found: Mask = instants_of(rows) > np.maximum(since, NEVER + reach) - reach
             return found
 
-        low = NEVER
         if not self.stage.spans_gaps:
-            low = max(min(each.fronts.least for each in flows), NEVER + reach) - reach
-        return appended.after(now, ends, low, is_needed)
+            least = min(each.fronts.least for each in flows)
+            self.low = max(self._low_before, max(least, NEVER + reach) - reach)
+        return appended.after(now, ends, self.low, is_needed)
 
     @staticmethod
     def _least_of(rows: pa.Table, flows: Sequence[Flow]) -> Ints:
@@ -252,7 +267,7 @@ class Looking:
         told = self.books.records.of(codes, ["told"]).get("told")
         if told is not None:
             places = np.searchsorted(codes, codes_of(told))
-            np.minimum.at(first, places, told.column(AT).to_numpy())
+            np.minimum.at(first, places, told.column("told").to_numpy())
         found: Ints = np.where(first < FOREVER, first, NEVER)[
             np.searchsorted(codes, codes_of(rows))
         ]

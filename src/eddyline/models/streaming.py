@@ -47,6 +47,8 @@ class StageState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
     """By entity until when results were given, and ranges that may go on."""
     segments: dict[int, tuple[RunFile, ...]] = struct_field(default_factory=dict)
     """Segments that later results look back at, by what they are of; see ``Stage.inputs``."""
+    low: int = NEVER
+    """The instant (µs) at or before which segments have ended that nothing looks at any more."""
 
     @property
     def files(self) -> Iterator[RunFile]:
@@ -72,6 +74,8 @@ class BucketState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
     and ranges that may go on."""
     segments: dict[int, tuple[RunFile, ...]] = struct_field(default_factory=dict)
     """Segments that later results look back at, by input."""
+    low: int = NEVER
+    """The instant (µs) at or before which segments have ended that nothing looks at any more."""
     stages: dict[int, StageState] = struct_field(default_factory=dict)
     """Of graphs that are cut into stages what each keeps, by number."""
 

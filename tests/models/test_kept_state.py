@@ -1,0 +1,246 @@
+"""What a stream keeps, reads and writes follows what is alive in it, and not what has ever been."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import fs
+
+from eddyline.models import graph, kept, steps
+from eddyline.models.bucket import BucketBatch
+from eddyline.models.kept import CODE, AppendedRows, EntityRecords
+from eddyline.models.streaming import BucketState, StreamInput, StreamPlan
+from eddyline.state.place import StatePlace
+from tests.examples import examples
+from tests.models.test_crossings import NODES as CROSSED
+from tests.models.test_crossings import TOP, pairs
+from tests.models.test_streaming import (
+    DECLARED,
+    FIT,
+    NODES,
+    SECOND,
+    SHAPE,
+    at_once,
+    average,
+    joined,
+    of,
+    shown,
+    streamed,
+    table_of,
+    where,
+)
+
+LIVES = 3
+"""Batches in which an entity has rows."""
+
+
+def come_and_gone(number, n_new):
+    """Return the rows of a batch: so many entities begin in each, and have two rows in three."""
+    keys = np.repeat(np.arange(max(number - LIVES + 1, 0) * n_new, (number + 1) * n_new), 2)
+    times = (10 * number + np.arange(len(keys)) % 2) * SECOND
+    x = np.random.default_rng(number).integers(-9, 9, len(keys)).astype(float)
+    return pa.table(
+        {
+            "k": keys.astype(str), "ts": pa.array(times).cast(pa.timestamp("us", "UTC")),
+            "x": x, "y": x, CODE: keys,
+        }
+    )  # fmt: skip
+
+
+def held_by_one(number, n_new):
+    """Return the same with an entity that goes on all along in one segment, which is never over."""
+    others = come_and_gone(number, n_new)
+    times = pa.array(np.array([10 * number, 10 * number + 5]) * SECOND)
+    zero = pa.array(np.zeros(2))
+    one = pa.table(
+        {
+            "k": ["one"] * 2, "ts": times.cast(pa.timestamp("us", "UTC")), "x": zero, "y": zero,
+            CODE: pa.array([-1, -1]),
+        }
+    )  # fmt: skip
+    return pa.concat_tables([others, one]).sort_by("ts")
+
+
+def all_files(state):
+    return [*state.files]
+
+
+def segment_files(state):
+    """Return the files of segments that stages over several entities keep."""
+    return [
+        file for stage in state.stages.values() for own in stage.segments.values() for file in own
+    ]
+
+
+def rows_by_batch(tmp_path, monkeypatch, node, rows, files_of=all_files):
+    """Return for each batch the rows that are kept after it, are in files that it opens, are taken
+    from files of segments, and are written.
+
+    Codes are searched, not read.
+    """
+    counts, sizes, state = Counter(), [], BucketState()
+    open_rows, whole = kept.open_rows, kept._whole
+
+    def opening(files, folder, file):
+        found = open_rows(files, folder, file)
+        counts["opened"] += len(found) if len(found.payload.column_names) > 1 else 0
+        return found
+
+    def taking(found):
+        counts["taken"] += sum(map(len, found))
+        return whole(found)
+
+    monkeypatch.setattr(kept, "open_rows", opening)
+    monkeypatch.setattr(kept, "_whole", taking)
+    place = folder_of(tmp_path)
+    plan = StreamPlan((StreamInput(FIT, SHAPE),), node)
+    for number, table in enumerate(rows):
+        before = {each.name for each in files_of(state)}
+        counts.clear()
+        batch = BucketBatch(plan, place, state, 0, (10 * number + 6) * SECOND)
+        list(batch.run([table]))
+        state = batch.report.after
+        files = files_of(state)
+        written = sum(each.n_rows for each in files if each.name not in before)
+        kept_rows = sum(each.n_rows for each in files)
+        sizes.append((kept_rows, counts["opened"], counts["taken"], written))
+    return np.array(sizes)
+
+
+def folder_of(tmp_path):
+    """Return where files are."""
+    place = StatePlace(fs.LocalFileSystem(), str(tmp_path), "models")
+    fs.LocalFileSystem().create_dir(place.runs)
+    return place
+
+
+def test_rows_that_nothing_looks_at_are_hidden_while_their_file_stays(tmp_path):
+    place, ends = folder_of(tmp_path), np.array([10, 20, 12, 30])
+    table = pa.table({CODE: [1, 1, 2, 3], "value": [0, 1, 2, 3]})
+    files = AppendedRows(place, ()).after(table, ends, 0, lambda rows: np.ones(len(rows), bool))
+    rows = AppendedRows(place, files)
+    assert rows.of(np.array([1, 2]), 5).column("value").to_pylist() == [0, 1, 2]
+    assert rows.of(np.array([1, 2]), 12).column("value").to_pylist() == [1]
+    assert rows.of(np.array([1, 2]), 20) is None
+
+
+def test_records_go_once_runs_are_merged_behind_their_instant(tmp_path):
+    place, runs = folder_of(tmp_path), ()
+    for at in range(4):
+        codes = np.array([at])
+        records = {
+            "told": (pa.table({CODE: codes}), codes),
+            "held": (pa.table({CODE: codes}), codes),
+        }
+        runs = EntityRecords(place, runs).after(codes, records, {"told": -1})
+    runs = EntityRecords(place, runs).after(np.zeros(0, np.int64), {}, {"told": 1})
+    found = EntityRecords(place, runs).given(np.arange(4))
+    assert {kind: each.column(CODE).to_pylist() for kind, each in found.items()} == {
+        "told": [2, 3], "held": [0, 1, 2, 3],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        of(average(20)),
+        joined(),
+        of(average(9), of(where("x > 0"))),
+        of(steps.Sample(SECOND), joined()),
+    ],
+    ids=["average", "join", "average of a part", "samples of a join"],
+)
+def test_windows_forget_entities_that_are_over(tmp_path, monkeypatch, node):
+    rows = (come_and_gone(number, 10) for number in range(150))
+    sizes = rows_by_batch(tmp_path, monkeypatch, node, rows)
+    kept_rows, read, _, written = (each.reshape(-1, 30) for each in sizes.T)
+    assert kept_rows[4].max() <= 1.2 * kept_rows[0].max()
+    assert read[4].sum() <= 1.1 * read[1].sum()
+    assert written[4].sum() <= 1.1 * written[1].sum()
+
+
+@pytest.mark.parametrize(
+    ("node", "n_new"), [(pairs("a.x < b.x"), 3), (TOP, 10)], ids=["pairs", "greatest"]
+)
+def test_what_is_kept_of_many_entities_is_not_read_and_written_in_each_batch(
+    tmp_path, monkeypatch, node, n_new
+):
+    rows = (held_by_one(number, n_new) for number in range(150))
+    sizes = rows_by_batch(tmp_path, monkeypatch, node, rows, segment_files)
+    kept_rows, _, taken, written = (each.reshape(-1, 50) for each in sizes.T)
+    assert kept_rows[2, -1] >= 2.5 * kept_rows[0, -1]
+    # Files are merged when newer ones have become as large: so a row is written a few times in all.
+    assert taken[2].sum() <= 0.1 * kept_rows[2].sum()
+    assert written[2].sum() <= 0.1 * kept_rows[2].sum()
+
+
+def visits(seed, n):
+    """Return rows of entities that come for a while, go, and some of them come back.
+
+    One is there all along for two minutes, and holds what needs all.
+    """
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(1, 7, n)
+    who = np.repeat(rng.integers(0, 8, n), lengths)
+    is_first = np.diff(np.repeat(np.arange(n), lengths), prepend=-1) > 0
+    gaps = np.repeat(rng.choice([0, 3, 9, 40], n), lengths)
+    times = np.cumsum(np.where(is_first, gaps, rng.choice([0, 1, 2, 4], len(who))))
+    x = np.cumsum(rng.integers(-2, 3, len(who))).astype(float)
+    y = np.where(rng.random(len(who)) < 0.1, np.nan, rng.integers(-3, 4, len(who)))
+    stays = rng.integers(0, times[-1] + 1) + 4 * np.arange(30)
+    who, x, y = (
+        np.append(each, np.full(30, value)) for each, value in ((who, 8), (x, 0.0), (y, 0.0))
+    )
+    late = np.append(times + rng.integers(0, 9, len(times)), stays)
+    order = np.argsort(late, kind="stable")
+    return who[order], late[order] * SECOND, x[order], y[order]
+
+
+LOOKING_BACK = {
+    **{name: each for name, each in NODES.items() if graph.sees_entities(each)},
+    **{f"crossed: {name}": each for name, each in CROSSED.items()},
+}
+
+
+@examples(8)
+@pytest.mark.parametrize("name", LOOKING_BACK)
+@given(
+    seed=st.integers(0, 2**32),
+    n=st.integers(1, 10),
+    rows=st.sampled_from([1, 2, 5]),
+    maker=st.sampled_from([FIT, DECLARED]),
+    lateness=st.sampled_from([0, 3 * SECOND]),
+    n_tries=st.sampled_from([1, 2]),
+)
+def test_entities_that_come_back_have_what_all_rows_give(
+    name, maker, seed, n, rows, lateness, n_tries
+):
+    drawn = visits(seed, n)
+    keys = drawn[0]
+    table = table_of(drawn, maker).set_column(0, "k", pa.array([f"k{each}" for each in keys]))
+    table = table.append_column(CODE, pa.array(keys // 2))  # two of a code
+    cuts = list(range(rows, len(keys), rows))
+    rng = np.random.default_rng(seed + 1)
+    found = streamed(table, maker, LOOKING_BACK[name], cuts, lateness, rng, n_tries=n_tries)
+    assert shown(found) == shown(at_once(table, maker, LOOKING_BACK[name]))
+
+
+def test_after_any_silence_nothing_is_told_again_or_left_out():
+    # Long segments end before silences of 1 to 30 s, beside short ones; a batch comes each second.
+    seconds = np.arange(90)
+    keys, times = np.array(
+        [(key, at) for at in seconds for key in range(33) if key >= 30 or not 30 < at <= 31 + key]
+    ).T
+    x = np.where(keys < 30, keys, 7 * keys * times % 11).astype(float)
+    table = table_of((keys, times * SECOND, x, x), FIT)
+    table = table.set_column(0, "k", pa.array(keys.astype(str)))
+    table = table.append_column(CODE, pa.array(keys))
+    cuts = np.flatnonzero(np.diff(times)) + 1
+    node = of(average(20))
+    found = streamed(table, FIT, node, cuts.tolist(), 0, np.random.default_rng(0))
+    assert shown(found) == shown(at_once(table, FIT, node))
