@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eddyline.models import graph
+from eddyline.models import graph, updates
 from eddyline.models.pairs import CELL
 from eddyline.models.rows import Keyed, Layout, keyed
 from eddyline.models.steps import Rows, result_table
@@ -39,6 +39,20 @@ def solved(
             yield from table.to_batches()
         else:
             yield from _batches(graph.run(node, _inputs(table, layouts)), table)
+
+
+def newest(tables: Iterable[pa.Table], layout: Layout, version: str) -> Iterator[pa.RecordBatch]:
+    """Return what segments say that were written one after the other.
+
+    Args:
+        tables: with all segments of an entity in one.
+        layout: their columns, and beside them
+        version: the one that says which was written later.
+    """
+    for table in tables:
+        given = keyed(table, layout)
+        found = updates.newest(given.segments, table.column(version).to_numpy())
+        yield from _batches(Keyed(found, given.entities), table)
 
 
 def stepped(
