@@ -32,7 +32,7 @@ def newest(segments: Segments, version: Ints) -> Segments:
             version do not overlap, but for those that are the same; tombstones may.
         version: numbers that rise as segments are written, ``[n]``.
     """
-    if not overlap(segments.keys, segments):
+    if not overlap(segments.keys, segments.lo, segments.ends):
         return living(segments).ordered
     order = np.lexsort((~segments.is_tombstone, version))
     rank = np.empty(len(order), np.int64)
@@ -42,21 +42,23 @@ def newest(segments: Segments, version: Ints) -> Segments:
     (curves,) = timeline.codes((segments.keys, arrival))
     dense = np.unique(curves, return_inverse=True)[1].astype(np.int64)
     # What was written twice, or taken back twice, arrives one behind the other.
-    return living(latest(segments, rank if overlap(dense, segments) else arrival))
+    is_twice = overlap(dense, segments.lo, segments.ends)
+    return living(latest(segments, rank if is_twice else arrival))
 
 
-def overlap(groups: Ints, segments: Segments) -> bool:
-    """Return whether two segments of one group overlap.
+def overlap(groups: Ints, lo: Ints, ends: Ints) -> bool:
+    """Return whether two ranges of one group overlap.
 
     Args:
         groups: dense ids, ``[n]``.
-        segments: in any order.
+        lo: where ranges begin (µs), in any order, ``[n]``.
+        ends: where they end, exclusive, ``[n]``.
     """
-    if not len(segments):
+    if not len(groups):
         return False
-    starts, ends = timeline.codes((groups, segments.lo), (groups, segments.ends))
+    starts, stops = timeline.codes((groups, lo), (groups, ends))
     order = np.argsort(starts, kind="stable")
-    reached = np.maximum.accumulate(ends[order])
+    reached = np.maximum.accumulate(stops[order])
     return bool((reached[:-1] > starts[order[1:]]).any())
 
 

@@ -109,6 +109,19 @@ def test_without_versions_segments_that_do_not_overlap_are_as_they_were(spark):
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_an_overlap_is_found_wherever_the_two_segments_are(spark, partitions):
+    rows = [row(ship, 10 * n, 10 * n + 10, n) for n in range(6) for ship in (1, 2)]
+    whole = made(spark, rows, partitions).drop("said")
+    assert el.models.read(whole).to_df().count() == len(rows)
+    by_time = whole.repartitionByRange(3, "lo")
+    assert el.models.read(by_time).to_df().count() == len(rows)
+    more = made(spark, [row(2, 25, 26, 0), row(3, 25, 26, 0)], 1).drop("said")
+    for each in (whole, by_time):
+        with pytest.raises(QueryError, match=r"ship = 2 overlap, \[.*00:00:20, .*00:00:25, "):
+            el.models.read(each.union(more)).to_df()
+
+
 def uses(segments):
     return [
         segments.to_df,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from eddyline.models.rows import Layout
 
-_VERSION, _BEFORE = "__version", "__before"
+_VERSION, _BEFORE, _END = "__version", "__before", "__end"
 _FIRST = np.iinfo(np.int64).min
 """The version of segments that have none: they were written before all others."""
 
@@ -104,17 +104,31 @@ class Versions:
 def _overlapping(rows: DataFrame, keys: list[Column]) -> Row | None:
     """Return the first segment that begins before one that is no later has ended, if there is one.
 
-    Only keys and times are read.
+    Only keys and times are read. Segments of an entity are in one partition in general, or in some
+    one behind the other: so what each partition has of an entity is looked at as one range first,
+    and segments are brought together only where these overlap.
     """
     end = F.when(F.col("is_point"), F.expr("hi + INTERVAL '0.000001' SECOND")).otherwise(
         F.col("hi")
     )
-    ranges = rows.select(*keys, "lo", "hi", end.alias("__end"))
-    names = [quoted(each) for each in ranges.columns[: len(keys)]]
-    own = Window.partitionBy(*(map(F.col, names) if names else [F.lit(0)])).orderBy("lo", "__end")
-    earlier = own.rowsBetween(Window.unboundedPreceding, -1)
-    reached = F.max(F.struct("__end", "lo", "hi")).over(earlier)
-    found = ranges.withColumn(_BEFORE, reached).where(f"{_BEFORE}.__end > lo")
+    ranges = rows.select(*keys, "lo", "hi", end.alias(_END))
+    names = ranges.columns[: len(keys)]
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        quiet_when_cut_short()
+        yield from tasks.spans(blocks.tables(batches), names, ("hi", _END))
+
+    spans = ranges.mapInArrow(task, ranges.schema)
+    return _first(spans, names) and _first(ranges, names)
+
+
+def _first(ranges: DataFrame, names: list[str]) -> Row | None:
+    """Return the first range that begins before one that is no later has ended, and that one."""
+    own = [F.col(quoted(each)) for each in names] or [F.lit(0)]
+    earlier = Window.partitionBy(*own).orderBy("lo", _END)
+    earlier = earlier.rowsBetween(Window.unboundedPreceding, -1)
+    reached = F.max(F.struct(_END, "lo", "hi")).over(earlier)
+    found = ranges.withColumn(_BEFORE, reached).where(f"{_BEFORE}.{_END} > lo")
     texts = {each: F.col(each).cast("string") for each in ("lo", "hi")}
     before = (F.col(f"{_BEFORE}.{each}").cast("string").alias(each) for each in ("lo", "hi"))
     texts[_BEFORE] = F.struct(*before)
