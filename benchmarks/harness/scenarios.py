@@ -18,7 +18,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "sharing": ("paper", "methods", "numbers", "sigma", "automaton"),
     "joins": ("chained", "growth", "operator", "caches", "caches_plans", "real", "pathway"),
     "aggregates": ("windows", "queries", "over", "growth", "nexmark"),
-    "models": ("fits", "crossovers", "pulse", "answers", "figures", "engines", "door"),
+    "models": ("fits", "crossovers", "pulse", "answers", "figures", "engines", "door", "early"),
     "page": ("cost",),
 }
 """Modules of scenarios by suite: ``python -m benchmarks run SUITE`` runs one of them."""

@@ -66,6 +66,12 @@ class Rows:
         return pa.table({"key": self.keys, "ts": times, **self.values})
 
 
+def lines_of(values: Floats, slopes: Floats) -> pa.Array:
+    """Return the coefficients of lines, as declared models have them."""
+    ends = np.arange(len(values) + 1, dtype=np.int32) * 2
+    return pa.ListArray.from_arrays(pa.array(ends), pa.array(np.stack([values, slopes], 1).ravel()))
+
+
 def _read(path: str, key: str, time: str, names: dict[str, str]) -> Rows:
     table = parquet.read_table(data_folder() / path, columns=[key, time, *names.values()])
     keys = np.unique(table[key].to_numpy(), return_inverse=True)[1].astype(np.int64)

@@ -15,8 +15,7 @@ from benchmarks.harness.needs import data_folder
 from benchmarks.harness.scenario import Measurement, Runs, Settings
 from benchmarks.harness.statistics import median, spread
 from benchmarks.harness.timing import interleaved
-from benchmarks.models.data import SECOND_US, VESSELS
-from eddyline.data.arrays import Floats
+from benchmarks.models.data import SECOND_US, VESSELS, lines_of
 from eddyline.models.bounds import Bound
 from eddyline.models.condition_text import read_condition
 from eddyline.models.declared import Declared, declared, read_equations
@@ -42,13 +41,8 @@ def _positions() -> pa.Table:
         "lon": (lon, knots * np.sin(course) / np.cos(np.radians(lat))),
     }
     times = table["BaseDateTime"].cast(pa.timestamp("us"))
-    lists = {name: _lists(*each) for name, each in moves.items()}
+    lists = {name: lines_of(*each) for name, each in moves.items()}
     return pa.table({"key": table["MMSI"], "ts": times, **lists}).combine_chunks()
-
-
-def _lists(values: Floats, slopes: Floats) -> pa.Array:
-    ends = np.arange(len(values) + 1, dtype=np.int32) * 2
-    return pa.ListArray.from_arrays(pa.array(ends), pa.array(np.stack([values, slopes], 1).ravel()))
 
 
 def gain(settings: Settings) -> Measurement:

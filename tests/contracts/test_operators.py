@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, reduce
 from typing import TYPE_CHECKING, Any
 
@@ -117,6 +117,10 @@ LEVELS = StreamPlan(
 
 HELD = StreamPlan(LEVELS.inputs, graph.Input(0, LEVELS.inputs[0].shape))
 """The same rows as models, of which alarms are asked."""
+
+
+SOON = replace(HELD, is_early=True)
+"""The same, given before they are final: that of the last row of a batch is a prediction."""
 
 
 def _member(length_s, slide_s, by, *calls):
@@ -248,6 +252,23 @@ CASES = {
 """A join stands with all that belongs to it: its inputs, filters and columns of one of them. The
 last one is of an operator with state that only tests know."""
 
+_SEGMENTS = (
+    "SELECT w, time AS origin, time AS lo, time + INTERVAL 1 SECOND AS hi, false AS is_point, "
+    "false AS tomb, array(double(v)) AS coef_x, 0D AS err_x"
+)
+
+MORE = {
+    "early models": Case(
+        lambda **_: ModelStep(("s",), SOON),
+        f"{_SEGMENTS}, id div {N_ROWS} AS version, id % {N_ROWS} < {N_ROWS - 1} AS validated "
+        f"FROM {TIMED} UNION ALL {_SEGMENTS}, (id + 1) div {N_ROWS} AS version, true AS validated "
+        f"FROM {TIMED} WHERE id % {N_ROWS} = {N_ROWS - 1} AND id + 1 < (SELECT count(*) FROM rows)",
+        adapts=False,
+        time="timestamp_seconds(id)",
+    ),
+}
+"""Other cases of operators. Early results: a prediction is given again once it is validated."""
+
 HIGH = "SELECT id, v + 1 AS n, time FROM s WHERE v < 99 AND w >= 0 AND v % 10 = 3"
 """The query behind an input of the join."""
 
@@ -366,15 +387,16 @@ def rows_of(df):
 LARGE = {JoinStep, SharedAggregateStep, OverStep, UnionStep}
 
 PARAMS = [
-    pytest.param(step, marks=pytest.mark.large if step in LARGE else (), id=step.__name__)
-    for step in CASES
+    pytest.param(each, marks=pytest.mark.large if step in LARGE else (), id=step.__name__)
+    for step, each in CASES.items()
 ]
+PARAMS += [pytest.param(each, id=name) for name, each in MORE.items()]
 """A join lives as long as all others together, and some are like others but for a little."""
 
 
 @pytest.fixture(params=PARAMS)
 def case(request):
-    return CASES[request.param]
+    return request.param
 
 
 @pytest.fixture

@@ -14,8 +14,7 @@ from eddyline.errors import OptionError
 from eddyline.models.assumed import both, n_outside, read_ranges, said
 from eddyline.models.ranges import Range
 from eddyline.models.streaming import StreamInput, StreamPlan
-from tests.models.batches import reported
-from tests.models.test_streaming import DECLARED, FIT, INPUT, SHAPE, coded, rows_of, table_of
+from tests.models.batches import DECLARED, FIT, INPUT, SHAPE, coded, reported, rows_of, table_of
 
 VALUES = st.one_of(st.none(), st.sampled_from([-1.0, 0.0, 2.0, 5.0, np.inf, -np.inf, np.nan, 7.5]))
 

@@ -21,7 +21,7 @@ from eddyline.models.streaming import BucketState, StreamInput, StreamPlan, chec
 from eddyline.models.window_steps import AverageDistance, Envelope, Extremum
 from eddyline.state.place import StatePlace
 from tests.examples import examples
-from tests.models.test_streaming import (
+from tests.models.batches import (
     DECLARED,
     DOOR,
     FIT,

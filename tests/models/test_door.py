@@ -18,7 +18,7 @@ from eddyline.models.bucket import BucketBatch
 from eddyline.models.declared import declared
 from eddyline.models.streaming import BucketState, StreamInput, StreamPlan
 from eddyline.state.place import StatePlace
-from tests.models.test_streaming import (
+from tests.models.batches import (
     DECLARED,
     DOOR,
     INPUT,

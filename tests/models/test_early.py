@@ -26,7 +26,7 @@ from eddyline.models.updates import latest, living
 from eddyline.models.window_steps import Envelope, Extremum
 from eddyline.state.place import StatePlace
 from tests.examples import examples
-from tests.models.test_streaming import (
+from tests.models.batches import (
     DECLARED,
     DOOR,
     FIT,

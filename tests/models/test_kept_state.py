@@ -17,9 +17,7 @@ from eddyline.models.kept import CODE, AppendedRows, EntityRecords
 from eddyline.models.streaming import BucketState, StreamInput, StreamPlan
 from eddyline.state.place import StatePlace
 from tests.examples import examples
-from tests.models.test_crossings import NODES as CROSSED
-from tests.models.test_crossings import TOP, pairs
-from tests.models.test_streaming import (
+from tests.models.batches import (
     DECLARED,
     FIT,
     NODES,
@@ -34,6 +32,8 @@ from tests.models.test_streaming import (
     table_of,
     where,
 )
+from tests.models.test_crossings import NODES as CROSSED
+from tests.models.test_crossings import TOP, pairs
 
 LIVES = 3
 """Batches in which an entity has rows."""

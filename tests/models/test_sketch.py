@@ -29,8 +29,7 @@ from eddyline.models.work import (
     work_of_results,
 )
 from tests.examples import examples
-from tests.models.batches import reported
-from tests.models.test_streaming import (
+from tests.models.batches import (
     DECLARED,
     DOOR,
     FIT,
@@ -39,6 +38,7 @@ from tests.models.test_streaming import (
     SHAPE,
     of,
     projected,
+    reported,
     rows_of,
     table_of,
     where,

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from dataclasses import replace
-
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -14,205 +9,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import fs
 
-from eddyline.models import graph, steps
-from eddyline.models.bounds import Bound, FitOptions
 from eddyline.models.bucket import BucketBatch
-from eddyline.models.condition_text import read_condition, read_expression
-from eddyline.models.declared import Declared, read_equations
-from eddyline.models.fitted import Fit
-from eddyline.models.kept import CODE, EntityRecords
-from eddyline.models.rows import keyed, unified
+from eddyline.models.kept import CODE
 from eddyline.models.streaming import BucketState, StreamInput, StreamPlan
-from eddyline.models.window_steps import Extremum, Integral
 from eddyline.state.place import StatePlace
 from tests.examples import examples
-
-SECOND = 1_000_000
-SHAPE = steps.Shape(("k",), ("x", "y"))
-INPUT = graph.Input(0, SHAPE)
-WITHIN = {"x": Bound(1.0), "y": Bound(0.5)}
-
-
-def of(step, node=INPUT):
-    return graph.Unary(step, node)
-
-
-def where(text):
-    return steps.Where(read_condition(text, SHAPE.attributes), text)
-
-
-def average(seconds, every=None, *, covered=False):
-    ticks = None if every is None else every * SECOND
-    return Integral(seconds * SECOND, ticks, True, covered)
-
-
-def joined():
-    node = of(steps.Project.onto("x"))
-    sides = of(average(5), node), of(average(9), node)
-    condition = read_condition("a.x > b.x", ["a.x", "b.x"])
-    return graph.SameEntity(*sides, ("a", "b"), condition, "a.x > b.x")
-
-
-def projected(text):
-    return steps.Project({"z": read_expression(text, SHAPE.attributes)}, {"z": text})
-
-
-NODES = {
-    "segments": INPUT,
-    "where": of(where("x > y AND x < 3")),
-    "sample": of(steps.Sample(3 * SECOND), of(projected("x - 2 * y"))),
-    "changes": of(steps.Changes()),
-    "changes where": of(steps.Changes(), of(where("x > y"))),
-    "average": of(average(7)),
-    "average at ticks": of(average(7, 2)),
-    "average of what is covered": of(average(7, 2, covered=True)),
-    "average of averages": of(average(3), of(average(4))),
-    "greatest": of(Extremum(6 * SECOND, 2 * SECOND, True), of(steps.Project.onto("x"))),
-    "greatest of averages": of(
-        Extremum(6 * SECOND, 2 * SECOND, True), of(average(4), of(steps.Project.onto("x")))
-    ),
-    "greatest as segments": of(Extremum(4 * SECOND, None, True), of(steps.Project.onto("x"))),
-    "least, where it is": of(
-        steps.Where(read_condition("y < 0", ["y"]), "y < 0"),
-        of(Extremum(5 * SECOND, None, False), of(steps.Project.onto("y"))),
-    ),
-    "average at ticks of a part": of(average(7, 2, covered=True), of(where("x > y"))),
-    "greatest of a part of the least": of(
-        Extremum(3 * SECOND, SECOND, True),
-        of(
-            steps.Where(read_condition("x > 0", ["x"]), "x > 0"),
-            of(
-                Extremum(4 * SECOND, None, False),
-                of(steps.Project.onto("x"), of(where("x < 6 AND y <> 0"))),
-            ),
-        ),
-    ),
-    "macd": of(steps.Sample(SECOND), joined()),
-    "changes of a join": of(steps.Changes(), joined()),
-}
-FIT = Fit(("k",), "ts", WITHIN, FitOptions(degree=1, max_gap_us=6 * SECOND, prefix_rows=16))
-DECLARED = Declared(("k",), "ts", read_equations({"x": "x + t", "y": "y"}), 4 * SECOND)
-DOOR = replace(DECLARED, within={"x": Bound(1.5), "y": Bound(0.5, is_relative=True)})
-
-
-def rows_of(seed, n):
-    rng = np.random.default_rng(seed)
-    keys = rng.integers(0, 3, n)
-    times = (
-        np.cumsum(rng.choice([0, 1, 1, 2, 9], n)) * SECOND
-        + rng.integers(0, 2) * 1_700_000_000_000_000
-    )
-    x = np.cumsum(rng.integers(-2, 3, n)).astype(float)
-    y = np.where(rng.random(n) < 0.1, np.nan, rng.integers(-3, 4, n))
-    return keys, times, x, y
-
-
-def table_of(rows, maker):
-    keys, times, x, y = rows
-    columns = {"x": pa.array(x), "y": pa.array(y, from_pandas=False)}
-    if isinstance(maker, Declared):
-        columns = {
-            "x": pa.array([[a, 1.0] for a in x], pa.list_(pa.float64())),
-            "y": pa.array([[b] for b in y], pa.list_(pa.float64())),
-        }
-    names = pa.array([None if key == 2 else f"k{key}" for key in keys], pa.string())
-    return pa.table({"k": names, "ts": pa.array(times).cast(pa.timestamp("us", "UTC")), **columns})
-
-
-def shown(tables):
-    """Return results as sorted rows of rounded numbers, of values that two ways may round."""
-    found = []
-    for table in tables:
-        kinds = [
-            pa.field(each.name, pa.int64() if pa.types.is_timestamp(each.type) else each.type)
-            for each in table.schema
-        ]
-        rows = table.cast(pa.schema(kinds)).to_pylist()
-        found += [tuple(rounded(each) for each in row.values()) for row in rows]
-    return sorted(found, key=repr)
-
-
-def rounded(value):
-    if isinstance(value, float):
-        return None if np.isnan(value) else round(value, 6) + 0.0
-    return tuple(rounded(each) for each in value) if isinstance(value, list) else value
-
-
-def coded(table):
-    """Return rows with the code of their entity, if they have none; two have the same one."""
-    if CODE in table.column_names:
-        return table
-    codes = pa.array([{"k0": 5, "k1": -3}.get(each, 5) for each in table.column("k").to_pylist()])
-    return table.append_column(CODE, codes.cast(pa.int64()))
-
-
-def streamed(table, maker, node, cuts, lateness, rng, **more):
-    """Run batches of rows, which come out of order by no more than a lateness."""
-    inputs = ((table, StreamInput(maker, SHAPE)),)
-    return streamed_together(inputs, node, [cuts], lateness, rng, **more)[0]
-
-
-def streamed_together(inputs, node, cuts, lateness, rng, *, is_flushed=True, n_tries=1):
-    """Run batches of several inputs, each cut on its own; return results and the last state.
-
-    Of several tries of a batch the last one counts.
-    """
-    plan = StreamPlan(tuple(each for _, each in inputs), node)
-    arriving, latest, state, results = [], {}, BucketState(), []
-    for at, (table, each) in enumerate(inputs):
-        rows = coded(table)
-        if each.maker is not None:
-            times = rows.column("ts").cast(pa.int64()).to_numpy()
-            late = times + rng.integers(0, lateness + 1, len(times))
-            rows = rows.take(np.argsort(late, kind="stable"))
-            latest[at] = -(2**62)
-        arriving.append(rows)
-    edges = [[0, *sorted(each), len(rows)] for each, rows in zip(cuts, arriving, strict=True)]
-    n_batches = max(map(len, edges)) - 1
-    with tempfile.TemporaryDirectory() as folder:
-        place = StatePlace(fs.LocalFileSystem(), folder, "models")
-        fs.LocalFileSystem().create_dir(place.runs)
-        for number in range(n_batches):
-            parts = []
-            for at, rows in enumerate(arriving):
-                if at not in latest:
-                    parts.append(rows if number == 0 and len(rows) else None)
-                    continue
-                low, high = [*edges[at], *[len(rows)] * n_batches][number : number + 2]
-                part = rows.slice(low, high - low)
-                latest[at] = max(
-                    latest[at], *part.column("ts").cast(pa.int64()).to_pylist(), -(2**62)
-                )
-                parts.append(part if len(part) else None)
-            for _ in range(n_tries):
-                batch = BucketBatch(plan, place, state, 0, min(latest.values()) - lateness)
-                found = list(batch.run(parts))
-            results += found
-            state = restarted(batch.report.after, place)
-        if is_flushed:
-            batch = BucketBatch(plan, place, state, 0, 2**62)
-            results += list(batch.run([None] * len(inputs)))
-            state = restarted(batch.report.after, place)
-            records, codes = EntityRecords(place, state.entities), np.array([-3, 5])
-            assert not records.of(codes, ["ranges", *(f"held{at}" for at in latest)])
-            assert not any(state.waiting.values())
-    return [each.drop_columns([CODE]) for each in results], state
-
-
-def restarted(state, place):
-    """Return a state as it is read again, with no file left that it does not name."""
-    named = {f"{each.name}.held.arrow" for each in state.files}
-    for each in os.listdir(place.runs):
-        if each not in named:
-            os.remove(f"{place.runs}/{each}")
-    return msgspec.json.decode(msgspec.json.encode(state), type=BucketState)
-
-
-def at_once(table, maker, node):
-    ordered = table.sort_by([("k", "ascending"), ("ts", "ascending")])
-    (segments,) = maker.tables(ordered.to_batches())
-    found = graph.run(node, [keyed(segments, SHAPE.layout)])
-    return [steps.result_table(found, "UTC")]
+from tests.models.batches import (
+    DECLARED,
+    DOOR,
+    FIT,
+    INPUT,
+    NODES,
+    OF_TWO,
+    SECOND,
+    SHAPE,
+    TOGETHER,
+    at_once,
+    average,
+    check_together,
+    of,
+    rows_of,
+    shown,
+    streamed,
+    table_of,
+)
 
 
 @examples(60)
@@ -232,49 +52,7 @@ def test_any_batches_give_what_all_rows_give_at_once(name, maker, seed, n, cuts,
     assert shown(found) == shown(at_once(table, maker, NODES[name]))
 
 
-def sides(on, *, covered=False):
-    """Return averages of one input joined with the other one."""
-    left = of(Integral(5 * SECOND, None, True, covered), of(steps.Project.onto("x")))
-    right = of(steps.Project.onto("y"), graph.Input(1, SHAPE))
-    condition = None if on is None else read_condition(on, ["a.x", "b.y"])
-    return graph.SameEntity(left, right, ("a", "b"), condition, on)
-
-
-TOGETHER = {
-    "join": graph.SameEntity(INPUT, graph.Input(1, SHAPE), ("a", "b"), None, None),
-    "join where": sides("a.x > b.y"),
-    "samples": of(steps.Sample(2 * SECOND), sides("a.x > b.y", covered=True)),
-    "changes": of(steps.Changes(), sides("a.x <> b.y")),
-    "average of a join": of(average(3), sides(None)),
-    "average at ticks of a join": of(average(3, 2), sides(None)),
-}
 MAKERS = {"fit": FIT, "declared": DECLARED}
-
-
-OF_TWO = {
-    "seed": st.integers(0, 2**32),
-    "sizes": st.tuples(st.integers(1, 60), st.integers(1, 60)),
-    "cuts": st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), max_size=4),
-    "lateness": st.sampled_from([0, 3 * SECOND]),
-}
-"""Rows of two streams, cut into batches."""
-
-
-def check_together(makers, node, seed, sizes, cuts, lateness):
-    """Check that two streams, or one and segments that are there (None), give what all rows do."""
-    inputs, whole = [], []
-    for at, (maker, n) in enumerate(zip(makers, sizes, strict=True)):
-        table = table_of(rows_of(seed + at, n), maker or DECLARED)
-        ordered = table.sort_by([("k", "ascending"), ("ts", "ascending")])
-        (segments,) = (maker or DECLARED).tables(ordered.to_batches())
-        whole.append(segments)
-        inputs.append((table if maker else segments, StreamInput(maker, SHAPE)))
-    own = [[int(cut[at] * n) for cut in cuts] for at, n in enumerate(sizes)]
-    rng = np.random.default_rng(seed + 2)
-    found, _ = streamed_together(inputs, node, own, lateness, rng)
-    given, _ = unified([keyed(each, SHAPE.layout) for each in whole], [], ["k"])
-    wanted = steps.result_table(graph.run(node, given), "UTC")
-    assert shown(found) == shown([wanted])
 
 
 @examples(25)

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from eddyline.errors import QueryError
 from eddyline.models import overlaps, timeline
-from eddyline.models.rows import entity_ids, instants_of, list_matrix, micros_of
+from eddyline.models.rows import Layout, entity_ids, instants_of, list_matrix, micros_of
 from eddyline.models.segments import Segments
 from eddyline.models.solving import Ranges
 from eddyline.models.steps import SINCE, TIME, UNTIL
 from eddyline.models.updates import with_retractions
+from eddyline.registry import unknown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,6 +42,26 @@ BOUNDS: dict[Kind, tuple[str, str]] = {
     "changes": (SINCE, UNTIL),
 }
 """The columns that say where a result begins and ends."""
+
+
+def layout_of(columns: Sequence[str], version: str | None = None) -> tuple[Layout, str | None]:
+    """Return the layout of segments that are read, and the column of their version, if any.
+
+    Args:
+        columns: all that there are.
+        version: the one that says which segments were written later; None: that of early results,
+            if they have all of their columns.
+
+    Raises:
+        QueryError: a column is not there.
+    """
+    are_early = {VERSION, VALIDATED} <= {*columns}
+    if version is None:
+        version = VERSION if are_early else None
+    elif version not in columns:
+        raise QueryError(f"models.read: {unknown('version', version, columns)}", version=version)
+    beside = {version, VALIDATED} if are_early and version == VERSION else {version}
+    return Layout.of([each for each in columns if each not in beside]), version
 
 
 @dataclass(frozen=True)

@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
-from eddyline.models import graph
+from eddyline.models import graph, timeline, updates
 from eddyline.models.pairs import CELL
-from eddyline.models.rows import Keyed, Layout, keyed
+from eddyline.models.rows import Keyed, Layout, entity_ids, keyed, micros_of
 from eddyline.models.steps import Rows, result_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    import pyarrow as pa
 
     from eddyline.models.pairs import DifferentEntities
     from eddyline.models.steps import Shape
@@ -39,6 +38,48 @@ def solved(
             yield from table.to_batches()
         else:
             yield from _batches(graph.run(node, _inputs(table, layouts)), table)
+
+
+def newest(tables: Iterable[pa.Table], layout: Layout, version: str) -> Iterator[pa.RecordBatch]:
+    """Return what segments say that were written one after the other.
+
+    Args:
+        tables: with all segments of an entity in one.
+        layout: their columns, and beside them
+        version: the one that says which was written later.
+    """
+    for table in tables:
+        given = keyed(table, layout)
+        found = updates.newest(given.segments, table.column(version).to_numpy())
+        yield from _batches(Keyed(found, given.entities), table)
+
+
+def spans(
+    tables: Iterable[pa.Table], keys: Sequence[str], ends: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Return from where to where each entity has segments in a table, a row each.
+
+    Where two overlap, the table is returned as it is.
+
+    Args:
+        tables: of ``keys`` and ``lo``, in any order, and
+        ends: columns of where segments end, the last one that of points, too.
+        keys: the columns that say the entity.
+    """
+    for table in tables:
+        ids, _ = entity_ids(table, keys)
+        lo, last = (micros_of(table.column(each)) for each in ("lo", ends[-1]))
+        if updates.overlap(ids, lo, last):
+            yield from table.to_batches()
+            continue
+        order = np.lexsort((lo, ids))
+        is_first = timeline.is_first(ids[order])
+        firsts, lasts = order[is_first], order[np.roll(is_first, -1)]
+        found = table.take(pa.array(firsts))
+        for each in ends:
+            values = table.column(each).take(pa.array(lasts))
+            found = found.set_column(found.schema.get_field_index(each), each, values)
+        yield from found.combine_chunks().to_batches()
 
 
 def stepped(

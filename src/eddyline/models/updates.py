@@ -1,8 +1,8 @@
-"""What is left of segments after later ones: the views of models and of results that are replaced.
+"""What is left of segments after later ones: the newest word on each instant counts.
 
-Models arrive in the order in which they begin, and a new one says that the old one is wrong from
-there on (Pulse 2.3). Results are solved again for a range, and the newest word on an instant
-counts: tombstones say that there is nothing any more.
+Results are solved again for a range, and tombstones say that there is nothing any more. So a later
+segment overrides others where it is, and these go on behind it unless a tombstone says that they do
+not (Pulse 2.3 has them end there; a model that ends early would take back what it does not know).
 """
 
 from __future__ import annotations
@@ -21,27 +21,45 @@ if TYPE_CHECKING:
     from eddyline.models.segments import Segments
 
 
-def overridden(segments: Segments, arrival: Ints) -> Segments:
-    """Return models as their successors leave them, in the order of entities and time.
+def newest(segments: Segments, version: Ints) -> Segments:
+    """Return what segments say that were written one after the other, by entity and time.
 
-    A segment ends where the next one of its entity begins, even if that one is shorter. Next is by
-    start, and by arrival among equal starts: so one that comes late covers only what no later
-    start has taken. Tombstones take part, and stay.
+    At each instant the row counts that covers it and has the greatest version; of one version a
+    segment counts before a tombstone. Where that is a tombstone, there is nothing.
 
     Args:
-        segments: models of any entities, in any order.
-        arrival: numbers that rise as segments arrive, ``[n]``.
+        segments: segments and tombstones of any entities, in any order. Segments of one entity and
+            version do not overlap, but for those that are the same; tombstones may.
+        version: numbers that rise as segments are written, ``[n]``.
     """
-    order = np.lexsort((arrival, segments.lo, segments.keys))
-    ordered = segments.take(order)
-    hi = ordered.hi.copy()
-    follows = ~timeline.is_first(ordered.keys)[1:]
-    hi[:-1][follows] = np.minimum(hi[:-1], ordered.lo[1:])[follows]
-    # A point is over at once, but not if another segment begins with it.
-    taken = np.zeros(len(hi), np.bool_)
-    taken[:-1] = follows & (ordered.lo[1:] == ordered.lo[:-1])
-    kept = (ordered.lo < hi) | (ordered.is_point & ~taken)
-    return ordered.cut(ordered.lo, hi).take(kept)
+    if not overlap(segments.keys, segments.lo, segments.ends):
+        return living(segments).ordered
+    order = np.lexsort((~segments.is_tombstone, version))
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    values = np.unique(version, return_inverse=True)[1].astype(np.int64)
+    arrival = 2 * values + ~segments.is_tombstone
+    (curves,) = timeline.codes((segments.keys, arrival))
+    dense = np.unique(curves, return_inverse=True)[1].astype(np.int64)
+    # What was written twice, or taken back twice, arrives one behind the other.
+    is_twice = overlap(dense, segments.lo, segments.ends)
+    return living(latest(segments, rank if is_twice else arrival))
+
+
+def overlap(groups: Ints, lo: Ints, ends: Ints) -> bool:
+    """Return whether two ranges of one group overlap.
+
+    Args:
+        groups: dense ids, ``[n]``.
+        lo: where ranges begin (µs), in any order, ``[n]``.
+        ends: where they end, exclusive, ``[n]``.
+    """
+    if not len(groups):
+        return False
+    starts, stops = timeline.codes((groups, lo), (groups, ends))
+    order = np.argsort(starts, kind="stable")
+    reached = np.maximum.accumulate(stops[order])
+    return bool((reached[:-1] > starts[order[1:]]).any())
 
 
 def latest(segments: Segments, arrival: Ints) -> Segments:

@@ -113,7 +113,7 @@ def laid_out(
     (merging,), _ = operators_of(steps[at : at + 1], site)
     assert isinstance(merging, Merging)
     results = Site(
-        merging.shape(first),
+        merging.shape(merging.source),
         query,
         merging.left,
         is_source=False,

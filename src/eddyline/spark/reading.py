@@ -56,12 +56,11 @@ def read_steps(
     exact = read_exact(text, names, known.times, called)
     if exact is None:
         return model_steps(text, known, options)
-    rows = rows_of_models(text, known, exact)
-    if rows is None:
-        return _of_rows(exact.text, known, columns, aggregates, ())
-    made = exact.made
-    columns[made.stream] = columns[made.rows]
-    return _of_rows(exact.text, known, columns, aggregates, (), {made.stream: rows})
+    instead = rows_of_models(text, known, exact)
+    columns |= {each.made.stream: columns[each.made.rows] for each in exact.parts if each.made.rows}
+    # Of a table whose rows are asked more than joins read.
+    tables = {*known.tables} - {each.made.stream for each in exact.parts}
+    return _of_rows(exact.text, known, columns, aggregates, tables, instead)
 
 
 def _of_rows(

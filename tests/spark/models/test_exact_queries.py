@@ -111,6 +111,41 @@ def test_segments_that_are_kept_leave_rows_unread(spark, df, rows, within):
         assert (len(expected) <= read < rows.num_rows) if is_pruned else read == rows.num_rows
 
 
+def test_parts_of_union_all_and_subqueries_give_the_rows_of_duckdb(spark, df, rows):
+    fitted = el.models.fit(df, key="ship", time="ts", within={"x": 1.0}, max_gap="2 minutes")
+    engine = el.Engine(spark)
+    engine.table("s", df)
+    engine.table("kept", fitted.to_df().persist())
+    parts = [
+        f"SELECT id, x FROM s {MODELS} WHERE x > 21.5 AND ship <> 2 EXACT",
+        "SELECT id, x FROM kept MODEL SEGMENTS OF s AT ts WHERE x > 25 AND fleet = 'f1' EXACT",
+        f"SELECT id, x FROM s {MODELS} WHERE y < 100 EXACT",
+    ]
+    query = engine.query(" UNION ALL ".join(parts))
+    assert query.relations["kept"].df.count() < rows.num_rows
+    expected = duckdb.sql(
+        "SELECT id FROM rows WHERE x > 21.5 AND ship <> 2 UNION ALL SELECT id FROM rows "
+        "WHERE x > 25 AND fleet = 'f1' UNION ALL SELECT id FROM rows WHERE y < 100"
+    ).fetchall()
+    assert rounded(query.to_df().select("id").collect()) == rounded(expected)
+    inner = f"SELECT id, x, y FROM s {MODELS} WHERE x > 21.5 AND ship <> 2 EXACT"
+    outer = engine.query(f"SELECT id FROM ({inner}) AS a WHERE y < 101")
+    found = rounded(outer.to_df().collect())
+    assert found == wanted(rows, "x > 21.5 AND ship <> 2 AND y < 101")
+
+
+def test_a_union_of_a_stream_gives_the_rows_of_duckdb(spark, df, rows, folder, tmp_path):
+    engine = el.Engine(spark)
+    engine.stream("s", stream_of(df, folder, 1), time="ts", lateness="1 second")
+    query = engine.query(
+        f"SELECT id FROM s {OF_STREAM} WHERE x > 21.5 EXACT "
+        f"UNION ALL SELECT id + 0 AS id FROM s {OF_STREAM} WHERE ship <> 2 EXACT"
+    )
+    assert query.shape.columns == [*query.columns] == ["id"]
+    expected = wanted(rows, "x > 21.5") + wanted(rows, "ship <> 2")
+    assert rounded(after(query, tmp_path)) == rounded(expected)
+
+
 def test_a_table_without_rows_gives_none(spark, df):
     engine = el.Engine(spark)
     engine.table("s", df.limit(0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +18,12 @@ from eddyline.alarms.alarm_set import AlarmSet
 from eddyline.alarms.step import AlarmStep
 from eddyline.models import graph
 from eddyline.models.declared import Declared, read_equations
-from eddyline.models.steps import Shape
+from eddyline.models.step import ModelStep
 from eddyline.models.streaming import StreamInput, StreamPlan
 from eddyline.query.correlations import CorrelateStep, Correlation, Reference
 from eddyline.query.steps import ProjectStep
 from tests.spark.joins.join_streams import stream_of, write_batch
+from tests.spark.run.early_models import ANSWER, SHAPE, SOON, ended, newest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,6 +79,8 @@ class Kind:
     """Of the queries."""
     steps: tuple[Step, ...] = ()
     """Steps that no text of a query has, in place of its own after the first."""
+    is_early: bool = False
+    """Whether results are given before they are final, so that the newest of each count."""
 
     def engine(self, spark: SparkSession, folder: Path) -> el.Engine:
         """Return an engine with the queries, over the streams in a folder."""
@@ -119,10 +123,34 @@ class Kind:
 
     def written(self, folder: Path) -> dict[str, list[tuple[Any, ...]]]:
         """Return the rows that the sink of each query has."""
-        found = {}
-        for name in self.answers:
-            files = sorted((folder / "out" / name).glob("*.parquet"))
-            found[name] = rows_in(pa.concat_tables(map(pq.read_table, files))) if files else []
+        return {name: self._rows(each) for name, each in self._tables(folder).items()}
+
+    def _tables(self, folder: Path) -> dict[str, pa.Table | None]:
+        found = {name: sorted((folder / "out" / name).glob("*.parquet")) for name in self.answers}
+        return {
+            name: pa.concat_tables(map(pq.read_table, files)) if files else None
+            for name, files in found.items()
+        }
+
+    def _rows(self, written: pa.Table | None) -> list[tuple[Any, ...]]:
+        if written is None or not len(written):
+            return []
+        return rows_in(newest(written) if self.is_early else written)
+
+    def unknown(self, folder: Path, wanted: Mapping[str, list[tuple[Any, ...]]]) -> Counter[str]:
+        """Return the rows that sinks have and should not have while batches are to come.
+
+        Of early results these are, of the batches that are over, also those that are lacking.
+        """
+        found: Counter[str] = Counter()
+        for name, written in self._tables(folder).items():
+            if written is not None and self.is_early:
+                n_batches, over = ended(written)
+                so_far = _counted(self.wanted(n_batches)[name] if n_batches else [])
+                rows = _counted(self._rows(over))
+                found += (so_far - rows) + (rows - so_far)
+            else:
+                found += _counted(self._rows(written)) - _counted(wanted[name])
         return found
 
 
@@ -196,6 +224,10 @@ def rows_in(table: pa.Table) -> list[tuple[Any, ...]]:
     return sorted(zip(*columns, strict=True), key=repr)
 
 
+def _counted(rows: list[tuple[Any, ...]]) -> Counter[str]:
+    return Counter(map(repr, rows))
+
+
 CORRELATED = (
     ProjectStep(
         "s",
@@ -221,7 +253,6 @@ CORRELATED = (
 )
 """Alerts where there were three rows of a ``k`` in three seconds."""
 
-SHAPE = Shape(("k",), ("x",))
 HELD = StreamPlan(
     (StreamInput(Declared(("k",), "ts", read_equations({"x": "id"}), 1_000_000), SHAPE),),
     graph.Input(0, SHAPE),
@@ -392,5 +423,11 @@ KINDS = {
         },
         late="s",
         steps=(AlarmStep(("s",), HELD, alarms=ALARMS),),
+    ),
+    "early models": Kind(
+        {"q": ("SELECT id, ts, k FROM s", ANSWER.format(low=LOW))},
+        late="s",
+        steps=(ModelStep(("s",), SOON),),
+        is_early=True,
     ),
 }

@@ -3,12 +3,14 @@
 Of models that would have to be fitted first nothing is gained: rows alone are asked. So the query
 is the same one without what it says of models, and each of its rows passes or not as in any filter:
 NULL, NaN, ties and rows of one instant are what they are in SQL, and plans are learned. Segments
-that are kept say of which rows that need not be asked.
+that are kept say of which rows that need not be asked. So is it of parts of UNION ALL and of
+subqueries in FROM: what stands around these is over rows.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
@@ -20,13 +22,13 @@ from eddyline.models.sql.recipe import Made
 from eddyline.models.sql.sources import Sources
 from eddyline.query.select.from_clause import windows_behind
 from eddyline.query.select.groups import Aggregation, aggregation_of
-from eddyline.query.select.model_clause import OUTPUTS, models_behind
+from eddyline.query.select.model_clause import EXACT, OUTPUTS, models_behind
 from eddyline.query.select.over import over_of
 from eddyline.query.select.statement import Statement
 from eddyline.sql.parsing import offset_of, refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from sqlglot import Expr
 
@@ -43,15 +45,23 @@ _COMPUTED = {
 
 
 @dataclass(frozen=True)
+class ExactPart:
+    """What a SELECT with EXACT says of models."""
+
+    made: Made
+    """What rows would become."""
+    conditions: tuple[str, ...]
+    """What stands between the ANDs of WHERE, without what the source is called."""
+
+
+@dataclass(frozen=True)
 class ExactQuery:
     """A query of the rows that models would stand for."""
 
     text: str
     """The query with blanks for what it says of models, so that all else keeps its place."""
-    made: Made
-    """What it says of models."""
-    conditions: tuple[str, ...]
-    """What stands between the ANDs of WHERE, without what the source is called."""
+    parts: tuple[ExactPart, ...]
+    """Its SELECTs with EXACT: it, parts of UNION ALL, subqueries in FROM."""
 
 
 def read_exact(
@@ -78,25 +88,65 @@ def read_exact(
         >>> read_exact(asked, columns, {"s": "ts"}, ()).text.split()
         ['SELECT', 'ship,', 'x', 'FROM', 's', 'WHERE', 'x', '>', '3']
     """
-    first, *others = Statement.read_all(text)
-    statements = [first, *others]
-    said = [each.tree.meta.get(OUTPUTS) for each in statements]
-    outputs = next((each for each in said if each is not None and each.is_exact), None)
-    if outputs is None:
+    statements = [*_every(Statement.read_all(text))]
+    said = [_exact_outputs(each) for each in statements]
+    if not any(said):
         return None
-    if others:
-        message = "EXACT is of one SELECT; write a query for each part of UNION ALL"
-        _refuse(message, text, others[0].own[0].start)
-    source = _checked(first, outputs, aggregates)
-    sources = Sources(text, columns, times)
-    sources.are_bounded = True  # rows are asked, however near models would have to be
-    made = sources.made(first, source).node
-    assert isinstance(made, Made)
-    _check_of_rows(made, text)
-    (clause,) = models_behind(source)
-    word = outputs.places["EXACT"]
-    spans = (clause.start, clause.end), (word, word + len("EXACT"))
-    return ExactQuery(_blank(text, *spans), made, tuple(_conditions(first, made)))
+    parts, spans = [], []
+    for statement, outputs in zip(statements, said, strict=True):
+        if outputs is None:
+            _check_has_rows(statement)
+            continue
+        source = _checked(statement, outputs, aggregates)
+        sources = Sources(text, columns, times)
+        sources.are_bounded = True  # rows are asked, however near models would have to be
+        made = sources.made(statement, source).node
+        assert isinstance(made, Made)
+        _check_of_rows(made, text)
+        parts.append(ExactPart(made, tuple(_conditions(statement, made))))
+        (clause,) = models_behind(source)
+        word = outputs.places[EXACT]
+        spans += [(clause.start, clause.end), (word, word + len(EXACT))]
+    _check_kept_once(parts, statements)
+    return ExactQuery(_blank(text, *spans), tuple(parts))
+
+
+def _every(statements: Iterable[Statement]) -> Iterator[Statement]:
+    """Yield statements, and those of their subqueries in FROM behind each."""
+    for each in statements:
+        yield each
+        for source, _ in each.sources:
+            yield from _every(each.of_source(source))
+
+
+def _exact_outputs(statement: Statement) -> Outputs | None:
+    """Return what a SELECT says of its results if it says EXACT."""
+    outputs: Outputs | None = statement.tree.meta.get(OUTPUTS)
+    return outputs if outputs is not None and outputs.is_exact else None
+
+
+def _check_has_rows(statement: Statement) -> None:
+    """Refuse models in a SELECT without EXACT, where others have it."""
+    for source, _ in statement.sources:
+        for clause in models_behind(source):
+            message = (
+                "other SELECTs of this query say EXACT and return rows, and this one has results "
+                "of models; write EXACT behind it, too, or a query of its own"
+            )
+            _refuse(message, statement.text, clause.start)
+
+
+def _check_kept_once(parts: Sequence[ExactPart], statements: Sequence[Statement]) -> None:
+    """Refuse segments that are kept and asked twice: other rows are left for each of them."""
+    tables = [table for each in statements for table, _ in each.sources]
+    names = Counter(each.name.lower() for each in tables if isinstance(each, exp.Table))
+    for part in parts:
+        if part.made.read and names[part.made.stream.lower()] > 1:
+            message = (
+                f"the segments {part.made.stream!r} are named twice in a query with EXACT; name "
+                "their rows in one of its parts, or write two queries"
+            )
+            _refuse(message, statements[0].text, part.made.start)
 
 
 def _checked(statement: Statement, outputs: Outputs, aggregates: Collection[str]) -> Expr:
@@ -107,16 +157,23 @@ def _checked(statement: Statement, outputs: Outputs, aggregates: Collection[str]
             _refuse(f"EXACT returns rows, and {why}; leave out {word}, or EXACT", text,
                     outputs.places[word])  # fmt: skip
     (source, _), *joined = statement.sources
+    inner = statement.of_source(source)
+    has_models = any(models_behind(each) for each, _ in statement.sources)
+    if not has_models and (not inner or all(map(_exact_outputs, inner))):
+        message = (
+            "EXACT is said of models, FROM s MODEL x WITHIN 0.5; this SELECT has none and returns "
+            "rows, so leave EXACT out"
+        )
+        _refuse(message, text, outputs.places[EXACT])
     if joined:
         message = (
             "EXACT is of rows of one stream or table: a join of models pairs instants at which "
             f"there may be no rows; {_STREAM} join that"
         )
         _refuse(message, text, offset_of(joined[0][0]))
-    inner = statement.of_source(source)
     if inner:
         message = "EXACT is of rows of a stream or table, and a subquery has results of models"
-        _refuse(f"{message}; write MODEL … EXACT over its source", text, inner[0].own[0].start)
+        _refuse(f"{message}; write it behind the SELECT with MODEL", text, inner[0].own[0].start)
     if windows_behind(statement, source, source.alias_or_name):
         message = f"EXACT returns rows one by one, without a window; {_STREAM} give that a window"
         _refuse(message, text, Sources.window_at(statement, source))

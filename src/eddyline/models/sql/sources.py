@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from eddyline.errors import EddylineError, NotSupportedError, QueryError
 from eddyline.models.declared import read_equations
-from eddyline.models.rows import Layout
+from eddyline.models.revisions import layout_of
 from eddyline.models.sql.recipe import Made
 from eddyline.models.sql.scope import Scope, Side
 from eddyline.query.select.from_clause import check_bare
@@ -181,7 +181,7 @@ class Sources:
 
     def _read(self, clause: ModelClause, stream: str, name: str) -> Made:
         try:
-            layout = Layout.of(self._columns[stream])
+            layout, _ = layout_of(self._columns[stream])
         except QueryError as error:
             refuse(f"{stream!r}: {error.message}", self._text, clause.start)
         made = Made(stream, layout.keys, "lo", read=layout.attributes, name=name,

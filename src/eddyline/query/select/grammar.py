@@ -14,9 +14,11 @@ from sqlglot import TokenType, exp
 from eddyline.errors import NotSupportedError
 from eddyline.query.cql import EMITS
 from eddyline.query.select.model_clause import (
+    EXACT,
     MODEL,
     OUTPUTS,
     ModelParser,
+    Outputs,
     begins_model,
     begins_output,
 )
@@ -37,6 +39,8 @@ is emitted (of the first output column, where it stands around these)."""
 
 _BEHIND_NAMES = "a window stands behind the name or the alias of a stream"
 _LIKE = (TokenType.LIKE, TokenType.ILIKE)  # what LIKE ANY ('a%', 'b%') begins with
+_BEHIND_PARTS = (TokenType.R_PAREN, TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT)
+_CUTS = (TokenType.ORDER_BY, TokenType.LIMIT, TokenType.OFFSET)
 _BEHIND_BARE_WORD = (TokenType.VAR, TokenType.IDENTIFIER, TokenType.STAR, TokenType.DISTINCT)
 
 
@@ -81,14 +85,46 @@ class CqlText(SparkText):
                     refuse(f"{word.text}(…) needs a SELECT", self.sql, self._curr.start)
             self._check_is_select()
             tree: Expr | None = super()._parse_statement()
-            if tree is not None and self._has_models and self._curr:
-                reader = self._reader()
-                tree.meta[OUTPUTS] = reader.outputs()
-                self._advance(reader.n_read)
+            if tree is not None and self._curr:
+                self._read_outputs(tree)
             if word is not None:
                 self._close(word)
             if tree is not None and word is not None:
                 tree.meta[EMITTED] = word
+            return tree
+
+        def _read_outputs(self, tree: Expr) -> None:
+            """Read what is said of the results, of UNION ALL as what its last SELECT says."""
+            if not self._has_models:
+                self._refuse_exact()
+                return
+            while isinstance(tree, exp.SetOperation):
+                tree = tree.expression
+            if OUTPUTS not in tree.meta:
+                reader = self._reader()
+                tree.meta[OUTPUTS] = reader.outputs()
+                self._advance(reader.n_read)
+                if self._curr and self._curr.token_type in _CUTS:  # refused with their reason
+                    super()._parse_query_modifiers(tree)
+
+        def _refuse_exact(self) -> None:
+            """Refuse EXACT where no model is before it."""
+            if self._curr.text.upper() == EXACT:
+                message = (
+                    "EXACT is said of models, FROM s MODEL x WITHIN 0.5; rows without a model are "
+                    "exact, so leave it out"
+                )
+                refuse(message, self.sql, self._curr.start)
+
+        def _parse_query_modifiers(self, this: Any) -> Any:
+            """Read what follows FROM, and EXACT of a part of UNION ALL or of a subquery."""
+            tree = super()._parse_query_modifiers(this)
+            is_part = self._next and self._next.token_type in _BEHIND_PARTS
+            if isinstance(tree, exp.Select) and is_part and self._curr.text.upper() == EXACT:
+                if not self._has_models:
+                    self._refuse_exact()
+                tree.meta[OUTPUTS] = Outputs(is_exact=True, places={EXACT: self._curr.start})
+                self._advance()
             return tree
 
         def _check_is_select(self) -> None:

@@ -29,7 +29,8 @@ OUTPUTS = "outputs"
 """Keys of ``meta`` of nodes: the clause behind a name or an alias, and what a query says last."""
 
 _WINDOWS = ("RANGE", "ROWS", "UNBOUNDED", "NOW", "SESSION", "PARTITION", "PARTITION BY")
-_OUTPUTS = ("CHANGES", "WITHIN", "PRECISION", "ASSUMING", "EXACT")
+EXACT = "EXACT"
+_OUTPUTS = ("CHANGES", "WITHIN", "PRECISION", "ASSUMING", EXACT)
 _OPTIONS = ("BY", "AT", "HORIZON")
 _DEPTHS = {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}
 _FORMS = "x = x + vx * t, or x WITHIN 0.5"

@@ -165,7 +165,7 @@ class Statement:
             for key, words in _CLAUSES.items():
                 is_run = tree is self.tree and key in (*AGGREGATION, "windows")
                 if tree.args.get(key) and not is_run:
-                    _refuse_word(self.text, self.own, *words)
+                    _refuse_word(self.text, self.own, *words, hint=_INSTEAD.get(key, ""))
             if tree.args.get("from_") is None:
                 refuse("a query needs FROM and a stream", self.text, self.own[-1].start)
         self._check_subqueries(asked)
@@ -328,7 +328,7 @@ def _refuse_set(text: str, tokens: Sequence[Token], tree: exp.SetOperation) -> N
     """Refuse UNION, INTERSECT and such, and what is said of all of UNION ALL."""
     for key in ("order", "limit", "offset"):
         if tree.args.get(key):
-            _refuse_word(text, tokens, *_CLAUSES[key])
+            _refuse_word(text, tokens, *_CLAUSES[key], hint=_INSTEAD[key])
     if EMITTED in tree.meta:
         word: Token = tree.meta[EMITTED]
         message = f"{word.text}(…) around UNION ALL is not supported; write it in each SELECT"
@@ -360,3 +360,9 @@ _CLAUSES: dict[str, tuple[str, ...]] = {
     "into": ("INTO",),
 }
 """Parts of a SELECT that are not run yet, and the words that they start with."""
+_INSTEAD = {
+    "order": "; results over tables are a DataFrame, to_df().orderBy(…)",
+    "limit": "; results over tables are a DataFrame, to_df().limit(…)",
+    "offset": "; results over tables are a DataFrame, to_df().offset(…)",
+}
+"""What does the same as some of these."""

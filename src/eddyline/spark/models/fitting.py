@@ -11,9 +11,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
     BooleanType,
+    ByteType,
     DoubleType,
+    IntegerType,
+    LongType,
     MapType,
     NumericType,
+    ShortType,
     StringType,
     StructType,
     TimestampNTZType,
@@ -26,7 +30,8 @@ from eddyline.models.bounds import FitOptions, read_bounds, read_gap
 from eddyline.models.declared import Declared, read_equations
 from eddyline.models.fitted import Fit
 from eddyline.models.lengths import read_length
-from eddyline.models.rows import COEF, ERR, FLAGS, RESERVED, TIMES, Layout
+from eddyline.models.revisions import layout_of
+from eddyline.models.rows import COEF, ERR, FLAGS, RESERVED, TIMES
 from eddyline.models.steps import Shape
 from eddyline.options import check_names
 from eddyline.registry import checked_text, unknown
@@ -36,6 +41,7 @@ from eddyline.spark.models.early import read_results
 from eddyline.spark.models.frame import Segments
 from eddyline.spark.models.graphs import Graph
 from eddyline.spark.models.laying import Source
+from eddyline.spark.models.versions import Versions
 from eddyline.spark.relation import checked_frame, checked_relation
 
 if TYPE_CHECKING:
@@ -44,7 +50,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType
 
+    from eddyline.models.rows import Layout
+
 _NESTED = (ArrayType, MapType, StructType, VariantType)
+_WHOLE = (ByteType, ShortType, IntegerType, LongType)
 
 
 def fit(
@@ -173,16 +182,23 @@ def declare(
     return _segments(frame, Shape(keys, tuple(equations)), how, name, lateness, is_early=is_early)
 
 
-def read(source: str | DataFrame) -> Segments:
+def read(source: str | DataFrame, *, version: str | None = None) -> Segments:
     """Return segments that were written before.
+
+    Where segments of an entity overlap, that of the greatest version counts, and a tombstone takes
+    back what it covers; of one version a segment counts before a tombstone. Without versions they
+    must not overlap: a job looks for that when the segments are first used.
 
     Args:
         source: a path of parquet files, read by the active session, or a DataFrame with the columns
             of ``Segments.to_df``, where an ``origin`` that is NULL is ``lo``; columns that are none
             of these are keys.
+        version: the column of whole numbers that rise as segments are written, NULL before all;
+            None: that of early results (``version`` beside ``validated``), and none of others.
 
     Raises:
-        QueryError: a column is missing, or of another type.
+        QueryError: a column is missing, or of another type. When the segments are used: two of an
+            entity overlap, and nothing says which counts.
         NotSupportedError: a key has texts of a collation.
         OptionError: an attribute has a name that results have themselves.
 
@@ -198,11 +214,12 @@ def read(source: str | DataFrame) -> Segments:
         frame = session.read.parquet(source)
     else:
         frame = checked_frame("the input of models.read", source)
-    layout = Layout.of(frame.columns)
-    _check_types(frame, layout)
+    layout, version = layout_of(frame.columns, version)
+    _check_types(frame, layout, version)
     shape = Shape(layout.keys, layout.attributes)
     whole = frame.withColumn("origin", F.coalesce("origin", "lo"))
-    return Segments(Graph.of(Source(whole, shape)))
+    holding = Versions(whole, layout, version).holding
+    return Segments(Graph.of(Source(whole, shape, holding=holding)))
 
 
 def _options(given: Mapping[str, Any], max_gap: Any) -> FitOptions:
@@ -283,8 +300,12 @@ def _check_values(df: DataFrame, keys: Sequence[str], values: Sequence[str]) -> 
             raise QueryError(msg, attribute=name)
 
 
-def _check_types(df: DataFrame, layout: Layout) -> None:
+def _check_types(df: DataFrame, layout: Layout, version: str | None) -> None:
     types = {each.name: each.dataType for each in df.schema}
+    if version is not None and not isinstance(types[version], _WHOLE):
+        kind = types[version].simpleString()
+        msg = f"models.read: version {version!r} is of type {kind}; give whole numbers"
+        raise QueryError(msg, version=version)
     for key in layout.keys:
         _check_collation(key, types[key], "read")
     for attribute in layout.attributes:

@@ -42,9 +42,9 @@ class Segments(WithAlarms, WithBounds, WithReport):
     """Pieces of polynomials of time, by entity, that stand for the rows of a DataFrame.
 
     Methods return other segments, or a DataFrame of rows where they say so. Nothing runs before a
-    DataFrame is used. Of a stream they return a query instead of a DataFrame, to be started. Every
-    value comes with ``err_<attribute>``: how far it may be from what the rows would give, in the
-    attribute's unit.
+    DataFrame is used, but for the job that looks for overlaps of segments that are read. Of a
+    stream they return a query instead of a DataFrame, to be started. Every value comes with
+    ``err_<attribute>``: how far it may be from what the rows would give, in the attribute's unit.
     """
 
     @property

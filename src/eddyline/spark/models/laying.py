@@ -103,6 +103,8 @@ class Source:
     """On the keys of the entities that it has, as SQL."""
     first: Source | None = None
     """The same of all entities, if it has some."""
+    holding: Callable[[DataFrame], DataFrame] | None = None
+    """Returns those of segments that hold, if ``df`` has them as they were written."""
 
     @property
     def every(self) -> Source:
@@ -138,7 +140,8 @@ class Source:
     def segments(self) -> DataFrame:
         """The segments as rows."""
         if self.maker is None:
-            return self.df.select(*map(_column, self.shape.layout.columns))
+            df = self.df if self.holding is None else self.holding(self.df)
+            return df.select(*map(_column, self.shape.layout.columns))
         return laid([self], graph.Input(0, self.shape))
 
 

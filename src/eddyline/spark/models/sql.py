@@ -30,7 +30,7 @@ from eddyline.sql.parsing import at, on_one_line, place
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from eddyline.models.sql.exact import ExactQuery
+    from eddyline.models.sql.exact import ExactPart, ExactQuery
     from eddyline.models.sql.recipe import ModelQuery, Node
     from eddyline.query.steps import Step
     from eddyline.spark.catalog import Catalog
@@ -59,16 +59,18 @@ def model_steps(
     return _Planned(text, known, options).steps()
 
 
-def rows_of_models(text: str, known: Catalog, asked: ExactQuery) -> Relation | None:
-    """Return the rows that segments that are kept leave for a query with EXACT.
+def rows_of_models(text: str, known: Catalog, asked: ExactQuery) -> dict[str, Relation]:
+    """Return the rows that segments that are kept leave for a query with EXACT, by their table.
 
     Where they leave it open whether its conditions hold, a job is run to find out, see
-    ``Segments.exact``. None if it has none that are kept: they are checked, and none are made.
+    ``Segments.exact``. Other models are checked, and none are made.
 
     Raises:
         EddylineError: as of ``model_steps``.
     """
-    return _Planned(text, known, {}).rows_of(asked)
+    planned = _Planned(text, known, {})
+    found = {each.made.stream: planned.rows_of(each) for each in asked.parts}
+    return {name: rows for name, rows in found.items() if rows is not None}
 
 
 class _Planned:
@@ -112,7 +114,7 @@ class _Planned:
         kept = [FilterStep(name, tuple(map(SqlPredicate, query.having)))] if query.having else []
         return [*kept, ProjectStep(name, query.projections, RESULT)]
 
-    def rows_of(self, asked: ExactQuery) -> Relation | None:
+    def rows_of(self, asked: ExactPart) -> Relation | None:
         """Return the rows that kept segments leave for conditions; None if there are none."""
         made = asked.made
         if made.read:
