@@ -1,4 +1,4 @@
-"""How many examples Hypothesis draws: few in ``make test``, many in ``make test-all``."""
+"""How many examples Hypothesis draws: few by default, many for ``make test-all EXAMPLES=all``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 
 FEW, MANY = "few", "all"
-"""Profiles of ``make test``, the default, and of ``make test-all``."""
+"""Profiles: the default, and that of ``make test-all EXAMPLES=all``."""
 
 N_EXAMPLES = {FEW: 25, MANY: 100}
 
@@ -30,7 +30,7 @@ def examples(n_examples: int, **more: Any) -> settings:
     """Return the settings of a test with a number of examples of its own.
 
     Args:
-        n_examples: in ``make test-all``; ``make test`` takes the share that its profile has.
+        n_examples: of the profile with many; others take the share that they have of them.
         **more: other settings.
     """
     share = settings().max_examples / N_EXAMPLES[MANY]

@@ -132,6 +132,7 @@ def same(got, wanted):
     assert [a.value for a in got] == pytest.approx(values, rel=1e-12, nan_ok=True)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(40))
 def test_a_correlation_is_its_definition_whatever_the_batches(kind, seed, tmp_path):

@@ -20,6 +20,7 @@ BEST = {
 TIMELY = pa.struct([("t", pa.int64()), ("x", pa.float64())])
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 @pytest.mark.parametrize("name", ["min", "max"])
 @given(data=st.data())

@@ -128,6 +128,7 @@ def check(case):
     assert found(of, window, emits, lateness, batches) == sorted(wanted, key=repr), case
 
 
+@pytest.mark.large
 @given(case=cases(COUNTS))
 @examples(300)
 def test_rows_that_are_counted(case):

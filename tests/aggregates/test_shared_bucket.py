@@ -9,6 +9,7 @@ from itertools import accumulate
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import fs
@@ -92,6 +93,7 @@ def cases(draw):
     return levels, shares, [*batches, ([], before + 30, draw(st.integers(1, 3)))]
 
 
+@pytest.mark.large
 @given(cases())
 @examples(300)
 def test_windows_of_all_levels_whatever_the_batches_and_buckets(case):

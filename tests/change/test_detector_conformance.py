@@ -130,6 +130,7 @@ class BankOptions:
         return self.made(BetaCusumOptions(n_feedback=20), n)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     ("broken", "error", "message"),
     [

@@ -93,6 +93,7 @@ def test_detectors_of_any_number_take_large_ones(name):
         bank.update(np.array([1.0, 1.0, np.inf, 1.0]))
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("name", ["cusum", "martingale", "change_finder", "meta"])
 def test_detectors_of_any_number_do_not_depend_on_unit_or_origin(name):
     rng = np.random.default_rng(1)

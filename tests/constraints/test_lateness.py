@@ -63,6 +63,7 @@ def held_shares(scale_at, n_rows, *, share=0.9999, seed=0):
     return shares
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     "scale_at",
     [

@@ -384,14 +384,14 @@ def rows_of(df):
     return sorted(map(repr, zip(*(each.to_pylist() for each in table.columns), strict=True)))
 
 
-LARGE = {JoinStep, SharedAggregateStep, OverStep, UnionStep}
+QUICK = {FilterStep, RuleStep, ProjectStep, NewestStep}
+"""Steps that ``make test`` takes: others write state in several jobs of a batch."""
 
 PARAMS = [
-    pytest.param(each, marks=pytest.mark.large if step in LARGE else (), id=step.__name__)
+    pytest.param(each, marks=() if step in QUICK else pytest.mark.large, id=step.__name__)
     for step, each in CASES.items()
 ]
-PARAMS += [pytest.param(each, id=name) for name, each in MORE.items()]
-"""A join lives as long as all others together, and some are like others but for a little."""
+PARAMS += [pytest.param(each, marks=pytest.mark.large, id=name) for name, each in MORE.items()]
 
 
 @pytest.fixture(params=PARAMS)

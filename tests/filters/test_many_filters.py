@@ -12,6 +12,7 @@ from tests.filters.world import World
 N = 256
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("policy", ["a_greedy", "sweep", "independent", "local_swaps"])
 def test_256_filters(policy):
     # Each filter drops little, so that nearly all are called on every batch.

@@ -93,6 +93,7 @@ class TestBudget:
     def test_the_budget_is_used(self):
         assert self.share((0, 1, 2, 3), max_overhead=0.1) >= 0.08
 
+    @pytest.mark.large
     @pytest.mark.parametrize("fixed_ns", [1e4, 1e5, 5e6])
     def test_calls_for_profiling_alone_count(self, fixed_ns):
         # The first filter drops all: without profiling the others are hardly ever called.
@@ -168,6 +169,7 @@ class TestCosts:
     def world(self, **given):
         return World([100, 100, 100], [0.4, 0.5, 0.6], fixed_ns=5000, **given)
 
+    @pytest.mark.large
     @pytest.mark.parametrize("batch", [5, 20, 60])
     @pytest.mark.parametrize("seed", range(3))
     def test_one_pause_changes_nothing(self, batch, seed):
@@ -179,6 +181,7 @@ class TestCosts:
         assert world.entries == []
         assert not world.spikes
 
+    @pytest.mark.large
     @pytest.mark.parametrize("sample_prob", [0.01, 0.002])
     @pytest.mark.parametrize("warm", [50, 1000])
     def test_a_filter_that_stays_slow_is_moved_soon(self, sample_prob, warm):
@@ -228,6 +231,7 @@ def test_drift_is_followed():
     assert world.run(loop, 60, until=(2, 1, 0)) <= 60
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("seed", range(5))
 def test_a_steady_stream_keeps_its_order(seed):
     world = World([100] * 5, [0.5, 0.55, 0.6, 0.65, 0.7], seed=seed)

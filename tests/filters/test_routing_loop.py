@@ -109,6 +109,7 @@ def tables(draw):
     return RouteTable((cut,), tuple(chosen), tuple(draw(st.tuples(*[groups] * cut.n_bins))))
 
 
+@pytest.mark.large
 @given(table=tables(), batch_rows=st.integers(1, 400), seed=st.integers(0, 9), retry=st.booleans())
 def test_any_table_any_cut_any_restart_keeps_the_rows(table, batch_rows, seed, retry):
     passes, values = rows_of(500, seed)
@@ -149,6 +150,7 @@ def test_the_sample_of_a_routed_batch_is_that_of_one_order(table, seed):
         assert attributes.bits(N_FILTERS).tolist() == outcome.drops.tolist()
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("seed", range(8))
 def test_a_table_that_pays_stays(seed):
     """The newest rows are of all classes, not of the group that was run last."""
@@ -158,6 +160,7 @@ def test_a_table_that_pays_stays(seed):
     assert all(entry.after is not None for entry in world.routes())
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("seed", range(4))
 def test_classes_that_swap_are_learned_anew_soon(seed):
     """What each filter drops of all rows is as before: only the classes changed."""

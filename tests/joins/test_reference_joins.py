@@ -247,6 +247,7 @@ def test_a_bag_counts_rows_whatever_the_order_of_columns_and_rows():
 MANY = examples(200, suppress_health_check=[HealthCheck.too_slow])
 
 
+@pytest.mark.large
 @MANY
 @given(join_cases(max_rows={2: 20, 3: 14, 4: 9, 5: 7}))
 def test_both_oracles_agree(case):

@@ -98,6 +98,7 @@ NODES = {
 }
 
 
+@pytest.mark.large
 @examples(40)
 @pytest.mark.parametrize("name", NODES)
 @pytest.mark.parametrize("maker", [FIT, DECLARED, DOOR], ids=["fit", "declared", "door"])
@@ -128,6 +129,7 @@ TOGETHER = {
 }
 
 
+@pytest.mark.large
 @examples(25)
 @pytest.mark.parametrize("name", TOGETHER)
 @pytest.mark.parametrize("makers", [(FIT, DECLARED), (DECLARED, FIT), (FIT, None)])
@@ -205,6 +207,7 @@ def test_an_instant_stays_for_entities_that_begin_with_it():
     assert not state.n_segments
 
 
+@pytest.mark.large
 def test_what_is_kept_of_pairs_follows_what_is_open():
     rng = np.random.default_rng(5)
     state_sizes = []

@@ -101,6 +101,7 @@ def test_rows_are_dropped_as_a_loop_drops_them_and_are_within_printed_errors(see
     assert checked or n < 20
 
 
+@pytest.mark.large
 @given(
     seed=st.integers(0, 2**32),
     n=st.integers(1, 120),

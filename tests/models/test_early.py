@@ -115,6 +115,7 @@ ASKED = ["segments", "where", "sample", "changes where", "average", "average at 
          "greatest", "macd", "changes of a join"]  # fmt: skip
 
 
+@pytest.mark.large
 @examples(25)
 @pytest.mark.parametrize("name", ASKED)
 @given(

@@ -91,6 +91,7 @@ def test_entities_are_told_apart_by_all_keys_and_null_is_one():
     assert is_other_entity(table, []).tolist() == [True] + [False] * 4
 
 
+@pytest.mark.large
 @settings(deadline=None)
 @given(drawn_rows(), st.sampled_from(METHODS), st.integers(1, 40), st.integers(1, 40))
 def test_a_fit_does_not_depend_on_batches_and_blocks(rows, method, size, block):
@@ -116,6 +117,7 @@ def test_blocks_have_whole_entities(sizes, size, block):
     assert sum(map(len, seen)) == len(sizes)
 
 
+@pytest.mark.large
 def test_a_part_that_two_steps_read_is_computed_once():
     calls = []
 

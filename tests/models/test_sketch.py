@@ -114,6 +114,7 @@ def test_nothing_is_kept_of_other_entities_and_of_nothing():
     assert first.sketch.n_entities == MOST_ENTITIES
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("name", NODES)
 @pytest.mark.parametrize("maker", EVERY)
 def test_whatever_is_asked_is_drawn(maker, name):

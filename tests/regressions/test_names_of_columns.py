@@ -13,6 +13,7 @@ from eddyline.errors import QueryError
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("name", ["null", "true", "my col", "a.b", "b`t", "日本", "case", "''"])
 def test_function_reads_a_column_by_its_exact_name(spark, name):
     frame = spark.createDataFrame([(1, 5), (2, 1)], ["id", name])

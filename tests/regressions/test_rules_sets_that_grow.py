@@ -38,6 +38,7 @@ def spent(rules):
     return time.process_time() - started
 
 
+@pytest.mark.large
 def test_compiling_eight_times_the_rules_takes_about_eight_times_as_long():
     compile_rules(equalities(10))  # what is loaded once is not counted
     few = min(spent(equalities(4_000)) for _ in range(2))

@@ -72,6 +72,7 @@ def test_trigger_of_no_known_unit(query, temporary):
     assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.large
 def test_state_that_does_not_fit_is_dropped(query, tmp_path):
     places = {"path": str(tmp_path / "out"), "checkpoint": str(tmp_path / "ckpt")}
     query(name="first").start("parquet", trigger="available_now", **places).await_termination()
@@ -105,6 +106,7 @@ def test_a_checkpoint_of_a_later_version_is_left_alone(query, tmp_path):
     assert [each.name for each in own.iterdir()] == ["format.json"]
 
 
+@pytest.mark.large
 def test_state_that_cannot_be_saved_is_said_in_words(query, tmp_path):
     (tmp_path / "ckpt" / "eddyline" / "state.json").mkdir(parents=True)
     run = query().start("memory", checkpoint=str(tmp_path / "ckpt"), trigger="available_now")

@@ -62,6 +62,7 @@ def test_sql_counts_bins_as_numpy_does(part, data):
         assert run_on_duckdb([part.sql("a")], rows)[0] == part.bins(rows[:, 0]).tolist()
 
 
+@pytest.mark.large
 @pytest.mark.spark
 @pytest.mark.parametrize("part", PARTITIONS)
 def test_spark_counts_bins_as_numpy_does(spark, part):
@@ -77,6 +78,7 @@ def test_spark_counts_bins_as_numpy_does(spark, part):
     assert {row[-2] for row in found} == {False}
 
 
+@pytest.mark.large
 @pytest.mark.spark
 def test_spark_parts_the_rows_of_a_table_of_three_attributes(spark):
     rng = np.random.default_rng(3)

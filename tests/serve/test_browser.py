@@ -96,6 +96,7 @@ def test_numbers_follow_each_batch_and_the_rest_follows_them(open_page):
     expect(tab.locator(".line")).to_contain_text("after batch 30")
 
 
+@pytest.mark.large
 def test_by_keyboard_alone(open_page):
     run = FakeRun()
     tab, _ = open_page(run)
@@ -125,6 +126,7 @@ def test_by_keyboard_alone(open_page):
     expect(summary).to_be_focused()
 
 
+@pytest.mark.large
 def test_script_in_names_and_values_stays_text(open_page):
     entries = tuple(
         JournalEntry(1, each, each, [each], [f"{each} 2"], {each: each}) for each in EVIL

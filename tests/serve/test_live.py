@@ -56,6 +56,7 @@ def page_of(server, engine, name):
     return get(server, f"/run/{key_of(next(each for each in runs if each.name == name))}")
 
 
+@pytest.mark.large
 def test_a_query_that_ran_one_that_failed_and_two_that_ran_together(engine, tmp_path):
     threads = set(threading.enumerate())
     with engine.serve(token=TOKEN) as server:

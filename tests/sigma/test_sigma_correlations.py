@@ -90,6 +90,7 @@ FLUSH = [event(10_000, "none")]
 """What brings event time behind all before it."""
 
 
+@pytest.mark.large
 def test_alerts_stand_beside_events(streamed):
     rules = loaded(correlating("burst", "event_count", "gte: 3", more=BY_USER))
     batches = [
@@ -123,6 +124,7 @@ def test_generate_tells_of_the_rules_too(streamed):
     assert len(told(rows)) == 1
 
 
+@pytest.mark.large
 def test_chains_use_values_of_groups_and_of_events(streamed):
     rules = loaded(
         correlating("fails", "event_count", "gte: 3", more="  group-by: [Host]\n"),
@@ -162,6 +164,7 @@ def test_an_event_without_a_group_is_in_none(streamed):
     assert told(rows_of(rules, streamed(batches))) == []
 
 
+@pytest.mark.large
 def test_events_pass_whatever_their_time(streamed):
     rules = loaded(correlating("burst", "event_count", more="  generate: true\n"))
     late = [event(1, "a"), (None, "a", "u", "h", None)]
@@ -234,6 +237,7 @@ def of_each_kind():
     )
 
 
+@pytest.mark.large
 def test_every_kind_is_its_definition_on_a_stream(streamed, drawn):
     rules = of_each_kind()
     assert not rules.skipped
@@ -257,6 +261,7 @@ def test_every_kind_is_its_definition_on_a_batch(spark, drawn):
     assert both.where("alert IS NULL").count() == len(drawn)
 
 
+@pytest.mark.large
 def test_a_run_goes_on_from_its_checkpoint(spark, streamed, tmp_path, drawn):
     rules = of_each_kind()
     halves = [drawn[:40], drawn[40:80]], [drawn[80:120], drawn[120:], FLUSH]
@@ -388,6 +393,7 @@ def call(*arguments):
     return done.output
 
 
+@pytest.mark.large
 def test_the_command_line_runs_them_by_a_time_column(spark, files, tmp_path):
     rules, events = files
     assert "2 correlations load." in call("check", rules)

@@ -38,6 +38,7 @@ def frame(spark):
     return spark.createDataFrame(values, "a string, b string, n bigint, t timestamp").coalesce(1)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     "test",
     [

@@ -81,6 +81,7 @@ def test_what_a_native_order_saves_is_known_where_it_meets_every_row(engine):
     assert saved_s is not None
 
 
+@pytest.mark.large
 def test_memory_sink(spark, engine, folder):
     run = finish(engine.query(TEXT, name="doubled").start(trigger="available_now"))
     assert sorted(run.to_arrow()["id"].to_pylist()) == expected(spark, folder)
@@ -98,6 +99,7 @@ def test_memory_sink(spark, engine, folder):
     assert run.recentProgress
 
 
+@pytest.mark.large
 def test_parquet_sink_and_restart(spark, engine, folder, tmp_path):
     paths = {"path": str(tmp_path / "out"), "checkpoint": str(tmp_path / "ckpt")}
     query = engine.query(TEXT, name="kept")
@@ -146,6 +148,7 @@ def test_batches_of_another_run_are_not_mixed_in(engine, tmp_path):
         query.start("parquet", path=path, trigger="available_now")
 
 
+@pytest.mark.large
 def test_a_checkpoint_of_another_text_is_refused(engine, tmp_path):
     paths = {"path": str(tmp_path / "out"), "checkpoint": str(tmp_path / "ckpt")}
     finish(engine.query(TEXT, name="one").start("parquet", trigger="available_now", **paths))
@@ -358,6 +361,7 @@ def test_what_spark_refuses_and_we_say_is_not_logged_as_well(engine, refused, re
     assert not logged
 
 
+@pytest.mark.large
 def test_paths_may_be_paths(spark, engine, folder, tmp_path):
     run = engine.query(TEXT).start(
         "parquet", path=tmp_path / "out", checkpoint=tmp_path / "ckpt", trigger="available_now"
@@ -366,6 +370,7 @@ def test_paths_may_be_paths(spark, engine, folder, tmp_path):
     assert spark.read.parquet(str(tmp_path / "out")).count() == len(expected(spark, folder))
 
 
+@pytest.mark.large
 def test_start_all(spark, engine, folder, tmp_path):
     engine.query(TEXT, name="a")
     engine.query("SELECT id FROM s WHERE u > 2", name="b")

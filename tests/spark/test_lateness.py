@@ -86,6 +86,7 @@ def test_without_a_lateness_the_start_says_what_is_late_and_the_way_out(spark, f
     assert "1,000" in run.explain()
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     ("text", "lateness"),
     [(COUNTS, "0 seconds"), (JOIN, "1 minute"), ("SELECT id FROM s WHERE id > 3", None)],
@@ -123,6 +124,7 @@ def test_queries_that_run_together_say_it_once(spark, folder):
     assert len(caught) == 1
 
 
+@pytest.mark.large
 @pytest.mark.filterwarnings("default::eddyline.errors.LatenessWarning")
 @pytest.mark.filterwarnings("default::eddyline.errors.LateRowsWarning")
 def test_the_command_line_shows_it_as_a_line(spark, folder):

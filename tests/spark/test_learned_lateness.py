@@ -133,6 +133,7 @@ def run_of(query, folder, sink="out"):
     return run
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     ("first", "then"),
     [
@@ -172,6 +173,7 @@ def test_counts_are_those_of_the_rows_in_time_also_after_a_restart(
         assert any(each["event"] == "lateness" for each in run.journal)
 
 
+@pytest.mark.large
 def test_counts_of_what_a_join_finds_are_whole_when_the_bound_goes_down(spark, tmp_path):
     for name, seed in (("s", 2), ("t", 3)):
         for number in range(10):
@@ -184,6 +186,7 @@ def test_counts_of_what_a_join_finds_are_whole_when_the_bound_goes_down(spark, t
     assert found_in(tmp_path / "out") == counts_of(latest, min(low, other))
 
 
+@pytest.mark.large
 def test_a_join_finds_all_pairs_of_rows_in_time(spark, tmp_path):
     for name, seed in (("s", 2), ("t", 3)):
         for number in range(5):

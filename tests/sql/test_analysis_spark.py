@@ -61,12 +61,14 @@ def raise_among(frame, columns):
     return []
 
 
+@pytest.mark.large
 def test_what_is_said_never_to_raise_never_raises(frame, analysed):
     safe = [f"({text}\n) AS c" for text, found in analysed.items() if not found.may_raise]
     assert len(safe) > 100
     assert raise_among(frame, safe) == []
 
 
+@pytest.mark.large
 def test_the_safe_form_is_true_where_the_predicate_is_true_or_raises(frame, analysed):
     """On the rows that it drops the predicate has an answer, and none is true."""
     forms = {text: found.safe_text for text, found in analysed.items() if found.safe_text}

@@ -150,6 +150,7 @@ def finer(batches, draw):
             }
 
 
+@pytest.mark.large
 @examples(100)
 @given(case=join_cases(min_inputs=3).map(supported), data=st.data())
 def test_caches_never_change_an_answer(case, data):
@@ -259,6 +260,7 @@ def test_a_cache_goes_when_another_pipeline_no_longer_tells_its_changes(tmp_path
     assert (hits_of(report), n_found) == ((0, 1), 2)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("repeats", [1, 2, 3, 5, 10])
 def test_keys_that_come_again_in_later_batches_are_hits(repeats):
     """Each value is asked for as often as it comes and missed once: 1 - 1/r of the keys hit."""

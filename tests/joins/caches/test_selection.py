@@ -190,6 +190,7 @@ def no_work_is_negative(problem):
     return replace(problem, benefits=benefits)
 
 
+@pytest.mark.large
 def test_approximations_are_near_the_best():
     ratios, polished_ratios, rounded_ratios = [], [], []
     for seed in range(300):

@@ -151,6 +151,7 @@ spans_of_a_batch = st.one_of(
 )
 
 
+@pytest.mark.large
 @given(
     spans=st.lists(spans_of_a_batch, min_size=5, max_size=40),
     n_lost=st.lists(st.integers(0, 1), min_size=40, max_size=40),

@@ -125,6 +125,7 @@ def needs_order(case):
     return case.query.emits != "istream" or any(counts)
 
 
+@pytest.mark.large
 @given(case=join_cases().filter(needs_order), data=st.data())
 def test_any_cut_any_order_any_retry_give_the_definition(case, data):
     with TemporaryDirectory() as folder:
@@ -134,6 +135,7 @@ def test_any_cut_any_order_any_retry_give_the_definition(case, data):
         assert operator.results() == wanted(case, operator.answered())
 
 
+@pytest.mark.large
 @given(case=join_cases().filter(needs_order), data=st.data())
 def test_all_rows_at_once_give_the_definition(case, data):
     with TemporaryDirectory() as folder:

@@ -152,6 +152,7 @@ def cut(drawn, tables, sizes):
     return tuple(batches)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     "sizes", [pytest.param([0, 1], marks=pytest.mark.large), [0, 0, 40], [3, 0, 9], [N_ROWS]]
 )

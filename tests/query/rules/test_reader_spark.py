@@ -61,6 +61,7 @@ def wrong_answers(frame, rules):
     return wrong
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("ansi", ["true", "false"])
 def test_trees_say_what_spark_says(frame, change, ansi):
     change(ansi=ansi)
@@ -108,6 +109,7 @@ def test_regexes_find_what_java_finds(spark):
     assert not wrong, wrong[:10]
 
 
+@pytest.mark.large
 def test_lower_case_is_the_same_but_for_new_letters(spark):
     """What ``is_folded_alike`` lets through is lowered alike; the rest is Unicode 15 and later."""
     points = [chr(c) for c in range(1, 0x110000) if not 0xD800 <= c < 0xE000]

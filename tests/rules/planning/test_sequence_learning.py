@@ -91,6 +91,7 @@ def test_many_constructs_are_no_worse_than_greedy() -> None:
     assert sample.cost(found.macro) <= sample.cost(greedy.macro)
 
 
+@pytest.mark.large
 def test_hybrid_saves_where_attributes_depend_on_each_other() -> None:
     saved = []
     for seed in range(6):

@@ -57,6 +57,7 @@ def restarted(spark, case, folder, numbers_of_partitions):
     return answer, run.late_rows("s")
 
 
+@pytest.mark.large
 @given(case=CASES)
 @examples(12, phases=PHASES)
 def test_a_restart_goes_on(spark, case):
@@ -65,6 +66,7 @@ def test_a_restart_goes_on(spark, case):
     assert differences(answer, wanted(case)) == ([], []), case
 
 
+@pytest.mark.large
 @given(case=st.one_of(CASES, LATE_CASES), partitions=st.permutations([1, 2, 5]))
 @examples(12, phases=PHASES)
 def test_a_restart_goes_on_with_other_partitions(spark, case, partitions):
@@ -73,6 +75,7 @@ def test_a_restart_goes_on_with_other_partitions(spark, case, partitions):
     assert differences(answer, wanted(case)) == ([], []), (case, partitions)
 
 
+@pytest.mark.large
 @given(case=CASES)
 @examples(8, phases=PHASES)
 def test_a_batch_that_spark_runs_again_counts_once(spark, case):

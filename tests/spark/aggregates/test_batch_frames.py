@@ -45,6 +45,7 @@ def over_frame(text, df, lateness=0):
         reject()
 
 
+@pytest.mark.large
 @given(case=st.one_of(aggregate_cases(BATCH_KINDS), over_cases()))
 @examples(20, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 def test_all_is_final(spark, case):
@@ -65,6 +66,7 @@ CALLS = (
 )
 
 
+@pytest.mark.large
 def test_types_and_values_are_those_of_spark(spark):
     rows = [row for row in rows_of(random.Random(3), 60, WORLDS[0]) if row["ts"] is not None]
     df = spark.createDataFrame(table_of(rows))

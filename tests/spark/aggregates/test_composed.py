@@ -78,6 +78,7 @@ def end(slide_s, of="t"):
     return f"({of} // {slide} + 1) * {slide}"
 
 
+@pytest.mark.large
 def test_aggregates_of_aggregates(engine, folder, low):
     engine.stream(
         "each",
@@ -177,6 +178,7 @@ SHARED = {
 }
 
 
+@pytest.mark.large
 def test_queries_that_share_cells_answer_as_by_themselves(spark, folder):
     found = {}
     for shared in (True, False):
@@ -232,6 +234,7 @@ class Longest(el.Aggregate):
         return pc.max_element_wise(one, other)
 
 
+@pytest.mark.large
 def test_aggregates_of_the_user(spark, folder, engine, low):
     engine.aggregate("longest", Longest)
     text = (
@@ -275,6 +278,7 @@ def test_what_window_aggregate_refuses(spark, folder):
         el.window_aggregate(df, windows="NOW", time="at", aggregates={"n": "sum(v)"})
 
 
+@pytest.mark.large
 def test_other_windows_do_not_go_on_from_a_checkpoint(engine, tmp_path):
     text = "SELECT k, count(*) AS n FROM s [RANGE {} SECONDS SLIDE 1 SECOND] GROUP BY k"
     ended(engine.query(text.format(2), name="q"), checkpoint=str(tmp_path))

@@ -67,12 +67,14 @@ def check(spark, case):
     assert times == late_of(case), case
 
 
+@pytest.mark.large
 @given(case=aggregate_cases(late=True).filter(is_late))
 @examples(12, phases=PHASES)
 def test_group_by(spark, case):
     check(spark, case)
 
 
+@pytest.mark.large
 @given(case=over_cases(late=True).filter(is_late))
 @examples(12, phases=PHASES)
 def test_over(spark, case):
@@ -94,6 +96,7 @@ def case_of(window, *batches, lateness=0, of=COUNTED):
     return Case(text, of, window, None, rows, lateness * 1_000_000, WORLDS[0])
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     "window",
     [
@@ -142,6 +145,7 @@ def test_rows_that_where_drops_are_never_late(spark):
         assert run.late_rows("s")["id"].to_pylist() == [12]
 
 
+@pytest.mark.large
 def test_conditions_behind_columns_say_what_is_late(spark, tmp_path):
     """A stream of a query: of the rows of its stream, those that pass all conditions are late."""
     case = case_of(SlideWindow(1, 1), [(20, 11)], [(1, 1), (2, 12), (3, 13)], [(60, 14)])

@@ -31,6 +31,7 @@ def folder(tmp_path_factory):
     return made
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     "window", ["RANGE 1 MINUTE SLIDE 30 SECONDS", "SESSION 5 SECONDS", "ROWS 9"]
 )

@@ -47,6 +47,7 @@ def test_a_batch_gives_what_each_alarm_gives(spark, folder, make):
     assert {row[0] for row in rows} == {*TEXTS}
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("files", [1, 3])
 def test_a_stream_gives_what_a_batch_gives(spark, folder, tmp_path, files):
     wanted = alone(fitted(spark.read.parquet(str(folder))), TEXTS)
@@ -58,6 +59,7 @@ def test_a_stream_gives_what_a_batch_gives(spark, folder, tmp_path, files):
     assert shown(spark.read.parquet(str(tmp_path / "out")).collect()) == wanted
 
 
+@pytest.mark.large
 def test_alarms_change_while_a_query_restarts(spark, folder, tmp_path):
     seen = tmp_path / "seen"
     seen.mkdir()

@@ -242,6 +242,7 @@ def test_an_error_on_a_dropped_row_is_no_error(mixed):
     assert ids(mixed.transform(el.all_of(reciprocal, other))) == ids(mixed.where("i > 0 AND i < 5"))
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("extra", [[], ["10 / i > 1 OR s = 'a'"], ["rand(3) < 2"]])
 def test_an_error_on_a_surviving_row_names_the_predicate(mixed, extra):
     keep = el.all_of(reciprocal, "s = 'abc'", *extra)
@@ -298,6 +299,7 @@ def test_a_predicate_that_is_not_deterministic_sees_the_rows_it_was_written_for(
     assert ids(mixed.transform(keep)) == ids(stock)
 
 
+@pytest.mark.large
 def test_a_function_that_is_not_deterministic_stays_in_its_place(mixed):
     seen = el.predicate(
         lambda i: [value is not None and value > 2 for value in i.to_pylist()],
@@ -310,6 +312,7 @@ def test_a_function_that_is_not_deterministic_stays_in_its_place(mixed):
     assert "asks" in keep.explain()
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     ("result", "says"),
     [
@@ -376,6 +379,7 @@ def test_what_cannot_be_a_predicate(mixed, make, says):
         mixed.transform(el.all_of(make(), "i > 3"))
 
 
+@pytest.mark.large
 def test_a_result_that_is_none_is_said_without_our_own_frames(mixed):
     keep = el.all_of(lambda i: pc.add(i, 1), "i > 3")
     with pytest.raises(PySparkException, match="returned an Arrow array of int64") as caught:

@@ -72,6 +72,7 @@ def found_routes(keep, by_city):
     raise AssertionError("no classes were found in any job")
 
 
+@pytest.mark.large
 def test_python_predicates_take_an_order_per_class(by_city):
     keep = el.all_of(*[slow(f"v{f}") for f in range(4)])
     routes = found_routes(keep, by_city)
@@ -230,6 +231,7 @@ CHAINS = {
 }
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("texts", CHAINS.values(), ids=CHAINS)
 @pytest.mark.parametrize("n_groups", [2, 3])
 @pytest.mark.parametrize("eager", ["true", "false"])

@@ -77,6 +77,7 @@ def wanted(n_batches):
     return sorted(zip(left[near].tolist(), right[near].tolist(), strict=True))
 
 
+@pytest.mark.large
 def test_what_is_cold_is_found_also_after_a_restart_and_everything_is_shown(spark, tmp_path):
     for number in range(9):
         write(tmp_path, number)

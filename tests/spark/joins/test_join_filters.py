@@ -64,6 +64,7 @@ def wanted(condition):
     return [k for k in range(6_000) if condition(k)]
 
 
+@pytest.mark.large
 def test_python_predicates_of_a_join_are_ordered_and_journalled(engine):
     engine.function("slow", slow, reads=["v"])
     engine.function("picky", picky, reads=["v"])
@@ -110,6 +111,7 @@ def known(text):
     return pc.is_valid(text)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     ("condition", "passes"),
     [*RAISING[:2], *(pytest.param(*each, marks=pytest.mark.large) for each in RAISING[2:])],
@@ -132,6 +134,7 @@ def test_an_error_on_a_row_that_passes_ends_the_query(engine):
         keys(query)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     "condition", ["s.text <> 'none'", pytest.param("is_number(s.text)", marks=pytest.mark.large)]
 )
@@ -209,6 +212,7 @@ def test_batches_of_dataframes_obey_the_same_rule(spark):
     ]
 
 
+@pytest.mark.large
 def test_a_query_over_the_results_of_a_join_and_a_join_over_those_of_a_filter(engine):
     inner = "SELECT k, v + 1 AS v1, 100 DIV w AS part, ts FROM s WHERE w <> 0 AND 10 DIV w > 3"
     engine.stream("few", engine.query(inner, name="few"), time="ts")
@@ -293,6 +297,7 @@ def test_operators_before_and_behind_a_join_have_names_of_their_own(engine):
     assert len(set(names)) == len(names)
 
 
+@pytest.mark.large
 def test_a_single_condition_says_nothing_of_a_sample_that_orders_would_need(engine):
     _, run = keys(engine.query(TEXT.format("s.v = 3 AND s.v + t.v > 1"), name="single"))
     assert "no sample was read" not in run.explain()

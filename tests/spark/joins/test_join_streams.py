@@ -62,6 +62,7 @@ def drawn_join(spark, case, folder, **options):
     return join_of(case.query.text, frames, case.times, lateness, "drawn", **options)
 
 
+@pytest.mark.large
 @given(
     case=join_cases(max_inputs=4).filter(lambda case: case.batches),
     n_buckets=st.integers(1, 4),

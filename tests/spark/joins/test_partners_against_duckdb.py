@@ -137,6 +137,7 @@ def answer(engine, text, **options):
 SMALL = ("anti", "left of texts", "two keys")
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     "form",
     [each if each in SMALL else pytest.param(each, marks=pytest.mark.large) for each in FORMS],
@@ -163,6 +164,7 @@ def test_batches_of_a_row(spark, tmp_path, form):
     assert answer(engine_of(spark, tmp_path), sql_of(form)) == expected(form, s, t)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("seed", range(4))
 def test_batch_data_frames(spark, seed):
     tables = {"s": table_of(rows_of(seed)), "t": table_of(rows_of(seed + 50))}

@@ -17,6 +17,7 @@ from tests.spark.joins.join_streams import join_of
 T0 = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
 
+@pytest.mark.large
 @given(case=join_cases(max_inputs=4), n_buckets=st.integers(1, 3))
 @examples(24, phases=[Phase.explicit, Phase.reuse, Phase.generate])  # jobs are slow
 def test_joins_are_those_of_the_definition(spark, case, n_buckets):
@@ -59,6 +60,7 @@ def test_keys_are_equal_where_spark_says_so(spark, kind, keys, wanted):
     assert answer.num_rows == wanted
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     ("s_kind", "t_kind", "says"),
     [

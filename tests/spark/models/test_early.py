@@ -74,6 +74,7 @@ def shown(rows):
     )
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("name", ASKED)
 def test_after_each_batch_and_each_restart_the_latest_results_are_those_of_the_rows_so_far(
     spark, folder, tmp_path, name

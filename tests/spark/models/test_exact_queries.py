@@ -91,6 +91,7 @@ def test_a_table_gives_the_rows_of_duckdb(spark, df, rows, text):
     assert query.to_df().columns == ["ship", "z", "id", "ts"]
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("within", [0.0, 1.0])
 def test_segments_that_are_kept_leave_rows_unread(spark, df, rows, within):
     bounds = {"x": within, "y": within}
@@ -111,6 +112,7 @@ def test_segments_that_are_kept_leave_rows_unread(spark, df, rows, within):
         assert (len(expected) <= read < rows.num_rows) if is_pruned else read == rows.num_rows
 
 
+@pytest.mark.large
 def test_parts_of_union_all_and_subqueries_give_the_rows_of_duckdb(spark, df, rows):
     fitted = el.models.fit(df, key="ship", time="ts", within={"x": 1.0}, max_gap="2 minutes")
     engine = el.Engine(spark)
@@ -155,6 +157,7 @@ def test_a_table_without_rows_gives_none(spark, df):
         engine.start_all()
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("files", [1, 4])
 def test_a_stream_gives_the_rows_of_duckdb(spark, df, rows, folder, tmp_path, files):
     engine = el.Engine(spark)

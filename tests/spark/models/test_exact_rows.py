@@ -39,6 +39,7 @@ def kept(df, request, tmp_path_factory):
     return {"fresh": fitted, "read": el.models.read(path)}
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     "text",
     ["x > 21.5", "x <= 20", "x = 20 AND ship = 1", "x + y / 10 >= 30", "NOT (y < 101) OR x < 18"],
@@ -65,6 +66,7 @@ def test_what_has_no_rows_is_refused(kept, df):
         segments.where("sqrt(x) > 3").exact()
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("is_narrow_first", [True, False])
 def test_segments_that_are_kept_again_stand_for_the_rows_of_their_entities(
     df, rows, is_narrow_first

@@ -50,6 +50,7 @@ def test_t21_a_bound_of_macd_is_that_of_its_kernel(df):
     assert (wanted.err_lead > 0.5).any(), "errors of both sides without what cancels"
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("split", ["equal", "gradient"])
 @pytest.mark.parametrize(
     ("text", "bound"), [("x - 2 * y", 0.5), ("x * y", 8.0), ("2 * x + y", "1 %"), ("y * y", "2 %")]
@@ -72,6 +73,7 @@ def test_rows_are_as_near_to_results_as_is_asked(df, rows, text, bound, split):
     assert len(table) < 700
 
 
+@pytest.mark.large
 def test_what_is_split_by_gradient_leaves_more_to_what_moves(df):
     moving = fitted(df.withColumn("x", df.x * 50)).select(z="x - y")
     n = {}
@@ -82,6 +84,7 @@ def test_what_is_split_by_gradient_leaves_more_to_what_moves(df):
     assert n["gradient"] < n["equal"]
 
 
+@pytest.mark.large
 def test_pairs_and_greatest_of_entities_take_bounds_back_too(df):
     segments = fitted(df)
     apart = segments.select("y").pairs().select(z="left_y - right_y").within({"z": 0.5})

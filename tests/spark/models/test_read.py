@@ -109,6 +109,7 @@ def test_without_versions_segments_that_do_not_overlap_are_as_they_were(spark):
     ]  # fmt: skip
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("partitions", [1, 4])
 def test_an_overlap_is_found_wherever_the_two_segments_are(spark, partitions):
     rows = [row(ship, 10 * n, 10 * n + 10, n) for n in range(6) for ship in (1, 2)]
@@ -152,6 +153,7 @@ def test_what_overlaps_without_versions_is_refused_where_it_is_used(spark, rows,
             use()
 
 
+@pytest.mark.large
 def test_what_overlaps_in_one_version_is_refused(spark):
     rows = [row(1, 0, 9, 1, 3), row(1, 8, 12, 3, 3), row(1, 4, 5, 1, 7)]
     segments = el.models.read(made(spark, rows), version="said")

@@ -30,6 +30,7 @@ def drawn(figure):
     return {each["name"]: each for each in figure["data"]}
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("make", [fitted, declared])
 def test_a_page_draws_the_newest_rows_of_the_same_entities(rows, tmp_path, make):
     asked = make(rows).where("x > 0 AND ship <> 99")
@@ -76,6 +77,7 @@ def test_what_is_not_drawn_is_refused(rows, tmp_path, call, error, message):
     assert not (tmp_path / "page.html").exists()
 
 
+@pytest.mark.large
 def test_a_run_draws_what_its_buckets_kept(spark, folder, rows, tmp_path):
     live = fitted(stream_of(spark, folder, 2), name="tracks")
     with pytest.raises(NotSupportedError, match="drawn by its run"):

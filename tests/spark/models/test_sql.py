@@ -204,6 +204,7 @@ def test_t24_average_distance_of_pairs(engine, spark):
     assert found["<>"] == {**found["<"], **found[">"]}
 
 
+@pytest.mark.large
 def test_pairs_are_near_when_brute_force_says_so(engine, df):
     query = (
         "SELECT a.ship AS one, b.ship AS other, a.x FROM {0} AS a JOIN {0} AS b ON a.ship < b.ship "
@@ -345,6 +346,7 @@ def test_models_of_the_results_of_a_filter(engine, spark, folder):
     ]
 
 
+@pytest.mark.large
 def test_a_script_makes_a_stream_of_models_that_queries_and_rules_read(spark, folder, tmp_path):
     file = tmp_path / "near.sql"
     file.write_text(
@@ -402,6 +404,7 @@ def without_end(rows):
     return rounded(row for row, own in kept if row[0] != 99 and all(each < end for each in own))
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("name", ASKED)
 def test_a_stream_gives_what_a_table_gives_and_goes_on_from_its_checkpoint(
     spark, engine, folder, tmp_path, name

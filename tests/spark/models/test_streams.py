@@ -93,6 +93,7 @@ def shown(rows):
     )
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("name", ASKED)
 @pytest.mark.parametrize("make", [fitted, declared])
 @pytest.mark.parametrize("files", [1, 3])
@@ -107,6 +108,7 @@ def test_a_stream_gives_what_a_batch_gives(spark, folder, tmp_path, make, name, 
     assert len(wanted) > 5
 
 
+@pytest.mark.large
 def test_a_restart_goes_on_from_the_checkpoint(spark, folder, tmp_path):
     wanted = shown(macd(fitted(spark.read.parquet(str(folder)))).collect())
     seen = tmp_path / "seen"
@@ -121,6 +123,7 @@ def test_a_restart_goes_on_from_the_checkpoint(spark, folder, tmp_path):
     assert found[0] < found[1] < found[2] < found[3]
 
 
+@pytest.mark.large
 def test_rows_that_a_model_predicts_are_dropped_and_counted(spark, folder, tmp_path):
     batch = declared(spark.read.parquet(str(folder)))
     wanted = dropping(spark.read.parquet(str(folder))).where("x > 0").changes()
@@ -142,6 +145,7 @@ def test_rows_that_a_model_predicts_are_dropped_and_counted(spark, folder, tmp_p
     assert batch.to_df().count() - 1 == record.n_rows
 
 
+@pytest.mark.large
 def test_segments_of_a_stream_are_a_query(spark, folder, tmp_path):
     segments = fitted(stream_of(spark, folder, 2), name="tracks")
     run = segments.query().start(
@@ -167,6 +171,7 @@ ACROSS = {
 }
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("name", ACROSS)
 def test_pairs_of_a_stream_are_those_of_a_batch(spark, folder, tmp_path, name):
     made = ACROSS[name](fitted(stream_of(spark, folder, 1), name="tracks"))
@@ -240,6 +245,7 @@ def test_a_stream_needs_a_gap(spark, folder):
         segments.sample("1 second")
 
 
+@pytest.mark.large
 def test_two_streams_and_a_table_are_joined_as_in_a_batch(spark, folder, tmp_path):
     batch = spark.read.parquet(str(folder))
     kept = fitted(batch)

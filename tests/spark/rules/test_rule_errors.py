@@ -51,6 +51,7 @@ def test_guarded_rules_share_their_attributes_and_do_not_raise(frame):
     }
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     ("text", "row"),
     [
@@ -91,6 +92,7 @@ def test_beside_a_python_predicate(frame):
     assert found(frame, rules) == {1: ["both"], 4: ["both"]}
 
 
+@pytest.mark.large
 def test_without_ansi_nothing_raises(spark, frame):
     before = spark.conf.get("spark.sql.ansi.enabled")
     rules = el.RuleSet({"sum": "a + b < 0", "ratio": "NOT (a / b > 1)", "number": "s > 5"})

@@ -81,6 +81,7 @@ def finish(run):
 # -- transforms ---------------------------------------------------------------------------------
 
 
+@pytest.mark.large
 def test_matches_on_a_batch(frame):
     rules = el.RuleSet(RULES)
     assert found(frame.transform(rules.matches())) == matched(frame, RULES)
@@ -204,6 +205,7 @@ def test_a_pickled_set_has_the_rules_and_knows_nothing(frame):
     assert found(frame.transform(again.matches())) == want
 
 
+@pytest.mark.large
 def test_a_predicate_that_raises_counts_where_its_rule_hangs_on_it(frame):
     def picky(n):
         if pc.any(pc.greater(n, 10)).as_py():
@@ -332,6 +334,7 @@ def test_a_rule_that_does_not_fit_a_run_is_refused_before_the_run_meets_it(frame
     assert len(run.records) == 6
 
 
+@pytest.mark.large
 def test_skipped_rules_in_a_run(frame, stream):
     rules = el.RuleSet(RULES, on_error="skip")
     steps = Steps(rules, {1: lambda: rules.add("bad", "nowhere = 1")})
@@ -352,6 +355,7 @@ def test_empty_batches_and_no_rules(frame, stream):
     assert found(run.to_df()) == matched(frame.where("id > 2900"), RULES)
 
 
+@pytest.mark.large
 def test_restart_from_a_checkpoint(spark, frame, stream, tmp_path):
     paths = {"path": str(tmp_path / "out"), "checkpoint": str(tmp_path / "ckpt")}
     rules = el.RuleSet(RULES, sample_prob=1.0)

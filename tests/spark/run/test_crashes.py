@@ -35,6 +35,7 @@ def crashes(streams, tmp_path, monkeypatch):
     return Crashes(monkeypatch, tmp_path, random.Random(7))
 
 
+@pytest.mark.large
 def test_every_operator_has_a_kind(spark, streams):
     """Those of queries that run together are made when these are started."""
     made = {type(step) for kind in KINDS.values() for step in kind.all_steps(spark, streams)}

@@ -20,6 +20,7 @@ def values(run):
     }
 
 
+@pytest.mark.large
 def test_counters_outlive_restarts_and_a_batch_that_fails_counts_once(spark, tmp_path, monkeypatch):
     lives.write(tmp_path, 4)
     engine = el.Engine(spark)

@@ -58,6 +58,7 @@ def drawn_plans(run, drawn):
     return plans
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     "kind",
     [

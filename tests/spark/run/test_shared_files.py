@@ -80,6 +80,7 @@ def test_each_query_has_its_rows_and_no_more_files_than_it_needs(engine, tmp_pat
     assert len(jobs) == 2 * N_FILES + 1
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(("batch", "name"), [(1, "all"), (0, "other")])
 def test_a_batch_that_failed_between_two_sinks_is_there_once(
     engine, tmp_path, monkeypatch, batch, name

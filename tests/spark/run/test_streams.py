@@ -80,6 +80,7 @@ def test_inside_for_each_batch(spark, folder, stream, tmp_path):
     assert keep.view().blocks[1].order == (1, 0)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("sink", ["parquet", "csv"])
 def test_anything_of_spark_can_follow_a_run_that_writes_files(
     spark, folder, stream, tmp_path, sink
