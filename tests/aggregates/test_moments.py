@@ -76,6 +76,7 @@ def pair(value):
     return {"n": 1, "mean_x": x, "mean_y": y, **zero}
 
 
+@pytest.mark.large
 @given(st.data())
 def test_moments_of_pairs(data):
     values = data.draw(st.lists(st.none() | st.tuples(FINITE, FINITE), max_size=25))

@@ -145,6 +145,7 @@ def test_records_go_once_runs_are_merged_behind_their_instant(tmp_path):
     }  # fmt: skip
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     "node",
     [
@@ -164,6 +165,7 @@ def test_windows_forget_entities_that_are_over(tmp_path, monkeypatch, node):
     assert written[4].sum() <= 1.1 * written[1].sum()
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     ("node", "n_new"), [(pairs("a.x < b.x"), 3), (TOP, 10)], ids=["pairs", "greatest"]
 )
@@ -207,6 +209,7 @@ LOOKING_BACK = {
 }
 
 
+@pytest.mark.large
 @examples(8)
 @pytest.mark.parametrize("name", LOOKING_BACK)
 @given(
@@ -230,6 +233,7 @@ def test_entities_that_come_back_have_what_all_rows_give(
     assert shown(found) == shown(at_once(table, maker, LOOKING_BACK[name]))
 
 
+@pytest.mark.large
 def test_after_any_silence_nothing_is_told_again_or_left_out():
     # Long segments end before silences of 1 to 30 s, beside short ones; a batch comes each second.
     seconds = np.arange(90)

@@ -35,6 +35,7 @@ from tests.models.batches import (
 )
 
 
+@pytest.mark.large
 @examples(60)
 @pytest.mark.parametrize("name", NODES)
 @pytest.mark.parametrize("maker", [FIT, DECLARED, DOOR], ids=["fit", "declared", "door"])
@@ -55,6 +56,7 @@ def test_any_batches_give_what_all_rows_give_at_once(name, maker, seed, n, cuts,
 MAKERS = {"fit": FIT, "declared": DECLARED}
 
 
+@pytest.mark.large
 @examples(25)
 @pytest.mark.parametrize("name", TOGETHER)
 @pytest.mark.parametrize("makers", [("fit", "declared"), ("declared", "fit"), ("fit", "static")])

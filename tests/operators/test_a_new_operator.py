@@ -66,6 +66,7 @@ def places(run):
     return [entry["after"] for entry in run.journal if entry["event"] == "place"]
 
 
+@pytest.mark.large
 def test_it_runs_as_a_step_of_a_query(query, tmp_path):
     made = query()
     assert [type(each) for each in made.steps].index(NewestStep) == 2
@@ -92,6 +93,7 @@ def test_it_runs_as_a_step_of_a_query(query, tmp_path):
     assert "stale rows" in page
 
 
+@pytest.mark.large
 def test_any_plan_gives_the_same_rows(query):
     run = finish(query(adaptive=False).start(trigger="available_now"))
     assert found(run) == sorted(expected("newest", N_BATCHES), key=repr)
@@ -99,6 +101,7 @@ def test_any_plan_gives_the_same_rows(query):
     assert run.records[-1].lines[-1] == "stale rows dropped late"
 
 
+@pytest.mark.large
 def test_a_restart_goes_on_with_state_and_plan(query, tmp_path):
     """The last batch looks as if the process had died after its rows were written."""
     paths = {"path": str(tmp_path / "out"), "checkpoint": str(tmp_path / "ckpt")}
@@ -121,6 +124,7 @@ def written(folder):
     return duckdb.sql(f"SELECT * FROM '{folder}/*.parquet' ORDER BY ALL").fetchall()
 
 
+@pytest.mark.large
 def test_a_person_pins_its_plan(query):
     run = query().start("memory")
     with pytest.raises(PlanError, match="possible is one of 'late', 'early'"):
@@ -200,6 +204,7 @@ def test_what_does_not_fit_is_said_when_the_query_is_made(query, monkeypatch):
 # -- behind a join: two operators with state in one query -----------------------------------------
 
 
+@pytest.mark.large
 def test_it_runs_behind_a_join(spark, folder, tmp_path):
     made = newest_queries.join_over(spark, folder)
     tree = made.explain()
@@ -216,6 +221,7 @@ def test_it_runs_behind_a_join(spark, folder, tmp_path):
     assert "newest (result): the greatest v so far of each k" in said
 
 
+@pytest.mark.large
 def test_it_runs_once_over_batch_dataframes(spark, folder):
     """Behind a join, which has state, too: neither of them keeps any."""
     frames = {

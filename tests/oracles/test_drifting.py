@@ -55,6 +55,7 @@ def test_ramps_are_linear_and_end():
     assert stream.pass_fracs(rows) == pytest.approx(expected)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("ramp_rows", [0, 2000])
 @pytest.mark.parametrize(
     "batch_rows", [pytest.param(1, marks=pytest.mark.large), 49, 51, 4096, 20_000]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from sigma.rule import SigmaRule as PySigmaRule
@@ -170,6 +171,7 @@ bodies = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.large
 @given(st.lists(bodies | anything, min_size=1, max_size=3))
 def test_strange_yaml_is_listed_and_never_an_error(written_bodies):
     text = "\n---\n".join(json.dumps(body, indent=1) for body in written_bodies) + "\n\n"

@@ -151,6 +151,7 @@ def test_every_event_and_match_is_counted_once(spark, tmp_path, name, keep_unmat
         assert written == (expected | {()} if keep_unmatched else expected)
 
 
+@pytest.mark.large
 def test_run_counts_matches_by_rule_and_lists_what_is_skipped(spark, rules, events, tmp_path):
     code, said = call("run", "--rules", rules, "--events", events)
     assert code == 0

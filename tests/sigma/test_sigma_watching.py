@@ -366,6 +366,7 @@ def test_what_can_be_watched(folder):
     assert el.sigma.load(folder).store.follow(0) == []
 
 
+@pytest.mark.large
 @pytest.mark.spark
 @pytest.mark.filterwarnings("ignore::eddyline.errors.RuleFilesWarning")
 def test_a_run_has_the_rules_of_its_folder_from_batch_to_batch(spark, folder, tmp_path):

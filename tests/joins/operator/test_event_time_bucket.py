@@ -233,6 +233,7 @@ def listed(table):
 NOW, ONE, TWO = RangeWindow(0), RowsWindow(1), RowsWindow(2)
 
 
+@pytest.mark.large
 def test_of_rows_of_one_instant_the_last_one_stays(tmp_path):
     feed = Feed(tmp_path, {"s": ONE, "t": NOW})
     # Equal times are ordered by key, then by value; NULL comes first.
@@ -277,6 +278,7 @@ def test_dstream_says_when_a_result_is_no_more(tmp_path):
     assert feed.batch(s=[(30, 9, 8)], t=[(30, 9, 9)]) == [(4, 7, 13), (5, 7, 13)]
 
 
+@pytest.mark.large
 def test_rstream_says_all_that_is_there_whenever_a_row_comes(tmp_path):
     feed = Feed(tmp_path, {"s": ONE, "t": RangeWindow(9)}, emits="rstream")
     assert feed.batch(s=[(0, 1, 1), (4, 1, 2)], t=[(2, 1, 5), (3, None, 6)]) == [(1, 5, 2)]

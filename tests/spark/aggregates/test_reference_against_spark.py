@@ -41,6 +41,7 @@ def text_of(of, window):
     return f"SELECT {columns} FROM {{df}} WHERE {where} GROUP BY {by}{having}"
 
 
+@pytest.mark.large
 @given(case=aggregate_cases(["tumbling", "slides"]).filter(is_spark_s))
 @examples(30, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 def test_windows_of_spark(spark, case):

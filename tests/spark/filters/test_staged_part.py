@@ -85,6 +85,7 @@ def events(keep):
     return [each for each in keep.journal if each["event"] == "crossings"]
 
 
+@pytest.mark.large
 def test_rows_are_the_same_job_by_job(rows):
     keep = el.all_of(ends_in_7, has_no_3, rare, name="staged")
     expected = numbers(rows.where(EXPECTED))
@@ -124,6 +125,7 @@ def test_evaluations_of_all_crossings_are_counted(rows):
     assert after.totals.n_kept - before.totals.n_kept == rows.where(EXPECTED).count()
 
 
+@pytest.mark.large
 def test_another_order_makes_other_crossings(rows):
     """Workers keep nothing of the crossings before."""
     seen = {"sample_prob": 0.5, "max_overhead": 1.0}  # small jobs, so the budget is small
@@ -142,6 +144,7 @@ def test_another_order_makes_other_crossings(rows):
     assert block.profile.filter_ids[block.order[0]] != "rare"
 
 
+@pytest.mark.large
 def test_more_rows_than_expected_ask_for_a_look(rows):
     keep = el.all_of(ends_in_7, has_no_3, rare)
     numbers(rows.transform(keep))
@@ -159,6 +162,7 @@ def test_more_rows_than_expected_ask_for_a_look(rows):
     assert part.whole.n_learned == before + 1
 
 
+@pytest.mark.large
 def test_an_error_counts_only_where_the_row_passes_every_crossing(rows):
     """Row 5 is dropped by a predicate of the other crossing, whichever that is."""
     fine = rows.withColumn(
@@ -194,6 +198,7 @@ def test_the_plan_of_a_plain_stream_has_one_crossing(spark, rows, tmp_path):
     assert numbers(spark.table("one_crossing")) == numbers(rows.where(EXPECTED))
 
 
+@pytest.mark.large
 def test_a_query_of_the_engine_stages_and_goes_on_after_a_restart(spark, tmp_path, rows):
     (tmp_path / "in").mkdir()
     table = rows.orderBy("n").toArrow()

@@ -63,6 +63,7 @@ def test_other_steps_keep_what_the_join_can(engine, tmp_path):  # noqa: F811
     assert run.late_rows("s").num_rows == 1
 
 
+@pytest.mark.large
 def test_rules_go_behind_a_join_and_not_before_it(engine):  # noqa: F811
     engine.stream("pairs", engine.query(TEXT, name="pairs"))
     rules = el.RuleSet({"much": "b > 15", "one": "k = 1"}, name="r")
@@ -77,6 +78,7 @@ def test_rules_go_behind_a_join_and_not_before_it(engine):  # noqa: F811
     ]
 
 
+@pytest.mark.large
 def test_what_rules_match_is_joined(engine):  # noqa: F811
     high = el.RuleSet({"high": "v > 1"}, name="high")
     engine.stream("alarms", engine.rules("alarms", high, stream="s"), time="ts")

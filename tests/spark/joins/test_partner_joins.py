@@ -38,6 +38,7 @@ def low_of(case):
     return -FOREVER if latest is None else latest - case.lateness
 
 
+@pytest.mark.large
 @given(case=partner_cases().filter(lambda case: case.batches))
 @examples(10, phases=QUICKLY)
 def test_any_cut_gives_the_definition(spark, case):
@@ -48,6 +49,7 @@ def test_any_cut_gives_the_definition(spark, case):
         assert bag(run.to_arrow()) == bag(wanted)
 
 
+@pytest.mark.large
 @given(case=partner_cases())
 @examples(40, phases=QUICKLY)
 def test_batch_dataframes_give_the_definition(spark, case):
@@ -100,6 +102,7 @@ def ran(spark, folder, text, **options):
     )
 
 
+@pytest.mark.large
 def test_what_is_pending_at_the_end_of_a_run_is_given_by_a_later_one(spark, tmp_path):
     write_batch(tmp_path, "orders", 0, rows_of((0, "a", 5), (1, "b", 5), (2, None, 5), (3, "c", 0)))
     write_batch(tmp_path, "payments", 0, rows_of((4, "a", 4), (11, "b", 9)))
@@ -121,6 +124,7 @@ def test_what_is_pending_at_the_end_of_a_run_is_given_by_a_later_one(spark, tmp_
     assert run.view().inputs[0].n_waiting == 1
 
 
+@pytest.mark.large
 def test_combinations_come_at_once_and_rows_without_a_partner_later(spark, tmp_path):
     write_batch(tmp_path, "orders", 0, rows_of((0, "a", 5), (1, "b", 5), (2, "c", 5)))
     write_batch(tmp_path, "payments", 0, rows_of((4, "a", 6), (5, "a", 7), (5, "b", 2)))
@@ -138,6 +142,7 @@ def test_rows_that_a_condition_drops_tell_the_time(spark, tmp_path):
     assert ran(spark, tmp_path, text)[1] == {("a", 5): 1}
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     "options",
     [
@@ -175,6 +180,7 @@ def test_streams_of_queries_and_one_row_a_batch(spark, tmp_path, options):
     }
 
 
+@pytest.mark.large
 def test_a_table_decides_at_once(spark, tmp_path):
     write_batch(tmp_path, "orders", 0, rows_of((0, "a", 5), (1, None, 6), (1, "b", 7)))
     write_batch(tmp_path, "orders", 1, rows_of((2, "c", 8), (2, "b", 9)))
@@ -208,6 +214,7 @@ def test_window_join_takes_a_kind(spark):
         el.window_join(frames, how="outer", **how)
 
 
+@pytest.mark.large
 def test_late_rows_are_no_results_whether_they_have_a_key_or_not(spark, tmp_path):
     write_batch(tmp_path, "orders", 0, rows_of((10, "a", 1), (11, "b", 2)))
     write_batch(tmp_path, "orders", 1, rows_of((3, None, 3), (2, "a", 4), (12, "a", 5)))
@@ -220,6 +227,7 @@ def test_late_rows_are_no_results_whether_they_have_a_key_or_not(spark, tmp_path
     assert run.view().inputs[0].n_late == 2
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("kind", ["left", "semi", "anti"])
 def test_an_error_counts_only_on_rows_that_pass_the_other_conditions(spark, kind):
     frames = {

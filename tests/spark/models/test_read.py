@@ -77,6 +77,7 @@ def written(seed):
     return rows
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("seed", range(3))
 def test_of_segments_that_overlap_the_greatest_version_counts(spark, seed):
     rows = written(seed)
@@ -134,6 +135,7 @@ def uses(segments):
     ]
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     ("rows", "message"),
     [

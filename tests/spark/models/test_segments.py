@@ -157,6 +157,7 @@ def test_a_join_of_two_views_of_the_same_entities(segments):
     assert len(found) == wanted
 
 
+@pytest.mark.large
 def test_a_join_of_other_sources_agrees_with_one_of_the_same(spark, segments, tmp_path):
     segments.write.parquet(str(tmp_path / "kept"))
     written = spark.read.parquet(str(tmp_path / "kept"))
@@ -173,6 +174,7 @@ def test_a_join_of_other_sources_agrees_with_one_of_the_same(spark, segments, tm
     assert same.to_df().exceptAll(other.to_df()).isEmpty()
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("partitions", ["1", "2", "7"])
 def test_pairs_are_each_there_once_however_work_is_cut(spark, segments, curves, partitions):
     was = spark.conf.get("spark.sql.shuffle.partitions")
@@ -205,6 +207,7 @@ def test_pairs_are_each_there_once_however_work_is_cut(spark, segments, curves, 
     assert n_near > 5
 
 
+@pytest.mark.large
 def test_average_distances_of_pairs(segments, curves):
     whole = segments.select("y").pairs(whole=True)
     found = whole.avg_distance("y", window="40 seconds", slide="20 seconds").toPandas()
@@ -233,6 +236,7 @@ def test_samples_at_ticks_are_values_of_segments(segments, pieces, curves):
     assert set(found.time.to_numpy().astype("datetime64[us]").astype(np.int64) % 7_000_000) == {0}
 
 
+@pytest.mark.large
 def test_timestamps_of_a_time_zone_and_entities_without_keys(spark, change):
     change(zone="America/New_York")
     df = spark.sql(

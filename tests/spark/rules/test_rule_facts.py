@@ -123,6 +123,7 @@ def test_sigma_rules_have_the_same_facts(frame):
     assert first.matches[0].level is None
 
 
+@pytest.mark.large
 def test_matches_as_structs_are_those_of_the_names(frame):
     rules = el.RuleSet(RULES)
     for keep in (True, False):
@@ -188,6 +189,7 @@ def test_drawn_rules_answer_the_same_with_and_without_facts(frame, texts, level,
     assert bag(quarantine) == bag(want.where("size(m) > 0"))
 
 
+@pytest.mark.large
 def test_a_split_has_each_row_once(frame):
     rules = el.RuleSet(RULES)
     valid, quarantine = rules.split(frame, column="why", as_struct=True)
@@ -226,6 +228,7 @@ def stream(spark, frame, folder):
     return spark.readStream.schema(frame.schema).option("maxFilesPerTrigger", 1).parquet(folder)
 
 
+@pytest.mark.large
 def test_a_stream_is_split(spark, frame, stream):
     parts = el.RuleSet(RULES).split(stream)
     for name, part in zip(("valid", "quarantine"), parts, strict=True):
@@ -237,6 +240,7 @@ def test_a_stream_is_split(spark, frame, stream):
     assert bag(valid) == bag(el.RuleSet(RULES).split(frame)[0])
 
 
+@pytest.mark.large
 def test_a_stream_is_split_in_one_pass(spark, frame, stream, tmp_path):
     valid, quarantine = str(tmp_path / "valid"), str(tmp_path / "quarantine")
 
@@ -261,6 +265,7 @@ def events(run):
     return [each["event"] for each in run.journal if each["component"] == "run"]
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("is_sigma", [False, True])
 def test_a_changed_title_keeps_what_was_learned(stream, frame, tmp_path, is_sigma):
     def rules(title, level):
@@ -305,6 +310,7 @@ def test_a_title_changed_while_rules_run_keeps_plan_and_counts(stream):
     assert view.titles == {"r": "New"}
 
 
+@pytest.mark.large
 def test_structs_in_the_engine(spark, stream, frame):
     engine = el.Engine(spark)
     engine.stream("rows", stream)

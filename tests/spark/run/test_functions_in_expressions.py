@@ -65,6 +65,7 @@ def as_spark_says(spark, folder, text):
     return sorted((tuple(row) for row in found.collect()), key=str)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     "condition",
     [
@@ -94,6 +95,7 @@ def test_output_columns(spark, engine, folder):
     assert "NOT good(name) AS other" in query.explain()
 
 
+@pytest.mark.large
 def test_errors_count_on_rows_on_which_the_condition_hangs(engine):
     fine = engine.query("SELECT id FROM s WHERE bad(k) OR k > 8", name="fine")
     assert len(rows(fine.start(trigger="available_now"))) == sum(k in range(4, 10) for k in KS if k)
@@ -110,6 +112,7 @@ def test_errors_count_on_rows_on_which_the_condition_hangs(engine):
         ).await_termination(200)
 
 
+@pytest.mark.large
 def test_they_run_with_others_where_that_is_the_same(spark, engine, folder):
     texts = {
         "mixed": "SELECT id FROM s WHERE good(name) OR odd(k)",
@@ -148,6 +151,7 @@ def test_options_are_those_of_rules(engine):
     assert "adaptation is switched off" in run.explain()
 
 
+@pytest.mark.large
 def test_a_query_over_the_results_of_one(spark, engine, folder):
     engine.stream(
         "picked", engine.query("SELECT id, k, odd(k) AS o FROM s WHERE good(name) OR k > 3")

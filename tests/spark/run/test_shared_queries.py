@@ -128,6 +128,7 @@ def test_a_batch_may_have_a_row_of_no_query(engine):
     assert [sorted(run.to_arrow()["id"].to_pylist()) for run in runs] == [[0, 1, 2], [0, 1]]
 
 
+@pytest.mark.large
 def test_an_output_column_may_be_one_that_is_never_null(engine):
     engine.query("SELECT 'few' AS kind, coalesce(a, 0) AS a FROM s WHERE id < 2", name="few")
     engine.query("SELECT id FROM s WHERE id < 3", name="first")
@@ -182,6 +183,7 @@ def drawn_condition(rng, depth=0):
     )
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.large)])
 def test_drawn_queries_against_duckdb(engine, folder, seed):
     rng = random.Random(seed)
@@ -232,6 +234,7 @@ def test_one_query_runs_by_itself(engine):
     assert "by itself" not in run.explain()
 
 
+@pytest.mark.large
 def test_an_error_counts_only_on_rows_on_which_its_query_hangs(engine):
     def picky(a):
         if pc.any(pc.equal(a, 7)).as_py():
@@ -275,6 +278,7 @@ def test_an_output_column_that_may_raise_is_for_the_rows_of_its_query(spark, tmp
     assert runs["zeros"].to_arrow().column("a").to_pylist() == [1]
 
 
+@pytest.mark.large
 def test_a_dear_predicate_is_asked_for_the_rows_that_a_cheap_one_leaves(engine):
     def dear(ids):
         return [sum(range(300)) > 0 and value is not None for value in ids.to_pylist()]
