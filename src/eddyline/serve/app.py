@@ -211,16 +211,17 @@ class Page:
 
     async def events(self, request: Request) -> Response:
         """Answer with a stream of events: each batch, and each change of what runs there are."""
+        # A browser asks for the page once the stream has begun: what comes from here on is told.
+        seen = Seen(request.query_params.get("run"))
+        seen.news(await self._in_thread(self.following.look))
         return StreamingResponse(
-            self._events(request.query_params.get("run")),
+            self._events(seen),
             media_type="text/event-stream",
             headers={"x-accel-buffering": "no"},
         )
 
-    async def _events(self, key: str | None) -> AsyncIterator[str]:
+    async def _events(self, seen: Seen) -> AsyncIterator[str]:
         yield f"retry: {RETRY_MS}\n\n"
-        seen = Seen(key)
-        seen.news(await self._in_thread(self.following.look))
         quiet_s = 0.0
         while not self.closing.is_set():
             news = seen.news(await self._in_thread(self.following.look))
