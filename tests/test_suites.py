@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 TESTS = ROOT / "tests"
 SOURCE = ROOT / "src" / "eddyline"
 ROOMS = sorted(each.parent.name for each in SOURCE.glob("*/__init__.py"))
-SPARK_ROOMS = ["filters", "joins", "rules", "run"]
+SPARK_ROOMS = ["aggregates", "alarms", "filters", "joins", "models", "rules", "run"]
 CHOOSES = re.compile(r"\s(-m|-k|--ignore\S*|--deselect\S*|--lf|--ff|-x|tests/\S*)\s")
 
 
