@@ -68,7 +68,7 @@ class Process:
         os.killpg(self._process.pid, signal.SIGKILL)
         return self._process.communicate()[0]
 
-    def finish(self, timeout_s: float = 300) -> str:
+    def finish(self, timeout_s: float = 900) -> str:
         """Wait until it has ended well; returns what it printed."""
         said, _ = self._process.communicate(timeout=timeout_s)
         assert self._process.returncode == 0, self._said()

@@ -9,7 +9,7 @@ import pytest
 import eddyline as el
 from eddyline.errors import QueryError
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 RULES = {"big": "n > 5", "small": "n < 2"}
 

@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 import eddyline as el
 from eddyline.errors import QueryError
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 MOST = 2**31 - 1
 

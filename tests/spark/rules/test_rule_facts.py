@@ -17,7 +17,7 @@ from eddyline.errors import OptionError, QueryError, SourceError
 from eddyline.spark.rules import udf
 from eddyline.spark.rules.output import about_rules
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 RULES = {
     "plain": "n > 7",

@@ -7,7 +7,7 @@ import pytest
 import eddyline as el
 from eddyline.errors import OptionError, QueryError
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 RULES = {"big": "n > 5", "small": "n < 2"}
 WANTED = {0: ["small"], 1: ["small"], **{n: ["big"] for n in range(6, 10)}}

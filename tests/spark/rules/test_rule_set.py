@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 import eddyline as el
 from eddyline.errors import NotSupportedError, OptionError, PredicateError, QueryError
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 RULES = {
     "small": "n < 100",

@@ -10,7 +10,7 @@ import pytest
 import eddyline as el
 from eddyline.errors import NotSupportedError, PredicateError, QueryError, StateError
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 N_ROWS = 60
 KS = [None if row % 7 == 0 else row % 10 for row in range(N_ROWS)]

@@ -14,9 +14,9 @@ from tests.spark.processes import Process
 from tests.spark.run import killed
 from tests.spark.run.lives import write
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_200)]
 
-N_KILLS, N_BATCHES = 8, 50
+N_KILLS, N_BATCHES = 8, 30
 
 
 @pytest.mark.large

@@ -11,7 +11,7 @@ import pytest
 import eddyline as el
 from eddyline.spark.sinks.files import FileSink
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 N_FILES, N_ROWS = 3, 300
 
