@@ -212,6 +212,29 @@ def test_the_last_range_is_told_when_time_has_passed_although_nothing_comes(node
     assert not [*state.wakes, *(each.wakes for each in state.stages.values() if each.wakes)]
 
 
+GREATEST, SUMS = Extremum(6 * SECOND, 2 * SECOND, True), Integral(6 * SECOND, None, False, True)
+
+
+@pytest.mark.parametrize(
+    ("node", "asked"),
+    [
+        (of(GREATEST, X), [2, 4, 2, 2, 2, 0, 0]),
+        (of(GREATEST, TOP), [1, 2, 1, 1, 1, 0, 0]),
+        (of(steps.Changes(), of(SUMS, X)), [0, 0, 0, 0, 0, 0, 2]),
+        (of(SUMS, X), [2, 4, 0, 2, 0, 2, 0]),
+    ],
+    ids=["ticks", "ticks of all", "changes", "segments"],
+)
+def test_windows_behind_the_last_segment_are_told_as_time_passes(node, asked):
+    # Rows at 0 and 1 s: models end at 5, so windows of 6 s see some of them until 11.
+    rows = [(key, at, 5) for key in (0, 1) for at in (0, 1)]
+    times = [2, 6, 6 + AT_ONCE, 10, 10 + AT_ONCE, 11, 11 + AT_ONCE]
+    batches = [(at, [] if number else rows) for number, at in enumerate(times)]
+    found, state = told(node, DECLARED, [*batches, (99, []), (199, [])])
+    assert found == [*asked, 0, 0]
+    assert not [*state.wakes, *(each.wakes for each in state.stages.values() if each.wakes)]
+
+
 @pytest.mark.parametrize(
     ("node", "asked"),
     [(pairs(), [0, 1, 0, 2]), (TOP, [0, 0, 0, 1])],
