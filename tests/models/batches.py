@@ -77,6 +77,49 @@ NODES = {
         of(Extremum(5 * SECOND, None, False), of(steps.Project.onto("y"))),
     ),
     "average at ticks of a part": of(average(7, 2, covered=True), of(where("x > y"))),
+    "sums of what is covered": of(Integral(7 * SECOND, None, False, True)),
+    "averages of what is covered": of(average(7, covered=True)),
+    "averages of averages of what is covered": of(
+        average(4, covered=True), of(average(9, covered=True), of(where("x > y")))
+    ),
+    "where sums of what is covered are": of(
+        where("x > 3 OR y < 1"), of(Integral(12 * SECOND, None, False, True))
+    ),
+    "changes of what is covered": of(
+        steps.Changes(), of(where("x > 1"), of(average(9, covered=True)))
+    ),
+    "changes of the greatest": of(
+        steps.Changes(), of(Extremum(20 * SECOND, None, True), of(steps.Project.onto("x")))
+    ),
+    "sums of the greatest": of(
+        Integral(5 * SECOND, None, False, True),
+        of(Extremum(8 * SECOND, None, True), of(steps.Project.onto("x"))),
+    ),
+    "greatest of the least": of(
+        Extremum(7 * SECOND, None, True),
+        of(Extremum(3 * SECOND, None, False), of(steps.Project.onto("y"))),
+    ),
+    "samples of the greatest of sums": of(
+        steps.Sample(SECOND),
+        of(
+            Extremum(3 * SECOND, None, True),
+            of(Integral(4 * SECOND, None, False, True), of(steps.Project.onto("x"))),
+        ),
+    ),
+    "of a part, joined with all": graph.SameEntity(
+        of(Extremum(6 * SECOND, None, True), of(steps.Project.onto("x"), of(where("y > 0")))),
+        INPUT,
+        ("a", "b"),
+        None,
+        None,
+    ),
+    "of two windows, joined": graph.SameEntity(
+        of(Extremum(3 * SECOND, None, True), of(steps.Project.onto("x"))),
+        of(Integral(11 * SECOND, None, False, True), of(steps.Project.onto("x"))),
+        ("a", "b"),
+        None,
+        None,
+    ),
     "greatest of a part of the least": of(
         Extremum(3 * SECOND, SECOND, True),
         of(

@@ -18,7 +18,7 @@ from eddyline.models.condition_text import read_condition
 from eddyline.models.pairs import DifferentEntities
 from eddyline.models.stages import staged
 from eddyline.models.streaming import BucketState, StreamInput, StreamPlan, check_streams
-from eddyline.models.window_steps import AverageDistance, Envelope, Extremum
+from eddyline.models.window_steps import AverageDistance, Envelope, Extremum, Integral
 from eddyline.state.place import StatePlace
 from tests.examples import examples
 from tests.models.batches import (
@@ -95,6 +95,43 @@ NODES = {
     ),
     "pairs of instants": onto(pairs(None, onto(over(INPUT, "x = y"), "x"), X), "a_x", "b_x"),
     "greatest of the greatest": of(Envelope((), False), onto(TOP, "x")),
+    "pairs of sums of what is covered": pairs(
+        "a.x < b.x", of(Integral(3 * SECOND, None, False, True), X)
+    ),
+    "greatest of averages of what is covered": of(
+        Envelope((), True), of(average(3, covered=True), X)
+    ),
+    "greatest, of the least, of each": of(
+        Envelope(("k",), True), of(Extremum(4 * SECOND, None, False), X)
+    ),
+    "changes of the greatest of averages of what is covered": of(
+        steps.Changes(),
+        over(
+            of(Envelope((), True), of(average(5, covered=True), onto(over(INPUT, "y > 0"), "x"))),
+            "x > 1",
+        ),
+    ),
+    "of pairs of the greatest, at ticks": of(
+        Extremum(3 * SECOND, SECOND, True),
+        onto(pairs("a.x <= b.x", of(Extremum(2 * SECOND, None, True), X), X), "a_x"),
+    ),
+    "moving sums of pairs of what is covered, joined": graph.SameEntity(
+        of(Integral(4 * SECOND, None, False, True), onto(pairs(within={"x": 5.0}), "a_x")),
+        onto(pairs("a.x > b.x"), "b_x"),
+        ("a", "b"),
+        None,
+        None,
+    ),
+    "greatest of pairs joined with pairs": graph.SameEntity(
+        of(Extremum(4 * SECOND, None, True), onto(pairs("a.x > b.x"), "a_x")),
+        pairs(),
+        ("a", "b"),
+        None,
+        None,
+    ),
+    "moving extremes of both ends": of(
+        Extremum(5 * SECOND, None, True), of(Extremum(3 * SECOND, None, False), TOP)
+    ),
 }
 
 
@@ -177,6 +214,29 @@ def test_the_last_range_is_told_when_time_has_passed_although_nothing_comes(node
     assert not [*state.wakes, *(each.wakes for each in state.stages.values() if each.wakes)]
 
 
+GREATEST, SUMS = Extremum(6 * SECOND, 2 * SECOND, True), Integral(6 * SECOND, None, False, True)
+
+
+@pytest.mark.parametrize(
+    ("node", "asked"),
+    [
+        (of(GREATEST, X), [2, 4, 2, 2, 2, 0, 0]),
+        (of(GREATEST, TOP), [1, 2, 1, 1, 1, 0, 0]),
+        (of(steps.Changes(), of(SUMS, X)), [0, 0, 0, 0, 0, 0, 2]),
+        (of(SUMS, X), [2, 4, 0, 2, 0, 2, 0]),
+    ],
+    ids=["ticks", "ticks of all", "changes", "segments"],
+)
+def test_windows_behind_the_last_segment_are_told_as_time_passes(node, asked):
+    # Rows at 0 and 1 s: models end at 5, so windows of 6 s see some of them until 11.
+    rows = [(key, at, 5) for key in (0, 1) for at in (0, 1)]
+    times = [2, 6, 6 + AT_ONCE, 10, 10 + AT_ONCE, 11, 11 + AT_ONCE]
+    batches = [(at, [] if number else rows) for number, at in enumerate(times)]
+    found, state = told(node, DECLARED, [*batches, (99, []), (199, [])])
+    assert found == [*asked, 0, 0]
+    assert not [*state.wakes, *(each.wakes for each in state.stages.values() if each.wakes)]
+
+
 @pytest.mark.parametrize(
     ("node", "asked"),
     [(pairs(), [0, 1, 0, 2]), (TOP, [0, 0, 0, 1])],
@@ -233,7 +293,7 @@ def test_a_graph_is_cut_where_entities_become_other_ones():
     assert told_by(NODES["pairs"]) == [["0"], ["1"]]
     assert told_by(NODES["between"]) == [["0"], ["1"], ["1"], ["2", "3"]]
     late = of(Extremum(SECOND, SECOND, True), of(steps.Project.onto("x"), of(where("y > 0"))))
-    assert told_by(late) == [["0"], ["1"]]
+    assert told_by(late) == [["0"]]
 
 
 @pytest.mark.parametrize(
@@ -256,16 +316,8 @@ def test_what_is_looked_at_together_is_in_one_bucket(node, keys):
         (pairs(within={"x": 1.0}, whole=True), "once come near"),
         (of(APART, pairs(within={"x": 1.0}, whole=True)), "once come near"),
         (of(replace(APART, below=2.0), pairs(within={"x": 1.0}, whole=True)), "once come near"),
-        (pairs(None, of(average(3, covered=True), X)), "are not told"),
-        (
-            graph.SameEntity(
-                of(Extremum(SECOND, None, True), of(steps.Project.onto("x"), of(where("y > 0")))),
-                INPUT, ("a", "b"), None, None,
-            ),
-            "is not joined with another part",
-        ),
     ],
-)  # fmt: skip
+)
 def test_what_would_look_back_at_any_time_is_refused(node, message):
     with pytest.raises(NotSupportedError, match=message):
         check_streams(StreamPlan((StreamInput(FIT, SHAPE),), node))

@@ -15,6 +15,7 @@ from eddyline.models import graph, kept, steps
 from eddyline.models.bucket import BucketBatch
 from eddyline.models.kept import CODE, AppendedRows, EntityRecords
 from eddyline.models.streaming import BucketState, StreamInput, StreamPlan
+from eddyline.models.window_steps import Envelope, Extremum, Integral
 from eddyline.state.place import StatePlace
 from tests.examples import examples
 from tests.models.batches import (
@@ -145,19 +146,32 @@ def test_records_go_once_runs_are_merged_behind_their_instant(tmp_path):
     }  # fmt: skip
 
 
+X = of(steps.Project.onto("x"))
+
+FORGETTING = {
+    "average": (of(average(20)), 10),
+    "join": (joined(), 10),
+    "average of a part": (of(average(9), of(where("x > 0"))), 10),
+    "samples of a join": (of(steps.Sample(SECOND), joined()), 10),
+    "greatest at ticks": (of(Extremum(20 * SECOND, 5 * SECOND, True), X), 10),
+    "greatest": (of(Extremum(20 * SECOND, None, True), X), 10),
+    "average of what is covered": (of(average(20, 5, covered=True)), 10),
+    "changes of sums of a part": (
+        of(steps.Changes(), of(Integral(9 * SECOND, None, False, True), of(where("x > 0")))), 10
+    ),
+    "greatest of a part, with all": (NODES["of a part, joined with all"], 10),
+    "pairs of the greatest": (pairs(None, of(Extremum(9 * SECOND, None, True), X)), 2),
+    "greatest of averages of what is covered": (
+        of(Envelope((), True), of(average(9, covered=True), X)), 10
+    ),
+}  # fmt: skip
+
+
 @pytest.mark.large
-@pytest.mark.parametrize(
-    "node",
-    [
-        of(average(20)),
-        joined(),
-        of(average(9), of(where("x > 0"))),
-        of(steps.Sample(SECOND), joined()),
-    ],
-    ids=["average", "join", "average of a part", "samples of a join"],
-)
-def test_windows_forget_entities_that_are_over(tmp_path, monkeypatch, node):
-    rows = (come_and_gone(number, 10) for number in range(150))
+@pytest.mark.parametrize("name", FORGETTING)
+def test_windows_forget_entities_that_are_over(tmp_path, monkeypatch, name):
+    node, n_new = FORGETTING[name]
+    rows = (come_and_gone(number, n_new) for number in range(150))
     sizes = rows_by_batch(tmp_path, monkeypatch, node, rows)
     kept_rows, read, _, written = (each.reshape(-1, 30) for each in sizes.T)
     assert kept_rows[4].max() <= 1.2 * kept_rows[0].max()

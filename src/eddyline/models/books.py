@@ -15,12 +15,16 @@ from eddyline.state.rows import Rows as Kept
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from eddyline.data.arrays import Ints
+    from eddyline.data.arrays import Ints, Mask
     from eddyline.models.kept import EntityRun
     from eddyline.state.place import StatePlace
     from eddyline.state.run_files import RunFile
 
     Files = tuple[RunFile, ...]
+
+
+HELD = "held"
+"""How kinds of records begin that are rows in no segment yet; the number of an input follows."""
 
 
 class Books:
@@ -64,6 +68,16 @@ class Books:
         self.codes = np.unique(np.concatenate(codes)) if codes else self.codes
         self.kept = self.records.given(self.codes)
         return self.codes
+
+    def has_held(self, names: pa.Table) -> Mask:
+        """Return which entities have rows that are in no segment yet."""
+        held = [codes_of(each) for kind, (each, _) in self.after.items() if kind.startswith(HELD)]
+        found: Mask = (
+            np.isin(codes_of(names), np.concatenate(held))
+            if held
+            else (np.zeros(len(names), np.bool_))
+        )
+        return found
 
     def look_again(self, names: pa.Table, at: Ints) -> None:
         """Look at entities once time has passed an instant of each (µs)."""

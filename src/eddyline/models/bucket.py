@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from eddyline.models.assumed import n_outside
-from eddyline.models.books import Books
+from eddyline.models.books import HELD, Books
 from eddyline.models.crossings import Crossing
 from eddyline.models.fitting import FitReport
 from eddyline.models.frontiers import KnownFronts, RowFronts
@@ -167,7 +167,7 @@ class BucketBatch:
     @cached_property
     def _waits(self) -> dict[str, int]:
         """How long after their instant records concern their entity again (µs), by kind."""
-        makers = ((f"held{at}", each.maker) for at, each in enumerate(self.plan.inputs))
+        makers = ((f"{HELD}{at}", each.maker) for at, each in enumerate(self.plan.inputs))
         return {"ranges": 0, **{kind: maker.wait_us for kind, maker in makers if maker}}
 
     def _opened(self, wakes: Files, entities: tuple[EntityRun, ...]) -> Books:
@@ -194,7 +194,7 @@ class BucketBatch:
     def _part(self, at: int, due: pa.Table | None) -> Part | None:
         """Return the segments of an input that are final, and keep the rows of the others."""
         maker, books = self.plan.inputs[at].maker, self._books
-        held = books.kept.get(f"held{at}")
+        held = books.kept.get(f"{HELD}{at}")
         tables = [each for each in (held, due) if each is not None]
         if maker is None or not tables:
             return None
@@ -203,14 +203,14 @@ class BucketBatch:
             known = books.kept.get(f"known{at}")
             part = replace(maker, keys=self.keys).part(rows, self.until, known)
         if len(part.held):
-            books.after[f"held{at}"] = part.held, micros_of(part.held.column(maker.time))
+            books.after[f"{HELD}{at}"] = part.held, micros_of(part.held.column(maker.time))
         if part.known is not None and len(part.known):
             books.after[f"known{at}"] = part.known, None
         return part
 
     def _flow(self, at: int, part: Part | None, arrived: pa.Table | None) -> Flow:
         """Return the segments of an input that are new, and how far those of each entity are."""
-        given, kind = self.plan.inputs[at], f"held{at}"
+        given, kind = self.plan.inputs[at], f"{HELD}{at}"
         if given.maker is None:
             layout = Layout(self.keys, given.shape.attributes)
             there = None if arrived is None else keyed(arrived, layout)
@@ -258,7 +258,7 @@ class BucketBatch:
                 flows.append(looking.flow(own))
             elif books.codes.size:
                 found = looking.results(own)
-            states[number] = self._closed(stage, looking, books)
+            states[number] = self._closed(looking, books)
         return found, states
 
     def _looking(
@@ -266,13 +266,12 @@ class BucketBatch:
     ) -> Looking:
         return Looking(stage, keys, books, before, self.place, self.zone, self._watch.on)
 
-    def _closed(self, stage: Stage, looking: Looking, books: Books) -> StageState:
+    def _closed(self, looking: Looking, books: Books) -> StageState:
         """Return what a stage keeps; ranges are looked at again when time has passed their end."""
         if "ranges" in books.after:
             ranges, ends = books.after["ranges"]
             assert ends is not None
             # What holds an entity is none of this stage's: it looks again at once.
             books.after["ranges"] = ranges, np.maximum(ends, self.until)
-        waits = {} if stage.spans_gaps else {"ranges": 0}
-        wakes, entities = books.close(waits, {"told": looking.low})
+        wakes, entities = books.close({"ranges": 0}, {"told": looking.low})
         return StageState(wakes, entities, looking.files, looking.low)

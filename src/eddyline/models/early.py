@@ -61,12 +61,6 @@ def check_early(plan: StreamPlan) -> None:
                 "results='early', which gives them once they are final"
             )
             raise NotSupportedError(msg, step=str(each))
-    if len(plan.stages) > 1:
-        msg = (
-            "early results are not given of windows at ticks over a part that a condition selects: "
-            "leave out results='early', which gives them once they are final"
-        )
-        raise NotSupportedError(msg, step=str(plan.node))
     shape = plan.node.shape
     names = (*shape.keys, *(shape.attributes if shape.kind != "segments" else ()))
     for name in names:
@@ -211,8 +205,12 @@ class _AtTheEnd(Looking):
         seen = self._seen.get(at)
         return pa.concat_tables(seen) if seen else None
 
-    def _front(self, fronts: Sequence[Ints], every: Mapping[int, Keyed | Rows]) -> Ints:  # noqa: ARG002
-        return np.full_like(fronts[0], FOREVER)
+    def _front(
+        self,
+        fronts: Sequence[Ints],
+        every: Mapping[int, Keyed | Rows],  # noqa: ARG002 - as of all
+    ) -> tuple[Ints, Ints]:
+        return np.full_like(fronts[0], FOREVER), np.full_like(fronts[0], FOREVER)
 
 
 class _Ended(BucketBatch):

@@ -135,8 +135,10 @@ def windowed_extremum(
     its windows see. Of equal ones the value now is taken, then that a window ago, then the earliest
     turn; and pieces end where a gap begins, whatever comes behind it.
 
-    The result begins and ends with its entity's segments; a window that they do not fill takes what
-    there is.
+    Pieces of the value now also end where windows come to see its segment alone, and those of the
+    value ago where they no longer do: so what is longer than a window is of one segment.
+
+    Windows that segments do not fill take what there is, also in gaps and behind the last segment.
 
     Args:
         segments: those of one entity do not overlap; an envelope is one, too.
@@ -154,6 +156,7 @@ def windowed_extremum(
     is_cut = np.isin(starts, np.setdiff1d(ends, begins))
     is_cut[1:] |= (owners[1:] != owners[:-1]) | (found.rows[1:] != found.rows[:-1])
     is_cut[1:] |= found.lo[1:] != found.hi[:-1]
+    is_cut |= _is_turned(solid, found, width_us)
     is_cut[:1] = True
     first = np.flatnonzero(is_cut)
     last = np.append(first[1:], len(is_cut))[: len(first)] - 1
@@ -235,7 +238,7 @@ def _cells(
     order = np.lexsort((at, solid.keys[rows]))
     rows, at, values = rows[order], at[order], values[order]
     keys, n = solid.keys[rows], len(solid)
-    lo, hi, owners = _between(solid, np.concatenate([at, at + width]), np.append(keys, keys))
+    lo, hi, owners = _between(np.concatenate([at, at + width]), np.append(keys, keys))
     starts, ends, turns, opens, closes, begins = timeline.codes(
         (solid.keys, solid.lo), (solid.keys, solid.hi), (keys, at),
         (owners, lo), (owners, hi), (owners, lo - width),
@@ -262,29 +265,37 @@ def _cells(
     return functions, Pieces.joined(parts), owners
 
 
-def _between(solid: Segments, at: Ints, keys: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return the ranges between instants that are not outside of their entity's segments.
+def _between(at: Ints, keys: Ints) -> tuple[Ints, Ints, Ints]:
+    """Return the ranges between instants that follow each other.
 
     Args:
-        solid: segments by entity and time.
-        at: instants, the begin and the end of each segment among them.
+        at: instants, in any order.
         keys: their entities.
 
     Returns:
         Where ranges begin and end, and their entities, by entity and time.
     """
-    if not len(solid):
-        return at, at, keys
-    first = timeline.is_first(solid.keys)
-    last = np.append(first[1:], np.True_)
-    place = np.searchsorted(solid.keys[first], keys)
-    inside = (at >= solid.lo[first][place]) & (at <= solid.hi[last][place])
-    at, keys = at[inside], keys[inside]
     (code,) = timeline.codes((keys, at))
     one = np.unique(code, return_index=True)[1]
     at, keys = at[one], keys[one]
     same = np.flatnonzero(keys[1:] == keys[:-1])
     return at[same], at[same + 1], keys[same]
+
+
+def _is_turned(solid: Segments, found: Pieces, width: int) -> Mask:
+    """Return which pieces begin where windows begin to lie in one segment, or no longer do.
+
+    Args:
+        solid: segments, whose values now are the first functions, and those ago the next ones.
+        found: pieces.
+        width: of windows (µs).
+    """
+    n = len(solid)
+    edges = np.concatenate([solid.lo + width, solid.hi])
+    is_value = found.rows < 2 * n
+    is_turned = np.zeros(len(found.rows), np.bool_)
+    is_turned[is_value] = found.lo[is_value] == edges[found.rows[is_value]]
+    return is_turned
 
 
 def _at(starts: Ints, ends: Ints, instants: Ints) -> Indices:

@@ -70,7 +70,7 @@ def least_at(
         end = starts[entity + 1]
         head = tail = 0
         tick = -(-lo[first] // every) * every
-        while tick < hi[end - 1]:
+        while tick < hi[end - 1] + width:
             begin = tick - width
             while behind < end and hi[behind] <= tick:
                 least = least_on(behind, lo[behind], hi[behind], lo, coefs, turns)
@@ -93,7 +93,7 @@ def least_at(
             if found < np.inf:
                 owners[count], times[count], values[count] = entity, tick, found
                 count += 1
-            is_empty = head == tail and first == behind
+            is_empty = head == tail and first == behind and behind < end
             tick = next_tick(tick, every, lo[behind] if is_empty else tick)
     return owners[:count], times[:count], values[:count]
 
@@ -113,7 +113,7 @@ def most_ticks(starts: Ints, lo: Ints, hi: Ints, width: int, every: int) -> int:
         seen = 0
         for each in range(first, end):
             seen += (hi[each] - lo[each] + width) // every + 1
-        found += min(seen, (hi[end - 1] - lo[first]) // every + 1)
+        found += min(seen, (hi[end - 1] - lo[first] + width) // every + 1)
     return found
 
 

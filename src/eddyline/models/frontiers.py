@@ -14,7 +14,11 @@ Of several entities:
   not known among them. A piece of it is given when it is over before that front: another entity
   may cut it until then.
 
-Fronts never go back, and no segment that is final ends behind the front of its entity.
+Windows that may close in a gap have pieces that are over where the next segment begins. What is
+made of these is final a width before the front of their entity, or as far as is known of each.
+
+Fronts never go back. No segment of rows that is final ends behind the front of its entity; of what
+stages give, some may.
 """
 
 from __future__ import annotations
@@ -28,10 +32,8 @@ import pyarrow as pa
 from eddyline.models import graph
 from eddyline.models.kept import AT, codes_of
 from eddyline.models.rows import Keyed, ids_together
-from eddyline.models.stages import spans_gaps
 from eddyline.models.streaming import NEVER
-from eddyline.models.window_steps import AverageDistance, Extremum
-from eddyline.models.windows import has_values
+from eddyline.models.window_steps import Extremum, Integral
 from eddyline.state.rows import FOREVER
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from eddyline.models.kept import EntityRecords
     from eddyline.models.pairs import DifferentEntities
     from eddyline.models.segments import Segments
-    from eddyline.models.steps import Rows, Step
+    from eddyline.models.steps import Rows
 
 
 class Fronts(Protocol):
@@ -209,6 +211,39 @@ class LeastFronts:
 
 
 @dataclass(frozen=True)
+class EarlierFronts:
+    """Fronts of results that may not be over yet so long before those of what they are made of."""
+
+    inputs: Fronts
+    lag: int
+    """How long before (µs)."""
+
+    @property
+    def least(self) -> int:
+        """No front is before that."""
+        return max(self.inputs.least, NEVER + self.lag) - self.lag
+
+    def of(self, names: pa.Table) -> Ints:
+        """Return those of some entities."""
+        return self._before(self.inputs.of(names))
+
+    @property
+    def by_keys(self) -> EarlierFronts:
+        """The same of entities that have other codes."""
+        return replace(self, inputs=self.inputs.by_keys)
+
+    def known(self) -> KnownFronts:
+        """Return all of them."""
+        known = self.inputs.known()
+        at = None if known.at is None else self._before(known.at)
+        return replace(known, default=max(known.default, NEVER + self.lag) - self.lag, at=at)
+
+    def _before(self, at: Ints) -> Ints:
+        found: Ints = np.maximum(at, NEVER + self.lag) - self.lag
+        return found
+
+
+@dataclass(frozen=True)
 class PairFronts:
     """Fronts of pairs: the lesser one of both entities."""
 
@@ -242,58 +277,77 @@ class PairFronts:
         return KnownFronts(self.least)
 
 
+def known_until(segments: Segments, front: Ints) -> Ints:
+    """Return fronts moved on to the end of the segment that is there, if it is known already.
+
+    Args:
+        segments: final ones; those of one entity do not overlap.
+        front: before which instant all segments of each entity are there (µs), ``[entities]``.
+    """
+    at = front[segments.keys]
+    rows = (segments.lo <= at) & (segments.hi > at)
+    found = front.copy()
+    np.maximum.at(found, segments.keys[rows], segments.hi[rows])
+    return found
+
+
 def frontier_of(
     node: graph.Node, inputs: Sequence[Ints], found: Mapping[int, Keyed | Rows]
-) -> Ints:
+) -> tuple[Ints, Ints]:
     """Return the instant before which the results of each entity are final (µs).
 
-    A window that may close in a gap is told when the segment behind the gap is there.
+    A piece of windows that may close in a gap is over where the next segment begins, so what is
+    made of it waits until the front has come to its end.
 
     Args:
         node: the graph.
-        inputs: the instant before which all segments of each entity are there, by input, ``[n]``.
+        inputs: the instant before which all segments of each entity are there, by input, ``[n]``;
+            no segment is there at it that begins before.
         found: what came out of each part, by its id; see ``graph.every``.
+
+    Returns:
+        That instant, and the one that time has to pass until more is final, ``FOREVER`` if nothing
+        waits for such a piece, ``[n]`` each.
     """
     fronts: dict[int, Ints] = {}
+    again = np.full_like(inputs[0], FOREVER)
     for each in graph.parts(node):
         match each:
             case graph.Input(at):
                 front = inputs[at]
             case graph.Unary(step, of):
-                front = fronts[id(of)]
-                given = found[id(of)]
-                if spans_gaps(step) and isinstance(given, Keyed):
-                    last = last_ends(_seen(step, given), len(front))
-                    made = found[id(each)]
-                    if isinstance(step, Extremum) and isinstance(made, Keyed):
-                        front = _without_open(made.segments, front, last)
-                    front = np.minimum(front, last)
+                front, made = fronts[id(of)], found[id(each)]
+                if isinstance(step, Integral | Extremum) and step.lag_us:
+                    assert isinstance(made, Keyed)  # at ticks nothing lasts
+                    goes_on = isinstance(step, Extremum) or graph.lag(of) > 0
+                    most = step.width_us if goes_on else 0
+                    front = _before_open(made.segments, front, again, most)
             case graph.SameEntity(left, right):
                 front = np.minimum(fronts[id(left)], fronts[id(right)])
         fronts[id(each)] = front
-    return fronts[id(node)]
+    return fronts[id(node)], again
 
 
-def _without_open(made: Segments, front: Ints, last: Ints) -> Ints:
-    """Return until when no piece of a moving extreme becomes longer.
+def _before_open(made: Segments, front: Ints, again: Ints, most: int) -> Ints:
+    """Return fronts moved back to the start of pieces of which the end may become another one.
 
-    One that is there when the last segment ends goes on if another segment begins at once.
+    A piece of a moving extreme that ends there goes on if another segment begins at once, and so
+    does one of windows over windows if what begins there is not what comes.
+
+    Args:
+        made: pieces of windows.
+        front: before which instant all that they see is there, of each entity (µs).
+        again: set to the instant that time has to pass until pieces are over (µs).
+        most: how long pieces are that may go on where they end there (µs).
     """
-    at = np.where(front > last, last, np.maximum(last, NEVER + 1) - 1)
-    return whole_until(made, np.minimum(front, at))
-
-
-def _seen(step: Step, given: Keyed) -> Segments:
-    """Return the segments that windows see: those with a length, and with values they need."""
-    segments = given.segments
-    valued = [has_values(each) for each in segments.coefs.values()]
-    if isinstance(step, AverageDistance):
-        valued = [
-            np.logical_and.reduce(
-                [has_values(segments.coefs[each]) for each in sorted(step.reads(set()))]
-            )
-        ]
-    return segments.under(segments.solid & np.logical_or.reduce(valued))
+    at, ends = front[made.keys], made.ends
+    is_open = (ends > at) | ((ends == at) & (ends - made.lo <= most))
+    rows = np.flatnonzero(is_open & (made.lo < at))
+    keys, over = made.keys[rows], ends[rows]
+    found = front.copy()
+    np.minimum.at(found, keys, made.lo[rows])
+    np.minimum.at(again, keys, over - (over > at[rows]))
+    return found
 
 
 def last_ends(segments: Segments, n: int) -> Ints:

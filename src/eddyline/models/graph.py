@@ -206,11 +206,21 @@ def sees_entities(node: Node) -> bool:
 
 
 def reach(node: Node) -> int:
-    """Return how far behind an instant its result is looked at (µs)."""
+    """Return how far back a result looks that is there at an instant (µs)."""
+    return _longest(node, "reach_us")
+
+
+def lag(node: Node) -> int:
+    """Return how far before the front of inputs a result may begin that is not over there (µs)."""
+    return _longest(node, "lag_us")
+
+
+def _longest(node: Node, attribute: str) -> int:
+    """Return the greatest sum of an attribute of steps, which those without it have as 0."""
     found: dict[int, int] = {}
     for each in parts(node):
-        width = getattr(each.step, "width_us", 0) if isinstance(each, Unary) else 0
-        found[id(each)] = width + max((found[id(part)] for part in below(each)), default=0)
+        own = getattr(each.step, attribute, 0) if isinstance(each, Unary) else 0
+        found[id(each)] = own + max((found[id(part)] for part in below(each)), default=0)
     return found[id(node)]
 
 

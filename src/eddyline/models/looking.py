@@ -13,8 +13,15 @@ import numpy as np
 import pyarrow as pa
 
 from eddyline.models import graph, sampling, timeline
-from eddyline.models.frontiers import LeastFronts, frontier_of, last_ends, whole_until
-from eddyline.models.kept import CODE, AppendedRows, codes_of, instants_of
+from eddyline.models.frontiers import (
+    EarlierFronts,
+    LeastFronts,
+    frontier_of,
+    known_until,
+    last_ends,
+    whole_until,
+)
+from eddyline.models.kept import CODE, AppendedRows, instants_of
 from eddyline.models.rows import Keyed, Layout, ends_of, ids_together, keyed, table_of, unified
 from eddyline.models.segments import Segments
 from eddyline.models.steps import Rows, result_table
@@ -109,7 +116,9 @@ class Looking:
 
     def flow(self, flows: Sequence[Flow]) -> Flow:
         """Return the results of a batch as segments for the next stage."""
-        fronts = LeastFronts(tuple(each.fronts for each in flows))
+        fronts: Fronts = LeastFronts(tuple(each.fronts for each in flows))
+        lag = graph.lag(self.stage.node)
+        fronts = EarlierFronts(fronts, lag) if lag else fronts
         found: Keyed | Rows | None = None
         if self.stage.looks_back:
             found = self._looking_back(flows)[0]
@@ -135,12 +144,16 @@ class Looking:
         given, names = self._together(flows)
         told = self._told(names)
         every = graph.every(stage.given, given, self.timed)
-        fronts = [each.fronts.of(names) for each in flows]
-        front = np.maximum(self._front(fronts, every), told)
+        fronts = [
+            known_until(each.segments, flow.fronts.of(names))
+            for each, flow in zip(given, flows, strict=True)
+        ]
+        front, again = self._front(fronts, every)
+        front = np.maximum(front, told)
         found = every[id(stage.given)]
         if not stage.looks_back:
             return found, front, names
-        last = self._look_again(given, fronts, names)
+        self._look_again(found, np.min(fronts, axis=0), again, names)
         if isinstance(found, Keyed):
             over = whole_until(found.segments, front)
             found, front = _settled(found, told, front), np.maximum(over, told)
@@ -152,25 +165,30 @@ class Looking:
         if len(names):
             # No segment that ends later is of results that were given: see ``_appended``.
             table = names.append_column("told", pa.array(front))
-            self.books.after["told"] = table, np.maximum(front, last)
+            last = [last_ends(each.segments, len(names)) for each in given]
+            self.books.after["told"] = table, np.max([front, *last], axis=0)
         return found, front, names
 
-    def _look_again(self, given: Sequence[Keyed], fronts: Sequence[Ints], names: pa.Table) -> Ints:
-        """Look at entities again that are known to have results which are not final yet.
+    def _look_again(self, found: Keyed | Rows, known: Ints, again: Ints, names: pa.Table) -> None:
+        """Look at entities again when more of their results are final, although nothing comes.
 
-        Returns:
-            Where the last segment of each entity ends (µs).
+        Args:
+            found: all results that the segments have so far.
+            known: before which instant all segments of each entity are there (µs).
+            again: when more is final of what waits for a piece to be over (µs).
+            names: the entities.
 
-        As a rule those that are told with a segment are all there are: none ends behind the front
-        of its entity. Of pairs of pairs, and the like, less is known than that.
+        Entities with rows that are in no segment yet are looked at when these are, if not before.
         """
-        ends = [last_ends(each.segments, len(names)) for each in given]
-        is_open = np.any([last > front for last, front in zip(ends, fronts, strict=True)], axis=0)
-        last: Ints = np.max(ends, axis=0)
-        if self.stage.has_moving_extremes:
-            is_open |= last >= np.min(fronts, axis=0)
-        self.books.look_again(names.filter(pa.array(is_open)), last[is_open])
-        return last
+        if isinstance(found, Keyed):
+            keys, at = found.segments.keys, found.segments.ends - 1
+        else:
+            keys, at = found.samples.keys, found.samples.times
+        waits = at >= known[keys]
+        np.minimum.at(again, keys[waits], at[waits])
+        is_open = again < FOREVER
+        is_open &= (known >= self.books.until) | ~self.books.has_held(names)
+        self.books.look_again(names.filter(pa.array(is_open)), again[is_open])
 
     def _together(self, flows: Sequence[Flow]) -> tuple[list[Keyed], pa.Table]:
         """Return the segments of all inputs with common ids, and keep those that are new."""
@@ -197,17 +215,24 @@ class Looking:
         self.segments[ref] = self._appended(appended, now, flows)
         return before
 
-    def _front(self, fronts: Sequence[Ints], every: Mapping[int, Keyed | Rows]) -> Ints:
-        """Return before which instant the results of each entity are final (µs)."""
+    def _front(
+        self, fronts: Sequence[Ints], every: Mapping[int, Keyed | Rows]
+    ) -> tuple[Ints, Ints]:
+        """Return before which instant results are final, and when more are; see ``frontier_of``."""
         return frontier_of(self.stage.given, fronts, every)
 
     def _told(self, names: pa.Table) -> Ints:
-        """Return until when the results of entities were given before (µs)."""
-        found = np.full(len(names), NEVER)
+        """Return until when the results of entities were given before (µs).
+
+        Of what is before the instant at which all that results look at is kept, all is given.
+        """
+        low = self._low_before
+        first = low if low == NEVER else low + graph.reach(self.stage.given) + 1
+        found = np.full(len(names), first)
         before = self.books.kept.get("told")
         if before is not None and len(names):
             ids = ids_together([names, before], self.keys)[1]
-            found[ids] = before.column("told").to_numpy()
+            found[ids] = np.maximum(before.column("told").to_numpy(), first)
         return found
 
     def _changes(self, found: Keyed, front: Ints, names: pa.Table) -> pa.Table | None:
@@ -242,36 +267,17 @@ class Looking:
     ) -> Files:
         """Return the files of segments with new ones, without those that nothing looks at."""
         ends = ends_of(now)
-        reach = graph.reach(self.stage.given)
+        # A segment that ends where the first window of a result begins says where the result does.
+        back = graph.reach(self.stage.given) + graph.lag(self.stage.given) + 1
 
         def is_needed(rows: pa.Table) -> Mask:
-            since = self._told_of(rows) if self.stage.spans_gaps else self._least_of(rows, flows)
-            found: Mask = instants_of(rows) > np.maximum(since, NEVER + reach) - reach
+            least = np.min([each.fronts.of(rows) for each in flows], axis=0)
+            found: Mask = instants_of(rows) > np.maximum(least, NEVER + back) - back
             return found
 
-        if not self.stage.spans_gaps:
-            least = min(each.fronts.least for each in flows)
-            self.low = max(self._low_before, max(least, NEVER + reach) - reach)
+        least = min(each.fronts.least for each in flows)
+        self.low = max(self._low_before, max(least, NEVER + back) - back)
         return appended.after(now, ends, self.low, is_needed)
-
-    @staticmethod
-    def _least_of(rows: pa.Table, flows: Sequence[Flow]) -> Ints:
-        """Return until when all segments of the entity of each row are there (µs)."""
-        found: Ints = np.min([each.fronts.of(rows) for each in flows], axis=0)
-        return found
-
-    def _told_of(self, rows: pa.Table) -> Ints:
-        """Return until when results were given, of several entities of a code the least (µs)."""
-        codes = np.unique(codes_of(rows))
-        first = np.full(len(codes), FOREVER)
-        told = self.books.records.of(codes, ["told"]).get("told")
-        if told is not None:
-            places = np.searchsorted(codes, codes_of(told))
-            np.minimum.at(first, places, told.column("told").to_numpy())
-        found: Ints = np.where(first < FOREVER, first, NEVER)[
-            np.searchsorted(codes, codes_of(rows))
-        ]
-        return found
 
 
 def no_segments(layout: Layout) -> Keyed:

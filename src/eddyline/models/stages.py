@@ -1,9 +1,7 @@
-"""A graph over streams, cut where its entities become other ones or where it may wait.
+"""A graph over streams, cut where its entities become other ones.
 
 Pairs and extremes over entities are stages of their own: what is done before is by entity, and what
-is done behind by pair or group. Windows that may close in a gap look at a part that a condition
-selects as a stage gives it: so what is kept for them is what is selected, and no more of it comes
-while the condition does not hold, however long that is.
+is done behind by pair or group.
 """
 
 from __future__ import annotations
@@ -16,17 +14,17 @@ from eddyline.errors import NotSupportedError
 from eddyline.models import graph
 from eddyline.models.expressions import Attribute
 from eddyline.models.steps import Changes, Project, Where, Within
-from eddyline.models.window_steps import AverageDistance, Envelope, Extremum, Integral
+from eddyline.models.window_steps import AverageDistance, Envelope
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
 
     from eddyline.data.arrays import Mask
     from eddyline.models.pairs import DifferentEntities
     from eddyline.models.rows import Keyed
-    from eddyline.models.steps import Shape, Step
+    from eddyline.models.steps import Shape
 
 
 @runtime_checkable
@@ -84,27 +82,6 @@ class Stage:
         return graph.sees_entities(self.given)
 
     @property
-    def spans_gaps(self) -> bool:
-        """Whether a window may close in a gap, or where one begins.
-
-        It is given when the next segment comes, so what it looks at stays until then.
-        """
-        return any(
-            isinstance(each, graph.Unary) and spans_gaps(each.step)
-            for each in graph.parts(self.given)
-        )
-
-    @property
-    def has_moving_extremes(self) -> bool:
-        """Whether a piece may go on when the next segment begins where the last one ends."""
-        return any(
-            isinstance(each, graph.Unary)
-            and isinstance(each.step, Extremum)
-            and each.step.every_us is None
-            for each in graph.parts(self.given)
-        )
-
-    @property
     def is_crossing(self) -> bool:
         """Whether entities become other ones: it is one step over several of them."""
         return is_crossing(self.node)
@@ -113,14 +90,10 @@ class Stage:
 def staged(node: graph.Node, n_inputs: int) -> tuple[Stage, ...]:
     """Return a graph as stages, each behind those that it reads; the last one has the results."""
     cutting = _Cutting(n_inputs)
-    selected = _selected(node)
     for each in graph.parts(node):
-        is_late = isinstance(each, graph.Unary) and spans_gaps(each.step) and selected[id(each.of)]
-        if is_late or is_crossing(each):
-            for part in graph.below(each):
-                cutting.of(part)
         if is_crossing(each):
-            cutting.of(each)
+            for part in (*graph.below(each), each):
+                cutting.of(part)
     return (*cutting.stages, cutting.stage(node))
 
 
@@ -200,23 +173,6 @@ def is_crossing(node: graph.Node) -> bool:
     return isinstance(node, graph.OtherEntities)
 
 
-def spans_gaps(step: Step) -> bool:
-    """Return whether windows may close in a gap, or where one begins."""
-    is_open = isinstance(step, Integral) and (step.is_covered or step.every_us is not None)
-    return isinstance(step, Extremum | AverageDistance) or is_open
-
-
-def _selected(node: graph.Node) -> dict[int, bool]:
-    """Return whether a condition selects what is in each part."""
-    found: dict[int, bool] = {}
-    for each in graph.parts(node):
-        is_where = isinstance(each, graph.Unary) and isinstance(each.step, Where)
-        has_condition = isinstance(each, graph.SameEntity) and each.condition is not None
-        below = any(found[id(part)] for part in graph.below(each))
-        found[id(each)] = is_where or has_condition or (below and not is_crossing(each))
-    return found
-
-
 def together(node: graph.Node, keys: tuple[str, ...]) -> tuple[str, ...]:
     """Return the keys of which all entities that have them in common are looked at together.
 
@@ -231,7 +187,7 @@ def together(node: graph.Node, keys: tuple[str, ...]) -> tuple[str, ...]:
     return found
 
 
-def check_stages(node: graph.Node, n_inputs: int) -> None:
+def check_stages(node: graph.Node) -> None:
     """Check that what is asked of streams can be told without keeping all that was.
 
     Raises:
@@ -240,39 +196,6 @@ def check_stages(node: graph.Node, n_inputs: int) -> None:
     for each in graph.parts(node):
         if isinstance(each, graph.OtherEntities) and each.step.is_whole and each.step.within:
             _check_whole(node, each)
-    for stage in staged(node, n_inputs):
-        late = next(_late_in(stage.node), None)
-        if late is None:
-            continue
-        if len(stage.inputs) > 1 and any(each >= n_inputs for each in stage.inputs):
-            msg = (
-                f"of a stream, {late} over a part that a condition selects, or over pairs or "
-                "groups, is not joined with another part: what is kept of that would grow for as "
-                "long as nothing is selected; compute it of all and join it with the part, start "
-                "a query for each, or ask a batch DataFrame"
-            )
-            raise NotSupportedError(msg, step=str(late))
-    _check_crossed(node)
-
-
-def _late_in(node: graph.Node) -> Iterator[Step]:
-    for each in graph.parts(node):
-        if isinstance(each, graph.Unary) and spans_gaps(each.step):
-            yield each.step
-
-
-def _check_crossed(node: graph.Node) -> None:
-    """Refuse pairs and extremes of what an entity may yet have of any time before."""
-    for each in graph.parts(node):
-        late = next(_late_in(each), None) if is_crossing(each) else None
-        if late is not None:
-            msg = (
-                f"of a stream, {each} of {late} are not told: a window that closes behind the last "
-                "segment of an entity is known when its next one is there, which may never come; "
-                "ask for averages of windows that segments cover (without covered=True), take the "
-                "extreme over entities before that over the window, or ask a batch DataFrame"
-            )
-            raise NotSupportedError(msg, step=str(late))
 
 
 def _check_whole(node: graph.Node, pairs: graph.OtherEntities) -> None:

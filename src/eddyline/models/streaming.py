@@ -197,4 +197,4 @@ def check_streams(plan: StreamPlan) -> None:
                 "row the last segment of an entity is over"
             )
             raise OptionError(msg)
-    check_stages(plan.node, len(plan.inputs))
+    check_stages(plan.node)

@@ -64,3 +64,10 @@ def is_first(keys: Ints) -> Mask:
     found = np.ones(len(keys), np.bool_)
     found[1:] = keys[1:] != keys[:-1]
     return found
+
+
+def is_last(keys: Ints) -> Mask:
+    """Return which of some sorted ids differ from the one behind."""
+    found = np.ones(len(keys), np.bool_)
+    found[:-1] = keys[1:] != keys[:-1]
+    return found

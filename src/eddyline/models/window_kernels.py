@@ -44,8 +44,8 @@ def changes_of(keys: Ints, lo: Ints, hi: Ints, width: int) -> tuple[Ints, Ints, 
     """Return the windows at whose closing times an end passes from one piece into the next.
 
     Args:
-        keys: entities of pieces, which follow each other in time; the first one of an entity is a
-            gap as long as a window.
+        keys: entities of pieces, which follow each other in time; the first and the last one of an
+            entity are gaps as long as a window.
         lo: where pieces begin (µs).
         hi: where they end, exclusive.
         width: how long windows are (µs).

@@ -77,6 +77,16 @@ class Integral(Kept):
         }
 
     @property
+    def reach_us(self) -> int:
+        """How far back a result looks that is there at an instant (µs)."""
+        return self.width_us
+
+    @property
+    def lag_us(self) -> int:
+        """How long a result may last that a later segment makes shorter (µs)."""
+        return self.width_us if self.is_covered and self.every_us is None else 0
+
+    @property
     def _seconds(self) -> float:
         """By what an average is multiplied."""
         return 1.0 if self.is_average else self.width_us * MICROS
@@ -121,6 +131,19 @@ class Extremum(_Extreme):
             return Keyed(found, given.entities)
         at = extrema.extrema_at(segments, attribute, width, self.every_us, largest=largest)
         return Rows(at, given.entities)
+
+    @property
+    def reach_us(self) -> int:
+        """How far back a result looks that is there at an instant (µs).
+
+        A piece that is of several segments is no longer than a window, and sees one more.
+        """
+        return self.width_us * (2 if self.every_us is None else 1)
+
+    @property
+    def lag_us(self) -> int:
+        """How long a result may last that a later segment makes shorter, or longer (µs)."""
+        return self.width_us if self.every_us is None else 0
 
     def __str__(self) -> str:
         return _said("greatest" if self.is_largest else "least", self.width_us, self.every_us)
@@ -198,6 +221,11 @@ class AverageDistance:
         if self.below is not None:
             found = found.take(found.values["distance"] < self.below)
         return Rows(found, given.entities)
+
+    @property
+    def reach_us(self) -> int:
+        """How far back a result looks that is there at an instant (µs)."""
+        return self.width_us
 
     def reads(self, wanted: set[str]) -> set[str]:  # noqa: ARG002 - there is one output
         """Return the positions."""

@@ -6,8 +6,9 @@ from one piece into the next: at most twice as many pieces as there are segments
 
 A sum over time is an integral: an average is weighted by time, not by rows. A window counts once
 segments cover all of it; with ``covered`` it counts as soon as they cover a part, and averages
-divide by the covered time. Points have no length and count as nothing; tombstones are gaps, and so
-are segments without values for the attribute that has none: it has no value where a window does not
+divide by the covered time. Windows that close in a gap count as others do, also in what is behind
+the last segment. Points have no length and count as nothing; tombstones are gaps, and so are
+segments without values for the attribute that has none: it has no value where a window does not
 count because of them, and nothing is there where no attribute has one.
 """
 
@@ -46,7 +47,7 @@ class Track:
     Attributes:
         segments: the segments that have a length, in the order of entities and time.
         keys: the entity of each piece.
-        lo: microseconds; the first piece of an entity is a gap as long as a window.
+        lo: microseconds; the first and the last piece of an entity are gaps as long as a window.
         hi: exclusive: where the next piece of the entity begins.
         rows: the segment of each piece by its place, -1 for a gap.
     """
@@ -261,7 +262,7 @@ def has_values(coefs: Floats) -> Mask:
 
 
 def track_of(segments: Segments, width_us: int) -> Track:
-    """Return the segments that have a length, with the gaps before and between them."""
+    """Return the segments that have a length, with the gaps before, between and behind them."""
     empty = np.ones(len(segments), np.bool_)
     for each in segments.coefs.values():
         empty &= ~has_values(each)
@@ -270,10 +271,11 @@ def track_of(segments: Segments, width_us: int) -> Track:
     first = timeline.is_first(keys)
     before = np.where(first, lo - width_us, np.roll(hi, 1))
     gap = np.flatnonzero(before < lo)
-    owners = np.concatenate([keys, keys[gap]])
-    starts = np.concatenate([lo, before[gap]])
-    ends = np.concatenate([hi, lo[gap]])
-    rows = np.concatenate([np.arange(len(keys)), np.full(len(gap), -1)])
+    last = np.flatnonzero(timeline.is_last(keys))
+    owners = np.concatenate([keys, keys[gap], keys[last]])
+    starts = np.concatenate([lo, before[gap], hi[last]])
+    ends = np.concatenate([hi, lo[gap], hi[last] + width_us])
+    rows = np.concatenate([np.arange(len(keys)), np.full(len(gap) + len(last), -1)])
     order = np.lexsort((starts, owners))
     return Track(solid, owners[order], starts[order], ends[order], rows[order])
 
@@ -289,8 +291,8 @@ def _of(track: Track, part: Part, pieces: Indices, start: Ints, stop: Ints) -> F
 
 def _ends(track: Track) -> tuple[Indices, Indices]:
     """Return the first and the last piece of each entity."""
-    first = np.flatnonzero(timeline.is_first(track.keys))
-    return first, np.append(first[1:], len(track.keys)).astype(np.intp)[: len(first)] - 1
+    first, last = timeline.is_first(track.keys), timeline.is_last(track.keys)
+    return np.flatnonzero(first), np.flatnonzero(last)
 
 
 def _windows(track: Track, width_us: int, keys: Ints, at: Ints) -> Windows:

@@ -81,6 +81,12 @@ ASKED = {
     "where": lambda s: s.where("x > 0 AND ship <> 3").changes(),
     "average": lambda s: s.avg("x", window="10 seconds", slide="3 seconds"),
     "macd": macd,
+    "greatest of a part, with all": lambda s: (
+        s.where("x > 0").max("x", window="5 seconds").join(s).changes()
+    ),
+    "greatest of averages of what is covered": lambda s: (
+        s.avg("x", window="5 seconds", covered=True).max("x", by="ship").changes()
+    ),
 }
 
 
@@ -193,16 +199,8 @@ def pairs_in(rows):
     ("call", "message"),
     [
         (
-            lambda s: s.avg("x", window="5 seconds", covered=True).max("x").changes(),
-            "greatest over entities of average of the last 5 s are not told",
-        ),
-        (
             lambda s: s.pairs(within={"x": 1.0}, whole=True).changes(),
             "once come near are not told for all the time before",
-        ),
-        (
-            lambda s: s.where("x > 0").max("x", window="5 seconds").join(s).changes(),
-            "over a part that a condition selects, .* is not joined with another part",
         ),
         (
             lambda s: s.pairs().where("left_ship = 1").max("left_x", by="right_ship").changes(),

@@ -348,7 +348,8 @@ class Segments(WithAlarms, WithBounds, WithReport):
             *attributes: what is summed up; none is all.
             window: how long the window is that ends at each instant, such as ``10 minutes``.
             slide: as for ``min``.
-            covered: whether a window counts that segments cover only in part.
+            covered: whether a window counts that segments cover only in part, until it has passed
+                the last one.
 
         Returns:
             As ``min``.
