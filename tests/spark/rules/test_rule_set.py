@@ -311,7 +311,9 @@ def test_each_batch_has_the_rules_of_its_moment(frame, stream):
     assert [each["batch_id"] for each in changes] == [1, 2, 3, 4, 5]
     assert changes[0]["evidence"] == {"added": ["new"]}
     assert changes[4]["evidence"] == {"replaced": ["back"]}
-    assert [each for each in rules.journal if each["event"] == "rules"] == changes
+    kept = [each for each in rules.journal if each["event"] == "rules"]
+    # Two journals may note one change in two seconds.
+    assert [each | {"at": ""} for each in kept] == [each | {"at": ""} for each in changes]
     # What each rule came to is counted from when it was added.
     assert {each.name: each.n_rows for each in run.view().rules} == {"back": 500, "text": 1_000}
 
