@@ -39,7 +39,8 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE $(RUN) -m pytest --numprocesses 2 --dis
 test: java $(STAMP)  ## Run the tests of every room but the large ones; a few minutes on two cores.
 	@$(PYTEST) -m "not large"
 
-# `make test-all EXAMPLES=all` draws four times as many examples, which takes hours: for releases.
+# For releases: `make test-all EXAMPLES=all` draws four times as many examples and runs what soaks,
+# which takes hours.
 EXAMPLES := few
 
 test-all: java $(STAMP)  ## Run all tests, kills and large ones too; some 40 minutes.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
+from hypothesis import settings
 
 from eddyline.errors import SourceError
 from eddyline.spark.session import DEFAULTS, session
@@ -27,13 +28,18 @@ LONGEST = (
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items):
-    """Begin with the longest: at the end each would keep one worker busy for minutes, alone."""
+    """Begin with the longest, which alone would keep a worker busy at the end; skip what soaks."""
 
     def place(item):
         at = (number for number, name in enumerate(LONGEST) if name in item.nodeid)
         return next(at, len(LONGEST))
 
     items.sort(key=place)
+    if settings().max_examples < examples.N_EXAMPLES[examples.MANY]:
+        left_out = pytest.mark.skip(reason="takes minutes: make test-all EXAMPLES=all runs it")
+        for item in items:
+            if item.get_closest_marker("soak"):
+                item.add_marker(left_out)
 
 
 @pytest.fixture(scope="session", autouse=True)

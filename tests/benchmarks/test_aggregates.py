@@ -85,6 +85,7 @@ def test_rows_so_far_are_said_alike(race):
 
 
 @pytest.mark.spark
+@pytest.mark.soak
 def test_many_queries_have_the_answers_of_all(race):
     folder = written(wide_batches_v1(Shape(2, 200, 20 * SECOND_US, n_groups=3)))
     asked = [over(queries.windowed(number), folder) for number in (0, 17, 55)]
@@ -94,6 +95,7 @@ def test_many_queries_have_the_answers_of_all(race):
 
 
 @pytest.mark.spark
+@pytest.mark.soak
 @pytest.mark.parametrize("kind", list(growth.KINDS))
 def test_growth_is_of_windows_that_answer_rightly(race, kind):
     folder = written(growth.batches_v1(1_000, 2, 500), n_far=0)
@@ -103,6 +105,7 @@ def test_growth_is_of_windows_that_answer_rightly(race, kind):
 
 
 @pytest.mark.spark
+@pytest.mark.soak
 @pytest.mark.parametrize("number", list(nexmark.QUERIES))
 def test_nexmark_is_said_alike(race, number):
     asked = nexmark.asked_of(number, 2, 20_000 if number == 3 else 3_000)
