@@ -12,6 +12,7 @@ import pytest
 from playwright.sync_api import expect, sync_playwright
 
 from eddyline.runtime.journal import JournalEntry
+from eddyline.serve import views
 from eddyline.serve.failures import Failure
 from eddyline.serve.server import serve
 from eddyline.serve.source import key_of
@@ -34,6 +35,12 @@ def chromium():
         browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
         yield browser
         browser.close()
+
+
+@pytest.fixture(autouse=True)
+def _pages_are_made_soon(monkeypatch):
+    """On a slow machine a page that may take half a percent of it is made once in minutes."""
+    monkeypatch.setattr(views, "SHARE", 1.0)
 
 
 @pytest.fixture
