@@ -18,8 +18,8 @@ from eddyline.models.bucket import BucketBatch
 from eddyline.models.declared import Declared, read_equations
 from eddyline.models.early import EarlyBatch, check_early
 from eddyline.models.kept import CODE
-from eddyline.models.revisions import BOUNDS, REVISIONS, TOMB, VALIDATED, VERSION
-from eddyline.models.rows import keyed, unified
+from eddyline.models.revisions import BOUNDS, REVISIONS, VALIDATED, VERSION
+from eddyline.models.rows import TOMB, keyed, unified
 from eddyline.models.steps import Project, result_table
 from eddyline.models.streaming import BucketState, StreamInput, StreamPlan
 from eddyline.models.updates import latest, living

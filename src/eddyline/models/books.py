@@ -72,11 +72,7 @@ class Books:
     def has_held(self, names: pa.Table) -> Mask:
         """Return which entities have rows that are in no segment yet."""
         held = [codes_of(each) for kind, (each, _) in self.after.items() if kind.startswith(HELD)]
-        found: Mask = (
-            np.isin(codes_of(names), np.concatenate(held))
-            if held
-            else (np.zeros(len(names), np.bool_))
-        )
+        found: Mask = np.isin(codes_of(names), np.concatenate([*held, np.zeros(0, np.int64)]))
         return found
 
     def look_again(self, names: pa.Table, at: Ints) -> None:

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import pyarrow as pa
 
-from eddyline.models import graph
+from eddyline.models import graph, timeline
 from eddyline.models.kept import AT, codes_of
 from eddyline.models.rows import Keyed, ids_together
 from eddyline.models.streaming import NEVER
@@ -221,11 +221,11 @@ class EarlierFronts:
     @property
     def least(self) -> int:
         """No front is before that."""
-        return max(self.inputs.least, NEVER + self.lag) - self.lag
+        return timeline.earlier(self.inputs.least, self.lag)
 
     def of(self, names: pa.Table) -> Ints:
         """Return those of some entities."""
-        return self._before(self.inputs.of(names))
+        return timeline.earlier(self.inputs.of(names), self.lag)
 
     @property
     def by_keys(self) -> EarlierFronts:
@@ -235,12 +235,8 @@ class EarlierFronts:
     def known(self) -> KnownFronts:
         """Return all of them."""
         known = self.inputs.known()
-        at = None if known.at is None else self._before(known.at)
-        return replace(known, default=max(known.default, NEVER + self.lag) - self.lag, at=at)
-
-    def _before(self, at: Ints) -> Ints:
-        found: Ints = np.maximum(at, NEVER + self.lag) - self.lag
-        return found
+        at = None if known.at is None else timeline.earlier(known.at, self.lag)
+        return replace(known, default=timeline.earlier(known.default, self.lag), at=at)
 
 
 @dataclass(frozen=True)

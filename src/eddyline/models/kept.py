@@ -192,6 +192,9 @@ class AppendedRows:
         files: the oldest first.
     """
 
+    _sorted_by = CODE
+    """The column by which the rows of a file are sorted."""
+
     def __init__(self, place: StatePlace, files: Sequence[RunFile]) -> None:
         self.place, self.files = place, tuple(files)
 
@@ -249,18 +252,15 @@ class AppendedRows:
     def _written(self, table: pa.Table, ends: Ints) -> list[RunFile]:
         if not len(table):
             return []
-        order = np.argsort(self._sorted_by(table, ends), kind="stable")
-        kept = table.take(pa.array(order)).append_column(AT, pa.array(ends[order]))
-        return [_write(self.place, kept, ends)]
-
-    @staticmethod
-    def _sorted_by(table: pa.Table, ends: Ints) -> Ints:  # noqa: ARG004 - one or the other
-        """Return by what rows are sorted in a file."""
-        return codes_of(table)
+        kept = table.append_column(AT, pa.array(ends))
+        order = np.argsort(kept.column(self._sorted_by).to_numpy(), kind="stable")
+        return [_write(self.place, kept.take(pa.array(order)), ends)]
 
 
 class RowsByEnd(AppendedRows):
     """The same of rows that are looked up by their end; arguments as above."""
+
+    _sorted_by = AT
 
     def since(self, instant: int) -> pa.Table | None:
         """Return the rows that end at an instant or later (µs); None if there are none.
@@ -270,10 +270,6 @@ class RowsByEnd(AppendedRows):
         """
         found = [_open(self.place, each) for each in self.files if each.last_end >= instant]
         return _whole([each.slice(np.searchsorted(instants_of(each), instant)) for each in found])
-
-    @staticmethod
-    def _sorted_by(table: pa.Table, ends: Ints) -> Ints:  # noqa: ARG004 - one or the other
-        return ends
 
 
 class RowsByStart:

@@ -272,11 +272,11 @@ class Looking:
 
         def is_needed(rows: pa.Table) -> Mask:
             least = np.min([each.fronts.of(rows) for each in flows], axis=0)
-            found: Mask = instants_of(rows) > np.maximum(least, NEVER + back) - back
+            found: Mask = instants_of(rows) > timeline.earlier(least, back)
             return found
 
         least = min(each.fronts.least for each in flows)
-        self.low = max(self._low_before, max(least, NEVER + back) - back)
+        self.low = max(self._low_before, timeline.earlier(least, back))
         return appended.after(now, ends, self.low, is_needed)
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from eddyline.errors import QueryError
 from eddyline.models import overlaps, timeline
-from eddyline.models.rows import Layout, entity_ids, instants_of, list_matrix, micros_of
+from eddyline.models.rows import TOMB, Layout, entity_ids, instants_of, list_matrix, micros_of
 from eddyline.models.segments import Segments
 from eddyline.models.solving import Ranges
 from eddyline.models.steps import SINCE, TIME, UNTIL
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from eddyline.data.arrays import Indices, Ints, Mask
     from eddyline.models.steps import Kind, Shape
 
-VERSION, TOMB, VALIDATED = "version", "tomb", "validated"
+VERSION, VALIDATED = "version", "validated"
 REVISIONS = (VERSION, TOMB, VALIDATED)
 """The columns that early results have beside those of final ones; segments have ``tomb`` anyway."""
 

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from eddyline.data.arrays import Floats, Indices, Ints, Mask
 
 TIMES = ("origin", "lo", "hi")
-FLAGS = ("is_point", "tomb")
+TOMB = "tomb"
+FLAGS = ("is_point", TOMB)
 RESERVED = (*TIMES, *FLAGS)
 """Columns of segments that belong to no attribute."""
 COEF, ERR = "coef_", "err_"

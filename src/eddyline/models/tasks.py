@@ -73,9 +73,8 @@ def spans(
             yield from table.to_batches()
             continue
         order = np.lexsort((lo, ids))
-        is_first = timeline.is_first(ids[order])
-        firsts, lasts = order[is_first], order[np.roll(is_first, -1)]
-        found = table.take(pa.array(firsts))
+        lasts = order[timeline.is_last(ids[order])]
+        found = table.take(pa.array(order[timeline.is_first(ids[order])]))
         for each in ends:
             values = table.column(each).take(pa.array(lasts))
             found = found.set_column(found.schema.get_field_index(each), each, values)

@@ -5,7 +5,7 @@ So one binary search finds the pieces of all entities at once (Pulse 3.4, 3.7).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
@@ -63,6 +63,23 @@ def is_first(keys: Ints) -> Mask:
     """Return which of some sorted ids differ from the one before."""
     found = np.ones(len(keys), np.bool_)
     found[1:] = keys[1:] != keys[:-1]
+    return found
+
+
+@overload
+def earlier(at: int, length: int) -> int: ...
+
+
+@overload
+def earlier(at: Ints, length: int) -> Ints: ...
+
+
+def earlier(at: int | Ints, length: int) -> int | Ints:
+    """Return instants moved back by a length, as far as instants go (µs)."""
+    first = np.iinfo(np.int64).min + length
+    if isinstance(at, int):
+        return max(at, first) - length
+    found: Ints = np.maximum(at, first) - length
     return found
 
 

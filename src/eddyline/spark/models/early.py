@@ -8,8 +8,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, LongType, StructField, StructType
 
 from eddyline.errors import NotSupportedError, OptionError, QueryError
-from eddyline.models.revisions import BOUNDS, TOMB, VALIDATED, VERSION
-from eddyline.models.rows import ERR, Layout
+from eddyline.models.revisions import BOUNDS, VALIDATED, VERSION
+from eddyline.models.rows import ERR, TOMB, Layout
 from eddyline.registry import unknown
 from eddyline.spark.relation import checked_frame
 from eddyline.sql.parsing import quoted

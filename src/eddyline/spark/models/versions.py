@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from eddyline.errors import QueryError
 from eddyline.models import blocks, tasks
-from eddyline.models.rows import RESERVED
+from eddyline.models.rows import TOMB
 from eddyline.models.steps import Shape
 from eddyline.spark.arrow_tasks import quiet_when_cut_short
 from eddyline.spark.models.laying import by_entity, schema_of
@@ -50,7 +50,7 @@ class Versions:
         """
         self._check()
         if self._version is None:
-            return df.where(f"NOT {RESERVED[-1]}")
+            return df.where(f"NOT {TOMB}")
         layout = self._layout
         version = F.coalesce(F.col(quoted(self._version)).cast("long"), F.lit(_FIRST))
         columns = [F.col(quoted(each)) for each in layout.columns]
@@ -89,7 +89,7 @@ class Versions:
         if self._version is None:
             return _overlapping(self._df, self._keys)
         # Tombstones give way to segments of their version, and what was written twice is the same.
-        rows = self._df.where(f"NOT {RESERVED[-1]}")
+        rows = self._df.where(f"NOT {TOMB}")
         return _overlapping(rows, self._keys) and _overlapping(rows.dropDuplicates(), self._keys)
 
     @property
