@@ -36,14 +36,14 @@ demo: java $(STAMP)  ## Stream a year of real flights through a badly written co
 # Workers of Spark and killed processes import the package again and again: its bytecode is kept.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(RUN) -m pytest --numprocesses 2 --dist worksteal
 
-test: java $(STAMP)  ## Run the tests of every room but the large ones; a few minutes on two cores.
+test: java $(STAMP)  ## Run the tests of every room but the large ones.
 	@$(PYTEST) -m "not large"
 
 # For releases: `make test-all EXAMPLES=all` draws four times as many examples and runs what soaks,
 # which takes hours.
 EXAMPLES := few
 
-test-all: java $(STAMP)  ## Run all tests, kills and large ones too; some 40 minutes.
+test-all: java $(STAMP)  ## Run all tests, kills and large ones too, but those that take minutes each.
 	@$(PYTEST) --hypothesis-profile $(EXAMPLES)
 
 lint: $(STAMP)  ## Check style, imports between rooms, and formatting.

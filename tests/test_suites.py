@@ -1,4 +1,7 @@
-"""No test is lost between ``make test`` and ``make test-all``; each room has its part in both."""
+"""No test is lost between ``make test`` and ``make test-all``; each room has its part in both.
+
+Those marked ``soak`` are skipped, saying so, unless many examples are drawn.
+"""
 
 from __future__ import annotations
 
