@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 import pytest
-from hypothesis import settings
 
 from eddyline.errors import SourceError
 from eddyline.spark.session import DEFAULTS, session
@@ -35,7 +34,7 @@ def pytest_collection_modifyitems(items):
         return next(at, len(LONGEST))
 
     items.sort(key=place)
-    if settings().max_examples < examples.N_EXAMPLES[examples.MANY]:
+    if examples.are_few():
         left_out = pytest.mark.skip(reason="takes minutes: make test-all EXAMPLES=all runs it")
         for item in items:
             if item.get_closest_marker("soak"):

@@ -26,6 +26,11 @@ def register() -> None:
     settings.load_profile(FEW)
 
 
+def are_few() -> bool:
+    """Return whether few are drawn, as CI does."""
+    return settings().max_examples < N_EXAMPLES[MANY]
+
+
 def examples(n_examples: int, **more: Any) -> settings:
     """Return the settings of a test with a number of examples of its own.
 

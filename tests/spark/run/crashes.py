@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import os
 import shutil
+import zlib
 from typing import TYPE_CHECKING, Any
 
 from pyarrow.fs import LocalFileSystem
@@ -76,10 +77,18 @@ class Crashes:
         patch: puts the points into the code.
         folder: of the run; see ``FOLDERS``.
         rng: draws what is cut off.
+        part: ends lives at every so many-th point alone, counted from which: ``(n, first)``.
     """
 
-    def __init__(self, patch: pytest.MonkeyPatch, folder: Path, rng: random.Random) -> None:
+    def __init__(
+        self,
+        patch: pytest.MonkeyPatch,
+        folder: Path,
+        rng: random.Random,
+        part: tuple[int, int] = (1, 0),
+    ) -> None:
         self.folder = folder
+        self._part = part
         self.points: list[str] = []
         """Those at which a life has ended."""
         self._frozen = folder / "frozen"
@@ -150,11 +159,16 @@ class Crashes:
         if point in self._passed:
             point += AGAIN
         self._passed.add(point)
-        if self._n_spared < 0 and point not in self.points:
+        if self._n_spared < 0 and point not in self.points and self.ends_at(point):
             self.points.append(point)
             self._has_crashed = True
             self._freeze()
             raise Crash(point)
+
+    def ends_at(self, point: str) -> bool:
+        """Return whether a life may end at a point."""
+        every, first = self._part
+        return zlib.crc32(point.encode()) % every == first % every
 
     def flush(self, handle: int) -> None:
         """Take note that a file is flushed, in place of the system."""
