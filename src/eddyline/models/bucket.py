@@ -247,7 +247,7 @@ class BucketBatch:
                 crossing = Crossing(stage, before, self.place, self.zone)
                 with self._watch.on(stage.node):
                     flows.append(crossing.flow(own))
-                states[number] = StageState(segments=crossing.segments, low=crossing.low)
+                states[number] = crossing.after
                 continue
             books = self._opened(before.wakes, before.entities)
             fresh = [codes_of(each.fresh.entities) for each in own if each.fresh is not None]
