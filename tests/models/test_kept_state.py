@@ -28,6 +28,7 @@ from tests.examples import examples
 from tests.models.batches import (
     DECLARED,
     FIT,
+    INPUT,
     NODES,
     SECOND,
     SHAPE,
@@ -222,6 +223,21 @@ def test_what_is_kept_of_many_entities_is_not_read_and_written_in_each_batch(
     # Files are merged when newer ones have become as large: so a row is written a few times in all.
     assert taken[2].sum() <= 0.1 * kept_rows[2].sum()
     assert written[2].sum() <= 0.1 * kept_rows[2].sum()
+
+
+def test_rows_of_an_open_run_are_written_once_and_when_files_are_merged(tmp_path, monkeypatch):
+    def rows(number):
+        """Return ten rows of each of two entities; one goes on in one segment all along."""
+        times = (10 * number + np.arange(20) // 2) * SECOND
+        keys, one = np.arange(20) % 2, np.where(np.arange(20) % 2, 0.0, 9.0 * number)
+        table = table_of((keys, times, one, np.zeros(20)), FIT)
+        return coded(table)
+
+    sizes = rows_by_batch(tmp_path, monkeypatch, INPUT, map(rows, range(100)))
+    kept_rows, _, _, written = sizes.T
+    assert kept_rows[-1] >= 1_000
+    assert written.sum() <= 6 * 2_000
+    assert np.median(written[50:]) <= 60
 
 
 def held_in_groups(number, n_new):
