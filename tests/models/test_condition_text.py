@@ -45,7 +45,7 @@ def test_names_in_any_case_and_without_what_is_clear():
     [
         ("lat > 1 AND lot < 2", QueryError, "did you mean", 13),
         ("x > 1", QueryError, "left.x or right.x", 1),
-        ("lat > NULL", QueryError, "NULL", None),
+        ("lon > 1 AND lat > NULL", QueryError, "NULL", 13),
         ("lat > 1 / 0", QueryError, "divides by 0", None),
         ("lat > CAST('NaN' AS DOUBLE)", NotSupportedError, "no finite number", None),
         ("lat > 1e999", NotSupportedError, "no finite number", None),

@@ -3,29 +3,38 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import fs
 
 from eddyline.models import graph, kept, steps
+from eddyline.models.books import Books
 from eddyline.models.bucket import BucketBatch
+from eddyline.models.frontiers import KnownFronts
 from eddyline.models.kept import CODE, AppendedRows, EntityRecords
+from eddyline.models.looking import Flow, Looking
+from eddyline.models.rows import keyed
 from eddyline.models.streaming import BucketState, StreamInput, StreamPlan
 from eddyline.models.window_steps import Envelope, Extremum, Integral
 from eddyline.state.place import StatePlace
+from eddyline.state.rows import FOREVER
 from tests.examples import examples
 from tests.models.batches import (
     DECLARED,
     FIT,
+    INPUT,
     NODES,
     SECOND,
     SHAPE,
     at_once,
     average,
+    coded,
     joined,
     of,
     shown,
@@ -78,7 +87,10 @@ def segment_files(state):
     ]
 
 
-def rows_by_batch(tmp_path, monkeypatch, node, rows, files_of=all_files):
+OF_ROWS = StreamInput(FIT, SHAPE)
+
+
+def rows_by_batch(tmp_path, monkeypatch, node, rows, files_of=all_files, given=OF_ROWS):
     """Return for each batch the rows that are kept after it, are in files that it opens, are taken
     from files of segments, and are written.
 
@@ -99,7 +111,7 @@ def rows_by_batch(tmp_path, monkeypatch, node, rows, files_of=all_files):
     monkeypatch.setattr(kept, "open_rows", opening)
     monkeypatch.setattr(kept, "_whole", taking)
     place = folder_of(tmp_path)
-    plan = StreamPlan((StreamInput(FIT, SHAPE),), node)
+    plan = StreamPlan((given,), node)
     for number, table in enumerate(rows):
         before = {each.name for each in files_of(state)}
         counts.clear()
@@ -144,6 +156,24 @@ def test_records_go_once_runs_are_merged_behind_their_instant(tmp_path):
     assert {kind: each.column(CODE).to_pylist() for kind, each in found.items()} == {
         "told": [2, 3], "held": [0, 1, 2, 3],
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("node", "n"), [(of(where("x > 0")), 0), (of(steps.Changes()), 0), (of(average(20)), 3)],
+    ids=["where", "changes", "average"],
+)  # fmt: skip
+def test_segments_that_nothing_looks_back_at_are_not_kept(tmp_path, node, n):
+    # Those of a table come before any row does, when no entity is looked at.
+    place, state = folder_of(tmp_path), BucketState()
+    (stage,) = StreamPlan((StreamInput(None, SHAPE),), node).stages
+    keys = (CODE, *SHAPE.keys)
+    rows = table_of((np.array([0, 0, 1]), np.arange(3) * SECOND, np.ones(3), np.ones(3)), DECLARED)
+    (segments,) = replace(DECLARED, keys=keys).tables(coded(rows).to_batches())
+    fresh = keyed(segments, replace(SHAPE, keys=keys).layout)
+    looking = Looking(stage, keys, Books(place, 0, 0, (), ()), state, place, "UTC")
+    looking.add([Flow(fresh, KnownFronts(FOREVER))])
+    files = [file for each in looking.files.values() for file in each]
+    assert sum(each.n_rows for each in files) == n
 
 
 X = of(steps.Project.onto("x"))
@@ -191,6 +221,51 @@ def test_what_is_kept_of_many_entities_is_not_read_and_written_in_each_batch(
     kept_rows, _, taken, written = (each.reshape(-1, 50) for each in sizes.T)
     assert kept_rows[2, -1] >= 2.5 * kept_rows[0, -1]
     # Files are merged when newer ones have become as large: so a row is written a few times in all.
+    assert taken[2].sum() <= 0.1 * kept_rows[2].sum()
+    assert written[2].sum() <= 0.1 * kept_rows[2].sum()
+
+
+def test_rows_of_an_open_run_are_written_once_and_when_files_are_merged(tmp_path, monkeypatch):
+    def rows(number):
+        """Return ten rows of each of two entities; one goes on in one segment all along."""
+        times = (10 * number + np.arange(20) // 2) * SECOND
+        keys, one = np.arange(20) % 2, np.where(np.arange(20) % 2, 0.0, 9.0 * number)
+        table = table_of((keys, times, one, np.zeros(20)), FIT)
+        return coded(table)
+
+    sizes = rows_by_batch(tmp_path, monkeypatch, INPUT, map(rows, range(100)))
+    kept_rows, _, _, written = sizes.T
+    assert kept_rows[-1] >= 1_000
+    assert written.sum() <= 6 * 2_000
+    assert np.median(written[50:]) <= 60
+
+
+def held_in_groups(number, n_new):
+    """Return the same in three groups, each with an entity that goes on all along."""
+    rows = held_by_one(number, n_new).filter(pc.field("k") != "one")
+    codes = rows.column(CODE).to_numpy()
+    rows = rows.append_column("m", pa.array(codes % 3))
+    ones = [held_by_one(number, 0).append_column("m", pa.array([m, m])) for m in range(3)]
+    keys = [pa.array([f"one {m}"] * 2) for m in range(3)]
+    own = [pa.array([-1 - m] * 2) for m in range(3)]
+    ones = [
+        each.set_column(0, "k", k).set_column(each.column_names.index(CODE), CODE, code)
+        for each, k, code in zip(ones, keys, own, strict=True)
+    ]
+    return pa.concat_tables([rows, *ones]).sort_by("ts")
+
+
+@pytest.mark.large
+def test_what_is_kept_of_groups_by_keys_is_not_read_and_written_in_each_batch(
+    tmp_path, monkeypatch
+):
+    shape = steps.Shape(("k", "m"), ("x", "y"))
+    node = of(Envelope(("m",), True), of(steps.Project.onto("x"), graph.Input(0, shape)))
+    rows = (held_in_groups(number, 12) for number in range(150))
+    given = StreamInput(replace(FIT, keys=shape.keys), shape)
+    sizes = rows_by_batch(tmp_path, monkeypatch, node, rows, segment_files, given)
+    kept_rows, _, taken, written = (each.reshape(-1, 50) for each in sizes.T)
+    assert kept_rows[2, -1] >= 2.5 * kept_rows[0, -1]
     assert taken[2].sum() <= 0.1 * kept_rows[2].sum()
     assert written[2].sum() <= 0.1 * kept_rows[2].sum()
 

@@ -16,6 +16,7 @@ from eddyline.models.fitting import fit
 from eddyline.models.rows import (
     Keyed,
     Layout,
+    codes_by,
     entity_ids,
     is_other_entity,
     keyed,
@@ -162,3 +163,27 @@ def test_a_key_is_not_called_as_the_time_of_results(kind, name):
     with pytest.raises(OptionError, match=f"a key is called '{name}'.*rename"):
         steps.Shape((name,), ("x",), kind)
     assert steps.Shape((name,), ("x",)).keys == (name,)
+
+
+KEYS = {
+    "text": pa.array(["a", "b", "", None, "ab", "ba", "ä" * 40, "a"]),
+    "whole": pa.array([1, 2, -1, None, 12, 21, 2**62, 1]),
+    "number": pa.array([0.0, 1.5, np.nan, None, -1.5, np.inf, 5e-324, -0.0]),
+    "raw": pa.array([b"a", b"\xff", b"", None, b"ab", b"ba", b"\x01", b"a"]),
+    "flag": pa.array([True, False, True, None, False, True, False, True]),
+}
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_a_code_of_keys_is_the_same_wherever_they_are(name):
+    keys = KEYS[name]
+    table = pa.table({"one": keys, "other": pa.array(np.arange(8) // 7)})
+    codes = codes_by(table, ["one"])
+    assert codes[0] == codes[7]
+    assert len({*codes.tolist()}) == len(entity_ids(table, ["one"])[1])
+    chunks = pa.concat_tables([table.slice(5), table.slice(1, 2), table.slice(3, 0)])
+    assert codes_by(chunks, ["one"]).tolist() == codes[[5, 6, 7, 1, 2]].tolist()
+    both = codes_by(table, ["one", "other"])
+    assert both[0] != both[7]
+    assert codes_by(table.slice(0, 0), ["one"]).tolist() == []
+    assert codes_by(table, []).tolist() == [0] * 8

@@ -33,6 +33,28 @@ from tests.models.batches import (
     streamed,
     table_of,
 )
+from tests.models.test_crossings import NODES as CROSSED
+
+QUICK = {"segments": NODES, "macd": NODES, "changes of what is covered": NODES,
+         "of a part, joined with all": NODES, "greatest of each of pairs, joined": CROSSED,
+         "changes of the greatest": CROSSED}  # fmt: skip
+"""A few of all graphs, which have most of what streams do between them."""
+
+
+@examples(20)
+@pytest.mark.parametrize("name", QUICK)
+@given(
+    seed=st.integers(0, 2**32),
+    n=st.integers(1, 50),
+    cuts=st.lists(st.floats(0, 1), max_size=3),
+    maker=st.sampled_from([FIT, DOOR]),
+    lateness=st.sampled_from([0, 3 * SECOND]),
+)
+def test_batches_of_a_few_graphs_give_what_all_rows_give(name, seed, n, cuts, maker, lateness):
+    node, table = QUICK[name][name], table_of(rows_of(seed, n), maker)
+    rng = np.random.default_rng(seed + 1)
+    found = streamed(table, maker, node, [int(each * n) for each in cuts], lateness, rng)
+    assert shown(found) == shown(at_once(table, maker, node))
 
 
 @pytest.mark.large

@@ -17,10 +17,12 @@ import pyarrow as pa
 from eddyline.models.assumed import n_outside
 from eddyline.models.books import HELD, Books
 from eddyline.models.crossings import Crossing
+from eddyline.models.fitted import Fit
 from eddyline.models.fitting import FitReport
 from eddyline.models.frontiers import KnownFronts, RowFronts
 from eddyline.models.kept import CODE, codes_of
 from eddyline.models.looking import Flow, Looking
+from eddyline.models.open_runs import OpenRuns
 from eddyline.models.rows import Layout, keyed, micros_of
 from eddyline.models.sketch import ANY, MOST_ENTITIES, Sketch, sketched
 from eddyline.models.stages import alike
@@ -85,6 +87,11 @@ class BucketBatch:
         """The time of rows before which all are there (µs)."""
         self.report = BucketReport(bucket, state)
         self._books = self._opened(state.wakes, state.entities)
+        self._runs = {
+            at: OpenRuns(place, state.rows.get(at, ()), self.keys, each.maker.time)
+            for at, each in enumerate(plan.inputs)
+            if isinstance(each.maker, Fit)
+        }
         self._cut, self._watch = cut, Stopwatch(clock)
 
     def run(self, arrived: Sequence[pa.Table | None]) -> Iterator[pa.Table]:
@@ -128,6 +135,7 @@ class BucketBatch:
         state = BucketState(
             self.until,
             {at: files for at, files in waiting.items() if files},
+            {at: runs.files for at, runs in self._runs.items() if runs.files},
             wakes,
             entities,
             segments,
@@ -193,32 +201,44 @@ class BucketBatch:
 
     def _part(self, at: int, due: pa.Table | None) -> Part | None:
         """Return the segments of an input that are final, and keep the rows of the others."""
-        maker, books = self.plan.inputs[at].maker, self._books
-        held = books.kept.get(f"{HELD}{at}")
-        tables = [each for each in (held, due) if each is not None]
+        maker, books, kind = self.plan.inputs[at].maker, self._books, f"{HELD}{at}"
+        before, runs = self._held(at), self._runs.get(at)
+        tables = [each for each in (before, due) if each is not None]
         if maker is None or not tables:
             return None
-        rows = pa.concat_tables(tables).combine_chunks()
+        rows = pa.concat_tables(tables) if runs is None else runs.marked(before, due)
         with self._watch.on(made_by(maker)):
             known = books.kept.get(f"known{at}")
-            part = replace(maker, keys=self.keys).part(rows, self.until, known)
-        if len(part.held):
-            books.after[f"{HELD}{at}"] = part.held, micros_of(part.held.column(maker.time))
+            part = replace(maker, keys=self.keys).part(rows.combine_chunks(), self.until, known)
+        held = part.held if runs is None else runs.taken(part.held)
+        if len(held):
+            books.after[kind] = held, micros_of(held.column(maker.time))
         if part.known is not None and len(part.known):
             books.after[f"known{at}"] = part.known, None
+        if runs is not None:
+            runs.keep(self._fronts(at))
         return part
+
+    def _held(self, at: int) -> pa.Table | None:
+        """Return the rows of an input that are in no segment yet, of the entities looked at."""
+        found = self._books.kept.get(f"{HELD}{at}")
+        runs = self._runs.get(at)
+        return found if found is None or runs is None else runs.before(found)
 
     def _flow(self, at: int, part: Part | None, arrived: pa.Table | None) -> Flow:
         """Return the segments of an input that are new, and how far those of each entity are."""
-        given, kind = self.plan.inputs[at], f"{HELD}{at}"
+        given = self.plan.inputs[at]
         if given.maker is None:
             layout = Layout(self.keys, given.shape.attributes)
             there = None if arrived is None else keyed(arrived, layout)
             return Flow(there, KnownFronts(FOREVER))
-        books = self._books
+        return Flow(None if part is None else part.segments, self._fronts(at))
+
+    def _fronts(self, at: int) -> RowFronts:
+        """Return how far the segments of each entity of an input are that has rows."""
+        books, kind = self._books, f"{HELD}{at}"
         held, wait = books.after.get(kind), self._waits[kind]
-        fronts = RowFronts(self.until, self.keys, books.codes, held, books.records, kind, wait)
-        return Flow(None if part is None else part.segments, fronts)
+        return RowFronts(self.until, self.keys, books.codes, held, books.records, kind, wait)
 
     # -- results --------------------------------------------------------------------------------
 
@@ -247,7 +267,7 @@ class BucketBatch:
                 crossing = Crossing(stage, before, self.place, self.zone)
                 with self._watch.on(stage.node):
                     flows.append(crossing.flow(own))
-                states[number] = StageState(segments=crossing.segments, low=crossing.low)
+                states[number] = crossing.after
                 continue
             books = self._opened(before.wakes, before.entities)
             fresh = [codes_of(each.fresh.entities) for each in own if each.fresh is not None]

@@ -258,8 +258,9 @@ class _Reader:
     def _number(self, node: Expr) -> Expression:
         found = constant_of(node)
         if found is not None and found.family == "null":
-            raise self.wrong(
-                "NULL compares as unknown with everything; leave the comparison out", node
+            raise self.wrong(  # NULL is a token that does not know its place
+                "NULL compares as unknown with everything; leave the comparison out",
+                node.parent or node,
             )
         if found is None or found.family not in {"integer", "decimal", "float"}:
             raise self.unsupported(

@@ -3,9 +3,8 @@
 ``frontiers`` says what is final when. Pairs of a batch are those of segments that are new with kept
 ones; those that end before the first new one begins are not read. A segment stays as long as an
 entity may have another one that overlaps it. Of the segments of a group stay the pieces that may
-still be extreme, from its front on. If all entities are one group, they are written as they come
-and read when the front has come to them; of several groups they are written anew when some are new
-or over.
+still be extreme, from its front on: they are written as they come, and read when the front has come
+to them. If all entities are one group, it is here; several groups are in ``groups``.
 """
 
 from __future__ import annotations
@@ -18,9 +17,11 @@ import pyarrow as pa
 
 from eddyline.models import graph
 from eddyline.models.frontiers import KnownFronts, PairFronts, whole_until
+from eddyline.models.groups import GroupsBatch
 from eddyline.models.kept import CODE, RowsByEnd, RowsByStart, instants_of
 from eddyline.models.looking import Flow, no_segments
-from eddyline.models.rows import Keyed, Layout, ends_of, ids_together, keyed, table_of, unified
+from eddyline.models.rows import Keyed, Layout, ends_of, keyed, table_of, unified
+from eddyline.models.streaming import StageState
 from eddyline.models.window_steps import Envelope
 from eddyline.state.rows import FOREVER
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from eddyline.data.arrays import Ints
     from eddyline.models.stages import Stage
     from eddyline.models.steps import Shape
-    from eddyline.models.streaming import StageState
     from eddyline.state.place import StatePlace
     from eddyline.state.run_files import RunFile
 
@@ -56,6 +56,8 @@ class Crossing:
         self.stage, self.place, self.zone = stage, place, zone
         self.segments = dict(before.segments)
         """The files of segments, from now on those after the batch."""
+        self.records = before.entities
+        """What is known of groups by keys, from now on after the batch."""
         self.low = before.low
         """Until when the extreme of all entities was given (µs), from now on after the batch."""
 
@@ -72,6 +74,11 @@ class Crossing:
         assert isinstance(node.step, Envelope)
         given = self._extremes if node.step.by else self._extreme_of_all
         return given(node.step, flows[0])
+
+    @property
+    def after(self) -> StageState:
+        """What is kept after the batch."""
+        return StageState(entities=self.records, segments=self.segments, low=self.low)
 
     # -- pairs ----------------------------------------------------------------------------------
 
@@ -136,24 +143,14 @@ class Crossing:
     # -- groups ---------------------------------------------------------------------------------
 
     def _extremes(self, step: Envelope, flow: Flow) -> Flow:
-        fronts = flow.fronts.known().by(step.by)
-        whole = _together([self._appended(0).every(), self._table(0, flow)])
-        ref = self.stage.inputs[0]
-        if whole is None:
-            self.segments[ref] = ()
-            return Flow(None, fronts)
-        given = self._keyed(0, whole)
-        found = step.run(given)
-        groups = self._groups(step, found)
-        front = fronts.of(groups)
-        over = whole_until(found.segments, front)
-        is_over = found.segments.ends <= front[found.segments.keys]
-        done = Keyed(found.segments.take(is_over), groups)
-        if flow.fresh is not None or len(done.segments):
-            self._keep_open(step, given, groups, over)
-        held = over < front
-        ahead = groups.filter(pa.array(held)).select(list(fronts.keys))
-        return Flow(done, _with(fronts, ahead, over[held]))
+        """Return what is new of groups, each of which has a front of its own."""
+        fronts, ref = flow.fronts.known().by(step.by), self.stage.inputs[0]
+        groups = GroupsBatch(
+            step, self._shape(0).layout, self.place, self.zone, self.records,
+            self.segments.get(ref, ()), fronts, self._table(0, flow),
+        )  # fmt: skip
+        done, self.records, self.segments[ref] = groups.run()
+        return Flow(done, _with(fronts, *groups.held))
 
     def _extreme_of_all(self, step: Envelope, flow: Flow) -> Flow:
         """Return what is new of one group, of which all have one front.
@@ -179,20 +176,6 @@ class Crossing:
         new = None if fresh is None else reduced(fresh)
         self.segments[ref] = held.after(new, self.low, reduced)
         return Flow(done, KnownFronts(over))
-
-    @staticmethod
-    def _groups(step: Envelope, found: Keyed) -> pa.Table:
-        """Return the keys of groups with a code: they are looked at together."""
-        columns = {each: found.entities.column(each) for each in step.by}
-        return pa.table({CODE: pa.array(np.zeros(len(found.entities), np.int64)), **columns})
-
-    def _keep_open(self, step: Envelope, given: Keyed, groups: pa.Table, over: Ints) -> None:
-        """Keep what may be extreme behind the instants up to which groups are over."""
-        some = step.partial(given)
-        ids = ids_together([groups, some.entities], step.by)[1]
-        rest = _behind(some, over[ids[some.segments.keys]])
-        now = table_of(rest, self.zone) if len(rest.segments) else None
-        self.segments[self.stage.inputs[0]] = self._appended(0).instead(now, ends_of(now))
 
     # -- segments that are kept -------------------------------------------------------------------
 

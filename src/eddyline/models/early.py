@@ -218,7 +218,7 @@ class _Ended(BucketBatch):
 
     def __init__(self, of: EarlyBatch, looking: _Remembering) -> None:
         super().__init__(of.plan, of.place, BucketState(), of.report.bucket, ENDED, 0, of.zone)
-        self._watch = of._watch
+        self._watch, self._of = of._watch, of
         self._books.codes = looking.books.codes
         self._books.kept = {kind: table for kind, (table, _) in looking.books.after.items()}
         self._at_end = _AtTheEnd(looking, self._books)
@@ -230,3 +230,7 @@ class _Ended(BucketBatch):
             Flow(None if part is None else part.segments, KnownFronts(FOREVER)) for part in parts
         ]
         return self._at_end.results([flows[each] for each in self.plan.stages[0].inputs])
+
+    def _held(self, at: int) -> pa.Table | None:
+        runs = self._of._runs.get(at)
+        return super()._held(at) if runs is None else runs.held

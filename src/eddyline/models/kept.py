@@ -213,18 +213,6 @@ class AppendedRows:
         found = [_taken(_open(self.place, file), codes) for file in files]
         return _whole([each.filter(pa.array(instants_of(each) > low)) for each in found])
 
-    def every(self) -> pa.Table | None:
-        """Return all rows; None if there are none.
-
-        Raises:
-            OSError: they cannot be read.
-        """
-        return _whole([_open(self.place, file) for file in self.files])
-
-    def instead(self, new: pa.Table | None, ends: Ints) -> tuple[RunFile, ...]:
-        """Return the files with other rows instead of all that there are; as of ``after``."""
-        return () if new is None else tuple(self._written(new, ends))
-
     def after(
         self, new: pa.Table | None, ends: Ints, low: int, is_needed: Callable[[pa.Table], Mask]
     ) -> tuple[RunFile, ...]:
@@ -280,6 +268,9 @@ class RowsByStart:
         files: the oldest first.
     """
 
+    _sorted_by = AT
+    """The column by which the rows of a file are sorted."""
+
     def __init__(self, place: StatePlace, files: Sequence[RunFile]) -> None:
         self.place, self.files = place, tuple(files)
 
@@ -317,10 +308,27 @@ class RowsByStart:
         if not len(table):
             return []
         begins = micros_of(table.column("lo"))
-        order = np.argsort(begins, kind="stable")
-        kept = table.take(pa.array(order)).append_column(AT, pa.array(begins[order]))
-        written = _write(self.place, kept, begins)
+        kept = table.append_column(AT, pa.array(begins))
+        order = np.argsort(kept.column(self._sorted_by).to_numpy(), kind="stable")
+        written = _write(self.place, kept.take(pa.array(order)), begins)
         return [replace(written, last_end=int(ends_of(table).max()))]
+
+
+class RowsByGroup(RowsByStart):
+    """The same of segments that are looked up by the codes of their groups."""
+
+    _sorted_by = CODE
+
+    def of(self, codes: Ints) -> pa.Table | None:
+        """Return the rows of some groups; None if there are none.
+
+        Args:
+            codes: sorted, each once.
+
+        Raises:
+            OSError: they cannot be read.
+        """
+        return _whole([_taken(_open(self.place, file), codes) for file in self.files])
 
 
 def n_merged(sizes: Sequence[int]) -> int:

@@ -128,9 +128,9 @@ class Looking:
         return Flow(found if found is not None and len(found.segments) else None, fronts)
 
     def add(self, flows: Sequence[Flow]) -> None:
-        """Keep segments of which no entity is looked at yet."""
+        """Keep segments of which no entity is looked at yet, if anything looks back at them."""
         for at, each in enumerate(flows):
-            if each.fresh is not None:
+            if each.fresh is not None and self.stage.looks_back:
                 now = table_of(each.fresh, self.zone)
                 ref = self.stage.inputs[at]
                 appended = AppendedRows(self.place, self.segments.get(ref, ()))

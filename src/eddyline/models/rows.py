@@ -20,6 +20,8 @@ from eddyline.models.segments import Segments
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from numpy.typing import NDArray
+
     from eddyline.data.arrays import Floats, Indices, Ints, Mask
 
 TIMES = ("origin", "lo", "hi")
@@ -28,6 +30,9 @@ FLAGS = ("is_point", TOMB)
 RESERVED = (*TIMES, *FLAGS)
 """Columns of segments that belong to no attribute."""
 COEF, ERR = "coef_", "err_"
+
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+"""An odd number without a pattern, with which codes are mixed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +160,33 @@ def entity_ids(table: pa.Table, keys: Sequence[str]) -> tuple[Ints, Indices]:
     number = np.empty(len(order), np.int64)
     number[order] = np.arange(len(order))
     return number[ids], first[order]
+
+
+def codes_by(table: pa.Table, keys: Sequence[str]) -> Ints:
+    """Return a code for the keys of each row, the same wherever they are; two may have one."""
+    found = np.zeros(table.num_rows, np.uint64)
+    for each in keys:
+        encoded = _encoded(table.column(each))
+        own = _hashes(encoded.dictionary)[encoded.indices.to_numpy(zero_copy_only=False)]
+        found = (found ^ own) * _FACTOR
+        found ^= found >> np.uint64(32)
+    return found.view(np.int64)
+
+
+def _hashes(values: pa.Array) -> NDArray[np.uint64]:
+    """Return a hash of each value: a polynomial, modulo 2^64, of the bytes of its text."""
+    is_raw = pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type)
+    texts = (values if is_raw else values.cast(pa.large_string())).cast(pa.large_binary())
+    whole = pa.concat_arrays([pc.fill_null(texts, b"\0")])  # from the begin of its buffers on
+    _, offsets, content = whole.buffers()
+    ends = np.frombuffer(offsets, np.int64, len(whole) + 1)
+    size = np.diff(ends)
+    numbers = np.frombuffer(content or b"", np.uint8)[ends[0] : ends[-1]].astype(np.uint64)
+    places = np.arange(len(numbers)) - np.repeat(ends[:-1] - ends[0], size)
+    powers = np.cumprod(np.full(int(size.max(initial=0)) + 1, _FACTOR))
+    sums = np.append(np.uint64(0), np.cumsum((numbers + np.uint64(1)) * powers[places]))
+    found: NDArray[np.uint64] = sums[ends[1:] - ends[0]] - sums[ends[:-1] - ends[0]]
+    return found
 
 
 def ids_together(tables: Sequence[pa.Table], keys: Sequence[str]) -> list[Ints]:

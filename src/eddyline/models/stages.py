@@ -100,8 +100,9 @@ def staged(node: graph.Node, n_inputs: int) -> tuple[Stage, ...]:
 def alike(stages: Sequence[Stage], n_inputs: int) -> tuple[bool, ...]:
     """Return for each stage whether all of its inputs have the same code for an entity.
 
-    The code of an entity is a hash of its keys, that of a pair is made of both, and groups share
-    one.
+    The code of an entity is a hash of its keys, that of a pair is made of both, and that of a group
+    is a hash of the keys that it is by: one that is of all, and entities that come from inputs with
+    different codes, share one.
     """
     kinds: list[object] = ["entity"] * n_inputs
     found = []
@@ -111,6 +112,8 @@ def alike(stages: Sequence[Stage], n_inputs: int) -> tuple[bool, ...]:
         match stage.node:
             case graph.OtherEntities(graph.Input(left), graph.Input(right)) if found[-1]:
                 kinds.append((own[left], own[right]))
+            case graph.Unary(Envelope(by=by)) if by and found[-1]:
+                kinds.append(("group", by))
             case _:
                 is_one = stage.is_crossing or not found[-1]
                 kinds.append("group" if is_one else own[0])

@@ -67,11 +67,13 @@ class BucketState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
     """The instant before which all rows have been looked at (µs)."""
     waiting: dict[int, tuple[RunFile, ...]] = struct_field(default_factory=dict)
     """Rows from that instant on, by input."""
+    rows: dict[int, tuple[RunFile, ...]] = struct_field(default_factory=dict)
+    """Rows of open runs, by input; see ``open_runs``."""
     wakes: tuple[RunFile, ...] = ()
     """When which entities are looked at although no row of them comes."""
     entities: tuple[EntityRun, ...] = ()
-    """By entity the rows of open segments, what is known of these, until when results were given,
-    and ranges that may go on."""
+    """By entity what is known of open runs and segments, until when results were given, and ranges
+    that may go on."""
     segments: dict[int, tuple[RunFile, ...]] = struct_field(default_factory=dict)
     """Segments that later results look back at, by input."""
     low: int = NEVER
@@ -82,7 +84,8 @@ class BucketState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
     @property
     def files(self) -> Iterator[RunFile]:
         """All files."""
-        for every in (*self.waiting.values(), self.wakes, *self.segments.values()):
+        own = (self.waiting, self.rows, self.segments)
+        for every in (self.wakes, *(files for each in own for files in each.values())):
             yield from every
         for run in self.entities:
             yield from run.files.values()
@@ -91,9 +94,10 @@ class BucketState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
 
     @property
     def n_waiting(self) -> int:
-        """Rows of which no segment is final; those that newer records replace count, too."""
+        """Rows of which no segment is final, and others until the files that they are in go."""
         held = (file for run in self.entities for name, file in run.files.items() if "held" in name)
-        waiting = (file for every in self.waiting.values() for file in every)
+        own = (*self.waiting.values(), *self.rows.values())
+        waiting = (file for every in own for file in every)
         return sum(file.n_rows for file in (*held, *waiting))
 
     @property

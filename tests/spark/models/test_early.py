@@ -103,7 +103,9 @@ def test_after_each_batch_and_each_restart_the_latest_results_are_those_of_the_r
     assert record.n_taken_back == rows.where("tomb").count()
     assert record.n_early >= rows.where("NOT validated AND NOT tomb").count() > 0
     if name == "segments":
-        for kept in (rows, rows.union(rows), found.drop("validated")):
+        found.write.parquet(str(tmp_path / "latest"))
+        held = spark.read.parquet(str(tmp_path / "latest"))
+        for kept in (rows, rows.union(rows), found, held):
             assert shown(el.models.read(kept).to_df().collect()) == shown(wanted.collect())
         one = el.models.read(out).where("ship = 1").to_df()
         assert shown(one.collect()) == shown(wanted.where("ship = 1").collect())

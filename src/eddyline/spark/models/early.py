@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
+_IS_LABEL = "eddyline.is_label"
+"""Metadata of a column of ``latest``, which files of Parquet keep: it is no key of segments."""
 RESULTS = ("final", "early")
 """When results of a stream are given."""
 
@@ -63,8 +65,9 @@ def latest(results: DataFrame) -> DataFrame:
 
     Returns:
         The columns of the same results without early ones, and ``validated``: whether event time,
-        or rows of the entity, have come to the end of the result. Without ``validated`` segments
-        can be read: ``el.models.read(el.models.latest(df).drop("validated"))``.
+        or rows of the entity, have come to the end of the result. Segments can be read,
+        ``el.models.read(el.models.latest(df))``: ``validated`` says by its metadata that it is no
+        key.
 
     Raises:
         QueryError: these are no early results.
@@ -90,7 +93,14 @@ def latest(results: DataFrame) -> DataFrame:
         for each in frame.columns
         if each not in dropped
     ]
-    return found.select(*columns)
+    return found.select(*columns).withMetadata(VALIDATED, {_IS_LABEL: True})
+
+
+def without_label(segments: DataFrame) -> DataFrame:
+    """Return segments without what ``latest`` says beside them."""
+    fields = segments.schema.fields
+    labels = [each.name for each in fields if (each.metadata or {}).get(_IS_LABEL)]
+    return segments.drop(*labels)
 
 
 def _identity(columns: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, str]]:

@@ -16,6 +16,7 @@ from pyspark.sql.types import (
     IntegerType,
     LongType,
     MapType,
+    NullType,
     NumericType,
     ShortType,
     StringType,
@@ -37,7 +38,7 @@ from eddyline.options import check_names
 from eddyline.registry import checked_text, unknown
 from eddyline.spark.analysis import refused, unlogged
 from eddyline.spark.models.arguments import check_attribute
-from eddyline.spark.models.early import read_results
+from eddyline.spark.models.early import read_results, without_label
 from eddyline.spark.models.frame import Segments
 from eddyline.spark.models.graphs import Graph
 from eddyline.spark.models.laying import Source
@@ -172,12 +173,16 @@ def declare(
     how = Declared(keys, time, equations, read_length("horizon", horizon), bounds)
     for attribute, text in how.columns.items():
         check_attribute(attribute, keys)
+        what = f"models.declare: {attribute} = {equations[attribute].text}"
         try:
             with unlogged():
-                frame.selectExpr(text)
+                kinds = frame.selectExpr(text, *equations[attribute].coefs).schema.fields[1:]
         except AnalysisException as error:
-            what = f"models.declare: {attribute} = {equations[attribute].text}"
             raise refused(what, error, attribute=attribute) from error
+        for coef, kind in zip(equations[attribute].coefs, kinds, strict=True):
+            if not isinstance(kind.dataType, NumericType | NullType):
+                of_type = f"{coef} is of type {kind.dataType.simpleString()}"
+                raise QueryError(f"{what}: {of_type}; give numbers", attribute=attribute)
     is_early = read_results(results, is_streaming=frame.isStreaming)
     return _segments(frame, Shape(keys, tuple(equations)), how, name, lateness, is_early=is_early)
 
@@ -192,7 +197,7 @@ def read(source: str | DataFrame, *, version: str | None = None) -> Segments:
     Args:
         source: a path of parquet files, read by the active session, or a DataFrame with the columns
             of ``Segments.to_df``, where an ``origin`` that is NULL is ``lo``; columns that are none
-            of these are keys.
+            of these are keys, but ``validated`` of ``el.models.latest``.
         version: the column of whole numbers that rise as segments are written, NULL before all;
             None: that of early results (``version`` beside ``validated``), and none of others.
 
@@ -214,6 +219,7 @@ def read(source: str | DataFrame, *, version: str | None = None) -> Segments:
         frame = session.read.parquet(source)
     else:
         frame = checked_frame("the input of models.read", source)
+    frame = without_label(frame)
     layout, version = layout_of(frame.columns, version)
     _check_types(frame, layout, version)
     shape = Shape(layout.keys, layout.attributes)
