@@ -119,17 +119,10 @@ def metres(segments: Segments) -> Segments:
 
 
 def following_on_segments(segments: Segments) -> Samples:
-    """Return pairs that are near on average, at ticks: those that are ever that near."""
+    """Return pairs that are near on average, at ticks."""
     pairs = joined_among(segments, names=("a", "b"), within={"x": NEAR_M, "y": NEAR_M}).segments
     axes = {"a.x": "b.x", "a.y": "b.y"}
-    found = average_distances(pairs, axes, Q5_WIDTH_US, Q5_SLIDE_US, below=NEAR_M)
-    kept = np.flatnonzero(found.values["distance"] < NEAR_M)
-    return Samples(
-        found.keys[kept],
-        found.times[kept],
-        {"distance": found.values["distance"][kept]},
-        {"distance": found.errors["distance"][kept]},
-    )
+    return average_distances(pairs, axes, Q5_WIDTH_US, Q5_SLIDE_US, below=NEAR_M)
 
 
 def q5(settings: Settings, value: str, source: Callable[[Settings], Rows]) -> Measurement:

@@ -132,11 +132,13 @@ def test_what_is_asked_below_a_distance_is_all_that_is_below_it(segments, below,
     width_us, every_us = round(width * SECOND), SECOND // 10
     every = average_distances(segments, AXES, width_us, every_us, covered=covered)
     found = average_distances(segments, AXES, width_us, every_us, covered=covered, below=below)
-    kept, some = every.values["distance"] < below, found.values["distance"] < below
-    np.testing.assert_array_equal(found.keys[some], every.keys[kept])
-    np.testing.assert_array_equal(found.times[some], every.times[kept])
-    np.testing.assert_array_equal(found.values["distance"][some], every.values["distance"][kept])
-    assert len(found.times) <= len(every.times)
+    wanted = every.take(every.values["distance"] < below)
+    np.testing.assert_array_equal(found.keys, wanted.keys)
+    np.testing.assert_array_equal(found.times, wanted.times)
+    for each in ("values", "errors"):
+        np.testing.assert_array_equal(
+            getattr(found, each)["distance"], getattr(wanted, each)["distance"]
+        )
 
 
 def test_average_distances_of_curves_are_refused():

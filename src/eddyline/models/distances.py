@@ -50,8 +50,8 @@ def average_distances(
         width_us: how long windows are, in microseconds.
         every_us: the distance of ticks, in microseconds.
         covered: whether windows count that segments cover in part, divided by the covered time.
-        below: what averages are asked for: of others some are left out, those of windows in which
-            the pair is never so near. None: all are asked for.
+        below: what averages have to be less than. Windows in which a pair is never so near are not
+            looked at. None: all are asked for.
 
     Raises:
         NotSupportedError: an attribute is of a degree above 1.
@@ -70,9 +70,12 @@ def average_distances(
         found = where(pairs.take(pairs.solid), near(dict(axes), "<", below)).ordered
         seen = Seen(found.keys, found.lo, found.ends)
     windows = windows_at(pairs, width_us, every_us, covered=covered, seen=seen)
-    seconds = windows.covered_s
-    values = windows.integrals(_distance_part(windows.track.segments, axes)) / seconds
-    error = windows.polynomial_integrals(_errors(windows.track.segments, axes)) / seconds
+    values = windows.integrals(_distance_part(windows.track.segments, axes)) / windows.covered_s
+    if below is not None:
+        is_less = values < below
+        windows, values = windows.take(is_less), values[is_less]
+    errors = _errors(windows.track.segments, axes)
+    error = windows.polynomial_integrals(errors) / windows.covered_s
     keys = windows.track.keys[windows.head]
     return Samples(keys, windows.at, {"distance": values}, {"distance": error})
 
@@ -139,15 +142,15 @@ def _primitive(at: Floats, miss: Floats) -> Floats:
 def _smooth(position: Floats, velocity: Floats, length: Floats) -> Floats:
     """Return the integral by the values at a few instants: exact far from the nearest approach.
 
-    There the closed form subtracts numbers that are nearly equal.
+    There the closed form subtracts numbers that are nearly equal, and the square of the distance,
+    as a quadratic, does not.
     """
+    start, change = _dot(position, position), 2 * _dot(position, velocity)
+    bend = _dot(velocity, velocity)
     found = np.zeros(len(length))
     for node, weight in zip(_NODES, _WEIGHTS, strict=True):
-        at = length * (node + 1) / 2
-        squares = np.zeros(len(length))
-        for one, change in zip(position.T, velocity.T, strict=True):
-            squares += (one + change * at) ** 2
-        found += weight * np.sqrt(squares)
+        at = length * ((node + 1) / 2)
+        found += weight * np.sqrt((bend * at + change) * at + start)
     return found * length / 2
 
 

@@ -218,8 +218,6 @@ class AverageDistance:
             given.segments, self.axes, self.width_us, self.every_us, covered=self.is_covered,
             below=self.below,
         )  # fmt: skip
-        if self.below is not None:
-            found = found.take(found.values["distance"] < self.below)
         return Rows(found, given.entities)
 
     @property
