@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -76,7 +77,8 @@ def session(
     if is_new:
         check_java()
     settings = {**DEFAULTS, **(conf or {}), **more}
-    is_local = settings.get("spark.master", master).startswith("local")
+    # Executors of a local cluster start in folders of their own.
+    is_local = re.fullmatch(r"local(\[.*\])?", settings.get("spark.master", master)) is not None
     if is_new and is_local and _is_found_by(os.environ["PYSPARK_PYTHON"]):
         settings.setdefault(DAEMON, "eddyline.spark.worker_daemon")
     builder = SparkSession.builder.master(master).appName(app)

@@ -25,8 +25,9 @@ from eddyline.data import jit
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-IDLE_S = 2.0
-"""Time without a worker that was asked for, before the daemon imports (s)."""
+IDLE_S = 20.0
+"""Time without a worker that was asked for, before the daemon imports (s): the first jobs have no
+use for it, and Spark ends no worker before a minute."""
 
 FIRST = ("pyspark.worker", "pyarrow.compute")
 """What every task over Arrow arrays imports: 0.1 s, so it is there from the start."""
