@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import sys
 import traceback
@@ -9,7 +10,13 @@ import traceback
 import pyarrow as pa
 import pytest
 
-from eddyline.spark.arrow_tasks import _WithoutBrokenPipes, gathered, quiet_when_cut_short
+from eddyline.spark import arrow_tasks
+from eddyline.spark.arrow_tasks import (
+    _WithoutBrokenPipes,
+    gathered,
+    leave_out_of_collections,
+    quiet_when_cut_short,
+)
 
 
 def printed(text, *, in_pieces):
@@ -48,6 +55,22 @@ def test_a_worker_is_quiet_once(monkeypatch):
     quiet_when_cut_short()
     assert sys.stderr._stream is stream
     assert not sys.stderr.closed, "it is the stream in all else"
+
+
+def test_what_is_loaded_is_collected_no_more_and_what_comes_later_is(monkeypatch):
+    monkeypatch.setattr(arrow_tasks, "_n_loaded", 0)
+    try:
+        leave_out_of_collections()
+        n_kept = gc.get_freeze_count()
+        assert n_kept > len(sys.modules)
+        made = [[] for _ in range(1000)]
+        leave_out_of_collections()
+        assert gc.get_freeze_count() <= n_kept, "no module came since"
+        monkeypatch.setitem(sys.modules, "a_module_that_came", None)
+        leave_out_of_collections()
+        assert gc.get_freeze_count() >= n_kept + len(made) / 2
+    finally:
+        gc.unfreeze()
 
 
 @pytest.mark.parametrize("sizes", [[], [3], [1, 2, 3, 4], [0, 0, 5], [5, 0], [2] * 9])

@@ -1,4 +1,7 @@
-"""A Connect smoke test: the plain transform uses only calls that Spark Connect has."""
+"""A Connect smoke test: plain transforms use only calls that Spark Connect has.
+
+One process for all of them, as each would start a server.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,14 @@ SCRIPT = """
 import os, sys
 os.environ["PYSPARK_PYTHON"] = sys.executable
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 import pyarrow.compute as pc
 import eddyline as el
 
 spark = (
     SparkSession.builder.remote("local[2]")
     .config("spark.ui.enabled", "false")
+    .config("spark.sql.shuffle.partitions", "2")
     .config("spark.log.level", "OFF")
     .getOrCreate()
 )
@@ -44,20 +49,40 @@ for refused in (lambda: el.Engine(spark), lambda: rules.start(stream)):
         raise AssertionError("not refused")
 counted = frame.transform(el.RuleSet({"high": "id > 199990"}).matches("m")).count()
 assert counted == 9, counted
-print("connect ok", got)
+
+odd = el.predicate(lambda id: pc.equal(pc.bit_wise_and(id, 1), 1), reads=["id"], name="odd")
+rules = el.RuleSet({"low": "id < 10", "odd": "odd(id) AND id < 20"}, functions={"odd": odd})
+frame = spark.range(0, 50000, 1, 2)
+got = {row["id"]: list(row["m"]) for row in frame.transform(rules.matches("m")).collect()}
+want = {}
+for i in range(20):
+    names = (["low"] if i < 10 else []) + (["odd"] if i % 2 else [])
+    if names:
+        want[i] = names
+assert got == want, got
+assert rules.view().n_rows == 50000, rules.view().n_rows
+told = el.RuleSet({"low": el.Rule("id < 10", level="high", title="Low")})
+valid, quarantine = told.split(frame, as_struct=True)
+assert [tuple(each) for each in quarantine.first().matches] == [("low", "Low", "high")]
+assert (valid.count(), quarantine.count()) == (49990, 10)
+spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+late = el.RuleSet({"late": "at >= '1970-01-01 08:00:00'"})
+times = frame.withColumn("at", F.timestamp_seconds("id")).transform(late.any())
+assert times.count() == 50000 - 13 * 3600, times.count()
+print("connect ok")
 spark.stop()
 """
 
 
 @pytest.mark.large
-def test_transform_on_spark_connect(spark, tmp_path):
+def test_transforms_on_spark_connect(spark, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     done = subprocess.run(
         [sys.executable, str(script)],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=540,
         check=False,
         cwd=tmp_path,
     )

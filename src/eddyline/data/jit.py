@@ -78,5 +78,8 @@ def compiled(function: Callable[P, R]) -> Kernel[P, R]:
 
 
 def load() -> None:
-    """Import numba now, so that the first call of a kernel need not."""
-    import numba  # noqa: F401, PLC0415 - see above
+    """Import numba now, and what it knows of Python and machine, so that no first call need to."""
+    from numba.core.registry import cpu_target  # noqa: PLC0415 - see above
+
+    cpu_target.typing_context.refresh()
+    cpu_target.target_context.refresh()

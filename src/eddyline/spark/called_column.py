@@ -8,7 +8,7 @@ from pyspark.sql.types import BooleanType
 
 from eddyline.query.predicate_results import truths
 from eddyline.spark.analysis import operand
-from eddyline.spark.arrow_tasks import quiet_when_cut_short
+from eddyline.spark.arrow_tasks import begin_task
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -22,7 +22,7 @@ def called_column(df: "DataFrame", predicate: "FunctionPredicate") -> "Column":
     """Return the answers of a function over a DataFrame; NULL where it gives none."""
 
     def evaluate(*columns: pa.Array) -> pa.Array:
-        quiet_when_cut_short()
+        begin_task()
         return truths(predicate, columns)
 
     udf: Any = arrow_udf(evaluate, BooleanType())

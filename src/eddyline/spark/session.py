@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,6 +38,9 @@ DEFAULTS: Mapping[str, str] = {
     ),
 }
 """Settings of the embedded session; ``session(**conf)`` overrides each."""
+
+DAEMON = "spark.python.daemon.module"
+"""Spark's setting for the process that forks its Python workers."""
 
 
 def session(
@@ -72,6 +77,10 @@ def session(
     if is_new:
         check_java()
     settings = {**DEFAULTS, **(conf or {}), **more}
+    # Executors of a local cluster start in folders of their own.
+    is_local = re.fullmatch(r"local(\[.*\])?", settings.get("spark.master", master)) is not None
+    if is_new and is_local and _is_found_by(os.environ["PYSPARK_PYTHON"]):
+        settings.setdefault(DAEMON, "eddyline.spark.worker_daemon")
     builder = SparkSession.builder.master(master).appName(app)
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -87,6 +96,25 @@ def session(
             made.stop()
         raise KeyboardInterrupt
     return made
+
+
+def _is_found_by(workers: str) -> bool:
+    """Return whether Python workers can import this eddyline, and may be forked when they have.
+
+    Here it may stand on a path that was put into ``sys.path`` by hand; a daemon that cannot be
+    imported would be an error of the first task. Of the systems only Linux says which threads run.
+
+    Args:
+        workers: their interpreter.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    asked = "import importlib.util as u; print(u.find_spec('eddyline').origin)"
+    try:
+        found = subprocess.run([workers, "-c", asked], capture_output=True, text=True, check=False)
+    except OSError:  # no such interpreter, which Spark will say
+        return False
+    return Path(found.stdout.strip()) == Path(__file__).parents[1] / "__init__.py"
 
 
 def _is_remote(settings: Mapping[str, str]) -> bool:

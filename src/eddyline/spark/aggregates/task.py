@@ -21,7 +21,7 @@ from eddyline.aggregates.shared_bucket import SharedBatch
 from eddyline.aggregates.slide_bucket import SlideBatch
 from eddyline.query.windows import RowsWindow, SessionWindow, SlideWindow
 from eddyline.spark.aggregates.grouping import START, code_columns
-from eddyline.spark.arrow_tasks import BUCKET, bucket_of, quiet_when_cut_short
+from eddyline.spark.arrow_tasks import BUCKET, begin_task, bucket_of
 from eddyline.spark.buckets import as_sent, as_type, report_row, state_of
 from eddyline.state.rows import Rows, as_kept
 
@@ -57,7 +57,7 @@ class AggregateWorker:
         Raises:
             StateError: its state cannot be read or written.
         """
-        quiet_when_cut_short()
+        begin_task()
         arrived = list(batches)
         bucket = bucket_of(arrived)
         rows = lifted(cells_of(arrived), self.plan.users)

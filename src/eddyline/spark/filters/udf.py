@@ -14,7 +14,7 @@ from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined] # not 
 from pyspark.sql.types import BinaryType, BooleanType, StringType, StructField, StructType
 
 from eddyline.spark.analysis import operand
-from eddyline.spark.arrow_tasks import quiet_when_cut_short
+from eddyline.spark.arrow_tasks import begin_task
 from eddyline.spark.filters.guard import EVERY_ROW, Guard
 from eddyline.spark.filters.task import FilterTask
 
@@ -40,7 +40,7 @@ def apply_arrow_block(
     """
 
     def evaluate(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
-        quiet_when_cut_short()
+        begin_task()
         # Where there is one column, Spark hands over the array itself.
         return task.run(batch if isinstance(batch, tuple) else (batch,) for batch in batches)
 

@@ -14,7 +14,7 @@ from eddyline.joins.operator.event_time_bucket import OrderedBatch, results_of_a
 from eddyline.joins.operator.partner_bucket import PartnerBatch, results_by_partner
 from eddyline.joins.operator.probe_counts import JoinWork
 from eddyline.joins.plan import COMPONENT
-from eddyline.spark.arrow_tasks import bucket_of, quiet_when_cut_short
+from eddyline.spark.arrow_tasks import begin_task, bucket_of
 from eddyline.spark.buckets import as_sent, as_type, report_row, state_of
 from eddyline.spark.joins.layout import INPUT, KEY, PASSES, START
 from eddyline.state.bucket_state import BucketState
@@ -105,7 +105,7 @@ class OnceWorker:
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Join the rows of a partition."""
-        quiet_when_cut_short()
+        begin_task()
         inputs, _ = self.shape.inputs(batches)
         for found in self._results(inputs):
             yield from self.shape.outputs(found)
@@ -136,7 +136,7 @@ class BatchWorker:
         Raises:
             StateError: its windows cannot be read or written.
         """
-        quiet_when_cut_short()
+        begin_task()
         arrived = list(batches)
         bucket = bucket_of(arrived)
         inputs, latest = self.shape.inputs(arrived)

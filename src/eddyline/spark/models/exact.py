@@ -42,7 +42,7 @@ from eddyline.query.planned import steps
 from eddyline.query.select.reader import read_query
 from eddyline.registry import checked_text
 from eddyline.spark.analysis import column_types, refused, unlogged
-from eddyline.spark.arrow_tasks import quiet_when_cut_short
+from eddyline.spark.arrow_tasks import begin_task
 from eddyline.spark.models.laying import RawRows, Source, by_entity
 from eddyline.spark.models.queries import INPUT, RENAME
 from eddyline.spark.query import Query
@@ -262,7 +262,7 @@ def _open_task(condition: Condition, source: Source, *, are_doubles: bool) -> Ta
     layout = source.shape.layout
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        quiet_when_cut_short()
+        begin_task()
         yield from exact_tasks.open_ranges(
             blocks.tables(batches), layout, condition, are_doubles=are_doubles
         )
@@ -292,7 +292,7 @@ def _looked_for(raw: RawRows, source: Source, names: Sequence[str]) -> pa.Table:
     both = segments.unionByName(rows, allowMissingColumns=True)
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        quiet_when_cut_short()
+        begin_task()
         whole = blocks.entity_blocks(blocks.tables(batches), keys)
         yield from exact_tasks.uncovered_instants(whole, layout, names)
 

@@ -14,7 +14,7 @@ from eddyline.models import blocks, graph, tasks
 from eddyline.models.pairs import CELL
 from eddyline.models.rows import COEF, ERR, FLAGS, TIMES
 from eddyline.models.tasks import SIDE
-from eddyline.spark.arrow_tasks import quiet_when_cut_short
+from eddyline.spark.arrow_tasks import begin_task
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
@@ -177,11 +177,11 @@ def envelope(source: Source, step: Envelope) -> DataFrame:
     shape = step.shape(given)
 
     def partial(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        quiet_when_cut_short()
+        begin_task()
         yield from tasks.stepped(blocks.tables(batches), step.partial, layout)
 
     def final(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        quiet_when_cut_short()
+        begin_task()
         whole = blocks.entity_blocks(blocks.tables(batches), by)
         yield from tasks.stepped(whole, step.run, layout)
 
@@ -254,7 +254,7 @@ def _task(
     is_whole = graph.sees_entities(node)
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        quiet_when_cut_short()
+        begin_task()
         tables = read(batches)
         whole = blocks.entity_blocks(tables, layouts[0].keys) if is_whole else tables
         yield from tasks.solved(whole, node, layouts)

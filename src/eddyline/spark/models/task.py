@@ -13,7 +13,7 @@ from eddyline.models.kept import CODE
 from eddyline.models.sketch import ANY
 from eddyline.models.streaming import COMPONENT, BucketState
 from eddyline.models.tasks import SIDE
-from eddyline.spark.arrow_tasks import BUCKET, bucket_of, quiet_when_cut_short
+from eddyline.spark.arrow_tasks import BUCKET, begin_task, bucket_of
 from eddyline.spark.buckets import as_sent, report_row, state_of
 from eddyline.state.rows import as_kept
 
@@ -53,7 +53,7 @@ class ModelWorker:
         Raises:
             StateError: its state cannot be read or written.
         """
-        quiet_when_cut_short()
+        begin_task()
         arrived = list(batches)
         bucket = bucket_of(arrived)
         task = self._task(bucket)

@@ -13,7 +13,7 @@ from eddyline.errors import QueryError
 from eddyline.models import blocks, tasks
 from eddyline.models.rows import TOMB
 from eddyline.models.steps import Shape
-from eddyline.spark.arrow_tasks import quiet_when_cut_short
+from eddyline.spark.arrow_tasks import begin_task
 from eddyline.spark.models.laying import by_entity, schema_of
 from eddyline.sql.parsing import quoted
 
@@ -59,7 +59,7 @@ class Versions:
         schema = schema_of(Shape(layout.keys, layout.attributes), fields, df.schema["lo"].dataType)
 
         def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            quiet_when_cut_short()
+            begin_task()
             whole = blocks.entity_blocks(blocks.tables(batches), layout.keys)
             yield from tasks.newest(whole, layout, _VERSION)
 
@@ -115,7 +115,7 @@ def _overlapping(rows: DataFrame, keys: list[Column]) -> Row | None:
     names = ranges.columns[: len(keys)]
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        quiet_when_cut_short()
+        begin_task()
         yield from tasks.spans(blocks.tables(batches), names, ("hi", _END))
 
     spans = ranges.mapInArrow(task, ranges.schema)

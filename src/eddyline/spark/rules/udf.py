@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 from eddyline.data.gc_pause import collector_paused
 from eddyline.errors import SourceError
 from eddyline.spark.analysis import operand
-from eddyline.spark.arrow_tasks import quiet_when_cut_short
+from eddyline.spark.arrow_tasks import begin_task
 from eddyline.spark.rules.task import MAX_NAMES_BYTES, RuleTask
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def add_matches(
     task = work.task
 
     def evaluate(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
-        quiet_when_cut_short()
+        begin_task()
         # Where there is one column, Spark hands over the array itself.
         found = task.run(batch if isinstance(batch, tuple) else (batch,) for batch in batches)
         return found if about is None else (_told(each, about) for each in found)
@@ -115,7 +115,7 @@ def with_counts(df: "DataFrame", work: Work, observation: Any) -> "DataFrame":
     """Return ``rule`` and ``count``: for how many rows each is true; see ``add_matches``."""
 
     def evaluate(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        quiet_when_cut_short()
+        begin_task()
         return task.count(tuple(batch.columns) for batch in batches)
 
     task = work.task
