@@ -6,6 +6,7 @@ import tempfile
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +16,9 @@ from eddyline.errors import NotSupportedError
 from eddyline.models import graph, steps
 from eddyline.models.bucket import BucketBatch
 from eddyline.models.condition_text import read_condition
+from eddyline.models.kept import CODE
 from eddyline.models.pairs import DifferentEntities
+from eddyline.models.rows import keyed
 from eddyline.models.stages import staged
 from eddyline.models.streaming import BucketState, StreamInput, StreamPlan, check_streams
 from eddyline.models.window_steps import AverageDistance, Envelope, Extremum, Integral
@@ -37,6 +40,7 @@ from tests.models.batches import (
     rows_of,
     shown,
     streamed,
+    streamed_together,
     table_of,
     where,
 )
@@ -181,6 +185,53 @@ TOGETHER = {
 @given(**OF_TWO)
 def test_streams_and_what_is_there_are_crossed_in_any_batches(name, makers, **drawn):
     check_together(makers, TOGETHER[name], **drawn)
+
+
+GROUPS = steps.Shape(("k", "m"), ("x", "y"))
+OF_GROUPS = of(steps.Project.onto("x"), graph.Input(0, GROUPS))
+BY_KEY = of(Envelope(("m",), True), OF_GROUPS)
+GROUPED = {
+    "greatest": BY_KEY,
+    "changes of the least average": of(
+        steps.Changes(), of(Envelope(("m",), False), of(average(4, covered=True), OF_GROUPS))
+    ),
+    "moving greatest": of(Extremum(4 * SECOND, None, True), BY_KEY),
+    "between": graph.SameEntity(
+        BY_KEY, of(Envelope(("m",), False), OF_GROUPS), ("a", "b"), None, None
+    ),
+    "least of the greatest": of(Envelope((), False), BY_KEY),
+}
+
+
+@pytest.mark.large
+@examples(40)
+@pytest.mark.parametrize("name", GROUPED)
+@given(
+    seed=st.integers(0, 2**32),
+    n=st.integers(1, 120),
+    cuts=st.lists(st.floats(0, 1), max_size=9),
+    maker=st.sampled_from([FIT, DECLARED, DOOR]),
+    lateness=st.sampled_from([0, 3 * SECOND]),
+    n_tries=st.sampled_from([1, 2]),
+)
+def test_groups_of_several_entities_give_what_all_rows_give(
+    name, seed, n, cuts, maker, lateness, n_tries
+):
+    rng = np.random.default_rng(seed + 1)
+    _, *values = rows_of(seed, n)
+    who = rng.integers(0, 6, n)
+    table = table_of((who, *values), maker).set_column(0, "k", pa.array([f"k{a}" for a in who]))
+    groups = pa.array([None if each % 3 == 2 else int(each % 3) for each in who], pa.int64())
+    table = table.append_column("m", groups).append_column(CODE, pa.array(who // 2))
+    given_ = StreamInput(replace(maker, keys=GROUPS.keys), GROUPS)
+    own = [[int(each * n) for each in cuts]]
+    found, _ = streamed_together(
+        ((table, given_),), GROUPED[name], own, lateness, rng, n_tries=n_tries
+    )
+    ordered = table.drop_columns([CODE]).sort_by([(e, "ascending") for e in (*GROUPS.keys, "ts")])
+    (segments,) = given_.maker.tables(ordered.to_batches())
+    wanted = graph.run(GROUPED[name], [keyed(segments, GROUPS.layout)])
+    assert shown(found) == shown([steps.result_table(wanted, "UTC")])
 
 
 # -- when results are told -----------------------------------------------------------------------

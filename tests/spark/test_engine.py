@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from dataclasses import asdict
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -29,6 +29,7 @@ from eddyline.spark.run.run import REPORT_WAIT_S
 from eddyline.watch.orders import order_series
 from eddyline.watch.sections import sections_json
 from eddyline.watch.stored import read_run
+from tests.spark.parquet_files import schema_of
 
 pytestmark = pytest.mark.spark
 
@@ -51,7 +52,7 @@ def folder(spark, tmp_path_factory):
 
 @pytest.fixture
 def engine(spark, folder):
-    schema = spark.read.parquet(folder).schema
+    schema = schema_of(folder)
     made = el.Engine(spark)
     source = spark.readStream.schema(schema).option("maxFilesPerTrigger", 2).parquet(folder)
     made.stream("s", source)
@@ -60,6 +61,7 @@ def engine(spark, folder):
     return made
 
 
+@cache
 def expected(spark, folder):
     return sorted(row["id"] for row in spark.read.parquet(folder).where(SAME).collect())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,7 @@ from eddyline.query.attributes import Attribute
 from eddyline.routing.partitions import Partition
 from eddyline.routing.table import RouteTable
 from eddyline.spark.filters.native_block import NativeBlock
+from tests.spark.joins.join_streams import stream_of, write_batch
 
 pytestmark = pytest.mark.spark
 
@@ -56,9 +58,10 @@ def by_city(spark):
 
 
 def ids(df):
-    return sorted(row["id"] for row in df.select("id").collect())
+    return sorted(df.select("id").toArrow()["id"].to_pylist())
 
 
+@cache
 def expected(df):
     return ids(df.where(" AND ".join(f"v{f} < 0.5" for f in range(4))))
 
@@ -341,14 +344,11 @@ def test_a_class_that_appears_moves_to_another_column_and_disappears(spark, tmp_
             for f in range(4):
                 rng.shuffle(table[f"v{f}"])
         tables.append(pa.table(table | {"id": table["id"] + number * n_rows}))
-    folder = tmp_path / "in"
     for number, table in enumerate(tables):
-        name = str(folder / f"{number:02d}")
-        spark.createDataFrame(table).coalesce(1).write.parquet(name)
-    df = spark.read.parquet(str(folder / "*"))
-    stream = spark.readStream.schema(df.schema).option("maxFilesPerTrigger", 1)
+        write_batch(tmp_path, "in", number, table)
+    df = spark.read.parquet(str(tmp_path / "in"))
     engine = el.Engine(spark)
-    engine.stream("s", stream.parquet(str(folder / "*")))
+    engine.stream("s", stream_of(spark, tmp_path, "in"))
     for f in range(4):
         engine.function(f"g{f}", slow(f"v{f}"))
     query = engine.query(

@@ -11,6 +11,7 @@ from eddyline.query.select.reader import read_query
 from eddyline.spark.analysis import column_types
 from eddyline.spark.query import Query
 from eddyline.spark.relation import Relation
+from tests.spark.parquet_files import schema_of
 
 FIRST_S = 1_700_000_000
 """When the first file was last changed (s): files are read in the order of that."""
@@ -29,7 +30,7 @@ def write_batch(folder, name, number, rows):
 def stream_of(spark, folder, name, *, schema=None):
     """Return the stream of the files that are there and to come, one for each batch."""
     path = str(folder / name)
-    schema = schema or spark.read.parquet(path).schema
+    schema = schema or schema_of(path)
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(path)
 
 

@@ -14,6 +14,7 @@ import eddyline as el
 from eddyline.errors import NotSupportedError, OptionError, QueryError
 from eddyline.models.view import ModelRecord
 from eddyline.spark.query import Query
+from tests.spark.parquet_files import schema_of
 
 SECOND = 1_000_000
 N_FILES = 3
@@ -39,7 +40,7 @@ def folder(tmp_path_factory):
 
 
 def stream_of(spark, folder):
-    schema = spark.read.parquet(str(folder)).schema
+    schema = schema_of(folder)
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
 
 

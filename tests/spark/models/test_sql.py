@@ -16,6 +16,7 @@ import eddyline as el
 from eddyline.errors import NotSupportedError, OptionError, QueryError
 from eddyline.spark.script import run_script
 from tests.examples import examples
+from tests.spark.parquet_files import schema_of
 
 SECOND = 1_000_000
 N_FILES = 4
@@ -331,7 +332,7 @@ def test_results_are_streams_of_other_queries(engine, df):
 
 
 def test_models_of_the_results_of_a_filter(engine, spark, folder):
-    stream = spark.readStream.schema(spark.read.parquet(str(folder)).schema)
+    stream = spark.readStream.schema(schema_of(folder))
     engine = el.Engine(spark)
     engine.stream("rows", stream.parquet(str(folder)), time="ts", lateness="1 second")
     engine.stream("odd", engine.query("SELECT ship, ts, x FROM rows WHERE flag = 'odd'"))
@@ -389,7 +390,7 @@ ASKED = {
 
 
 def streamed(spark, folder, files, lateness="1 second"):
-    schema = spark.read.parquet(str(folder)).schema
+    schema = schema_of(folder)
     stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", files)
     engine = el.Engine(spark)
     engine.stream("s", stream.parquet(str(folder)), time="ts", lateness=lateness)

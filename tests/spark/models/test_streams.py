@@ -12,6 +12,7 @@ import pytest
 import eddyline as el
 from eddyline.errors import NotSupportedError, OptionError
 from eddyline.models.view import ModelRecord
+from tests.spark.parquet_files import schema_of
 
 SECOND = 1_000_000
 N_FILES = 4
@@ -37,7 +38,7 @@ def folder(tmp_path_factory):
 
 
 def stream_of(spark, folder, files):
-    schema = spark.read.parquet(str(folder)).schema
+    schema = schema_of(folder)
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", files).parquet(str(folder))
 
 

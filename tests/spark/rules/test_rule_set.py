@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 import warnings
 
@@ -17,6 +15,7 @@ from pyspark.sql import functions as F
 
 import eddyline as el
 from eddyline.errors import NotSupportedError, OptionError, PredicateError, QueryError
+from tests.spark.parquet_files import schema_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -54,7 +53,7 @@ def frame(spark, folder):
 
 @pytest.fixture
 def stream(spark, folder):
-    schema = spark.read.parquet(folder).schema
+    schema = schema_of(folder)
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(folder)
 
 
@@ -449,60 +448,6 @@ def test_inside_for_each_batch(frame, stream, tmp_path):
     )
     query.awaitTermination()
     assert got == matched(frame, {"small": "n < 100", "large": "n > 2500"})
-
-
-CONNECT = """
-import os, sys
-os.environ["PYSPARK_PYTHON"] = sys.executable
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
-import pyarrow.compute as pc
-import eddyline as el
-
-spark = (
-    SparkSession.builder.remote("local[2]")
-    .config("spark.ui.enabled", "false")
-    .config("spark.log.level", "OFF")
-    .getOrCreate()
-)
-assert "connect" in type(spark).__module__, type(spark)
-odd = el.predicate(lambda id: pc.equal(pc.bit_wise_and(id, 1), 1), reads=["id"], name="odd")
-rules = el.RuleSet({"low": "id < 10", "odd": "odd(id) AND id < 20"}, functions={"odd": odd})
-frame = spark.range(0, 50000, 1, 2)
-got = {row["id"]: list(row["m"]) for row in frame.transform(rules.matches("m")).collect()}
-want = {}
-for i in range(20):
-    names = (["low"] if i < 10 else []) + (["odd"] if i % 2 else [])
-    if names:
-        want[i] = names
-assert got == want, got
-assert rules.view().n_rows == 50000, rules.view().n_rows
-told = el.RuleSet({"low": el.Rule("id < 10", level="high", title="Low")})
-valid, quarantine = told.split(frame, as_struct=True)
-assert [tuple(each) for each in quarantine.first().matches] == [("low", "Low", "high")]
-assert (valid.count(), quarantine.count()) == (49990, 10)
-spark.conf.set("spark.sql.session.timeZone", "America/New_York")
-late = el.RuleSet({"late": "at >= '1970-01-01 08:00:00'"})
-times = frame.withColumn("at", F.timestamp_seconds("id")).transform(late.any())
-assert times.count() == 50000 - 13 * 3600, times.count()
-print("connect ok")
-spark.stop()
-"""
-
-
-@pytest.mark.large
-def test_matches_on_spark_connect(spark, tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(CONNECT)
-    done = subprocess.run(
-        [sys.executable, str(script)],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-        cwd=tmp_path,
-    )
-    assert "connect ok" in done.stdout, done.stdout + done.stderr[-3000:]
 
 
 def test_rules_of_several_rows_are_refused():

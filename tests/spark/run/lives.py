@@ -89,10 +89,10 @@ class Kind:
             stream = stream_of(spark, folder, name, schema=SCHEMA)
             engine.stream(name, stream, time="ts", lateness="2 seconds")
         engine.function("often", lambda k: pc.less(k, 35), reads=["k"])
-        engine.stream("pairs", engine.query(PAIRS, name="pairs_query"), time="ts")
-        engine.drop("pairs_query")
-        engine.stream("sums", engine.query(SUMS[0], name="sums_query"), time="till")
-        engine.drop("sums_query")
+        for name, (text, time) in DERIVED.items():
+            if any(f"FROM {name} " in each for each, _ in self.answers.values()):
+                engine.stream(name, engine.query(text, name=f"{name}_query"), time=time)
+                engine.drop(f"{name}_query")
         for name, (text, _) in self.answers.items():
             if text is RULES:
                 engine.rules(name, el.RuleSet(RULES_OF_K, name="set"), stream="s")
@@ -208,6 +208,9 @@ def windowed(groups: str, calls: str, where: str = "true", more: str = "") -> tu
 
 SUMS = windowed("k % 7 AS g", "count(*) AS n", "id % 3 <> 0")
 """The rows of the stream ``sums``."""
+
+DERIVED = {"pairs": (PAIRS, "ts"), "sums": (SUMS[0], "till")}
+"""Streams that are results, with their event time; made for the queries that read them."""
 
 
 def rows_in(table: pa.Table) -> list[tuple[Any, ...]]:

@@ -9,6 +9,7 @@ import pytest
 
 import eddyline as el
 from eddyline.errors import NotSupportedError, PredicateError, QueryError, StateError
+from tests.spark.parquet_files import schema_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -37,7 +38,7 @@ def raises_at_nine(k):
 @pytest.fixture
 def engine(spark, folder):
     made = el.Engine(spark)
-    schema = spark.read.parquet(folder).schema
+    schema = schema_of(folder)
     source = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(folder)
     made.stream("s", source)
     made.function("good", lambda name: pc.equal(name, "n1"), reads=["name"])

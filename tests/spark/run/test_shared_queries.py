@@ -21,6 +21,7 @@ from eddyline.spark.shared.companions import Start
 from eddyline.spark.shared.filter_query import why_not_shared
 from eddyline.spark.shared.group import SharedQueryRun, start_together
 from eddyline.watch.stored import read_run
+from tests.spark.parquet_files import schema_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -51,7 +52,7 @@ def folder(spark, tmp_path_factory):
 @pytest.fixture
 def engine(spark, folder):
     made = el.Engine(spark)
-    schema = spark.read.parquet(folder).schema
+    schema = schema_of(folder)
     source = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(folder)
     made.stream("s", source)
     made.function("even", lambda a: pc.equal(pc.bit_wise_and(a, 1), 0), reads=["a"])

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 import eddyline as el
 from eddyline.errors import SourceError
+from tests.spark.parquet_files import schema_of
 
 pytestmark = pytest.mark.spark
 
@@ -25,7 +26,7 @@ def folder(spark, tmp_path_factory):
 
 @pytest.fixture
 def stream(spark, folder):
-    schema = spark.read.parquet(folder).schema
+    schema = schema_of(folder)
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", 2).parquet(folder)
 
 
