@@ -13,8 +13,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from benchmarks.harness.scenario import Measurement, Runs, Settings
 from benchmarks.harness.statistics import median, spread
 from benchmarks.harness.timing import Times, interleaved
