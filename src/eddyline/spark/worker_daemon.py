@@ -68,7 +68,10 @@ def run() -> None:
     signal.signal(signal.SIGALRM, lambda *_: _load())
     os.register_at_fork(after_in_parent=in_parent, after_in_child=in_child)
     _wait()
-    manager()
+    try:
+        manager()
+    finally:  # Python forgets handlers as it ends, and the timer's signal would end it then
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def _is_safe() -> bool:
