@@ -228,6 +228,15 @@ def test_two_values_of_an_instant_are_both_near_or_the_greater_wins():
     assert found.coefs["v"].tolist() == [[1.6]]
 
 
+@pytest.mark.parametrize("values", [[100.0, 102.01], [-102.01, -100.0], [100.0, 101.0, 102.01]])
+def test_bounds_that_are_shares_of_values_meet_beside_their_middle(values):
+    """The middle, 101.005, is 0.005 too far from 100; 100.995 is near both."""
+    rows = rows_of(values, times=[0] * len(values), bound=Bound(0.01, is_relative=True))
+    found, report = fit(*rows.args, FitOptions(method="constant", rounding=0.0))
+    assert report.n_conflicts == 0
+    assert all(abs(each - found.coefs["v"][0, 0]) <= 0.01 * abs(each) for each in values)
+
+
 def test_rows_without_a_value_are_skipped_and_an_attribute_without_any_is_nan():
     n = 6
     values = {"a": np.array([1.0, np.nan, 1.0, np.nan, np.inf, 1.0]), "b": np.full(n, np.nan)}

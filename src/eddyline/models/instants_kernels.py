@@ -117,6 +117,8 @@ def interval_of(values: Floats, bound: float, is_relative: bool) -> tuple[float,
     if n == 0:
         return np.nan, 0.0
     middle = middle_of(values)
+    if most <= least and not most <= middle <= least:  # relative bounds: the lesser value's is less
+        middle = 0.5 * most + 0.5 * least
     return middle, max(0.0, min(least - middle, middle - most))
 
 
@@ -137,7 +139,7 @@ def merge(values: Floats, bound: float, is_relative: bool) -> int:
     Returns:
         How many there were.
     """
-    middle = middle_of(values)
+    middle, _ = interval_of(values, bound, is_relative)
     most, is_near = -np.inf, True
     for value in values:
         if not np.isnan(value):
