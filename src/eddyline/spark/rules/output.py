@@ -14,7 +14,6 @@ from pyspark.sql import functions as F
 from eddyline.errors import QueryError
 from eddyline.query.rules.rule import Rule
 from eddyline.spark.operator import PREFIX
-from eddyline.spark.rules.statement import MASK
 from eddyline.spark.rules.udf import ABOUT_RULE, add_matches, with_counts
 
 if TYPE_CHECKING:
@@ -94,9 +93,9 @@ class MatchesColumn:
 
     def state(self, df: DataFrame, statement: Statement, observe: Observe) -> DataFrame:
         """Add the column."""
-        marked = statement.marked(df) if self.keep_unmatched else statement.matched(df)
-        found = statement.counted(marked, observe(), is_all=self.keep_unmatched)
-        return found.withColumn(self.column, self._told(statement)).drop(MASK)
+        rows = statement.every(df) if self.keep_unmatched else statement.matched(df)
+        found = statement.counted(rows, observe(), is_all=self.keep_unmatched)
+        return statement.bare(found.withColumn(self.column, self._told(statement)))
 
     def _told(self, statement: Statement) -> Column:
         if self.as_struct:
@@ -117,7 +116,7 @@ class MatchedRows:
 
     def state(self, df: DataFrame, statement: Statement, observe: Observe) -> DataFrame:
         """Keep them."""
-        return statement.counted(statement.matched(df), observe()).drop(MASK)
+        return statement.bare(statement.counted(statement.matched(df), observe()))
 
     def shape(self, df: DataFrame) -> DataFrame:
         """Return a DataFrame with the columns of the result, for analysis only."""

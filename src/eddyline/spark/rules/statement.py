@@ -1,8 +1,9 @@
 """Few rules as one statement of Spark's: no row goes to Python.
 
-Each rule is a bit of a number. It is computed for the rows for which some rule is true; names are
-made from it, and the matches of each rule are counted behind the filter. How many rows there are in
-all is not counted: that would cost half as much again as the statement.
+Rows for which no rule is true are dropped first; names are made for the others alone, and the
+matches of each rule are counted behind the filter. How many rows there are in all is not counted:
+that would cost half as much again as the statement. Of many tests the rules are the bits of a
+number, in a form of which Spark makes code that Java compiles.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from eddyline.rules.compile.program import Program
 
 MASK = f"{PREFIX}_mask"
-"""The temporary column of a bit for each rule."""
+"""The temporary column of a bit for each rule of a long statement."""
 
 _PART = f"{PREFIX}_part"
 
@@ -46,20 +47,22 @@ class Statement:
     # -- rows -----------------------------------------------------------------------------------
 
     def matched(self, df: DataFrame) -> DataFrame:
-        """Return the rows for which some rule is true, with a bit for each that is."""
-        if self.is_long:
-            return self._cut(df, f"{MASK} <> 0L")
-        return df.where(self._some).withColumn(MASK, self._mask)
-
-    def marked(self, df: DataFrame) -> DataFrame:
-        """Return all rows, with a bit for each rule that is true."""
-        return df.withColumn(MASK, self._mask)
+        """Return the rows for which some rule is true."""
+        return self._cut(df, f"{MASK} <> 0L") if self.is_long else df.where(self._some)
 
     def unmatched(self, df: DataFrame) -> DataFrame:
         """Return the rows for which no rule is true."""
         if self.is_long:
-            return self._cut(df, f"{MASK} = 0L").drop(MASK)
+            return self.bare(self._cut(df, f"{MASK} = 0L"))
         return df.where(~F.coalesce(self._some, F.lit(False)))
+
+    def every(self, df: DataFrame) -> DataFrame:
+        """Return all rows."""
+        return df.withColumns(self._marks) if self.is_long else df
+
+    def bare(self, df: DataFrame) -> DataFrame:
+        """Return rows without the bits of their rules, if they have them."""
+        return df.drop(*self._marks) if self.is_long else df
 
     def _cut(self, df: DataFrame, condition: str) -> DataFrame:
         """Return the rows with their bits that a condition on these keeps.
@@ -67,25 +70,17 @@ class Statement:
         Spark would move the condition below the bits, into code that it cannot cut. It does not
         move what is beside a column that is not deterministic.
         """
-        marked = df.withColumns({MASK: self._mask, _PART: F.spark_partition_id()})
-        return marked.where(f"{condition} AND {_PART} >= 0").drop(_PART)
+        return df.withColumns(self._marks).where(f"{condition} AND {_PART} >= 0")
 
-    def counted(self, marked: DataFrame, observation: Any, *, is_all: bool = False) -> DataFrame:
-        """Return rows with their bits, the matches of each rule observed; of all rows, or some."""
-        return marked.observe(observation, *(self._all_counts if is_all else self._counts))
+    def counted(self, rows: DataFrame, observation: Any, *, is_all: bool = False) -> DataFrame:
+        """Return rows, the matches of each rule observed; of those matched, or of all."""
+        return rows.observe(observation, *(self._all_counts if is_all else self._counts))
 
     def counts(self, df: DataFrame, observation: Any) -> DataFrame:
         """Return ``rule`` and ``count`` of a batch, as ``udf.with_counts`` does."""
-        sums = [F.count_if(F.expr(f"({each}\n)")) for each in self.conditions]
-        named = {N_ROWS: F.count(F.lit(1)), **dict(zip(self._metrics, sums, strict=True))}
-        found = df.agg(*(each.alias(name) for name, each in named.items()))
-        # Of a single row, so that it costs nothing to look at.
-        found = found.observe(observation, *(F.max(name).alias(name) for name in named))
-        told = [
-            F.struct(F.lit(rule.name).alias("rule"), F.col(name).alias("count"))
-            for rule, name in zip(self.rules, self._metrics, strict=True)
-        ]
-        return found.select(F.inline(F.array(*told))).where("count > 0")
+        # A single row, so that it costs nothing to look at.
+        found = df.agg(*self._sums).observe(observation, *self._sums_seen)
+        return found.select(self._by_rule).where("count > 0")
 
     # -- columns --------------------------------------------------------------------------------
 
@@ -94,17 +89,19 @@ class Statement:
         return F.expr(" OR ".join(f"({each}\n)" for each in self.conditions))
 
     @cached_property
-    def _mask(self) -> Column:
+    def _marks(self) -> dict[str, Column]:
+        """A bit for each rule of a long statement, and what keeps it in its place.
+
+        What stands there twice is computed once, by a method of its own. Of the same operators in
+        both halves, Spark would make one method of all.
+        """
         bits = [f"IF({each}\n, {_bit(at)}L, 0L)" for at, each in enumerate(self.conditions)]
-        mask = " | ".join(bits)
-        if self.is_long:
-            # What stands there twice is computed once, by a method of its own. Of the same
-            # operators in both halves, Spark would make one method of all.
-            mask = f"({mask}) | ({' ^ '.join(reversed(bits))})"
-        return F.expr(mask)
+        mask = f"({' | '.join(bits)}) | ({' ^ '.join(reversed(bits))})"
+        return {MASK: F.expr(mask), _PART: F.spark_partition_id()}
 
     def _holds(self, at: int) -> Column:
-        return F.expr(f"{MASK} & {_bit(at)}L <> 0L")
+        """Return whether a rule is true for a row that may have its bits."""
+        return F.expr(f"{MASK} & {_bit(at)}L <> 0L" if self.is_long else self.conditions[at])
 
     @cached_property
     def _metrics(self) -> list[str]:
@@ -119,8 +116,27 @@ class Statement:
 
     @cached_property
     def _all_counts(self) -> list[Column]:
-        n_matched = F.count_if(F.expr(f"{MASK} <> 0L")).alias(N_MATCHED)
+        is_matched = F.expr(f"{MASK} <> 0L") if self.is_long else self._some
+        n_matched = F.count_if(is_matched).alias(N_MATCHED)
         return [F.count(F.lit(1)).alias(N_ROWS), n_matched, *self._counts[1:]]
+
+    @cached_property
+    def _sums(self) -> list[Column]:
+        counts = (f"count_if({each}\n)" for each in self.conditions)
+        named = (F.expr(text).alias(name) for text, name in zip(counts, self._metrics, strict=True))
+        return [F.count(F.lit(1)).alias(N_ROWS), *named]
+
+    @cached_property
+    def _sums_seen(self) -> list[Column]:
+        return [F.max(name).alias(name) for name in (N_ROWS, *self._metrics)]
+
+    @cached_property
+    def _by_rule(self) -> Column:
+        told = (
+            F.struct(F.lit(rule.name).alias("rule"), F.col(name).alias("count"))
+            for rule, name in zip(self.rules, self._metrics, strict=True)
+        )
+        return F.inline(F.array(*told))
 
     @cached_property
     def names(self) -> Column:
