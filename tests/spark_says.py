@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 import eddyline as el
 from eddyline.query.conditions import NativeTest
+from eddyline.rules.compile.compiler import compile_rules
 from eddyline.spark.rules.binding import RuleBinder
 
 ERRORS = (PySparkException, Py4JJavaError)
@@ -160,7 +161,15 @@ def differences(found, expected):
 
 def natives(frame, *texts):
     """Return the parts of rules that are left to Spark, each a column of its own."""
-    _, sources = el.RuleSet({text: text for text in texts}).store.now()
-    rules = RuleBinder().bind(frame, sources.values(), skips=False).rules
-    nodes = (node for rule in rules for node in rule.tree.walk())
+    nodes = (node for rule in _bound(frame, texts) for node in rule.tree.walk())
     return [node.sql for node in nodes if isinstance(node, NativeTest)]
+
+
+def conditions(frame, *texts):
+    """Return rules as conditions of one statement of Spark's; none if they cannot be one."""
+    return compile_rules(_bound(frame, texts)).conditions
+
+
+def _bound(frame, texts):
+    _, sources = el.RuleSet({text: text for text in texts}).store.now()
+    return RuleBinder().bind(frame, sources.values(), skips=False).rules

@@ -15,7 +15,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "filters": ("thesis", "predicate_eval", "intrusion", "spark_end_to_end", "as_read"),
     "change": ("paper", "priced", "intrusion", "monitors", "quality", "bank"),
     "routing": ("counted", "spark"),
-    "sharing": ("paper", "methods", "numbers", "sigma", "automaton"),
+    "sharing": ("paper", "methods", "numbers", "few", "floors", "sigma", "automaton"),
     "joins": ("chained", "growth", "operator", "caches", "caches_plans", "real", "pathway"),
     "aggregates": ("windows", "queries", "over", "growth", "nexmark"),
     "models": ("fits", "crossovers", "pulse", "answers", "figures", "engines", "door", "early"),

@@ -56,7 +56,7 @@ HERE = "benchmarks.rules.numbers"
 
 
 @cache
-def _rows(n_rows: int) -> DataFrame:
+def rows_of(n_rows: int) -> DataFrame:
     """Return rows as a cached DataFrame of two partitions."""
     return cached(written(rows_v1(n_rows), n_files=2))
 
@@ -81,13 +81,13 @@ def statement(settings: Settings, n_rules: int, *, is_tuned: bool) -> Measuremen
     """
     rules = range_rules_v1(n_rules)
     ours = RuleSet(rules)
-    few, df = _rows(20_000), _rows(settings.pick(MOST_ROWS, 50_000))
+    few, df = rows_of(20_000), rows_of(settings.pick(MOST_ROWS, 50_000))
     _check_equal(ours_by_rule(ours, few), counts_by_statement(few, rules, 20))
     times: dict[str, Times] = {}
     forms: dict[str, str] = {}
     own: Ways = {"counts": lambda: ours_by_rule(ours, df), "arrays": lambda: _arrays(df, ours)}
     for output, by_us in own.items():
-        probed = interleaved(_ways(_rows(50_000), rules, is_tuned=is_tuned)[output], 1)
+        probed = interleaved(_ways(rows_of(50_000), rules, is_tuned=is_tuned)[output], 1)
         forms[output] = min(probed, key=lambda name: probed[name].median)
         by_spark = _ways(df, rules, is_tuned=is_tuned)[output][forms[output]]
         times |= interleaved(
@@ -155,7 +155,7 @@ MANY_RULES = 500
 
 def _peers(n_rows: int, rules: Rules) -> dict[str, Callable[[], dict[str, int]]]:
     """Return what counts the matches of each rule, by engine."""
-    df = _rows(n_rows)
+    df = rows_of(n_rows)
 
     def of_jobs() -> dict[str, int]:
         return {name: df.where(text).count() for name, text in rules.items()}
@@ -164,7 +164,7 @@ def _peers(n_rows: int, rules: Rules) -> dict[str, Callable[[], dict[str, int]]]
         "spark": lambda: counts_by_statement(df, rules, 20),
         "spark, a job a rule": of_jobs,
         "duckdb": partial(_by_duckdb, n_rows, rules),
-        "polars": partial(_by_polars, n_rows, rules),
+        "polars": partial(by_polars, n_rows, rules),
     }
 
 
@@ -200,7 +200,8 @@ def _frame(n_rows: int) -> Any:
     return pl.from_arrow(_table(n_rows))
 
 
-def _by_polars(n_rows: int, rules: Rules) -> dict[str, int]:
+def by_polars(n_rows: int, rules: Rules) -> dict[str, int]:
+    """Return the matches of each rule as Polars counts them, over rows in its memory."""
     import polars as pl  # noqa: PLC0415 likewise
 
     sums = [pl.sql_expr(text).sum().alias(name) for name, text in rules.items()]
@@ -239,7 +240,7 @@ def number_alone(kind: str, n_rules: int, *, quick: bool) -> dict[str, Any]:
     rules = KINDS[kind](n_rules)
     ours, most = RuleSet(rules), settings.pick(MOST_ROWS, 50_000)
     n_rows = int(min(most, MAX_PAIRS["eddyline"] / n_rules))
-    df = _rows(n_rows)
+    df = rows_of(n_rows)
     times = interleaved({"eddyline": lambda: _arrays(df, ours)}, settings.pick(2, 1))["eddyline"]
     beside = {
         engine: _beside(engine, rules, ours, int(min(most, MAX_PAIRS[engine] / n_rules)), settings)
@@ -258,7 +259,7 @@ def _beside(
     engine: str, rules: Rules, ours: RuleSet, n_rows: int, settings: Settings
 ) -> dict[str, Any]:
     """Return times of a peer and of ours on the same rows, both counting matches by rule."""
-    theirs, df = _peers(n_rows, rules)[engine], _rows(n_rows)
+    theirs, df = _peers(n_rows, rules)[engine], rows_of(n_rows)
     counts: dict[str, dict[str, int]] = {}
     ways = {engine: theirs, "eddyline": lambda: ours_by_rule(ours, df)}
 
@@ -372,7 +373,7 @@ def _work(worker: Worker, n_rows: int) -> dict[str, float]:
 def memory_alone(n_rules: int, n_rows: int) -> dict[str, Any]:
     """Compile rules and run them on Spark; returns what driver and worker held at most."""
     rules = equality_rules_v1(n_rules)
-    df = _rows(n_rows)
+    df = rows_of(n_rows)
     before = peak_bytes()
     started = time.perf_counter()
     ours = RuleSet(rules)

@@ -120,7 +120,8 @@ class SharingOptions(_Keywords):
 
     method: str = "auto"
     """The way to the rows that may make a rule true: ``auto`` (by measurement), ``witnesses``
-    (access predicates), ``blocks`` (bitmaps by attribute) or ``every_row``."""
+    (access predicates), ``blocks`` (bitmaps by attribute), ``every_row``, or ``statement`` (one
+    statement of Spark's, where that is possible: few rules, all SQL that never raises)."""
     sequence: str = "macro"
     """The order in which a bitmap block looks at attributes: ``macro``, ``greedy`` (the paper's),
     ``hybrid`` (by region as well) or ``fixed``."""
@@ -213,7 +214,7 @@ class AggregateOptions(_Keywords):
         is_switch(self, "adaptive")
 
 
-METHODS = ("auto", "witnesses", "blocks", "every_row")
+METHODS = ("auto", "witnesses", "blocks", "every_row", "statement")
 """Values of ``SharingOptions.method``."""
 
 SEQUENCES = ("macro", "greedy", "hybrid", "fixed")

@@ -261,6 +261,9 @@ class Rule:
     """As its author wrote it."""
     noun: str = "rule"
     """What its author calls it, for errors: the condition of a query runs as a rule, too."""
+    conjuncts: tuple[str, ...] | None = field(default=None, compare=False)
+    """SQL conditions that Spark may evaluate in the tree's place, all of which hold wherever the
+    rule does; None if one may raise, is not deterministic, or is no SQL."""
 
     @property
     def called(self) -> str:

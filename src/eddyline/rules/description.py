@@ -53,7 +53,7 @@ def rule_view(
     rules: tuple[RuleCount, ...] | None = None,
     titles: Mapping[str, str] | None = None,
     notes: tuple[str, ...] = (),
-    n_rows_before: int = 0,
+    n_rows_before: int | None = 0,
 ) -> RuleView:
     """Return a set of rules as it stands."""
     program, plan, total = loop.program, loop.plan, loop.total
@@ -67,7 +67,8 @@ def rule_view(
         n_other=program.n_rules - plan.n_accessed - plan.n_blocked,
         is_adaptive=loop.is_adaptive,
         is_measured=loop.is_measured,
-        n_rows=total.n_rows,
+        is_statement=plan.is_statement,
+        n_rows=rows_of(total),
         n_sampled=total.n_sampled,
         n_dropped=total.dropped,
         n_met=int(total.candidates.sum()),
@@ -88,7 +89,13 @@ def rule_view(
 def counts_of(program: Program, total: SharingProfile) -> tuple[RuleCount, ...]:
     """Return the counts of each rule of a program."""
     found = zip(program.names, total.candidates.tolist(), total.matches.tolist(), strict=True)
-    return tuple(RuleCount(name, total.n_rows, met, matches) for name, met, matches in found)
+    n_rows = rows_of(total)
+    return tuple(RuleCount(name, n_rows, met, matches) for name, met, matches in found)
+
+
+def rows_of(total: SharingProfile) -> int | None:
+    """Return the rows of a profile; None if those of some job were not counted."""
+    return None if total.n_uncounted else total.n_rows
 
 
 def _constructs(program: Program, total: SharingProfile) -> tuple[ConstructView, ...]:

@@ -20,6 +20,7 @@ from eddyline.rules.planning.access_predicates import MIN_ROWS
 from eddyline.rules.planning.planner import make_plan, plan_from
 from eddyline.rules.planning.python_order import python_orders
 from eddyline.rules.planning.rearrangement import RearrangementMonitor, has_changed
+from eddyline.rules.planning.statement import WayCosts, with_way
 from eddyline.rules.profile import SharingProfile
 from eddyline.rules.view import COMPONENT, RuleRecord
 from eddyline.rules.wording import test_text
@@ -70,7 +71,8 @@ class RuleLoop:
     """Keeps the plan of a program good.
 
     A plan to start with may come from another loop of the same program; ``is_measured`` says
-    whether it was made from rows, and not from guesses. The clock is monotonic (ns).
+    whether it was made from rows, and not from guesses. The clock is monotonic (ns). Only where the
+    rules ``may_be_stated``, which a task cannot, is one statement of Spark's among the plans.
     """
 
     component = COMPONENT
@@ -82,14 +84,18 @@ class RuleLoop:
         *,
         plan: SharingPlan | None = None,
         is_measured: bool = False,
+        may_be_stated: bool = False,
         clock: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         self.program = program
         self.options = options
         self.blocks = BitmapBlocks(program)
-        self.plan = make_plan(self.blocks, options) if plan is None else plan
         self.total = SharingProfile.empty(program)
         """The counts of all rows, without samples."""
+        self.may_be_stated = may_be_stated
+        self._matched = (0, 0)
+        """Rows that the matcher has evaluated, and the time that took it (ns)."""
+        self.plan = self._made(None) if plan is None else plan
         self._window: deque[SharingProfile] = deque()
         self._n_old = 0  # parts of the window from before the plan was made
         self._is_settling = False  # whether the plan was made from such rows, for lack of others
@@ -141,8 +147,13 @@ class RuleLoop:
         """Take in what the last batches observed, and plan again if the evidence says so."""
         counts = self._last = fresh.without_sample()
         self.total, self._since = self.total.merge(counts), self._since.merge(counts)
+        if fresh.evaluation_ns:
+            n_rows, spent_ns = self._matched
+            self._matched = n_rows + fresh.n_rows, spent_ns + fresh.evaluation_ns
         if not self.is_learning:
             return []
+        if self.plan.is_statement and not fresh.n_sampled:
+            return []  # the matcher has not run
         self._remember(fresh)
         self._budget.earn(fresh.evaluation_ns)
         self._asking.earn(fresh.evaluation_ns)
@@ -229,10 +240,31 @@ class RuleLoop:
             orders = python_orders(self.program, self.profile, self.plan.python_orders)
         return None if orders == self.plan.python_orders else {"why": REORDERED}
 
+    def chosen_way(self, batch_id: int) -> list[JournalEntry]:
+        """Return the decision to begin with one statement of Spark's, if it was one."""
+        if not self.plan.is_statement or self.options.method != "auto":
+            return []
+        why = "one statement is cheaper by the costs of its tests"
+        evidence = {"why": why, **self._way_costs().evidence}
+        return [JournalEntry(batch_id, COMPONENT, "sharing", None, str(self.plan), evidence)]
+
+    def _made(self, profile: SharingProfile | None) -> SharingPlan:
+        """Return the best plan by a profile, or by guesses."""
+        before = None if profile is None else self.plan
+        orders = () if before is None else before.python_orders
+        plan = make_plan(self.blocks, self.options, profile, orders)
+        if not self.may_be_stated:
+            return plan
+        is_statement = None if before is None else before.is_statement
+        return with_way(plan, self.program, self.options, self._way_costs(), is_statement)
+
+    def _way_costs(self) -> WayCosts:
+        return WayCosts.of(self.program, *self._matched)
+
     def _planned(self, evidence: dict[str, Any], batch_id: int) -> list[JournalEntry]:
         with self._budget.spending():
             before, profile = self.plan, self.profile
-            self.plan = make_plan(self.blocks, self.options, profile, before.python_orders)
+            self.plan = self._made(profile)
         self.is_measured = True
         self._n_old, self._is_settling = len(self._window), evidence["why"] != SETTLED
         self._first = None
@@ -245,6 +277,8 @@ class RuleLoop:
         entries = _order_entries(self.program, before, self.plan, evidence["why"], batch_id)
         if self.plan == replace(before, python_orders=self.plan.python_orders):
             return entries
+        if self.plan.is_statement != before.is_statement:
+            evidence = {**evidence, **self._way_costs().evidence}
         moved = zip(before.access_predicates, self.plan.access_predicates, strict=True)
         n_moved = sum(a != b for a, b in moved)
         evidence = {**evidence, "rules_moved": n_moved, "sampled_rows": profile.n_sampled}

@@ -44,6 +44,8 @@ class SharingPlan:
     """Text constructs that look at each distinct value of a batch once, because values repeat."""
     python_orders: tuple[PythonOrder, ...] = ()
     """Orders of tests of Python that differ from the code's own."""
+    is_statement: bool = False
+    """Whether Spark evaluates all rules in one statement, and no row goes to Python."""
     n_accessed: int = field(default=0, init=False, compare=False, repr=False)
     """Rules with an access predicate; counted once, because each batch asks for it."""
 
@@ -57,6 +59,8 @@ class SharingPlan:
         return sum(len(block.rules) for block in self.blocks)
 
     def __str__(self) -> str:
+        if self.is_statement:
+            return f"{len(self.access_predicates):,} in one statement of Spark's"
         rest = len(self.access_predicates) - self.n_accessed - self.n_blocked
         blocks = _counted(len(self.blocks), "bitmap block")
         by_value = _counted(len(self.by_value), "attribute")

@@ -10,7 +10,7 @@ import numpy as np
 from eddyline.stats.costs import CostSums
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -93,7 +93,7 @@ class SharingProfile:
     """Observations of one or more batches of the rules of one program."""
 
     n_rows: int
-    """Rows evaluated."""
+    """Rows evaluated, as far as they were counted."""
     n_sampled: int
     """Rows that every construct looked at, whatever the plan."""
     pattern_counts: Ints
@@ -122,6 +122,8 @@ class SharingProfile:
     """Rows that no rule was met by."""
     evaluation_ns: int = 0
     """Time that all of it took (ns)."""
+    n_uncounted: int = 0
+    """Jobs whose rows nobody counted: one statement of Spark's tells those that it finds alone."""
     blocks: Mapping[BitmapBlockPlan, SelectionCounts] = field(default_factory=dict)
     """The counts of each bitmap block under each sequence."""
 
@@ -148,6 +150,29 @@ class SharingProfile:
             value_rows=zeros(len(program.texts)),
             distinct_values=zeros(len(program.texts)),
             python=AskedProfile.empty(len(program.ordered.tests)),
+        )
+
+    @classmethod
+    def stated(
+        cls, program: Program, matches: Sequence[int], n_rows: int | None, n_matched: int | None
+    ) -> Self:
+        """Return what one statement of Spark's tells of a job.
+
+        Args:
+            program: the rules.
+            matches: rows that each rule was true for.
+            n_rows: rows of the job; None: not counted.
+            n_matched: rows for which some rule was true, the candidates of all rules; None: not
+                counted, and all rows are.
+        """
+        n_candidates = (n_rows or 0) if n_matched is None else n_matched
+        return replace(
+            cls.empty(program),
+            n_rows=n_rows or 0,
+            candidates=np.full(program.n_rules, n_candidates, np.int64),
+            matches=np.array(matches, np.int64),
+            dropped=0 if n_rows is None else n_rows - n_candidates,
+            n_uncounted=int(n_rows is None),
         )
 
     def region_sums(self, construct: int, n_regions: int) -> Ints:

@@ -48,8 +48,8 @@ class RuleCount:
     """The counts of one rule."""
 
     name: str
-    n_rows: int
-    """Rows that it was there for."""
+    n_rows: int | None
+    """Rows that it was there for; None: not counted, see ``SharingProfile.n_uncounted``."""
     n_met: int
     """Of those, the rows for which it had to be decided."""
     n_matches: int
@@ -58,10 +58,15 @@ class RuleCount:
     def __add__(self, other: RuleCount) -> RuleCount:
         return RuleCount(
             self.name,
-            self.n_rows + other.n_rows,
+            added(self.n_rows, other.n_rows),
             self.n_met + other.n_met,
             self.n_matches + other.n_matches,
         )
+
+
+def added(first: int | None, other: int | None) -> int | None:
+    """Return the sum of two counts; None if one is not known."""
+    return None if first is None or other is None else first + other
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +164,10 @@ class RuleView:
     is_adaptive: bool
     is_measured: bool
     """Whether the plan was made from rows, and not from guesses."""
-    n_rows: int
-    """Rows evaluated since the rules are what they are."""
+    is_statement: bool
+    """Whether the rules are one statement of Spark's."""
+    n_rows: int | None
+    """Rows evaluated since the rules are what they are; None: not counted."""
     n_sampled: int
     """Of those, rows that every attribute was looked at for."""
     n_dropped: int
@@ -185,7 +192,7 @@ class RuleView:
     """The titles of rules, where they have one."""
     notes: tuple[str, ...] = ()
     """Other things worth knowing."""
-    n_rows_before: int = 0
+    n_rows_before: int | None = 0
     """Rows evaluated before the rules last changed or the run started again; they count in
     ``rules`` as far as a rule was there, and in no other number."""
 

@@ -47,6 +47,8 @@ class Batch:
     """Rows, as far as that can be foreseen (0: unknown)."""
     is_first: bool = False
     """Whether nothing was learned yet."""
+    n_rows: int | None = None
+    """Rows that came, for the operator that learns of them first; None: not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,8 +86,7 @@ def sections(view: RuleView, history: History) -> list[Section]:
         Section("", tuple(map(Text, summary(view)))),
         *_skipped(view),
         *_attributes(view),
-        *map(_block, view.blocks),
-        *_natives(view),
+        *([] if view.is_statement else [*map(_block, view.blocks), *_natives(view)]),
         *_asked(view),
         *_orders(view),
         *_met(view),
@@ -104,6 +103,8 @@ def summary(view: RuleView) -> list[str]:
     if view.n_rules == 0:
         return ["No rule runs."]
     how = "learned from rows" if view.is_measured else "guessed: no rows were measured"
+    if view.is_statement:
+        how = "by the costs of their tests; no row goes to Python"
     if not view.is_adaptive:
         how = "fixed: adaptation is switched off"
     said = [f"{counted(view.n_rules, 'rule')}: {view.plan} ({how})."]
@@ -113,11 +114,15 @@ def summary(view: RuleView) -> list[str]:
         before = f" since the rules changed or the run started again ({n_before} before)"
     if view.n_rows == 0:
         return [*said, f"No row was evaluated{before}."]
+    if view.n_rows is None:
+        found = f"Matches: {count(view.n_matches)}{before}"
+        return [*said, f"{found}; the rows without one were not counted."]
+    sampled = f"; {count(view.n_sampled)} were sampled to measure every test"
     return [
         *said,
         f"{counted(view.n_rows, 'row')} evaluated{before}, "
-        f"{percent(view.n_dropped / view.n_rows)} of them without a candidate; "
-        f"{count(view.n_sampled)} were sampled to measure every test.",
+        f"{percent(view.n_dropped / view.n_rows)} of them without a candidate"
+        f"{'' if view.is_statement and not view.n_sampled else sampled}.",
         f"{counted(view.n_met, 'candidate')}, {count(view.n_matches)} of them matches.",
     ]
 
@@ -231,7 +236,8 @@ def _users(view: RuleView, each: TestView | NativeView) -> str:
 
 def _counts(view: RuleView) -> list[Section]:
     """Return the rules by matches; of many, those without one and with most false candidates."""
-    seen = sorted((each for each in view.rules if each.n_rows), key=lambda each: -each.n_matches)
+    seen = [each for each in view.rules if each.n_rows != 0]
+    seen.sort(key=lambda each: -each.n_matches)
     dead = [each for each in seen if not each.n_matches]
     true = seen[: len(seen) - len(dead)]
     false = [each for each in seen if each.n_met > each.n_matches]
@@ -248,8 +254,9 @@ def _counts(view: RuleView) -> list[Section]:
     if dead:
         title = f"{count(len(dead))} of {counted(view.n_rules, 'rule')} matched no row"
         names = tuple(named(view, each.name, whole=True) for each in dead)
-        n_rows = max(each.n_rows for each in dead)
-        found.append(Section(title, (Items(names), Text(f"They saw up to {count(n_rows)} rows."))))
+        n_rows = max((each.n_rows for each in dead if each.n_rows is not None), default=None)
+        told = Text(f"They saw up to {count(n_rows)} rows.")
+        found.append(Section(title, (Items(names), *([] if n_rows is None else [told]))))
     return found
 
 

@@ -10,7 +10,16 @@ import pytest
 
 import eddyline as el
 from eddyline.errors import QueryError
-from tests.spark_says import N_FIRST, TYPES, differences, edges, rules_say, spark_says, texts_of
+from tests.spark_says import (
+    N_FIRST,
+    TYPES,
+    conditions,
+    differences,
+    edges,
+    rules_say,
+    spark_says,
+    texts_of,
+)
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -41,6 +50,20 @@ def test_every_type(frame, expected, method):
 def test_every_type_without_ansi(frame, change, method):
     change(ansi="false")
     assert differences(rules_say(frame, RULES, method=method), spark_says(frame, RULES)) == {}
+
+
+@pytest.mark.parametrize("ansi", ["true", pytest.param("false", marks=pytest.mark.large)])
+@pytest.mark.parametrize("size", [16, 64])
+def test_every_type_in_statements_of_spark(frame, change, ansi, size):
+    """Both as a person would write it and, of many, cut; whatever may raise is left out."""
+    change(ansi=ansi)
+    free = [text for text in RULES if conditions(frame, text)]
+    assert len(free) > 0.9 * len(RULES)
+    answers = {id_: set(texts) for id_, texts in spark_says(frame, free).items()}
+    for start in range(0, len(free), size):
+        part = free[start : start + size]
+        want = {id_: [each for each in part if each in own] for id_, own in answers.items()}
+        assert differences(rules_say(frame, part, method="statement"), want) == {}
 
 
 @pytest.mark.large

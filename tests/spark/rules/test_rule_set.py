@@ -359,7 +359,8 @@ def test_empty_batches_and_no_rules(frame, stream):
 @pytest.mark.large
 def test_restart_from_a_checkpoint(spark, frame, stream, tmp_path):
     paths = {"path": str(tmp_path / "out"), "checkpoint": str(tmp_path / "ckpt")}
-    rules = el.RuleSet(RULES, sample_prob=1.0)
+    options = {"method": "witnesses", "sample_prob": 1.0}
+    rules = el.RuleSet(RULES, **options)
     first = finish(rules.start(stream, "parquet", trigger="available_now", **paths))
     (operator,) = first.chain.operators
     plan, counts = operator.compiled.loop.plan, first.view().rules
@@ -371,9 +372,7 @@ def test_restart_from_a_checkpoint(spark, frame, stream, tmp_path):
     for path in commits.glob(f"*{last}*"):
         path.unlink()
     again = finish(
-        el.RuleSet(RULES, sample_prob=1.0).start(
-            stream, "parquet", trigger="available_now", **paths
-        )
+        el.RuleSet(RULES, **options).start(stream, "parquet", trigger="available_now", **paths)
     )
     assert [record.batch_id for record in again.records] == [last]
     assert found(spark.read.parquet(paths["path"])) == matched(frame, RULES)
@@ -383,7 +382,7 @@ def test_restart_from_a_checkpoint(spark, frame, stream, tmp_path):
     state = json.loads((tmp_path / "ckpt" / "eddyline" / "state.json").read_text())
     assert state["state"]["rules"]["plan"]["access_predicates"]
 
-    other = el.RuleSet({**RULES, "new": "n = 1"})
+    other = el.RuleSet({**RULES, "new": "n = 1"}, **options)
     run = finish(other.start(stream, "parquet", trigger="available_now", **paths))
     dropped = [e for e in run.journal if e["event"] == "drop_state"]
     assert "rules" in dropped[-1]["evidence"]["why"]

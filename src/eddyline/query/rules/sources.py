@@ -9,7 +9,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from eddyline.errors import NotSupportedError, QueryError
-from eddyline.query.conditions import And, Constant, MayRaise, NativeTest, Rule
+from eddyline.query.conditions import (
+    And,
+    Constant,
+    FunctionTest,
+    MayRaise,
+    NativeTest,
+    Raise,
+    Rule,
+)
 from eddyline.query.predicates import (
     FunctionPredicate,
     MixedPredicate,
@@ -72,7 +80,7 @@ class SqlRule:
         if isinstance(tree, MayRaise) and isinstance(tree.test, NativeTest) and bound.read:
             # Nothing to share: the rule itself is one column, and its error another.
             tree = replace(bound.read.whole, reason=bound.read.risk)
-        return Rule(self.name, tree, self.text)
+        return Rule(self.name, tree, self.text, conjuncts=_conjuncts([bound]))
 
 
 @dataclass(frozen=True)
@@ -107,7 +115,8 @@ class PredicateRule:
         bound = [self._bound(each, columns, ansi=ansi) for each in self.predicates]
         stays = next((each for each in bound if each.reason), None)
         if stays is None:
-            return Rule(self.name, _all_of([each.tree for each in bound]), self.text, self.noun)
+            tree = _all_of([each.tree for each in bound])
+            return Rule(self.name, tree, self.text, self.noun, _conjuncts(bound))
         calls = next((each for each in bound if each.calls), None)
         if calls is not None:
             msg = (
@@ -234,3 +243,14 @@ def _all_of(trees: list[Node]) -> Node:
     if not trees:
         return Constant(True)
     return trees[0] if len(trees) == 1 else And(tuple(trees))
+
+
+def _conjuncts(bound: list[_BoundPart]) -> tuple[str, ...] | None:
+    """Return the texts of conjuncts, if Spark may evaluate them in any order; see ``Rule``."""
+    is_free = all(
+        part.read is not None
+        and not part.reason
+        and not any(isinstance(each, FunctionTest | MayRaise | Raise) for each in part.tree.walk())
+        for part in bound
+    )
+    return tuple(part.text for part in bound) if is_free else None

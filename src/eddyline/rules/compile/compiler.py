@@ -31,7 +31,7 @@ from eddyline.rules.compile.formula import (
     total_cost,
 )
 from eddyline.rules.compile.patterns import TextConstruct, construct_of
-from eddyline.rules.compile.program import ExternalTest, Literals, Program
+from eddyline.rules.compile.program import MAX_STATED, ExternalTest, Literals, Program
 from eddyline.rules.compile.regions import (
     KeySet,
     RegionConstruct,
@@ -69,6 +69,7 @@ class _Compiler:
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._names = tuple(rule.name for rule in rules)
         self._called = tuple(rule.called for rule in rules)
+        self._conditions = _conditions(rules)
         self._table = LiteralTable()
         self._formulas = tuple(self._formula(rule) for rule in rules)
         # Native tests are boolean operands: one more attribute with regions.
@@ -165,6 +166,7 @@ class _Compiler:
             reads_texts=reads_texts,
             externals_at=np.cumsum([0, *map(len, asked)]).astype(np.int64),
             rule_externals=np.array([each for asks in asked for each in asks], np.int32),
+            conditions=self._conditions,
         )
 
     def _text_constructs(self) -> tuple[tuple[TextConstruct, ...], dict[TextTest, int]]:
@@ -272,6 +274,15 @@ class _Compiler:
                         walked[rule, text_of[need]] = True
             asked.append(list(asks))
         return regions, walked, asked
+
+
+def _conditions(rules: Sequence[Rule]) -> tuple[str, ...]:
+    """Return few rules as SQL, if Spark may evaluate all of them; else none."""
+    parts = [rule.conjuncts for rule in rules[: MAX_STATED + 1]]
+    if len(parts) > MAX_STATED or None in parts:
+        return ()
+    # A line of its own for what stands behind a comment.
+    return tuple(" AND ".join(f"({each}\n)" for each in part or ["TRUE"]) for part in parts)
 
 
 def _texts(tests: Sequence[Test]) -> list[str]:

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from eddyline.rules.compile.regions import KeySet, RegionConstruct
 
 
+MAX_STATED = 64
+"""Most rules of one statement of Spark's: each is a bit of a number."""
+
+
 class Literals(NamedTuple):
     """The table of literals, as kernels read it."""
 
@@ -100,6 +104,8 @@ class Program:
     rule_externals: Int32s
     """The external tests that each rule reads, one rule after the other: every rule may have
     tests of its own, so a matrix would grow with the square of the set."""
+    conditions: tuple[str, ...] = ()
+    """The rules as SQL that Spark may evaluate in one statement; none where it may not."""
 
     @property
     def n_rules(self) -> int:

@@ -91,11 +91,19 @@ def plan_from(state: Any, blocks: BitmapBlocks) -> SharingPlan:
     """
     try:
         plan = msgspec.convert(state, SharingPlan)
+        _check_way(plan, blocks)
         _check(plan, blocks)
     except (EddylineError, ValueError, IndexError) as error:
         msg = f"the saved plan does not fit the rules: {error}"
         raise StateError(msg) from error
     return plan
+
+
+def _check_way(plan: SharingPlan, blocks: BitmapBlocks) -> None:
+    """Raise ValueError if a plan is one statement of rules that Spark may not evaluate so."""
+    if plan.is_statement and not blocks.program.conditions:
+        msg = "these rules cannot be one statement of Spark's"
+        raise ValueError(msg)
 
 
 def _check(plan: SharingPlan, blocks: BitmapBlocks) -> None:

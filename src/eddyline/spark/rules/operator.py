@@ -21,14 +21,16 @@ from pyspark.sql import Observation
 
 from eddyline.errors import StateError
 from eddyline.rules.compile.compiler import compile_rules
-from eddyline.rules.description import counts_of, entries_of, rule_view, to_come
+from eddyline.rules.description import counts_of, entries_of, rows_of, rule_view, to_come
 from eddyline.rules.loop import RuleLoop
+from eddyline.rules.planning.statement import is_long
 from eddyline.rules.profile import SharingProfile
-from eddyline.rules.view import COMPONENT, RuleCount
+from eddyline.rules.view import COMPONENT, RuleCount, added
 from eddyline.runtime.pins import AsItStands
 from eddyline.runtime.reports import decisions_of
 from eddyline.spark.operator import Laid, Operator, Pending
 from eddyline.spark.rules.binding import session_settings
+from eddyline.spark.rules.statement import Statement, observed_profile
 from eddyline.spark.rules.task import RuleTask
 from eddyline.spark.rules.udf import Work, loader
 from eddyline.spark.run.observed_metrics import PendingMetrics
@@ -70,9 +72,9 @@ class RulesState(Struct):
     """Identifies the rules, their options and their input."""
     plan: Any
     """The loop's own."""
-    rows: int
-    """Rows evaluated so far."""
-    counts: list[tuple[str, int, int, int]]
+    rows: int | None
+    """Rows evaluated so far; None: not counted."""
+    counts: list[tuple[str, int | None, int, int]]
     """Of each rule, by its name: rows that it was there for, was decided for, was true for."""
 
 
@@ -96,6 +98,27 @@ class Compiled:
     def running(self) -> dict[str, RuleSource]:
         """The rules that fit."""
         return {each.name: self.sources[each.name] for each in self.bound.rules}
+
+    @cached_property
+    def statement(self) -> Statement | None:
+        """The rules as one statement of Spark's, if they can be one."""
+        program = self.loop.program
+        if not program.conditions:
+            return None
+        rules = list(self.running.values())
+        return Statement(program.conditions, rules, is_long=is_long(program))
+
+    def result(
+        self, df: DataFrame, task: RuleTask, output: Output, observe: Callable[[], Any]
+    ) -> DataFrame:
+        """Return an output over rows, by the plan of a task; see ``Output``."""
+        if task.plan.is_statement and self.statement is not None:
+            stated = output.state(df, self.statement, observe)
+            if stated is not None:
+                return stated
+        program = self.loop.program
+        rules = [self.sources[name] for name in program.names]
+        return output.lay(df, Work(task, program.columns, rules), observe)
 
     @cached_property
     def digest(self) -> str:
@@ -132,12 +155,13 @@ class RuleOperator(Operator):
         self._output = output
         self._note = note
         self._past: dict[str, RuleCount] = {}
-        self._n_past = 0
+        self._n_past: int | None = 0
         self._n_learned = 0
         self._entries: list[JournalEntry] = []
         self._lock = threading.RLock()
         """Reports of plain streaming queries arrive on Spark's listener thread."""
         self.compiled = self._compile(df)
+        self._entries += self.compiled.loop.chosen_way(-1)
 
     @classmethod
     def of(cls, step: RuleStep, site: Site) -> Operator:
@@ -174,7 +198,7 @@ class RuleOperator(Operator):
             made_for=(version, *_kind(df)),
             sources=sources,
             bound=bound,
-            loop=RuleLoop(program, self.options),
+            loop=RuleLoop(program, self.options, may_be_stated=True),
             load=loader(df.sparkSession, program),
             program_id=uuid.uuid4().hex,
             options=self.options,
@@ -185,11 +209,12 @@ class RuleOperator(Operator):
         old = self.compiled
         stayed = {name for name, each in made.sources.items() if old.sources.get(name) == each}
         self._past = {each.name: each for each in self.counts() if each.name in stayed}
-        self._n_past += old.loop.total.n_rows
+        self._n_past = added(self._n_past, rows_of(old.loop.total))
         before, after = old.running, made.running
         looked_at = (name for name in made.sources if name not in stayed or name in before)
         skipped = [name for name in looked_at if name not in after]
         self._entries += entries_of(before, after, skipped, batch_id)
+        self._entries += made.loop.chosen_way(batch_id)
         self.compiled = made
 
     @property
@@ -231,13 +256,19 @@ class RuleOperator(Operator):
         """
         with self._lock:
             compiled, task = self.compiled, self._task(batch)
-        seen = observation(self.name, compiled)
-        program = compiled.loop.program
-        rules = [compiled.sources[name] for name in program.names]
-        result = (output or self._output.lay)(df, Work(task, program.columns, rules), seen)
-        if isinstance(seen, str):
-            return Laid(result)
-        return Laid(result, (Pending(self.name, PendingMetrics(seen), compiled),))
+        seen: list[Any] = []
+
+        def observe() -> Any:
+            seen.append(observation(self.name, compiled))
+            return seen[-1]
+
+        result = compiled.result(df, task, output or self._output, observe)
+        pending = [
+            Pending(self.name, PendingMetrics(each), compiled)
+            for each in seen
+            if not isinstance(each, str)
+        ]
+        return Laid(result, tuple(pending))
 
     def _task(self, batch: Batch) -> RuleTask:
         compiled = self.compiled
@@ -265,7 +296,9 @@ class RuleOperator(Operator):
             for each in observed:
                 reports, loop = each.reports("rules"), each.facts.loop
                 entries += decisions_of(reports, batch.id)
-                profiles = (report.profile for report in reports)
+                profiles = [report.profile for report in reports]
+                if "rules" not in each.metrics:
+                    profiles = [observed_profile(loop.program, each.metrics, batch.n_rows)]
                 whole = SharingProfile.empty(loop.program).merge(*profiles)
                 entries += loop.step(whole, batch.id)
                 # What all tasks learned together is more than what a worker remembers of its own.
@@ -350,7 +383,7 @@ class RuleOperator(Operator):
             if loop.program.n_rules > MAX_SAVED:
                 return None
             counts = [(c.name, c.n_rows, c.n_met, c.n_matches) for c in self.counts()]
-            n_rows = self._n_past + loop.total.n_rows
+            n_rows = added(self._n_past, rows_of(loop.total))
             return RulesState(self.compiled.digest, loop.snapshot(), n_rows, counts)
 
     def restore(self, state: Any) -> None:

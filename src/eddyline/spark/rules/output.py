@@ -1,9 +1,12 @@
-"""Outputs of rules: a column of those that are true, a filter, or counts."""
+"""Outputs of rules: a column of those that are true, a filter, or counts.
+
+Each is made of what tasks find, and of one statement of Spark's, where the plan is that.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 from pyspark.sql import functions as F
@@ -11,22 +14,46 @@ from pyspark.sql import functions as F
 from eddyline.errors import QueryError
 from eddyline.query.rules.rule import Rule
 from eddyline.spark.operator import PREFIX
-from eddyline.spark.rules.udf import ABOUT_RULE, add_matches
+from eddyline.spark.rules.udf import ABOUT_RULE, add_matches, with_counts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from eddyline.query.conditions import RuleSource
+    from eddyline.spark.rules.statement import Statement
     from eddyline.spark.rules.udf import Work
 
-    Output = Callable[[DataFrame, Work, Any], DataFrame]
-    """Makes a result of what tasks find, from rows, what workers do, and an Observation or a name;
-    the reports of tasks are its metric ``rules``."""
+    Observe = Callable[[], Any]
+    """Returns an Observation or a name, for what a job will report."""
 
 STRUCT = f"{PREFIX}_rules"
 """The temporary column of matches and reports."""
+
+
+class Output(Protocol):
+    """Makes a result of rows and the rules that are true for them."""
+
+    def lay(self, df: DataFrame, work: Work, observe: Observe) -> DataFrame:
+        """Return the result by tasks; their reports are the metric ``rules`` of what is observed.
+
+        Args:
+            df: the rows.
+            work: what workers do.
+            observe: called once.
+        """
+        ...
+
+    def state(self, df: DataFrame, statement: Statement, observe: Observe) -> DataFrame | None:
+        """Return the result by one statement of Spark's; None if it takes tasks.
+
+        Args:
+            df: the rows.
+            statement: the rules.
+            observe: not called where the statement reports nothing.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +83,24 @@ class MatchesColumn:
         element = "int" if self.as_places else "string"
         return f"array<{ABOUT_RULE.simpleString() if self.as_struct else element}>"
 
-    def lay(self, df: DataFrame, work: Work, observation: Any) -> DataFrame:
+    def lay(self, df: DataFrame, work: Work, observe: Observe) -> DataFrame:
         """Add the column."""
         about = about_rules(work.rules) if self.as_struct else None
         task = replace(work.task, as_places=self.as_places or self.as_struct)
-        found = add_matches(df, replace(work, task=task), STRUCT, observation, about=about)
+        found = add_matches(df, replace(work, task=task), STRUCT, observe(), about=about)
         kept = found if self.keep_unmatched else _matched(found)
         return kept.withColumn(self.column, F.col(f"{STRUCT}.matches")).drop(STRUCT)
+
+    def state(self, df: DataFrame, statement: Statement, observe: Observe) -> DataFrame:
+        """Add the column."""
+        rows = statement.every(df) if self.keep_unmatched else statement.matched(df)
+        found = statement.counted(rows, observe(), is_all=self.keep_unmatched)
+        return statement.bare(found.withColumn(self.column, self._told(statement)))
+
+    def _told(self, statement: Statement) -> Column:
+        if self.as_struct:
+            return statement.structs
+        return statement.places if self.as_places else statement.names
 
     def shape(self, df: DataFrame) -> DataFrame:
         """Return a DataFrame with the columns of the result, for analysis only."""
@@ -72,23 +110,42 @@ class MatchesColumn:
 class MatchedRows:
     """The rows for which some rule is true."""
 
-    def lay(self, df: DataFrame, work: Work, observation: Any) -> DataFrame:
+    def lay(self, df: DataFrame, work: Work, observe: Observe) -> DataFrame:
         """Keep them."""
-        return keep_matched(df, work, observation)
+        return _matched(_with_places(df, work, observe())).drop(STRUCT)
+
+    def state(self, df: DataFrame, statement: Statement, observe: Observe) -> DataFrame:
+        """Keep them."""
+        return statement.bare(statement.counted(statement.matched(df), observe()))
 
     def shape(self, df: DataFrame) -> DataFrame:
         """Return a DataFrame with the columns of the result, for analysis only."""
         return df
 
 
-def keep_matched(df: DataFrame, work: Work, observation: Any) -> DataFrame:
-    """Return the rows for which some rule is true."""
-    return _matched(_with_places(df, work, observation)).drop(STRUCT)
+class UnmatchedRows:
+    """The rows for which no rule is true."""
+
+    def lay(self, df: DataFrame, work: Work, observe: Observe) -> DataFrame:
+        """Keep them."""
+        found = _with_places(df, work, observe())
+        return found.where(F.size(f"{STRUCT}.matches") == 0).drop(STRUCT)
+
+    def state(self, df: DataFrame, statement: Statement, observe: Observe) -> DataFrame:  # noqa: ARG002
+        """Keep them; no match is among them that could be counted."""
+        return statement.unmatched(df)
 
 
-def keep_unmatched(df: DataFrame, work: Work, observation: Any) -> DataFrame:
-    """Return the rows for which no rule is true."""
-    return _with_places(df, work, observation).where(F.size(f"{STRUCT}.matches") == 0).drop(STRUCT)
+class CountByRule:
+    """For how many rows each rule is true."""
+
+    def lay(self, df: DataFrame, work: Work, observe: Observe) -> DataFrame:
+        """Count them in tasks."""
+        return with_counts(df, work, observe())
+
+    def state(self, df: DataFrame, statement: Statement, observe: Observe) -> DataFrame | None:
+        """Count them, in a batch: the state of a streaming aggregate is no plan's to change."""
+        return None if df.isStreaming else statement.counts(df, observe())
 
 
 def about_rules(sources: Iterable[RuleSource]) -> pa.StructArray:

@@ -27,8 +27,12 @@ from eddyline.spark.rules.binding import MAX_INPUTS, RuleBinder
 from eddyline.spark.rules.by_hand import RulesByHand
 from eddyline.spark.rules.named_stream import engine_of
 from eddyline.spark.rules.operator import RuleOperator
-from eddyline.spark.rules.output import MatchesColumn, keep_matched, keep_unmatched
-from eddyline.spark.rules.udf import with_counts
+from eddyline.spark.rules.output import (
+    CountByRule,
+    MatchedRows,
+    MatchesColumn,
+    UnmatchedRows,
+)
 from eddyline.spark.run.job import settings_of
 from eddyline.spark.run.job_reports import WAIT_S, JobReports
 from eddyline.watch import rules as words
@@ -169,7 +173,7 @@ class RuleSet(RulesWithAlerts):
 
         def transform(df: DataFrame) -> DataFrame:
             output.check(checked_frame("the input of rules", df))
-            return self._applied(df, output.lay)[0]
+            return self._applied(df, output)[0]
 
         return transform
 
@@ -197,12 +201,12 @@ class RuleSet(RulesWithAlerts):
         checked_text("column of matches", column)
         bad = MatchesColumn(column, as_struct=as_struct)
         bad.check(checked_frame("the input of rules", df))
-        valid, quarantine = self._applied(df, keep_unmatched, bad.lay)
+        valid, quarantine = self._applied(df, UnmatchedRows(), bad)
         return valid, quarantine
 
     def any(self) -> Callable[[DataFrame], DataFrame]:
         """Return a transform that keeps the rows for which some rule is true."""
-        return lambda df: self._applied(df, keep_matched)[0]
+        return lambda df: self._applied(df, MatchedRows())[0]
 
     def count_by_rule(self) -> Callable[[DataFrame], DataFrame]:
         """Return a transform to the columns ``rule`` and ``count``: rows that each is true for.
@@ -210,7 +214,7 @@ class RuleSet(RulesWithAlerts):
         Rules that are true for no row are not among them. On a streaming DataFrame it is an
         aggregation, for the output modes ``complete`` and ``update``.
         """
-        return lambda df: self._applied(df, with_counts)[0]
+        return lambda df: self._applied(df, CountByRule())[0]
 
     def _applied(self, df: DataFrame, *outputs: Output) -> list[DataFrame]:
         """Return outputs over a DataFrame, all of the same rules."""

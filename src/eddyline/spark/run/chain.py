@@ -7,6 +7,7 @@ operators are committed in one manifest, and only then do the operators learn.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import PlanError, StateError
@@ -176,8 +177,14 @@ class Chain:
             self._folder.commit(batch.id, self.identity, parts)
 
     def learn(self, seen: Seen, batch: Batch) -> list[JournalEntry]:
-        """Let each operator take in what it observed; returns the decisions."""
-        return [entry for each in self.operators for entry in each.learn(seen[each.name], batch)]
+        """Let each operator take in what it observed; returns the decisions.
+
+        How many rows came, the first alone is told: they are those that it was laid over.
+        """
+        later = replace(batch, n_rows=None)
+        told = [batch, *(later for _ in self.operators[1:])]
+        learned = zip(self.operators, told, strict=True)
+        return [entry for each, own in learned for entry in each.learn(seen[each.name], own)]
 
     def take_entries(self) -> list[JournalEntry]:
         """Return the decisions that were taken outside of ``learn`` since the last call."""

@@ -214,12 +214,12 @@ class Run(RunFace):
         seen = chain.whole(df, batch, seen)
         chain.commit(seen, batch)
         entries = chain.take_entries()
+        n_rows = count_of(arrived, max(0.0, deadline - time.monotonic()))
         # A batch that runs again after a failure was counted before, and counts once.
         if batch.id > self._last_batch:
             with self.steering.deciding:
-                entries += chain.learn(seen, batch)
+                entries += chain.learn(seen, replace(batch, n_rows=n_rows))
         self._noted(entries)
-        n_rows = count_of(arrived, max(0.0, deadline - time.monotonic()))
         return n_rows, kept(max(0.0, deadline - time.monotonic()))
 
     def _check_goes_on(self) -> None:
