@@ -80,9 +80,10 @@ class BucketBatch:
         if new is not None:
             due.append(between(new, ALWAYS, self.until))
         fresh = self.fresh(due)
-        n_results = 0
+        n_results, n_bytes = 0, 0 if arrived is None else arrived.payload.nbytes
         for results in self.tables(fresh):
             n_results += results.num_rows
+            n_bytes += results.nbytes
             if results.num_rows:
                 yield results
         state = self.state
@@ -97,6 +98,7 @@ class BucketBatch:
             n_results=n_results,
             busiest=self.marks.busiest,
             work_ns=time.thread_time_ns() - started,
+            n_bytes=n_bytes,
         )
 
     # -- what a kind of window says of itself ---------------------------------------------------

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 from eddyline.aggregates.cells import of_bucket
 from eddyline.aggregates.history import Span
+from eddyline.aggregates.open_sessions import BY_END
 from eddyline.aggregates.plan import BucketState
 from eddyline.state.row_files import open_rows, write_rows
+from eddyline.state.rows import Rows
 
 if TYPE_CHECKING:
     from eddyline.aggregates.plan import AggregatePart
@@ -54,6 +56,9 @@ class _Move:
         mine = of_bucket(cells, self.bucket, self.n_buckets)
         if not len(mine):
             return None
+        if BY_END in mine.payload.column_names:  # the places of cells are other ones now
+            payload = mine.payload.drop_columns([BY_END])
+            mine = Rows(mine.codes, mine.starts, mine.ends, payload)
         return write_rows(self.place.files, self.place.runs, mine, is_sorted=True)
 
     def span(self, span: Span) -> Span | None:

@@ -185,6 +185,8 @@ class BucketReport:
     bucket: int
     after: BucketState
     """Its files after the batch."""
+    n_rows: int = 0
+    """Rows that the cells are of which arrived."""
     n_arrived: int = 0
     """Cells, or rows of OVER, that arrived."""
     n_read: int = 0
@@ -194,3 +196,5 @@ class BucketReport:
     """Results of the groups that had most, by their codes; see ``samples``."""
     work_ns: int = 0
     """Time in which the bucket computed results and kept cells (ns)."""
+    n_bytes: int = 0
+    """Size of what arrived and of the results."""

@@ -8,26 +8,26 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from eddyline.aggregates.bucket import BucketBatch
-from eddyline.aggregates.cells import group_bounds, in_order, together, whole
+from eddyline.aggregates.bucket import BucketBatch, no_cells
+from eddyline.aggregates.cells import CODE, group_bounds, whole
+from eddyline.aggregates.open_sessions import OpenSessions
 from eddyline.aggregates.plan import FIRST, BucketReport, BucketState
 from eddyline.aggregates.ranges_kernels import session_ranges
 from eddyline.query.windows import SessionWindow
-from eddyline.state.row_files import open_rows, write_rows
+from eddyline.state.event_time import earlier
 from eddyline.state.rows import Rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from eddyline.data.arrays import Ints
-    from eddyline.state.run_files import RunFile
 
 
 class SessionBatch(BucketBatch):
     """Rows of a group that follow each other by no more than a gap.
 
-    The cells of sessions that are open wait, each session as one cell with its first and its last
-    instant as start and end.
+    Sessions that are open wait, each as one cell with its first and its last instant as start and
+    end. Of these a batch reads those of groups that it has rows of, and those that end.
     """
 
     @property
@@ -39,35 +39,36 @@ class SessionBatch(BucketBatch):
     def run(self, arrived: Rows | None) -> Iterator[pa.Table]:
         """Yield the sessions that end, and keep those that are open."""
         started = time.thread_time_ns()
-        parts = [self._open(file) for file in self.state.waiting]
-        self._n_read = sum(map(len, parts))
-        parts += [] if arrived is None else [arrived]
-        results, state = 0, BucketState()
-        if parts:
-            cells = in_order(together(parts))
+        since, until = (earlier(each, self.gap) for each in (self.plan.before, self.plan.after))
+        sessions = OpenSessions(self.place, self.state.waiting, since)
+        new = no_cells() if arrived is None else arrived
+        codes = np.unique(new.codes[CODE])
+        read = [*sessions.of_codes(codes), *sessions.ended(until, codes)]
+        cells, results, n_bytes = self.entries(read, new), 0, new.payload.nbytes
+        changed = no_cells()
+        if cells is not None:
             firsts, lasts = sessions_of(cells, self.gap)
-            is_open = lasts + self.gap >= self.plan.after
+            is_open = lasts >= until
             ranges = np.column_stack([firsts, np.append(firsts[1:], len(cells))])
             done, lasting = ranges[~is_open], ranges[is_open]
             if len(done):
                 found = self.table(cells, lasts[~is_open] + self.gap, np.column_stack([done, done]))
-                results = found.num_rows
+                results, n_bytes = found.num_rows, n_bytes + found.nbytes
                 yield found.append_column(FIRST, pa.array(cells.starts[done[:, 0]]))
-            state = BucketState(self._sessions(cells, lasting, lasts[is_open]))
+            changed = self._sessions(cells, lasting, lasts[is_open])
         self.report = BucketReport(
             self.report.bucket,
-            state,
-            n_arrived=0 if arrived is None else len(arrived),
+            BucketState(sessions.after(until, changed)),
+            n_arrived=len(new),
             n_read=self._n_read,
             n_results=results,
             busiest=self.marks.busiest,
             work_ns=time.thread_time_ns() - started,
+            n_bytes=n_bytes,
         )
 
-    def _sessions(self, cells: Rows, ranges: Ints, lasts: Ints) -> tuple[RunFile, ...]:
-        """Return the file of sessions that are open, one cell each."""
-        if self.place is None or not len(ranges):
-            return ()
+    def _sessions(self, cells: Rows, ranges: Ints, lasts: Ints) -> Rows:
+        """Return sessions as one cell each."""
         lo, hi = np.ascontiguousarray(ranges[:, 0]), np.ascontiguousarray(ranges[:, 1])
         columns = {
             name: self.partials[name].merge(whole(column), lo, hi)
@@ -76,12 +77,7 @@ class SessionBatch(BucketBatch):
             for name, column in zip(cells.payload.column_names, cells.payload.columns, strict=True)
         }
         codes = {key: of[lo] for key, of in cells.codes.items()}
-        rows = Rows(codes, cells.starts[lo], lasts, pa.table(columns))
-        return (write_rows(self.place.files, self.place.runs, rows, is_sorted=True),)
-
-    def _open(self, file: RunFile) -> Rows:
-        assert self.place is not None
-        return open_rows(self.place.files, self.place.runs, file)
+        return Rows(codes, cells.starts[lo], lasts, pa.table(columns))
 
 
 def sessions_of(cells: Rows, gap: int) -> tuple[Ints, Ints]:
