@@ -6,6 +6,7 @@
     │   └── NotSupportedError        valid SQL that eddyline does not run yet
     ├── PredicateError(RuntimeError) a predicate that raised, or returned something unusable
     ├── AggregateError(ArithmeticError) an aggregate's value that its type cannot hold
+    ├── DuplicateKeyError(ValueError) a second row with a key that was declared
     ├── PlanError                    a plan that does not fit the query it is given to
     ├── StateError                   a checkpoint or snapshot that cannot be used
     ├── SourceError                  an input or output that cannot be read or written
@@ -62,6 +63,10 @@ class PredicateError(EddylineError, RuntimeError):
 
 class AggregateError(EddylineError, ArithmeticError):
     """An aggregate whose value its type cannot hold, as Spark raises in ANSI mode."""
+
+
+class DuplicateKeyError(EddylineError, ValueError):
+    """A row with the key of another one, in a stream of which a column was declared to be a key."""
 
 
 class PlanError(EddylineError):

@@ -177,13 +177,19 @@ class JoinOptions(_Keywords):
     """Most memory for them, per bucket (bytes; ≥ 0)."""
     constraints: Any = False
     """``"exact"`` (or True) learns for how long rows of a window are asked for, and keeps older
-    ones in a cold tier, where late partners still find them; False keeps all of them alike."""
+    ones, and those that keys say can be in no other result, in a cold tier, where late partners
+    still find them; False keeps all of them alike."""
     seed: int = 0
     """Chooses the sampled rows; never changes an answer (≥ 0)."""
 
     def __post_init__(self) -> None:
         if not (isinstance(self.constraints, bool) or self.constraints == "exact"):
             msg = f"option 'constraints' is 'exact', True or False, got {self.constraints!r}"
+            if self.constraints == "discard":
+                msg += (
+                    ": no bound is known that holds for the results which discarded rows would "
+                    "cost, so none are discarded; 'exact' keeps them in a cold tier"
+                )
             raise OptionError(msg, name="constraints", value=self.constraints)
         if self.buckets is not None:
             in_range(self, "buckets", 1, 240)

@@ -106,3 +106,12 @@ def test_without_windows_nothing_is_decided():
     loop = TierLoop({})
     assert loop.step({}, {}, 0) == []
     assert loop.plan == {}
+
+
+def test_batches_that_are_not_measured_teach_nothing_but_what_was_cold_is_counted():
+    loop = TierLoop({"s": LENGTH})
+    fed(loop, 1_000_000)
+    before = loop.bounds["s"]
+    loop.step({"s": AgeCounts(1_000, 7, {}, is_measured=False)}, {"s": 1}, 99)
+    assert loop.bounds["s"] == before
+    assert loop.n_cold["s"] == 7

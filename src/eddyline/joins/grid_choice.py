@@ -38,6 +38,7 @@ def chosen_grid(
     *,
     timed: Collection[str] = (),
     n_tasks: int | None = None,
+    uncut: Collection[int] = (),
 ) -> Grid:
     """Return the grid whose fullest bucket has the fewest rows to join.
 
@@ -49,8 +50,11 @@ def chosen_grid(
         bins: histograms of hashes; all inputs alike, and no key more often than others, if omitted.
         timed: the inputs whose rows can be cut by event time; no bin is split without one.
         n_tasks: tasks that run at a time; as many as there are buckets if omitted.
+        uncut: the key classes by which rows are not cut.
     """
-    shapes = sorted(_shapes(len(graph.classes), n_buckets), key=lambda shape: (prod(shape), shape))
+    every = _shapes(len(graph.classes), n_buckets)
+    allowed = [shape for shape in every if all(shape[key] == 1 for key in uncut)]
+    shapes = sorted(allowed, key=lambda shape: (prod(shape), shape))
     # Of shapes with equally full buckets the one with the fewest buckets, whose state is smallest.
     whole = min(map(Grid, shapes), key=lambda grid: fullest(graph, grid, bins))
     if bins is None or not timed:

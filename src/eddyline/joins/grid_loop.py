@@ -33,6 +33,7 @@ class GridLoop:
         n_tasks: tasks that run at a time.
         timed: the inputs that are streams, whose rows can be cut by event time.
         is_adaptive: whether the grid may change.
+        uncut: the key classes by which rows may not be cut.
     """
 
     component = COMPONENT
@@ -45,11 +46,13 @@ class GridLoop:
         timed: Collection[str],
         *,
         is_adaptive: bool,
+        uncut: Collection[int] = (),
     ) -> None:
         self.graph = graph
         self.n_buckets = n_buckets
         self.n_tasks = n_tasks
         self.timed = timed
+        self.uncut = uncut
         self.is_adaptive = is_adaptive
         self.is_held = False
         """Whether the grid stays as it is whatever the evidence; see ``runtime.pins``."""
@@ -57,7 +60,7 @@ class GridLoop:
             (name, key): np.zeros(N_BINS) for name in graph.inputs for key in graph.classes_of[name]
         }
         """Histograms of the hashes of rows, older batches counting less."""
-        self.plan = chosen_grid(graph, n_buckets)
+        self.plan = chosen_grid(graph, n_buckets, uncut=uncut)
         """The grid of the next batch."""
 
     def start(self, before: Grid) -> None:
@@ -66,11 +69,11 @@ class GridLoop:
         Args:
             before: the grid of the state that the run starts from.
         """
-        if self.is_held:
+        if self.is_held and self._may_be(before):
             self.plan = before
             return
         better = self._better()
-        is_other = better.n_buckets != before.n_buckets
+        is_other = better.n_buckets != before.n_buckets or not self._may_be(before)
         self.plan = better if is_other or self._is_worth_it(before, better) else before
 
     def step(self, fresh: Iterable[Bins], batch_id: int = -1) -> list[JournalEntry]:
@@ -106,8 +109,19 @@ class GridLoop:
 
     def _better(self) -> Grid:
         return chosen_grid(
-            self.graph, self.n_buckets, self._known, timed=self.timed, n_tasks=self.n_tasks
+            self.graph,
+            self.n_buckets,
+            self._known,
+            timed=self.timed,
+            n_tasks=self.n_tasks,
+            uncut=self.uncut,
         )
+
+    def _may_be(self, before: Grid) -> bool:
+        """Return whether a grid cuts only what may be cut, by keys and by event time."""
+        is_cut = any(before.shape[key] > 1 for key in self.uncut)
+        by_time = {name for split in before.splits for name, _ in split.sides}
+        return not is_cut and by_time <= {*self.timed}
 
     def _is_worth_it(self, before: Grid, better: Grid) -> bool:
         won = gain(self.graph, before, better, self._known, self.n_tasks)

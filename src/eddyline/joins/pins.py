@@ -10,16 +10,21 @@ from eddyline.runtime.order_pin import best_order
 from eddyline.runtime.pins import Advice, AsItStands, Pinnable, are_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from eddyline.joins.caches.loop import JoinCaches
+    from eddyline.joins.done_loop import DoneLoop
     from eddyline.joins.grid_loop import GridLoop
     from eddyline.joins.loop import JoinLoop
     from eddyline.joins.tier_loop import TierLoop
 
 
 def pinnable(
-    loop: JoinLoop, grids: GridLoop, caches: JoinCaches, tiers: TierLoop
+    loop: JoinLoop,
+    grids: GridLoop,
+    caches: JoinCaches,
+    tiers: TierLoop,
+    done: Mapping[str, DoneLoop],
 ) -> Iterator[Pinnable]:
     """Yield what a person may pin of a join.
 
@@ -31,7 +36,8 @@ def pinnable(
     if grids.is_adaptive:
         yield AsItStands(HeldLayout(grids, caches), lambda: plain_grid(grids.plan))
     if tiers.lengths:
-        yield AsItStands(tiers, tiers.plain)
+        hot = HeldTiers(tiers, done)
+        yield AsItStands(hot, lambda: hot.plan)
 
 
 class HeldPipeline:
@@ -122,3 +128,32 @@ class HeldLayout:
     @is_held.setter
     def is_held(self, is_held: bool) -> None:
         self.grids.is_held = self.caches.is_held = is_held
+
+
+class HeldTiers:
+    """What is hot in the windows, as far as it is held."""
+
+    def __init__(self, tiers: TierLoop, done: Mapping[str, DoneLoop]) -> None:
+        self.component = tiers.component
+        self.is_adaptive = tiers.is_adaptive
+        self.tiers = tiers
+        self.done = done
+
+    @property
+    def plan(self) -> dict[str, str]:
+        """For how long the rows of each input are hot, in words."""
+        found = self.tiers.plain()
+        for rule, loop in self.done.items():
+            found |= {name: f"{found[name]}, or until {rule}" for name in loop.leaving & {*found}}
+        return found
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it stays as it is."""
+        return self.tiers.is_held
+
+    @is_held.setter
+    def is_held(self, is_held: bool) -> None:
+        self.tiers.is_held = is_held
+        for loop in self.done.values():
+            loop.is_held = is_held

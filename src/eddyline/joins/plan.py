@@ -15,10 +15,14 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from eddyline.constraints.lateness import Disorder
     from eddyline.joins.caches.counts import CachePlan, CacheReport
     from eddyline.joins.graph import JoinGraph
+    from eddyline.joins.operator.done_rows import Done
     from eddyline.joins.operator.partner_ages import AgeCounts
     from eddyline.joins.orders.probe_profiling import DropProbing, DropSample
+    from eddyline.joins.unique_keys import UniqueKey
+    from eddyline.joins.value_order import Place
     from eddyline.query.query import JoinKind
     from eddyline.state.event_time import EventTime, OrderPlan
     from eddyline.state.repartitioning import Moved
@@ -78,6 +82,18 @@ class BatchPlan:
     spans: Mapping[str, int | None] = field(default_factory=dict)
     """By input whose window may have a cold tier: for how long its rows are hot (µs); None: all of
     them are. The ages of rows that are found are measured of these inputs alone."""
+    keys: Mapping[str, UniqueKey] = field(default_factory=dict)
+    """Keys that were declared, by input: new rows are checked."""
+    covers: frozenset[str] = frozenset()
+    """Inputs of which a row is in one result at most: it is done once it was in one."""
+    below: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    """By input and key class: rows with a code below this one are done, as others passed it."""
+    tops: Mapping[Place, int | None] = field(default_factory=dict)
+    """The keys of which is measured how far they are behind the greatest code so far, and that."""
+    measures: bool = True
+    """Whether ages of rows and the order of keys are measured; else what is cheap is counted."""
+    leaving: frozenset[tuple[str, str]] = frozenset()
+    """Rules and inputs by which rows go cold once they are done; such an input has a span."""
     caches: CachePlan = NO_CACHES
     """Use of caches of joined rows; none if omitted."""
     probing: DropProbing | None = None
@@ -110,5 +126,13 @@ class BucketReport:
     """Outcomes of the probes of sampled rows."""
     ages: dict[str, AgeCounts] = field(default_factory=dict)
     """Ages of the rows that were found, by input."""
+    done: Done = field(default_factory=dict)
+    """How many rows were done by each rule, and what it took to let them go."""
+    disorder: dict[Place, Disorder] = field(default_factory=dict)
+    """How far new keys were behind those before them."""
+    monitor_ns: int = 0
+    """Time that measuring ages and the order of keys took (ns)."""
+    unique: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """By table of which rows came, the key classes of which no two have the same code."""
     caches: CacheReport | None = None
     """Counts of the caches; None if the plan has none."""

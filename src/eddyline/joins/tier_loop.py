@@ -100,10 +100,11 @@ class TierLoop:
             since = self._since.setdefault(name, seen) if latest else seen
             counts = ages.get(name)
             if counts is not None:
+                self.n_cold[name] += counts.n_cold
+            if counts is not None and counts.is_measured:
                 learned = self.bounds[name]
                 n_beyond = sum(n for at, n in counts.bins.items() if top_of(at) > learned.bound)
                 self.bounds[name] = learned.measured(counts.n_pairs, n_beyond, counts.bins)
-                self.n_cold[name] += counts.n_cold
             if not self.is_held:
                 self.plan[name] = self._span(name, length, seen - since)
         return [

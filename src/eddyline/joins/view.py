@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from eddyline.constraints.lateness import LearnedLateness
+    from eddyline.joins.done_loop import DoneView
     from eddyline.joins.tier_loop import TierView
 
 STATIC = "static"
@@ -137,6 +138,10 @@ class JoinView:
     """The streams whose lateness is learned, and what is known of it."""
     tiers: tuple[TierView, ...] = ()
     """The windows that may have a cold tier."""
+    done: tuple[DoneView, ...] = ()
+    """The inputs whose rows may leave once they are done, by rule."""
+    declared: tuple[str, ...] = ()
+    """The declared keys that are checked, such as ``id of s``."""
     splits: tuple[str, ...] = ()
     """Of each key that is cut by event time, too, in how many parts the inputs are, in words."""
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 class _Read:
     name: str
     options: Mapping[str, str]
-    """``format`` and, if said, ``path``, ``schema`` and (of streams) ``time`` and ``lateness``; all
-    others are options of Spark's reader."""
+    """``format`` and, if said, ``path``, ``schema`` and (of streams) ``time``, ``lateness`` and
+    ``key``; all others are options of Spark's reader."""
 
 
 class CreateStream(_Read):

@@ -48,8 +48,11 @@ QUERY_OPTIONS = ("sink", "path", "format", "checkpoint", "trigger")
 OF_WRITER = "option."
 """What the names of options of Spark's writer start with in WITH."""
 
-OF_STREAMS = ("time", "lateness")
-"""Options of streams that tables do not have, and the only ones of streams made by a query."""
+OF_STREAMS = ("time", "lateness", "key")
+"""Options of streams that tables do not have."""
+
+OF_RESULTS = ("time", "lateness")
+"""Those of streams made by a query, which have no others."""
 
 OF_RULES = ("column", "keep_unmatched", "as_struct")
 """Options of rules beside those of a query."""
@@ -198,7 +201,7 @@ class _Statement:
             self._check_format(f"stream {name!r}", name, options)
             return CreateStream(name, options)
         for option in options:
-            if option not in OF_STREAMS:
+            if option not in OF_RESULTS:
                 message = f"stream {name!r} is made by a query, so it has no {option}"
                 refuse(message, self._text, self._places[option], option=option)
         return CreateResult(name, *self._select(options))
@@ -209,7 +212,9 @@ class _Statement:
         for option in OF_STREAMS:
             if option in options:
                 message = (
-                    f"table {name!r} does not change, so it has no {option}; rows that arrive "
+                    f"keys of tables are found by themselves; leave out key of table {name!r}"
+                    if option == "key"
+                    else f"table {name!r} does not change, so it has no {option}; rows that arrive "
                     f"are a stream: CREATE STREAM"
                 )
                 refuse(message, self._text, self._places[option], option=option)

@@ -49,11 +49,12 @@ class JournalEntry:
     confirmed the order), ``left_out`` (so many older entries of a task, or of the journal, were
     only counted), ``restore`` and ``drop_state`` (at a restart), ``pin``, ``adapt`` and ``stop``
     (by a person, or because of what the evidence names); of joins ``grid`` (rows are cut into
-    other buckets, or a frequent key into several), ``tree`` (the ways between inputs), ``caches``
-    and ``tiers`` (for how long rows are hot); of streams ``lateness`` (another bound was learned);
-    of rules ``rules`` (some came, went or changed), ``broken`` (a file of them was not taken in)
-    and ``sharing`` (how they are looked for); their ``order`` is of one rule's Python tests; of
-    alarms ``alarms`` (some came, went or changed)."""
+    other buckets, or a frequent key into several), ``tree`` (the ways between inputs), ``caches``,
+    ``tiers`` (for how long rows are hot), ``matched`` and ``passed`` (whether they are so once
+    they were in their result, or others have passed their key); of streams ``lateness`` (another
+    bound was learned); of rules ``rules`` (some came, went or changed), ``broken`` (a file of them
+    was not taken in) and ``sharing`` (how they are looked for); their ``order`` is of one rule's
+    Python tests; of alarms ``alarms`` (some came, went or changed)."""
     before: Any = None
     """The plan before, as plain values; a list of texts is an order."""
     after: Any = None

@@ -15,7 +15,7 @@ from eddyline.registry import checked_text, hint, unknown
 from eddyline.spark.catalog import Catalog
 from eddyline.spark.query import RENAME, Query
 from eddyline.spark.reading import read_steps
-from eddyline.spark.relation import Relation, check_time, checked_relation
+from eddyline.spark.relation import Relation, check_key, check_time, checked_relation, with_key
 from eddyline.spark.rules.rule_set import RuleSet
 from eddyline.spark.run.live import runs_of
 from eddyline.spark.run.run import active_runs, already_running
@@ -76,6 +76,7 @@ class Engine(Catalog):
         *,
         time: str | None = None,
         lateness: str | None = None,
+        key: str | None = None,
         replace: bool = False,
     ) -> None:
         """Give a streaming DataFrame, or the results of a query, a name that queries can use.
@@ -91,11 +92,13 @@ class Engine(Catalog):
             lateness: how much earlier than the latest row before it a row may be ("1 minute");
                 the watermark of queries that filter; a join counts late rows by itself. "learned"
                 finds the smallest that holds 99.99 % of the rows, "learned 99 %" another share.
+            key: a column of which no two rows have one value while they are in their window; a
+                join by it is checked, and lets rows go that cannot find another partner.
             replace: whether a stream or table of that name is dropped; see ``drop``.
 
         Raises:
             QueryError: the name is taken, whatever its case; the DataFrame is no stream, or has no
-                such column; or the results of a query have another event time.
+                such column; or the results of a query have another event time, or a key.
         """
         self._check_new("stream", name, replace=replace)
         if not getattr(df, "isStreaming", isinstance(df, Query)):
@@ -112,6 +115,7 @@ class Engine(Catalog):
             raise QueryError(msg, name=name)
         what = f"stream {name!r}"
         check_time(what, df.columns, time, lateness)
+        check_key(what, df.columns, key, is_made=isinstance(df, Query))
         if isinstance(df, Query):
             made = df if time is None else timed(name, df, time, lateness)
             self._make_room(name, self.relations, self.results)
@@ -119,7 +123,7 @@ class Engine(Catalog):
             return
         relation = checked_relation(what, df, time, lateness)
         self._make_room(name, self.relations, self.results)
-        self.relations[name] = relation
+        self.relations[name] = with_key(relation, key)
 
     def table(self, name: str, df: DataFrame, *, replace: bool = False) -> None:
         """Give a batch DataFrame a name that queries can join with streams.

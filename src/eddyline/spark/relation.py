@@ -34,6 +34,8 @@ class Relation:
     """Its event-time column; None for a table, whose rows were always there."""
     lateness: str | None = None
     """Most lateness of its rows, such as ``1 minute``, or that it is learned; see ``LEARNED``."""
+    key: str | None = None
+    """The column of which no two rows have one value while they are in their window."""
 
     @property
     def rows(self) -> DataFrame:
@@ -72,6 +74,26 @@ def check_time(what: str, columns: Iterable[str], time: str | None, lateness: st
         raise OptionError(msg, lateness=lateness)
 
 
+def check_key(what: str, columns: Iterable[str], key: str | None, *, is_made: bool) -> None:
+    """Check the key that is declared of a stream.
+
+    Raises:
+        QueryError: there is no such column, or the rows are made by a query.
+        OptionError: it is no name.
+    """
+    if key is None:
+        return
+    if checked_text(f"key of {what}", key) not in (known := list(columns)):
+        msg = f"{what}: {unknown('key column', key, known)}"
+        raise QueryError(msg, key=key)
+    if is_made:
+        msg = (
+            f"{what} is made by a query, of which no key can be declared; leave out key={key!r}, "
+            f"or give it to a stream that the query reads"
+        )
+        raise QueryError(msg, key=key)
+
+
 def checked_relation(what: str, df: DataFrame, time: str | None, lateness: str | None) -> Relation:
     """Return a stream with its event time and lateness.
 
@@ -93,6 +115,11 @@ def checked_relation(what: str, df: DataFrame, time: str | None, lateness: str |
             )
             raise OptionError(msg, lateness=lateness) from error
     return Relation(df, time, lateness)
+
+
+def with_key(relation: Relation, key: str | None) -> Relation:
+    """Return a stream with a key that was declared; None if none was."""
+    return replace(relation, key=key)
 
 
 def checked_frame(what: str, given: Any) -> DataFrame:

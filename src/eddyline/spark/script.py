@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark import cloudpickle
 
 from eddyline.errors import NotSupportedError, QueryError, SourceError
+from eddyline.query.script import OF_STREAMS
 from eddyline.spark import interrupts
 from eddyline.spark.analysis import unlogged
 from eddyline.spark.engine import Engine
@@ -153,9 +154,9 @@ def _define(engine: Engine, script: Script, folder: Path) -> None:
     """Give the engine the streams, tables and functions of a script."""
     for stream in script.streams:
         options = dict(stream.options)
-        time, lateness = options.pop("time", None), options.pop("lateness", None)
+        time, lateness, key = (options.pop(option, None) for option in OF_STREAMS)
         df = _source(engine.spark, stream.name, options)
-        engine.stream(stream.name, df, time=time, lateness=lateness)
+        engine.stream(stream.name, df, time=time, lateness=lateness, key=key)
     for table in script.tables:
         engine.table(table.name, _table(engine.spark, table.name, table.options))
     for function in script.functions:

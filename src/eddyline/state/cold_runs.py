@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from eddyline.state.bucket_state import ColdRuns
-from eddyline.state.compaction import upkeep_of
+from eddyline.state.compaction import by_size, upkeep_of
 from eddyline.state.key_filters import Filters, KeyFilter
 from eddyline.state.rows import SortedRun
 from eddyline.state.run_files import RunFile, open_tables, write_tables
@@ -157,15 +157,29 @@ def cooled(
         for each in runs
         if each.last_end >= horizon
     ]
-    by_name = {each.filter.name: each for each in parts}
-    due = upkeep_of([each.filter for each in parts], horizon=horizon, length=length).merge
-    if due:
-        together = tuple(by_name[each.name] for each in due)
+    while due := _due(parts, horizon, length):
+        together = tuple(each for each in parts if each.filter in due)
         described = [run for each in together for run in each.runs]
         own = _write(files, folder, described, [opened(each) for each in described])
         first = parts.index(together[0])
-        parts[first : first + len(together)] = [ColdRuns(own, parts=together)]
+        parts = [each for each in parts if each not in together]
+        parts.insert(first, ColdRuns(own, parts=together))
     return tuple(parts)
+
+
+def _due(parts: Sequence[ColdRuns], horizon: int, length: int) -> tuple[RunFile, ...]:
+    """Return the filters that are to get one above them; none if empty."""
+    filters = by_size([each.filter for each in parts])
+    return upkeep_of(filters, horizon=horizon, length=length).merge
+
+
+def cold_run(files: fs.FileSystem, folder: str, file: RunFile, run: SortedRun) -> ColdRuns:
+    """Return a run that becomes cold as it is written, behind the filter of its keys.
+
+    Raises:
+        OSError: the filter cannot be written.
+    """
+    return ColdRuns(_write(files, folder, [file], [run]), file)
 
 
 def _write(

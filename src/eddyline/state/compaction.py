@@ -52,6 +52,11 @@ def upkeep_of(
     return Upkeep(stay, ())
 
 
+def by_size(runs: Sequence[RunFile]) -> list[RunFile]:
+    """Return runs of which any may be of any size so that those of a size are adjacent."""
+    return sorted(runs, key=_size, reverse=True)
+
+
 def _size(run: RunFile) -> int:
     """Return the power of FAN_IN that the rows of a run are about."""
     power, n_rows = 0, run.n_rows

@@ -140,6 +140,14 @@ class SortedRun:
         first = Index(index.tags, index.entries, index.directory)
         return cls(rows.taken(index.places), {key: first})
 
+    def where(self, mask: NDArray[np.bool_]) -> SortedRun:
+        """Return the run of some of its rows, which are in order as they are."""
+        if mask.all():
+            return self
+        rows = self.rows.taken(np.flatnonzero(mask))
+        key, index = next(each for each in self.indexes.items() if not each[1].places.size)
+        return SortedRun(rows, {key: index.where(mask)})
+
     def __len__(self) -> int:
         return len(self.rows)
 

@@ -112,6 +112,12 @@ class Index:
         entries[:, 0], entries[:, 1], entries[:, 2] = hashes.view(np.int64), starts, ends
         return cls((hashes >> np.uint64(32)).astype(np.uint32), entries, directory, places)
 
+    def where(self, mask: NDArray[np.bool_]) -> Index:
+        """Return the index of some rows, of rows that are in its order."""
+        hashes = self.hashes[mask]
+        directory = directory_of(hashes, bits_for(hashes.size))
+        return Index(self.tags[mask], self.entries[mask], directory)
+
     def __len__(self) -> int:
         return self.tags.size
 

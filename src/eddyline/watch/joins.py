@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from eddyline.watch.orders import OrderSeries
     from eddyline.watch.series import Point
 
-CHANGES = ("order", "grid", "tree", "caches", "lateness", "tiers")
+CHANGES = ("order", "grid", "tree", "caches", "lateness", "tiers", "matched", "passed")
 """Events of the journal that are another plan."""
 
 NAME_WIDTH = 40
@@ -88,6 +88,7 @@ TIERS = columns(
     "input, hot for, partners within, hot: count, cold: count, cold size: bytes, found: count, "
     "found cold: count"
 )
+DONE = columns("input, once, leaves, rows: share, left: count, spares: ns, takes: ns")
 WORDS = (
     ("Window", "the rows of an input that new rows of the others can still meet"),
     ("Joined", "rows that passed the conditions on their input alone and met the windows"),
@@ -98,6 +99,7 @@ WORDS = (
     ("Looked up, found", "rows of the batches since the pipeline has the order that it has now"),
     ("Hot, cold", "rows that are likely to be asked for, and those behind filters of their keys"),
     ("Found cold", "pairs that took longer than the constraint says; none is missed"),
+    ("Matched, passed", "rows that were in their only result; whose key others have passed"),
     ("Drops", "share of the sampled rows that find no partner in that window"),
     ("Bucket", "a part of the keys; the rows of a bucket are joined in one task"),
 )
@@ -148,7 +150,7 @@ def sections(view: JoinView, history: History) -> list[Section]:
         Section("inputs", (_arrived(view), _kept(view), *learned, *_series(points))),
         _pipelines(view),
         *_caches(view),
-        *_tiers(view),
+        *_constraints(view),
         *map(_order, ran),
         *last_change(history.last(*CHANGES, components=components), WORDINGS),
         *notes(view.notes),
@@ -189,10 +191,16 @@ def summary(view: JoinView) -> list[str]:
     how = f": {said}" if said else ""
     return [
         f"Join of {counted(len(view.inputs), 'input')}, {one_line(word).upper()}{how}.",
-        f"Keys: {'; '.join(view.keys) or UNKNOWN}.",
+        f"Keys: {'; '.join(view.keys) or UNKNOWN}.{_declared(view)}",
         _grid(view),
         _found(view),
     ]
+
+
+def _declared(view: JoinView) -> str:
+    if not view.declared:
+        return ""
+    return f" Declared, and checked with every row: {', '.join(view.declared)}."
 
 
 def _grid(view: JoinView) -> str:
@@ -305,7 +313,14 @@ def _caches(view: JoinView) -> list[Section]:
     return [Section("caches of joined rows", (table,))]
 
 
-def _tiers(view: JoinView) -> list[Section]:
+def _constraints(view: JoinView) -> list[Section]:
+    tables = [_tiers(view)] if view.tiers else []
+    if view.done:
+        tables.append(_done(view))
+    return [Section("constraints", tuple(tables))] if tables else []
+
+
+def _tiers(view: JoinView) -> Table:
     inputs = {each.name: each for each in view.inputs}
     rows = tuple(
         (
@@ -321,7 +336,20 @@ def _tiers(view: JoinView) -> list[Section]:
         for each in view.tiers
     )
     note = "For how long the rows of a window are likely to be asked for, and what is cold."
-    return [Section("constraints", (Table(TIERS, rows, note),))] if rows else []
+    return Table(TIERS, rows, note)
+
+
+def _done(view: JoinView) -> Table:
+    rows = []
+    for each in view.done:
+        words = clipped(each.name, NAME_WIDTH), each.rule, "yes" if each.is_leaving else "no"
+        rows.append((*words, each.share, each.n_left, each.saved_ns, each.cost_ns))
+    note = (
+        "Whether rows leave the hot tier once they were in the one result that they can be in "
+        "(matched), or once all other streams have passed their key (passed); and what merges that "
+        "spares against what it takes, of late."
+    )
+    return Table(DONE, tuple(rows), note)
 
 
 def _cache_row(each: CacheView) -> tuple[Any, ...]:

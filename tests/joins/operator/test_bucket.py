@@ -62,7 +62,7 @@ class Operator:
             lows,
             horizons,
             grid=self.grid,
-            spans=self.spans(),
+            **self.tiers(),
         )
         for bucket in range(self.n_buckets):
             mine = {name: self.of_bucket(name, rows, bucket) for name, rows in inputs.items()}
@@ -148,8 +148,8 @@ class Operator:
             orders[first] = tuple(order)
         return orders
 
-    def spans(self):
-        """For how long rows are hot; nobody asks."""
+    def tiers(self):
+        """What is hot in the windows; nobody asks."""
         return {}
 
     def lengths(self):

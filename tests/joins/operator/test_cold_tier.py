@@ -18,6 +18,7 @@ from eddyline.joins.graph import JoinGraph
 from eddyline.joins.operator import bucket as buckets_of_joins
 from eddyline.joins.operator.bucket import BucketBatch
 from eddyline.joins.operator.composites import SEED, Composites
+from eddyline.joins.operator.done_rows import MATCHED, PASSED
 from eddyline.joins.operator.partner_ages import merged
 from eddyline.joins.orders.probe_profiling import LookUp
 from eddyline.joins.plan import BatchPlan
@@ -40,16 +41,31 @@ LENGTH = 1_000
 
 
 class Tiered(Operator):
-    """Rows are hot for another time in each batch, or there is no cold tier."""
+    """Rows are hot for another time in each batch, or there is no cold tier.
 
-    def spans(self):
+    Some leave once they were in a result, whether that is their only one or not, or if their keys
+    are below any that are drawn.
+    """
+
+    def tiers(self):
         if self.draw(st.integers(0, 4)) == 0:
             return {}
-        return {
+        spans = {
             each.name: self.draw(st.sampled_from([None, 0, 1, 3, each.window.length // 2]))
             for each in self.query.inputs
             if isinstance(each.window, RangeWindow) and self.case.times[each.stream]
         }
+        tiered = [name for name, span in spans.items() if span is not None]
+        covers = frozenset(name for name in tiered if self.draw(st.booleans()))
+        below = {
+            name: {key: self.draw(st.integers(-1, 6)) for key in self.graph.classes_of[name]}
+            for name in tiered
+            if self.draw(st.booleans())
+        }
+        rules = [(MATCHED, name) for name in covers] + [(PASSED, name) for name in below]
+        leaving = frozenset(rule for rule in rules if self.draw(st.booleans()))
+        tops = {(name, key): 3 for name in below for key in below[name]}
+        return {"spans": spans, "covers": covers, "below": below, "tops": tops, "leaving": leaving}
 
 
 @pytest.mark.large

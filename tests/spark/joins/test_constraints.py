@@ -115,3 +115,5 @@ def test_a_join_that_cannot_have_a_cold_tier_says_so(spark, tmp_path):
     assert "constraints are not used" in run.explain()
     with pytest.raises(OptionError, match="'constraints' is 'exact', True or False, got 'always'"):
         engine.query(JOIN, constraints="always").explain()
+    with pytest.raises(OptionError, match="got 'discard': no bound is known that holds"):
+        engine.query(JOIN, constraints="discard").explain()

@@ -16,15 +16,20 @@ import numpy as np
 from eddyline.joins.caches.bucket_caches import caches_of
 from eddyline.joins.caches.row_ids import NEWS
 from eddyline.joins.operator.delta_join import results
+from eddyline.joins.operator.key_check import check_keys, unique_classes
+from eddyline.joins.operator.leaving import Leaving
 from eddyline.joins.operator.partner_ages import PartnerAges
 from eddyline.joins.orders.probe_profiling import drop_samples
 from eddyline.joins.plan import BucketReport
-from eddyline.state.cold_runs import ColdRun, ColdTier, cooled
-from eddyline.state.compaction import upkeep_of
+from eddyline.joins.value_order import disorder_of
+from eddyline.state.cold_runs import ColdRun, ColdTier, cold_run, cooled
+from eddyline.state.compaction import by_size, upkeep_of
 from eddyline.state.grid import N_BINS, bins_of
 from eddyline.state.late_rows import write_late
 from eddyline.state.mapped_runs import MAPPED
 from eddyline.state.rows import ALWAYS, Rows, SortedRun
+from eddyline.state.run_files import RunFile
+from eddyline.stats.work_clock import work_ns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -37,11 +42,13 @@ if TYPE_CHECKING:
     from eddyline.joins.plan import BatchPlan
     from eddyline.state.bucket_state import BucketState
     from eddyline.state.place import StatePlace
-    from eddyline.state.run_files import RunFile
 
 
 COUNTED_ROWS = 8_192
 """New rows of an input whose hashes are counted, about, evenly spread over all of them."""
+
+TO_WRITE = RunFile("", 0, 0, 0, 0, 0)
+"""Stands for the file of a merged run from which rows may leave before it is written."""
 
 
 @dataclass(slots=True)
@@ -55,26 +62,38 @@ class BucketBatch:
     report: BucketReport = field(init=False)
     """Report of the work; complete once the results were taken."""
     _caches: CachedBatch | None = field(init=False, default=None)
+    _leaving: Leaving = field(init=False)
+    _to_write: dict[str, SortedRun] = field(init=False, default_factory=dict)
+    """By input, the merged run that is to be written."""
 
     def run(self, batch: Mapping[str, Rows]) -> Iterator[pa.Table]:
         """Join the rows of the batch, by input, and keep them; yields the results.
 
         Raises:
+            DuplicateKeyError: a row has the key of another one, which was declared to be a key.
             OSError: a run cannot be read or written.
         """
         started = time.perf_counter_ns()
         self.report = BucketReport(self.bucket)
+        self._leaving = Leaving(self.plan, self.report.done)
         on_time = {name: self._on_time(name, batch[name]) for name in sorted(batch)}
         news = {name: SortedRun.of(rows) for name, rows in on_time.items() if len(rows)}
         caches = self._caches = caches_of(
             self.plan, self.place.folder, self.bucket, self.before.runs
         )
         windows = {name: self._window(name) for name in self.plan.graph.inputs}
+        check_keys(self.plan.keys, windows, news)
         shortcut = None if caches is None else caches.begin(self.report.after.runs, windows, news)
         for found in self._results(windows, news, shortcut):
             self.report.n_results += found.num_rows
             yield found
         self._profile(windows, news)
+        self._leaving.end()
+        after = {
+            name: (*runs, *([news[name]] if name in news else [])) for name, runs in windows.items()
+        }
+        for name, merged in self._to_write.items():
+            self._write_merged(name, merged, after)
         for name, run in news.items():
             self._count(name, run)
             self._keep(name, run)
@@ -91,10 +110,12 @@ class BucketBatch:
         """Yield what the new rows of the batch bring about; see ``delta_join.results``."""
         plan, ages = self.plan, None
         if plan.spans:
-            ages = PartnerAges(plan.spans)
+            ages = PartnerAges(plan.spans, measures=plan.measures)
             self.report.ages = ages.counts
-        work = self.report.work
-        return results(plan.graph, plan.orders, windows, news, work, shortcut, ages)
+        self._leaving.begin(windows, news)
+        work, matched = self.report.work, self._leaving.matched
+        yield from results(plan.graph, plan.orders, windows, news, work, shortcut, ages, matched)
+        self.report.monitor_ns += 0 if ages is None else ages.ns
 
     def _horizon(self, name: str) -> int | None:
         """Return the instant before which rows of an input left that are not needed (µs)."""
@@ -138,14 +159,22 @@ class BucketBatch:
         if horizon is None:
             return []
         cold, files = self._cooled(name, horizon, length)
+        if self._leaving.lets_go(name):
+            files = by_size(files)
         hot = self.plan.spans.get(name)
         upkeep = upkeep_of(files, horizon=horizon, length=length, hot=hot)
         stay = {file: self._open(name, file) for file in upkeep.stay}
         merge = upkeep.merge if self.plan.moved is None else upkeep.stay
         if merge:
+            started = work_ns()
             parts = [self._mine(name, file, stay[file].rows) for file in merge]
             merged = SortedRun.of(_alive(Rows.together(parts), horizon))
-            now = {self._write(merged): merged} if len(merged) else {}
+            self._leaving.merged(name, merged, work_ns() - started)
+            now = {}
+            if len(merged) and self._leaving.lets_go(name):
+                self._to_write[name] = now[TO_WRITE] = merged
+            else:
+                now = self._written(name, merged)
             if self._caches is not None:
                 self._caches.follow(name, {each.name: stay[each] for each in merge}, horizon, now)
             stay = _replaced(stay, merge, now)
@@ -189,8 +218,17 @@ class BucketBatch:
         return self.plan.grid.is_first(self.bucket, name, rows.codes, rows.starts)
 
     def _count(self, name: str, run: SortedRun) -> None:
-        """Count new rows."""
+        """Count new rows; of those of a table, which come once, find the keys, too."""
         self.report.n_here += len(run)
+        if run.rows.starts[0] == ALWAYS:
+            self.report.unique[name] = unique_classes(run)
+        started = time.perf_counter_ns()
+        for place, top in self.plan.tops.items():
+            if place[0] == name:
+                codes = run.rows.codes[place[1]]
+                found = disorder_of(codes, top, measures=self.plan.measures)
+                self.report.disorder[place] = found
+        self.report.monitor_ns += time.perf_counter_ns() - started
         counted = np.flatnonzero(self._counts(name, run.rows))
         if counted.size:
             self.report.n_rows[name] = counted.size
@@ -199,12 +237,44 @@ class BucketBatch:
                 counts = np.bincount(bins_of(of[counted[::step]]), minlength=N_BINS)
                 self.report.bins[name, key] = counts * step
 
+    def _write_merged(
+        self, name: str, run: SortedRun, windows: Mapping[str, Sequence[SortedRun]]
+    ) -> None:
+        """Write a merged run, apart from its rows that are done."""
+        stay = self._left(name, run, self._leaving.old(name, run, windows))
+        now = self._written(name, stay)
+        runs = dict.fromkeys(self.report.after.runs[name], run)
+        self.report.after.runs[name] = tuple(_replaced(runs, (TO_WRITE,), now))
+
+    def _written(self, name: str, run: SortedRun) -> dict[RunFile, SortedRun]:
+        """Write what stays of a merged run, if anything does; return it by its file."""
+        started = work_ns()
+        now = {self._write(run): run} if len(run) else {}
+        self._leaving.wrote(name, len(run), work_ns() - started)
+        return now
+
+    def _left(self, name: str, run: SortedRun, mask: NDArray[np.bool_]) -> SortedRun:
+        """Write the rows of a mask as a cold run; return those that stay."""
+        if not mask.any():
+            return run
+        started = work_ns()
+        left, stay = run.where(mask), run.where(~mask)
+        written = work_ns()
+        file = self._write(left)
+        apart_ns = work_ns() - written
+        cold = self.report.after.cold
+        own = cold_run(self.place.files, self.place.runs, file, left)
+        cold[name] = (*cold.get(name, ()), own)
+        self._leaving.took(name, work_ns() - started - apart_ns, apart_ns)
+        return stay
+
     def _keep(self, name: str, run: SortedRun) -> None:
         horizon = self._horizon(name)
         if horizon is None:
             return
         new = run
-        if run.rows.ends.min() < horizon:
+        run = self._left(name, run, self._leaving.new(name, run))
+        if len(run) and run.rows.ends.min() < horizon:
             run = SortedRun.of(_alive(run.rows, horizon))
         if len(run):
             after, file = self.report.after.runs, self._write(run)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from eddyline.joins.graph import JoinGraph
+    from eddyline.joins.operator.matched_rows import MatchedRows
     from eddyline.joins.operator.partner_ages import PartnerAges
     from eddyline.joins.operator.pipeline import Shortcut
     from eddyline.joins.operator.probe_counts import JoinWork
@@ -38,11 +39,12 @@ def results(
     work: JoinWork,
     shortcut: Shortcut | None = None,
     ages: PartnerAges | None = None,
+    matched: MatchedRows | None = None,
 ) -> Iterator[pa.Table]:
     """Join the new rows of a batch with each other and with the windows (runs, the oldest first).
 
-    The counts of all probes are added to ``work``, ages of what is found to ``ages``; a shortcut
-    spares probes.
+    The counts of all probes are added to ``work``, ages of what is found to ``ages``, the rows of
+    results to ``matched``; a shortcut spares probes.
 
     Returns:
         Tables with the columns of the inputs, named ``input.column``, and the first and the last
@@ -63,6 +65,8 @@ def results(
             first = Composites.from_rows(name, news[name], rows, base)
             found = pipeline.run(first, shortcut)
             if found is not None:
+                if matched is not None:
+                    matched.found(found)
                 yield gather(found, after)
         seen[name] = after[name]
 

@@ -8,6 +8,7 @@ not asked for afterwards.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,8 @@ from eddyline.constraints.bounds import bins_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
+
+    from numpy.typing import NDArray
 
     from eddyline.joins.operator.composites import Composites
     from eddyline.state.rows import SortedRun
@@ -36,6 +39,8 @@ class AgeCounts:
     bins: dict[int, int] = field(default_factory=dict)
     """Pairs whose row of the window was older than its partner, by the bin of its age; those that
     were measured stand for others."""
+    is_measured: bool = True
+    """Whether ages were measured; if not, pairs are only counted."""
 
     def add(self, other: AgeCounts) -> None:
         """Count those of another part, too."""
@@ -50,7 +55,7 @@ def merged(parts: Iterable[dict[str, AgeCounts]]) -> dict[str, AgeCounts]:
     whole: dict[str, AgeCounts] = {}
     for part in parts:
         for name, counts in part.items():
-            whole.setdefault(name, AgeCounts()).add(counts)
+            whole.setdefault(name, AgeCounts(is_measured=counts.is_measured)).add(counts)
     return whole
 
 
@@ -59,10 +64,14 @@ class PartnerAges:
 
     Args:
         watched: the inputs.
+        measures: whether ages are measured, or pairs only counted.
     """
 
-    def __init__(self, watched: Collection[str]) -> None:
-        self.counts = {name: AgeCounts() for name in watched}
+    def __init__(self, watched: Collection[str], *, measures: bool = True) -> None:
+        self.counts = {name: AgeCounts(is_measured=measures) for name in watched}
+        self.measures = measures
+        self.ns = 0
+        """Time that it took (ns)."""
 
     def found(self, name: str, window: Sequence[SortedRun], joined: Composites) -> None:
         """Count what combinations found in the window of an input.
@@ -74,19 +83,27 @@ class PartnerAges:
         """
         if name not in self.counts or not len(joined):
             return
-        rows = joined.rows[name]
-        lengths = np.array([len(run) for run in window])
-        n_cold = int(lengths[: sum(run.tier is not None for run in window)].sum())
-        step = -(-rows.size // MEASURED)
-        ends = np.cumsum(lengths)
-        some, starts = rows[::step], np.ascontiguousarray(joined.starts[::step])
-        of = np.searchsorted(ends, some, "right")
-        own = np.empty(some.size, np.int64)
-        for run in np.unique(of).tolist():
-            mine = np.flatnonzero(of == run)
-            own[mine] = window[run].rows.starts[some[mine] - (ends[run] - lengths[run])]
-        ages = starts - own
-        numbers, counts = np.unique(bins_of(ages[ages > 0]), return_counts=True)
-        bins = dict(zip(numbers.tolist(), (counts * step).tolist(), strict=True))
+        started, rows = time.perf_counter_ns(), joined.rows[name]
+        n_cold = sum(len(run) for run in window if run.tier is not None)
         n_found = int(np.count_nonzero(rows < n_cold)) if n_cold else 0
+        bins = _bins(window, rows, joined.starts) if self.measures else {}
         self.counts[name].add(AgeCounts(rows.size, n_found, bins))
+        self.ns += time.perf_counter_ns() - started
+
+
+def _bins(
+    window: Sequence[SortedRun], rows: NDArray[np.int64], instants: NDArray[np.int64]
+) -> dict[int, int]:
+    """Return the bins of the ages of rows that were found by others at some instants (µs)."""
+    lengths = np.array([len(run) for run in window])
+    step = -(-rows.size // MEASURED)
+    ends = np.cumsum(lengths)
+    some, starts = rows[::step], np.ascontiguousarray(instants[::step])
+    of = np.searchsorted(ends, some, "right")
+    own = np.empty(some.size, np.int64)
+    for run in np.unique(of).tolist():
+        mine = np.flatnonzero(of == run)
+        own[mine] = window[run].rows.starts[some[mine] - (ends[run] - lengths[run])]
+    ages = starts - own
+    numbers, counts = np.unique(bins_of(ages[ages > 0]), return_counts=True)
+    return dict(zip(numbers.tolist(), (counts * step).tolist(), strict=True))

@@ -23,6 +23,7 @@ from eddyline.query.windows import LONGEST
 from eddyline.registry import unknown
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.buckets import REPORT
+from eddyline.spark.joins.declared_keys import declared_keys
 from eddyline.spark.joins.input_steps import facts_of
 from eddyline.spark.joins.layout import JoinInput
 from eddyline.spark.joins.source import source_of
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from eddyline.constraints.lateness import LatenessRule
+    from eddyline.joins.unique_keys import UniqueKey
     from eddyline.query.steps import JoinedInput, JoinStep, Step
     from eddyline.spark.joins.layout import InputLayout
     from eddyline.spark.joins.source import Source
@@ -199,6 +201,14 @@ class BoundJoin:
         lengths = {each.name: each.window.length for each in self.source.layouts}
         return {name: lengths[name] for name in self.timed if 0 < lengths[name] < LONGEST}
 
+    # -- keys -----------------------------------------------------------------------------------
+
+    @cached_property
+    def keys(self) -> dict[str, UniqueKey]:
+        """The declared keys that inputs are joined by, and that are checked."""
+        is_plain = self.step.kind == "inner" and not self.is_ordered
+        return declared_keys(self.step, self.inputs, self.source.rough) if is_plain else {}
+
     # -- work -----------------------------------------------------------------------------------
 
     @property
@@ -347,6 +357,7 @@ def _input(site: Site, joined: JoinedInput, compared: tuple[str, ...]) -> JoinIn
         shape,
         joined.columns,
         compared,
+        key=read.key,
     )
 
 

@@ -110,6 +110,8 @@ class JoinInput:
     """The columns that equalities read."""
     made: LaidOut | None = None
     """What makes its rows, where these are results of operators of its own: aggregates, joins."""
+    key: str | None = None
+    """The column that was declared to be the key of the stream."""
 
     @property
     def is_streaming(self) -> bool:

@@ -16,15 +16,20 @@ from pyspark.sql import functions as F
 
 from eddyline.errors import StateError
 from eddyline.joins.caches.loop import JoinCaches
+from eddyline.joins.done_loop import DoneLoop
 from eddyline.joins.grid_choice import chosen_grid
 from eddyline.joins.grid_loop import GridLoop
 from eddyline.joins.loop import JoinLoop
+from eddyline.joins.monitor_budget import MonitorBudget
+from eddyline.joins.operator.done_rows import MATCHED, PASSED, merged_counts
 from eddyline.joins.operator.partner_ages import merged
 from eddyline.joins.operator.probe_counts import JoinWork
 from eddyline.joins.plan import COMPONENT, BatchPlan
 from eddyline.joins.profile import JoinProfile
 from eddyline.joins.state_part import JoinPart
 from eddyline.joins.tier_loop import TierLoop
+from eddyline.joins.unique_keys import covers, uncut_classes
+from eddyline.joins.value_order import ValueOrders, watched
 from eddyline.options import JoinOptions
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.arrow_tasks import BUCKET
@@ -62,6 +67,9 @@ class LearnedJoin(msgspec.Struct):
     n_joined: dict[str, int]
     n_results: int
     tiers: Any = None
+    done: dict[str, Any] = msgspec.field(default_factory=dict)
+    orders: Any = None
+    unique: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
 
 
 class JoinOperator(Shown):
@@ -93,6 +101,13 @@ class JoinOperator(Shown):
         is_inner = bound.step.kind == "inner"
         is_plain = is_inner and not bound.is_ordered
         self.tiers = TierLoop(bound.tiered if is_plain else {})
+        self.done = {rule: DoneLoop(rule) for rule in (PASSED, MATCHED)}
+        """By rule, whether rows leave once they are done."""
+        self._monitors = MonitorBudget()
+        rough = bound.source.rough
+        self.orders = ValueOrders(watched(self.graph, self.tiers.lengths, bound.timed, rough))
+        self.unique: dict[str, tuple[int, ...]] = {}
+        """By static table, the key classes of which no two of its rows have the same code."""
         can_cache = is_plain and not self.tiers.lengths
         tables = frozenset(self.graph.inputs) - {*bound.timed}
         self.loop = JoinLoop(self.graph, self.options, tables)
@@ -100,8 +115,10 @@ class JoinOperator(Shown):
             self.graph,
             bound.n_buckets,
             bound.n_tasks,
-            bound.timed,
+            # Rows of a key meet each other in one bucket, and so are not cut by their time.
+            [name for name in bound.timed if name not in bound.keys],
             is_adaptive=self.options.adaptive and is_inner,
+            uncut=uncut_classes(self.graph, ((n, each.key) for n, each in bound.keys.items())),
         )
         self.caches = JoinCaches(
             self.graph,
@@ -236,9 +253,32 @@ class JoinOperator(Shown):
             keys_only=bound.keys_only,
             moved=Moved.of(self.part.grid, self.part.buckets, self._grid),
             probing=self.loop.probing(self._grid.shape) if is_inner else None,
-            spans=dict(self.tiers.plan),
+            spans=self._spans,
+            keys=bound.keys,
+            covers=self.covers,
+            below=self.orders.below(),
+            tops=self.orders.tops,
+            measures=self._monitors.may,
+            leaving=frozenset(
+                (rule, name) for rule, loop in self.done.items() for name in loop.leaving
+            ),
             caches=self.caches.plan(self.loop.plan, batch_id),
         )
+
+    @property
+    def covers(self) -> frozenset[str]:
+        """The inputs with tiers of which a row is in one result at most."""
+        keys = self.unique | {name: (each.key,) for name, each in self.bound.keys.items()}
+        return covers(self.graph, keys) & self.tiers.lengths.keys()
+
+    @property
+    def _spans(self) -> dict[str, int | None]:
+        """For how long rows are hot, by input (µs); for all of their window if nothing else."""
+        lengths = self.tiers.lengths
+        names = {name for loop in self.done.values() for name in loop.leaving}
+        leaving = {name: lengths[name] for name in names & lengths.keys()}
+        known = {name: span for name, span in self.tiers.plan.items() if span is not None}
+        return dict.fromkeys(lengths) | leaving | known
 
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
         """Take in what the buckets of a batch did."""
@@ -253,14 +293,28 @@ class JoinOperator(Shown):
             entries = self.loop.step(profile, batch.id)
             changed = {name for name, order in self.loop.plan.items() if order != before[name]}
             self.work = self.work.without(changed)
+            ages = merged(each.ages for each in reports)
+            self._monitors.step(reports, ages)
             return [
                 *entries,
                 *self.caches.step(profile, batch.id),
                 *self.grids.step((each.bins for each in reports), batch.id),
-                *self.tiers.step(
-                    merged(each.ages for each in reports), self.inputs.latest, batch.id
-                ),
+                *self.tiers.step(ages, self.inputs.latest, batch.id),
+                *self._step_done(reports, batch.id),
             ]
+
+    def _step_done(self, reports: Sequence[BucketReport], batch_id: int) -> list[JournalEntry]:
+        for name in {name for each in reports for name in each.unique}:
+            found = [{*each.unique[name]} for each in reports if name in each.unique]
+            self.unique[name] = tuple(sorted(set.intersection(*found)))
+        self.orders.step(each.disorder for each in reports)
+        n_hot = {name: sum(of.n_rows for of in self.part.files(name)) for name in self.tiers.plan}
+        entries = []
+        for rule, names in ((PASSED, self.orders.below()), (MATCHED, self.covers)):
+            counts = merged_counts((each.done for each in reports), rule)
+            ns = sum(each.ns for each in reports)
+            entries += self.done[rule].step(names, counts, n_hot, ns, batch_id)
+        return entries
 
     def _count(self, reports: Sequence[BucketReport]) -> None:
         for name in self.n_joined:
@@ -285,6 +339,9 @@ class JoinOperator(Shown):
             self.n_joined,
             self.n_results,
             self.tiers.snapshot(),
+            {rule: loop.snapshot() for rule, loop in self.done.items()},
+            self.orders.snapshot(),
+            self.unique,
         )
 
     def restore(self, state: Any) -> None:
@@ -302,5 +359,10 @@ class JoinOperator(Shown):
         self.grids.restore(learned.bins)
         if learned.tiers is not None:
             self.tiers.restore(learned.tiers)
+        for rule in self.done.keys() & learned.done.keys():
+            self.done[rule].restore(learned.done[rule])
+        if learned.orders is not None:
+            self.orders.restore(learned.orders)
+        self.unique = learned.unique
         self.n_joined |= {name: learned.n_joined.get(name, 0) for name in self.n_joined}
         self.n_results = learned.n_results

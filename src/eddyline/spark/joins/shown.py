@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from eddyline.joins.caches.loop import JoinCaches
+    from eddyline.joins.done_loop import DoneLoop
     from eddyline.joins.graph import JoinGraph
     from eddyline.joins.grid_loop import GridLoop
     from eddyline.joins.loop import JoinLoop
@@ -51,6 +52,7 @@ class Shown(Operator):
     grids: GridLoop
     caches: JoinCaches
     tiers: TierLoop
+    done: dict[str, DoneLoop]
     part: JoinPart
     work: JoinWork
     n_joined: dict[str, int]
@@ -101,7 +103,7 @@ class Shown(Operator):
     @property
     def pinnable(self) -> tuple[Pinnable, ...]:
         """The order of each pipeline, how rows are laid out, and the tiers of windows."""
-        return tuple(pinnable(self.loop, self.grids, self.caches, self.tiers))
+        return tuple(pinnable(self.loop, self.grids, self.caches, self.tiers, self.done))
 
     def plan(self) -> dict[str, list[str]]:
         """Return the order of each pipeline, by names."""
@@ -127,6 +129,10 @@ class Shown(Operator):
                 is_adaptive=self.options.adaptive,
                 learned=self.inputs.learned,
                 tiers=self.tiers.views(),
+                done=tuple(view for loop in self.done.values() for view in loop.views()),
+                declared=tuple(
+                    f"{each.column} of {name}" for name, each in self.bound.keys.items()
+                ),
                 notes=tuple(self._notes()),
             )
 
@@ -198,6 +204,13 @@ class Shown(Operator):
             yield (
                 "constraints are not used: they need an inner join, a window of a length "
                 "([RANGE 10 MINUTES]), results that do not wait for event time, and adaptive=True"
+            )
+        keyed = (each for each in self.bound.inputs if each.key is not None)
+        if unused := [each for each in keyed if each.name not in self.bound.keys]:
+            said = ", ".join(f"{each.key} of {each.name}" for each in unused)
+            yield (
+                f"the declared key {said} is neither checked nor used: it is so in inner joins "
+                f"whose results wait for nothing, by the column as it is in the stream"
             )
         if not self.options.adaptive:
             yield "adaptation is switched off: orders stand as written"

@@ -1,0 +1,1 @@
+"""Joins whose windows keep hot what the data is likely to ask for: see ``scenarios.md``."""

@@ -1,0 +1,222 @@
+"""The loop of rows that leave the hot tier once they are done: where that saves work.
+
+A row is done once it was in its only result (see ``unique_keys``), or once the other streams have
+passed its key (see ``value_order``). To let it go saves the merges that it would still go through;
+what it costs is measured: finding rows in merged runs, and writing those that leave apart. It is
+tried where enough rows are done, kept where it saves more than it costs, and tried again ever more
+rarely where it does not.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from eddyline.errors import StateError
+from eddyline.joins.operator.done_rows import DoneCounts
+from eddyline.runtime.journal import JournalEntry
+from eddyline.state.compaction import FAN_IN
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+LEAST_SHARE = 0.2
+"""Least share of an input's rows that are done for which it is worth a try."""
+
+FREE = 0.02
+"""Share of the time of batches that letting rows go may take whatever it saves: fewer rows are hot,
+and looked through, for it."""
+
+TRIAL = 16
+"""Batches after which what was saved is compared with what it cost: two sizes of merges."""
+
+FADE = 0.9
+"""What counts of a batch weigh one batch later."""
+
+REST = 64
+"""Batches until the next trial after one that did not pay; twice as many after each."""
+
+
+class Known(msgspec.Struct, forbid_unknown_fields=True):
+    """What is known of the rows of one input."""
+
+    is_leaving: bool = False
+    """Whether its rows leave once they are done."""
+    n_rows: float = 0.0
+    """New rows, older batches counting less, as below."""
+    n_done: float = 0.0
+    """Rows that were seen to be done."""
+    n_merged: float = 0.0
+    """Rows that were merged."""
+    merge_ns: float = 0.0
+    """Time that took (ns)."""
+    saved_ns: float = 0.0
+    """Time that later merges are spared by rows that left (ns)."""
+    cost_ns: float = 0.0
+    """Time that letting them go took beyond what writing them takes anyway (ns)."""
+    n_written: float = 0.0
+    """Merged rows that were written."""
+    write_ns: float = 0.0
+    """Time that took (ns)."""
+    batch_ns: float = 0.0
+    """Time of batches (ns)."""
+    n_left: int = 0
+    """Rows that left so far."""
+    n_in_state: int = 0
+    """Batches since it was decided last."""
+    rest: int = REST
+    """Batches until it is tried again."""
+
+    @property
+    def share(self) -> float:
+        """The share of the rows that are done ([0, 1]; nan: none came)."""
+        return min(self.n_done / self.n_rows, 1.0) if self.n_rows else math.nan
+
+    def add(self, counts: DoneCounts, n_hot: int, ns: int) -> None:
+        """Take in what a batch of so much time (ns) counted, after which so many rows are hot."""
+        n_new_left = counts.n_new_done if self.is_leaving else 0
+        n_left = counts.n_left + n_new_left
+        self.n_rows = FADE * self.n_rows + counts.n_new
+        self.n_done = FADE * self.n_done + counts.n_new_done + counts.n_old_done
+        self.n_merged = FADE * self.n_merged + counts.n_merged
+        self.merge_ns = FADE * self.merge_ns + counts.merge_ns
+        per_row = self.merge_ns / self.n_merged if self.n_merged else 0.0
+        n_merges = math.log(max(n_hot + n_left, 1) / max(counts.n_new, 1), FAN_IN)
+        later = counts.n_left / 2 + n_new_left
+        self.saved_ns = FADE * self.saved_ns + later * max(n_merges, 1.0) * per_row
+        self.n_written = FADE * self.n_written + counts.n_written
+        self.write_ns = FADE * self.write_ns + counts.write_ns
+        anyway = n_left * self.write_ns / self.n_written if self.n_written else 0.0
+        self.cost_ns = FADE * self.cost_ns + counts.ns + max(counts.apart_ns - anyway, 0.0)
+        self.batch_ns = FADE * self.batch_ns + ns
+        self.n_left += n_left
+        self.n_in_state += 1
+
+
+@dataclass(frozen=True, slots=True)
+class DoneView:
+    """What is known of the rows of one input, for people."""
+
+    name: str
+    rule: str
+    """``matched`` or ``passed``; see ``operator.done_rows``."""
+    is_leaving: bool
+    share: float
+    n_left: int
+    saved_ns: float
+    cost_ns: float
+
+
+class DoneLoop:
+    """Lets rows go that are done by a rule, where it pays.
+
+    Args:
+        rule: see ``operator.done_rows``.
+    """
+
+    component = "constraints"
+
+    def __init__(self, rule: str) -> None:
+        self.rule = rule
+        self.is_held = False
+        """Whether all stays as it is, whatever the evidence; see ``runtime.pins``."""
+        self.known: dict[str, Known] = {}
+
+    @property
+    def leaving(self) -> frozenset[str]:
+        """The inputs whose rows leave once they are done."""
+        return frozenset(name for name, each in self.known.items() if each.is_leaving)
+
+    def step(
+        self,
+        names: Collection[str],
+        fresh: Mapping[str, DoneCounts],
+        n_hot: Mapping[str, int],
+        ns: int,
+        batch_id: int = -1,
+    ) -> list[JournalEntry]:
+        """Take in what a batch counted, and decide.
+
+        Args:
+            names: the inputs whose rows may be done by the rule.
+            fresh: what was counted of them.
+            n_hot: the rows of each that are hot after the batch.
+            ns: the time that the batch took (ns).
+            batch_id: the micro-batch, for the journal.
+        """
+        self.known = {name: self.known.get(name, Known()) for name in names}
+        entries = []
+        for name, each in self.known.items():
+            each.add(fresh.get(name, DoneCounts()), n_hot.get(name, 0), ns)
+            if self.is_held or not _changes(each):
+                continue
+            before, evidence = self._text(name, each), _evidence(each)
+            _turn(each)
+            after = self._text(name, each)
+            entries.append(
+                JournalEntry(batch_id, self.component, self.rule, before, after, evidence)
+            )
+        return entries
+
+    def _text(self, name: str, each: Known) -> str:
+        how = "until" if each.is_leaving else "whether or not"
+        return f"{name} hot {how} {self.rule}"
+
+    def views(self) -> tuple[DoneView, ...]:
+        """Return what is known, for people."""
+        return tuple(
+            DoneView(
+                name,
+                self.rule,
+                each.is_leaving,
+                each.share,
+                each.n_left,
+                each.saved_ns,
+                each.cost_ns,
+            )
+            for name, each in self.known.items()
+        )
+
+    def snapshot(self) -> dict[str, Known]:
+        """Return the learned state."""
+        return self.known
+
+    def restore(self, state: Any) -> None:
+        """Continue from what ``snapshot`` returned, decoded from JSON.
+
+        Raises:
+            StateError: it is damaged.
+        """
+        try:
+            self.known = msgspec.convert(state, dict[str, Known])
+        except msgspec.ValidationError as error:
+            msg = f"what was learned of the {self.rule} rows of a join cannot be read: {error}"
+            raise StateError(msg) from error
+
+
+def _changes(each: Known) -> bool:
+    """Return whether the evidence says so."""
+    if each.is_leaving:
+        saved = max(each.saved_ns, FREE * each.batch_ns)
+        return each.n_in_state >= TRIAL and saved < each.cost_ns
+    return each.n_merged > 0 and each.share >= LEAST_SHARE and each.n_in_state >= TRIAL
+
+
+def _turn(each: Known) -> None:
+    each.is_leaving = not each.is_leaving
+    each.saved_ns = each.cost_ns = each.batch_ns = 0.0
+    each.n_in_state = 0
+    if not each.is_leaving:
+        each.n_in_state, each.rest = TRIAL - each.rest, 2 * each.rest
+
+
+def _evidence(each: Known) -> dict[str, Any]:
+    return {
+        "done_share": each.share,
+        "saved_ns": each.saved_ns,
+        "cost_ns": each.cost_ns,
+        "n_left": each.n_left,
+    }

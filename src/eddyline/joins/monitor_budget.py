@@ -1,0 +1,43 @@
+"""When the constraints of a join are measured: as often as a share of the time allows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from eddyline.runtime.budget import Budget
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from eddyline.joins.operator.partner_ages import AgeCounts
+    from eddyline.joins.plan import BucketReport
+
+MAX_OVERHEAD = 0.02
+"""Most time that measuring takes, as a share of the time that the join takes."""
+
+MOST_SKIPPED = 8
+"""Most batches in a row that are not measured because measuring took too long before."""
+
+MANY_COLD = 0.01
+"""Share of the pairs found cold from which the next batch is measured whatever it takes: a k that
+has grown is to be followed at once."""
+
+
+class MonitorBudget:
+    """Says whether the next batch is measured."""
+
+    def __init__(self) -> None:
+        self._budget = Budget(MAX_OVERHEAD, saves=False, most_owed=MOST_SKIPPED)
+        self._is_urgent = False
+
+    @property
+    def may(self) -> bool:
+        """Whether the next batch is measured."""
+        return self._budget.may or self._is_urgent
+
+    def step(self, reports: Iterable[BucketReport], ages: Mapping[str, AgeCounts]) -> None:
+        """Take in what a batch took, and what it found."""
+        for each in reports:
+            self._budget.spend(each.monitor_ns)
+            self._budget.earn(each.ns)
+        self._is_urgent = any(each.n_cold > MANY_COLD * each.n_pairs for each in ages.values())

@@ -1,0 +1,138 @@
+"""Rows that are done leave the hot tier, new ones at once and others when runs are merged.
+
+So no row is written more often than it was. A rule may err: what is cold is found as before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eddyline.joins.operator.done_rows import MATCHED, PASSED, DoneCounts
+from eddyline.joins.operator.matched_rows import MatchedRows, matched_of
+from eddyline.stats.work_clock import work_ns
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from eddyline.joins.operator.done_rows import Done
+    from eddyline.joins.plan import BatchPlan
+    from eddyline.state.rows import SortedRun
+
+
+class Leaving:
+    """The rules of one bucket in one batch.
+
+    Args:
+        plan: of the batch.
+        counts: to which what is found is added.
+    """
+
+    def __init__(self, plan: BatchPlan, counts: Done) -> None:
+        self.plan = plan
+        self.counts = counts
+        self.matched: MatchedRows | None = None
+        """The rows that are in results; None if nobody asks."""
+
+    def begin(
+        self, windows: Mapping[str, Sequence[SortedRun]], news: Mapping[str, SortedRun]
+    ) -> None:
+        """Take note of results from now on."""
+        if self.plan.covers:
+            self.matched = MatchedRows(self.plan.covers, windows, news)
+
+    def lets_go(self, name: str) -> bool:
+        """Return whether rows of an input leave by any rule."""
+        return any((rule, name) in self.plan.leaving for rule in self._rules(name))
+
+    def merged(self, name: str, run: SortedRun, ns: int) -> None:
+        """Count a run that was merged, and the time that it took (ns)."""
+        for rule in self._rules(name):
+            counts = self._of(rule, name)
+            counts.n_merged += len(run)
+            counts.merge_ns += ns
+            if rule == PASSED and (rule, name) not in self.plan.leaving:
+                counts.n_old_done += int(self._passed(name, run).sum())
+
+    def wrote(self, name: str, n_rows: int, ns: int) -> None:
+        """Count the rows of a merged run that stay, and the time of writing them (ns)."""
+        for rule in self._rules(name):
+            counts = self._of(rule, name)
+            counts.merge_ns += ns
+            counts.n_written += n_rows
+            counts.write_ns += ns
+
+    def old(
+        self, name: str, run: SortedRun, windows: Mapping[str, Sequence[SortedRun]]
+    ) -> NDArray[np.bool_]:
+        """Return which rows of a merged run leave.
+
+        Args:
+            name: their input.
+            run: the rows.
+            windows: the runs of all inputs, with the new ones.
+        """
+        mask = np.zeros(len(run), np.bool_)
+        for rule in self._leaving(name):
+            started, counts = work_ns(), self._of(rule, name)
+            if rule == PASSED:
+                mine = self._passed(name, run)
+                counts.n_old_done += int(mine.sum())
+            else:
+                order = self.plan.orders[name]
+                mine = matched_of(self.plan.graph, name, order, windows, run)
+            counts.n_left += int((mine & ~mask).sum())
+            mask |= mine
+            counts.ns += work_ns() - started
+        return mask
+
+    def new(self, name: str, run: SortedRun) -> NDArray[np.bool_]:
+        """Count the new rows of an input that are done, and return which leave."""
+        mask = np.zeros(len(run), np.bool_)
+        for rule in self._rules(name):
+            counts, mine = self._of(rule, name), self._done(rule, name, run)
+            counts.n_new += len(run)
+            counts.n_new_done += int(mine.sum())
+            if (rule, name) in self.plan.leaving:
+                mask |= mine
+        return mask
+
+    def took(self, name: str, ns: int, apart_ns: int) -> None:
+        """Add the time of setting rows apart, and of writing them (ns)."""
+        for rule in self._leaving(name):
+            counts = self._of(rule, name)
+            counts.ns += ns
+            counts.apart_ns += apart_ns
+
+    def end(self) -> None:
+        """Count the older rows that were in results."""
+        if self.matched is not None:
+            for name, n_old in self.matched.n_old.items():
+                self._of(MATCHED, name).n_old_done += n_old
+
+    def _rules(self, name: str) -> list[str]:
+        """Return the rules by which rows of an input may be done."""
+        passed = [PASSED] if name in self.plan.below else []
+        return [*passed, *([MATCHED] if name in self.plan.covers else [])]
+
+    def _leaving(self, name: str) -> list[str]:
+        return [rule for rule in self._rules(name) if (rule, name) in self.plan.leaving]
+
+    def _done(self, rule: str, name: str, run: SortedRun) -> NDArray[np.bool_]:
+        if rule == PASSED:
+            return self._passed(name, run)
+        assert self.matched is not None
+        return self.matched.masks[name]
+
+    def _passed(self, name: str, run: SortedRun) -> NDArray[np.bool_]:
+        """Return which rows have a key that the others have passed."""
+        mask = np.zeros(len(run), np.bool_)
+        for key, low in self.plan.below[name].items():
+            mask |= run.rows.codes[key] < low
+        return mask
+
+    def _of(self, rule: str, name: str) -> DoneCounts:
+        return self.counts.setdefault((rule, name), DoneCounts())
