@@ -19,6 +19,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "joins": ("chained", "growth", "operator", "caches", "caches_plans", "real", "pathway"),
     "aggregates": ("windows", "queries", "over", "growth", "nexmark"),
     "models": ("fits", "crossovers", "pulse", "answers", "figures", "engines", "door", "early"),
+    "alarms": ("estimates", "sharing", "adaptive", "vessels"),
     "page": ("cost",),
 }
 """Modules of scenarios by suite: ``python -m benchmarks run SUITE`` runs one of them."""
