@@ -53,7 +53,9 @@ class Bounds:
         return self.coefs, self.size, self.low, self.high
 
     def take(self, rows: Indices) -> Bounds:
-        """Return the same on some segments."""
+        """Return the same on some segments, which come once each and in their order."""
+        if len(rows) == len(self.low):
+            return self
         return Bounds(*(each[rows] for each in self.arrays))
 
     def minus(self, rows: Indices, constants: Floats) -> Floats:

@@ -26,11 +26,11 @@ UP, DOWN = (">", ">="), ("<", "<=")
 
 def may_hold(bounds: Bounds, rows: Indices, op: str, constants: Floats) -> Mask:
     """Return where a comparison is not surely false, of pairs of a segment and a constant."""
-    low, high = bounds.low[rows], bounds.high[rows]
     if op in UP:
-        return constants <= high
+        return constants <= bounds.high[rows]
     if op in DOWN:
-        return constants >= low
+        return constants >= bounds.low[rows]
+    low, high = bounds.low[rows], bounds.high[rows]
     found: Mask = (constants >= low) & (constants <= high) if op == "=" else low <= high
     return found
 
@@ -38,10 +38,14 @@ def may_hold(bounds: Bounds, rows: Indices, op: str, constants: Floats) -> Mask:
 def surely_holds(bounds: Bounds, rows: Indices, op: str, constants: Floats) -> Mask:
     """Return where a comparison surely holds all along, of pairs of a segment and a constant."""
     low, high = bounds.low[rows], bounds.high[rows]
-    above, below = constants < low, constants > high
-    found = {"=": np.zeros(len(rows), np.bool_), "<>": above | below}
-    found |= dict.fromkeys(UP, above) | dict.fromkeys(DOWN, below)
-    return found[op] & (low <= high)
+    is_there: Mask = low <= high
+    if op in UP:
+        return is_there & (constants < low)
+    if op in DOWN:
+        return is_there & (constants > high)
+    if op == "=":
+        return np.zeros(len(rows), np.bool_)
+    return is_there & ((constants < low) | (constants > high))
 
 
 @dataclass(frozen=True, eq=False)

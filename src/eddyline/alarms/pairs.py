@@ -136,6 +136,8 @@ class Pairs:
         """Return where alarms hold in pairs with segments."""
         is_point = self._segments.is_point[rows]
         with self._tally.on(SOLVED, len(rows)):
+            if not is_point.any():
+                return self._on_ranges(template, own, rows)
             parts = [
                 self._on_ranges(template, own[~is_point], rows[~is_point]),
                 self._at_points(template, own[is_point], rows[is_point]),

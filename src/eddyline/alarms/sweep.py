@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from eddyline.data.arrays import Indices, Ints, Mask
     from eddyline.models.conditions import Condition
 
+MOST_COUNTED = 2_048
+"""Segments of which it is counted where each comparison may hold, about; of more a part."""
+
 MAX_PAIRS = 1 << 18
 """Pairs of a segment and an alarm that are solved at once, about."""
 
@@ -85,24 +88,34 @@ class Sweep(Pairs):
         rows = self._left(template, order, self._every)
         if not len(rows):
             return
-        bounds = {
-            at: self._bases[each].on(rows).take(rows) for at, each in enumerate(template.bases)
-        }
+        bounds = {each: self._bases[each].on(rows).take(rows) for each in template.bases}
         with self._tally.on(TESTS, len(rows)):
-            counts = {at: Counts(each) for at, each in bounds.items()}
+            some = np.arange(0, len(rows), -(-len(rows) // MOST_COUNTED))
+            counts = {each: Counts(found.take(some)) for each, found in bounds.items()}
             chosen = witnesses(template, lambda looked: _count(template, counts, looked))
+        for own, met in _in_large_parts(self._met(template, chosen, bounds, rows)):
+            yield self._checked(template, own, met)
+
+    def _met(
+        self,
+        template: Template,
+        chosen: Mapping[Looked, Mask],
+        bounds: Mapping[int, Bounds],
+        rows: Indices,
+    ) -> Iterator[tuple[Indices, Indices]]:
+        """Yield pairs of alarms and some segments in which these may hold, each once."""
         before: list[tuple[Looked, Mask]] = []
+        keys = self._segments.keys[rows]
         for looked, mask in chosen.items():
+            of, op = bounds[template.bases[looked[0]]], template.ops[looked[0]]
             for constants, width in self._looked_for(template, looked, mask):
-                keys, op = self._segments.keys[rows], template.ops[looked[0]]
                 with self._tally.on(TESTS, len(rows)):
                     if len(looked) > 1:
-                        first, last = constants.between(bounds[looked[0]], width, keys)
+                        first, last = constants.between(of, width, keys)
                     else:
-                        first, last = constants.possible(bounds[looked[0]], op, keys)
+                        first, last = constants.possible(of, op, keys)
                 for places, own_rows in _pairs(first, last):
-                    pairs = constants.alarms[places], rows[own_rows]
-                    yield self._checked(template, *self._new(template, before, *pairs))
+                    yield self._new(template, before, constants.alarms[places], rows[own_rows])
             before.append((looked, mask))
 
     def _looked_for(
@@ -256,12 +269,30 @@ class Sweep(Pairs):
 
 
 def _count(template: Template, counts: Mapping[int, Counts], looked: Looked) -> Ints:
-    """Return in how many segments a slot or a band may hold, by alarm."""
+    """Return in how many segments a slot or a band may hold, by alarm; counts are by base."""
     constants = [template.constants[:, at] for at in looked]
-    own = counts[looked[0]]
+    own = counts[template.bases[looked[0]]]
     if len(looked) > 1:
         return own.between(*constants)
     return own.of(template.ops[looked[0]], *constants)
+
+
+def _in_large_parts(
+    pairs: Iterator[tuple[Indices, Indices]],
+) -> Iterator[tuple[Indices, Indices]]:
+    """Yield the same pairs, small parts together: each call costs its own."""
+    parts: list[tuple[Indices, Indices]] = []
+    for each in pairs:
+        parts.append(each)
+        if sum(len(rows) for _, rows in parts) >= MAX_PAIRS:
+            yield _together(parts)
+            parts = []
+    if parts:
+        yield _together(parts)
+
+
+def _together(parts: Sequence[tuple[Indices, Indices]]) -> tuple[Indices, Indices]:
+    return np.concatenate([own for own, _ in parts]), np.concatenate([rows for _, rows in parts])
 
 
 def _pairs(first: Indices, last: Indices) -> Iterator[tuple[Indices, Indices]]:
