@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from eddyline.alarms.sweep import Sweep
 from eddyline.alarms.tally import Tally
 from eddyline.data.arrays import Floats
 from eddyline.models.segments import Segments
+from eddyline.models.solving import where
 
 N_SEGMENTS = 20_000
 ADVANCE_S = 10.0
@@ -95,6 +96,17 @@ def swept(
 ) -> Found:
     """Return where alarms hold."""
     return Sweep(program, segments, np.zeros((0, 0), np.bool_), plan, tally).run()
+
+
+def one_by_one(segments: Segments, texts: Sequence[str]) -> Callable[[], int]:
+    """Return what asks conditions one after the other, and how many segments they leave."""
+    read = [read_alarm("a", each, [*segments.coefs], ()).condition for each in texts]
+    conditions = [each for each in read if each is not None]
+
+    def run() -> int:
+        return sum(len(where(segments, each)) for each in conditions)
+
+    return run
 
 
 def told(found: Found) -> int:

@@ -8,7 +8,7 @@ second shared; unshared: both are each query's own), and high selectivity is one
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import numpy as np
@@ -17,6 +17,7 @@ from benchmarks.alarms.data import (
     ADVANCE_S,
     fixed,
     made_up_v1,
+    one_by_one,
     program_over,
     segments_of,
     swept,
@@ -31,6 +32,9 @@ UPPER = np.arange(1, 11) / 10
 """Selectivities of the loosest of some thresholds."""
 
 N_QUERIES = 10
+
+ALONE = "one by one"
+"""Instead of a way to share: each condition is asked by itself, as a query of its own."""
 
 
 def _segments(settings: Settings) -> Segments:
@@ -56,8 +60,12 @@ def _timed(
     segments: Segments, asked: Mapping[str, tuple[Mapping[str, str], str]], n_runs: int
 ) -> dict[str, Times]:
     """Time alarms in ways, by processor time; all that have the same alarms answer the same."""
-    variants, answers = {}, {}
+    variants: dict[str, Callable[[], object]] = {}
+    answers: dict[tuple[str, ...], int] = {}
     for name, (texts, sharing) in asked.items():
+        if sharing == ALONE:
+            variants[name] = one_by_one(segments, list(texts.values()))
+            continue
         program = program_over(segments, texts)
         run = partial(swept, program, segments, fixed(program, sharing))
         variants[name] = run
@@ -96,10 +104,15 @@ def flat(settings: Settings) -> Measurement:
     return Measurement(value, note, seconds_of(times) | {"ranges": n_ranges})
 
 
-def chain(settings: Settings, way: str) -> Measurement:
-    """Return the time of ten chains of two filters unshared over that of a way to share them.
+def chain(settings: Settings, way: str, other: str = "unshared") -> Measurement:
+    """Return the time of ten chains of two filters in another way over that of a way to share them.
 
     Nearly all segments pass the first filter of each, and next to none the second.
+
+    Args:
+        settings: how much is run.
+        way: to share them.
+        other: ``unshared``, in the same block, or ``one by one``: each is a query of its own.
     """
     segments = _segments(settings)
     first = np.quantile(_least(segments.coefs["x"]), np.linspace(0.99, 0.999, N_QUERIES))
@@ -108,7 +121,7 @@ def chain(settings: Settings, way: str) -> Measurement:
         f"a{at}": f"x < {a!r} AND y < {b!r}"
         for at, (a, b) in enumerate(zip(first.tolist(), second.tolist(), strict=True))
     }
-    ways = {each: (texts, each) for each in ("covered", "union", "unshared")}
+    ways = {each: (texts, each) for each in ("covered", "union", "unshared", ALONE)}
     # What a loop would do: the second filter, which leaves out nearly all, comes first.
     turned = {
         f"a{at}": " AND ".join(text.split(" AND ")[::-1]) for at, text in enumerate(texts.values())
@@ -118,7 +131,7 @@ def chain(settings: Settings, way: str) -> Measurement:
         "unshared, second first": (turned, "unshared"),
     }
     times = _timed(segments, ways, settings.pick(9, 3))
-    value = paired_ratio(times["unshared"], times[way])
+    value = paired_ratio(times[other], times[way])
     return Measurement(value, times_told(times), seconds_of(times))
 
 
@@ -127,4 +140,5 @@ RUNS: Runs = {
     "alarms_flat": flat,
     "alarms_chain_covered": lambda settings: chain(settings, "covered"),
     "alarms_chain_union": lambda settings: chain(settings, "union"),
+    "alarms_chain_alone": lambda settings: chain(settings, "covered", "one by one"),
 }

@@ -9,22 +9,19 @@ models and rows are there.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.alarms.data import made_up_v1, program_over, segments_of, swept
+from benchmarks.alarms.data import made_up_v1, one_by_one, program_over, segments_of, swept
 from benchmarks.harness.scenario import Measurement, Runs, Settings
 from benchmarks.harness.timing import interleaved, paired_ratio, seconds_of, times_told
 from benchmarks.models.data import vessels
-from eddyline.alarms.definitions import read_alarm
 from eddyline.data.arrays import Floats
 from eddyline.models.fitting import fit
-from eddyline.models.segments import Segments
-from eddyline.models.solving import where
 from eddyline.options import SharingOptions
 from eddyline.query.conditions import And, Compare, Operand, Rule
 from eddyline.rules.compile.bitmap_block import BitmapBlocks
@@ -85,11 +82,6 @@ def _as_rules(squares: Squares, values: dict[str, Floats]) -> Callable[[], int]:
     return run
 
 
-def _one_by_one(segments: Segments, texts: Sequence[str]) -> int:
-    conditions = [read_alarm("a", each, [*segments.coefs], ()).condition for each in texts]
-    return sum(len(where(segments, each)) for each in conditions if each is not None)
-
-
 def thousand(settings: Settings, other: str) -> Measurement:
     """Return the time of another way to a thousand alarms over that of alarms solved together."""
     rows = vessels()
@@ -100,7 +92,7 @@ def thousand(settings: Settings, other: str) -> Measurement:
     few = list(texts.values())[::ONE_OF]
     variants: dict[str, Callable[[], Any]] = {
         "together": partial(swept, program, segments, {}),
-        "one by one, a part": lambda: _one_by_one(segments, few),
+        "one by one, a part": one_by_one(segments, few),
         "rules": _as_rules(squares, rows.values),
     }
     times = interleaved(variants, settings.pick(5, 2), clock=time.process_time)

@@ -131,16 +131,18 @@ def are_most(rows: Indices, segments: Segments) -> bool:
 
 def _bounds(terms: Terms, length: Floats, segments: Segments) -> Bounds:
     shape = (len(segments), terms.coefs.shape[1])
-    coefs = np.array(np.broadcast_to(terms.cleaned, shape))
+    coefs, size = terms.cleaned, terms.size
+    if coefs.shape != shape:  # a constant
+        coefs, size = (np.array(np.broadcast_to(each, shape)) for each in (coefs, size))
     coefs[:, 0] = terms.coefs[:, 0]
-    size = np.array(np.broadcast_to(terms.size, shape))
     low, high = polynomials.bounds(coefs, length)
     wider = WIDER * polynomials.bounds(size, length)[1]
-    # Around an instant that a point is, a value within half a microsecond is the one there.
-    change = np.zeros(len(segments))
-    for power in range(shape[1] - 1, 0, -1):
-        change = (change + np.abs(coefs[:, power])) * HALF_MICRO
-    wider += np.where(segments.is_point, 2 * change, 0.0)
+    if segments.is_point.any():
+        # Around an instant that a point is, a value within half a microsecond is the one there.
+        change = np.zeros(len(segments))
+        for power in range(shape[1] - 1, 0, -1):
+            change = (change + np.abs(coefs[:, power])) * HALF_MICRO
+        wider += np.where(segments.is_point, 2 * change, 0.0)
     wider[np.isnan(wider)] = np.inf
     none = np.isnan(coefs).any(axis=1)
     low, high = low - wider, high + wider

@@ -151,15 +151,15 @@ class Sweep(Pairs):
             self._alone(template, own, first, self._rows_for(template, own))
             for own in range(len(template))
         ]
-        own = np.repeat(np.arange(len(template)), [len(each) for each in every])
-        rows = np.concatenate(every)
+        is_met = np.zeros(len(self._every), np.bool_)
+        for rows in every:
+            is_met[rows] = True
         is_left = np.zeros(len(self._every), np.bool_)
-        is_left[self._left(template, rest, np.unique(rows))] = True
-        kept = is_left[rows]
-        own, rows = own[kept], rows[kept]
-        for start in range(0, len(rows), MAX_PAIRS):
-            part = slice(start, start + MAX_PAIRS)
-            yield self._checked(template, own[part], rows[part])
+        is_left[self._left(template, rest, np.flatnonzero(is_met))] = True
+        left = (rows[is_left[rows]] for rows in every)
+        pairs = ((np.full(len(rows), own), rows) for own, rows in enumerate(left))
+        for own, rows in _in_large_parts(pairs):
+            yield self._checked(template, own, rows)
 
     def _unshared(self, template: Template, order: Sequence[Condition]) -> Iterator[Found]:
         """Yield where alarms hold that share nothing."""

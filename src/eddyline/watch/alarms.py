@@ -59,7 +59,7 @@ def sections(views: Sequence[TemplateView], history: History) -> list[Section]:
             clipped(each.text, 60),
             each.n_alarms,
             each.sharing,
-            clipped(", then ".join(each.order), 60),
+            clipped(" then ".join(each.order), 60),
             None if each.estimate is None else each.estimate.value,
             each.ns or None,
             None if each.expected is None else each.expected.value,
