@@ -70,7 +70,7 @@ release: java $(VENV)/.with-release  ## Build wheel and source archive into dist
 pictures: java $(STAMP)  ## Draw the pictures of the docs anew; needs Chromium.
 	@$(RUN) -m tools.pictures
 
-SUITES := filters change routing sharing joins aggregates models constraints page
+SUITES := filters change routing sharing joins aggregates models constraints alarms page
 
 bench: java $(STAMP)  ## Run all benchmarks and print value against target.
 	@for suite in $(SUITES); do $(RUN) -m benchmarks run $$suite || exit 1; done

@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 
 from eddyline.aggregates.functions import AGGREGATES
-from eddyline.options import AggregateOptions, FilterOptions, JoinOptions, SharingOptions
+from eddyline.options import (
+    AggregateOptions,
+    AlarmOptions,
+    FilterOptions,
+    JoinOptions,
+    SharingOptions,
+)
 from eddyline.ordering import ORDERING_POLICIES
 from eddyline.query.script import read_script
 from eddyline.query.select.reader import read_query
@@ -45,6 +51,7 @@ def test_every_option_stands_on_the_page_with_its_default(field):
         *[("rules", field) for field in fields(SharingOptions)],
         *[("joins", field) for field in fields(JoinOptions)],
         *[("aggregates", field) for field in fields(AggregateOptions)],
+        *[("alarms", field) for field in fields(AlarmOptions)],
     ],
     ids=lambda each: each if isinstance(each, str) else each.name,
 )

@@ -17,7 +17,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "eddyline"
 
 ROOMS = [
     "errors", "registry", "options",
-    "data", "sql", "query", "stats",
+    "data", "sql", "query", "stats", "estimates",
     "change", "ordering", "routing",
     "state", "runtime", "constraints",
     "filters", "rules", "joins", "aggregates", "models", "alarms",

@@ -20,6 +20,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "aggregates": ("windows", "queries", "over", "growth", "nexmark"),
     "models": ("fits", "crossovers", "pulse", "answers", "figures", "engines", "door", "early"),
     "constraints": ("learned",),
+    "alarms": ("estimates", "sharing", "adaptive", "vessels"),
     "page": ("cost",),
 }
 """Modules of scenarios by suite: ``python -m benchmarks run SUITE`` runs one of them."""

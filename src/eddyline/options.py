@@ -220,6 +220,31 @@ class AggregateOptions(_Keywords):
         is_switch(self, "adaptive")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlarmOptions(_Keywords):
+    """Options of a set of alarms over a stream: how its plan is learned.
+
+    Raises:
+        OptionError: a value is out of its range; it says which and what the range is.
+    """
+
+    policy: Any = "a_greedy"
+    """Ordering policy of the comparisons of a template; see ``FilterOptions.policy``."""
+    monitor: Any = "two_sample"
+    """Monitor, which tells fresh evidence; see ``FilterOptions.monitor``."""
+    adaptive: bool = True
+    """False solves all templates covered, in the order as written, and takes no profile."""
+    risk: float = 0.0
+    """How much the width of an estimate counts against the estimate itself ([0, 1])."""
+    seed: int = 0
+    """Chooses what policies draw; never changes an answer (≥ 0)."""
+
+    def __post_init__(self) -> None:
+        in_range(self, "risk", 0.0, 1.0)
+        in_range(self, "seed", 0, 2**63)
+        is_switch(self, "adaptive")
+
+
 METHODS = ("auto", "witnesses", "blocks", "every_row", "statement")
 """Values of ``SharingOptions.method``."""
 

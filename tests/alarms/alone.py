@@ -19,10 +19,10 @@ def unkeyed(texts):
     raise AssertionError(texts)
 
 
-def ranges_of(segments, texts, compiled=unkeyed, keys=("k",)):
+def ranges_of(segments, texts, compiled=unkeyed, keys=("k",), **how):
     """Return the step of alarms, given by name, over segments with a key ``k``."""
     alarms = [read_alarm(name, each, [*segments.coefs], keys) for name, each in texts.items()]
-    return AlarmRanges(program_of(alarms, compiled))
+    return AlarmRanges(program_of(alarms, compiled), **how)
 
 
 def named(segments):

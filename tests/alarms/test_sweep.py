@@ -71,6 +71,25 @@ def test_conjunctions_that_differ_in_constants(segments, constants):
     assert together(segments, texts) == alone(segments, texts)
 
 
+WIDTHS = st.sampled_from([0.0, 0.25, 1.0, 20.0, -1.0, -1e-16])
+
+
+@given(
+    drawn(names=("x", "y"), degree=2, most=8, start=EPOCH),
+    st.lists(st.tuples(CONSTANTS, WIDTHS, CONSTANTS, WIDTHS), max_size=8),
+    st.sampled_from(["AND", "OR"]),
+)
+def test_bands_that_differ_in_constants(segments, constants, word):
+    texts = named(
+        [
+            f"x >= {one!r} AND x <= {one + width!r} {word} "
+            f"d(y) > {two!r} AND d(y) < {two + other!r}"
+            for one, width, two, other in constants
+        ]
+    )
+    assert together(segments, texts) == alone(segments, texts)
+
+
 def test_points_tombstones_and_gaps():
     segments = pieces(
         (0, 0, 3, {"x": [0, 1]}),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from eddyline.alarms.tally import BOUNDS
 from eddyline.models import polynomials
 from eddyline.models.expressions import ROUNDING, Terms, names_in, terms_of
 from eddyline.models.segments import in_seconds
@@ -19,6 +20,7 @@ from eddyline.models.solving import HALF_MICRO, begun
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from eddyline.alarms.tally import Tally
     from eddyline.data.arrays import Floats, Indices
     from eddyline.models.expressions import Expression
     from eddyline.models.segments import Segments
@@ -45,6 +47,17 @@ class Bounds:
     low: Floats
     high: Floats
 
+    @property
+    def arrays(self) -> tuple[Floats, ...]:
+        """All it has of segments."""
+        return self.coefs, self.size, self.low, self.high
+
+    def take(self, rows: Indices) -> Bounds:
+        """Return the same on some segments, which come once each and in their order."""
+        if len(rows) == len(self.low):
+            return self
+        return Bounds(*(each[rows] for each in self.arrays))
+
     def minus(self, rows: Indices, constants: Floats) -> Floats:
         """Return the polynomials of some segments less a constant each, as they are solved."""
         found = self.coefs[rows]
@@ -63,18 +76,73 @@ def bounds_of(segments: Segments, expressions: Sequence[Expression]) -> list[Bou
         return [_bounds(terms_of(each, given), length, segments) for each in expressions]
 
 
+class Basis:
+    """An expression on segments, computed for those that it is asked of, of each once.
+
+    Args:
+        segments: none of them is a tombstone.
+        expression: of their attributes.
+        tally: takes note of the work.
+    """
+
+    def __init__(self, segments: Segments, expression: Expression, tally: Tally) -> None:
+        self._segments, self._expression, self._tally = segments, expression, tally
+        self._is_known = np.zeros(len(segments), np.bool_)
+        self._found: Bounds | None = None
+
+    def everywhere(self) -> Bounds:
+        """Return it on all segments."""
+        return self.on(np.arange(len(self._segments)))
+
+    def on(self, rows: Indices) -> Bounds:
+        """Return it on all segments, of which only ``rows`` and those before are computed."""
+        asked = np.zeros(len(self._segments), np.bool_)
+        asked[rows] = True
+        missing = np.flatnonzero(asked & ~self._is_known)
+        if len(missing) or self._found is None:
+            self._compute(missing)
+        assert self._found is not None
+        return self._found
+
+    def _compute(self, missing: Indices) -> None:
+        segments = self._segments
+        is_all = are_most(missing, segments)
+        if is_all:
+            missing = np.arange(len(segments))
+        with self._tally.on(BOUNDS, len(missing)):
+            part = segments if is_all else segments.take(missing)
+            (made,) = bounds_of(part, [self._expression])
+        if is_all:
+            self._found = made
+        else:
+            if self._found is None:
+                n, size = len(segments), made.coefs.shape[1]
+                coefs, (own, low, high) = np.empty((n, size)), np.empty((3, n))
+                self._found = Bounds(coefs, own, low, high)
+            for whole, each in zip(self._found.arrays, made.arrays, strict=True):
+                whole[missing] = each
+        self._is_known[missing] = True
+
+
+def are_most(rows: Indices, segments: Segments) -> bool:
+    """Return whether all segments are computed in less time than some of them are taken out."""
+    return len(rows) * 4 >= len(segments) * 3
+
+
 def _bounds(terms: Terms, length: Floats, segments: Segments) -> Bounds:
     shape = (len(segments), terms.coefs.shape[1])
-    coefs = np.array(np.broadcast_to(terms.cleaned, shape))
+    coefs, size = terms.cleaned, terms.size
+    if coefs.shape != shape:  # a constant
+        coefs, size = (np.array(np.broadcast_to(each, shape)) for each in (coefs, size))
     coefs[:, 0] = terms.coefs[:, 0]
-    size = np.array(np.broadcast_to(terms.size, shape))
     low, high = polynomials.bounds(coefs, length)
     wider = WIDER * polynomials.bounds(size, length)[1]
-    # Around an instant that a point is, a value within half a microsecond is the one there.
-    change = np.zeros(len(segments))
-    for power in range(shape[1] - 1, 0, -1):
-        change = (change + np.abs(coefs[:, power])) * HALF_MICRO
-    wider += np.where(segments.is_point, 2 * change, 0.0)
+    if segments.is_point.any():
+        # Around an instant that a point is, a value within half a microsecond is the one there.
+        change = np.zeros(len(segments))
+        for power in range(shape[1] - 1, 0, -1):
+            change = (change + np.abs(coefs[:, power])) * HALF_MICRO
+        wider += np.where(segments.is_point, 2 * change, 0.0)
     wider[np.isnan(wider)] = np.inf
     none = np.isnan(coefs).any(axis=1)
     low, high = low - wider, high + wider

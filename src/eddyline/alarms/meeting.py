@@ -12,8 +12,13 @@ from eddyline.alarms.meeting_kernels import places
 from eddyline.models import timeline
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from eddyline.alarms.bounds import Bounds
     from eddyline.data.arrays import Floats, Indices, Ints, Mask
+
+WIDER = 2.0**-48
+"""How much earlier bands are looked for, in parts of what is compared."""
 
 UP, DOWN = (">", ">="), ("<", "<=")
 """Comparisons that hold above their constant, and below it."""
@@ -21,11 +26,11 @@ UP, DOWN = (">", ">="), ("<", "<=")
 
 def may_hold(bounds: Bounds, rows: Indices, op: str, constants: Floats) -> Mask:
     """Return where a comparison is not surely false, of pairs of a segment and a constant."""
-    low, high = bounds.low[rows], bounds.high[rows]
     if op in UP:
-        return constants <= high
+        return constants <= bounds.high[rows]
     if op in DOWN:
-        return constants >= low
+        return constants >= bounds.low[rows]
+    low, high = bounds.low[rows], bounds.high[rows]
     found: Mask = (constants >= low) & (constants <= high) if op == "=" else low <= high
     return found
 
@@ -33,10 +38,14 @@ def may_hold(bounds: Bounds, rows: Indices, op: str, constants: Floats) -> Mask:
 def surely_holds(bounds: Bounds, rows: Indices, op: str, constants: Floats) -> Mask:
     """Return where a comparison surely holds all along, of pairs of a segment and a constant."""
     low, high = bounds.low[rows], bounds.high[rows]
-    above, below = constants < low, constants > high
-    found = {"=": np.zeros(len(rows), np.bool_), "<>": above | below}
-    found |= dict.fromkeys(UP, above) | dict.fromkeys(DOWN, below)
-    return found[op] & (low <= high)
+    is_there: Mask = low <= high
+    if op in UP:
+        return is_there & (constants < low)
+    if op in DOWN:
+        return is_there & (constants > high)
+    if op == "=":
+        return np.zeros(len(rows), np.bool_)
+    return is_there & ((constants < low) | (constants > high))
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +99,25 @@ class Constants:
             return self._place(low, keys, is_after=False), self._place(high, keys, is_after=True)
         return first, np.where(bounds.low <= bounds.high, last, first)
 
+    def between(self, bounds: Bounds, width: float, keys: Ints) -> tuple[Indices, Indices]:
+        """Return for each segment from where to where constants may do that begin a band.
+
+        Args:
+            bounds: of the expression.
+            width: of the widest band, 0 or more.
+            keys: the entity of each segment.
+        """
+        is_there = bounds.low <= bounds.high
+        low = np.where(is_there, bounds.low, np.inf)
+        with np.errstate(invalid="ignore", over="ignore"):
+            # By more than rounding takes; what is no number is looked for everywhere.
+            first = low - width - WIDER * (np.abs(low) + width)
+        first = np.where(np.isnan(first), -np.inf, first)
+        return (
+            self._place(first, keys, is_after=False),
+            self._place(bounds.high, keys, is_after=True),
+        )
+
     def certain(self, bounds: Bounds, op: str, keys: Ints) -> tuple[Indices, Indices]:
         """Return for each segment from where to where constants surely do; ``op`` is up or down."""
         first, last = self._all(keys)
@@ -111,6 +139,15 @@ class Constants:
         return places(self.values, *self._all(keys), values, is_after)
 
 
+def by_width(widths: Floats) -> Iterator[Indices]:
+    """Yield the places of bands, those of about the same width together."""
+    power = np.frexp(widths)[1]
+    power[~np.isfinite(widths)] = np.iinfo(power.dtype).max
+    some = np.flatnonzero(widths >= 0)
+    for each in np.unique(power[some]):
+        yield some[power[some] == each]
+
+
 @dataclass(frozen=True, eq=False)
 class Counts:
     """How many segments may meet a constant: exact, by the sorted bounds of an expression."""
@@ -124,6 +161,21 @@ class Counts:
     @cached_property
     def _highs(self) -> Floats:
         return np.sort(self.bounds.high)
+
+    @cached_property
+    def _n_valued(self) -> int:
+        return int((self.bounds.low <= self.bounds.high).sum())
+
+    def between(self, low: Floats, high: Floats) -> Ints:
+        """Return for each pair of constants how many segments may have a value between them.
+
+        All of them where the first one is greater: rounding may say that both are met.
+        """
+        above = len(self._highs) - np.searchsorted(self._highs, low, "left")
+        below = np.searchsorted(self._lows, high, "right")
+        # Each segment with a value is above one or below the other, or both.
+        n = len(self._highs)
+        return np.where(low <= high, np.maximum(above + below - self._n_valued, 0), n)
 
     def of(self, op: str, constants: Floats) -> Ints:
         """Return for each constant how many segments may have an instant where ``op`` holds."""

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
+from eddyline.alarms.observing import Observing
 from eddyline.alarms.sweep import Sweep
+from eddyline.alarms.tally import Tally
 from eddyline.models.expressions import names_in
 from eddyline.models.rows import Keyed
 from eddyline.models.steps import Kept, Shape
 
 if TYPE_CHECKING:
+    from eddyline.alarms.plan import AlarmPlan
+    from eddyline.alarms.profile import AlarmProfile
     from eddyline.alarms.program import AlarmProgram
     from eddyline.data.arrays import Mask
     from eddyline.models.steps import Scope
@@ -31,6 +35,9 @@ class AlarmRanges(Kept):
     """
 
     program: AlarmProgram
+    plan: AlarmPlan = field(default_factory=dict)
+    watches: bool = False
+    """Whether a profile is taken while alarms are solved."""
     scope: ClassVar[Scope] = "segment"
 
     def shape(self, given: Shape) -> Shape:
@@ -39,17 +46,25 @@ class AlarmRanges(Kept):
 
     def run(self, given: Keyed) -> Keyed:
         """Return the ranges."""
+        return self.watched(given)[0]
+
+    def watched(self, given: Keyed) -> tuple[Keyed, AlarmProfile | None]:
+        """Return the ranges, and what was observed on the way if that is asked for."""
         program, entities = self.program, given.entities
         order = given.segments.by_time
         segments = given.segments.take(order[~given.segments.is_tombstone[order]])
         n = max(int(segments.keys.max(initial=-1)) + 1, entities.num_rows)
         allowed = np.zeros((0, n), np.bool_) if program.keys is None else program.keys.of(entities)
-        found = Sweep(program, segments, allowed).run()
+        observing = Observing(program, segments) if self.watches else None
+        tally = Tally() if observing is None else observing.tally
+        sweep = Sweep(program, segments, allowed, self.plan, tally)
+        found = sweep.run() if observing is None else observing.run(sweep, self.plan)
         codes = found.alarms * n + segments.keys[found.rows]
         known, keys = np.unique(codes, return_inverse=True)
         begun = segments.take(found.rows).cut(found.lo, found.hi)
         ranges = replace(begun, keys=keys, is_point=found.is_point)
-        return Keyed(ranges, self._named(known // n, entities.take(pa.array(known % n))))
+        made = Keyed(ranges, self._named(known // n, entities.take(pa.array(known % n))))
+        return made, None if observing is None else observing.profile
 
     def reads(self, wanted: set[str]) -> set[str]:
         """Return what is wanted, and what is compared."""

@@ -1,119 +1,210 @@
-"""Where alarms hold: all alarms of a template are solved in one sweep over segments.
+"""Where alarms hold: the alarms of a template are solved together, or as their plan says.
 
-Sorted constants say which alarms a segment may meet (covered sharing, Pulse 4.3): work grows with
+Sorted constants say which alarms a segment may meet (covered sharing, Pulse 4.1): work grows with
 the pairs of a segment and a constant between its bounds, and with the changes between a segment and
-the next one, not with alarms. Of several comparisons the one that leaves the fewest pairs is
-looked at first. What is left is solved as ``models.solving`` solves one alarm, so ranges are the
-same to the microsecond.
+the next one, not with alarms. Of an AND each comparison is computed on segments only that those
+before it leave, and an alarm is looked for by the one that leaves the fewest pairs, or by two that
+keep an expression between two constants. What is left is solved as ``models.solving`` solves one
+alarm, so ranges are the same to the microsecond whatever the plan (``plan``).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eddyline.alarms.bounds import bounds_of
-from eddyline.alarms.meeting import UP, Constants, Counts, may_hold, surely_holds
-from eddyline.alarms.templates import slot, slots_in
+from eddyline.alarms.bounds import are_most, bounds_of
+from eddyline.alarms.covers import covered
+from eddyline.alarms.meeting import UP, Constants, Counts, by_width, may_hold
+from eddyline.alarms.pairs import Found, Pairs, in_order
+from eddyline.alarms.plan import TemplatePlan
+from eddyline.alarms.tally import BOUNDS, TESTS
+from eddyline.alarms.templates import slots_in
 from eddyline.alarms.witnesses import witnesses
 from eddyline.models import timeline
-from eddyline.models.columns import Columns
 from eddyline.models.conditions import Comparison, holds
-from eddyline.models.solving import Polynomials, Ranges, first_signs, is_true
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from eddyline.alarms.bounds import Bounds
-    from eddyline.alarms.program import AlarmProgram
     from eddyline.alarms.templates import Template
-    from eddyline.data.arrays import Floats, Indices, Ints, Mask
-    from eddyline.models.expressions import Expression
-    from eddyline.models.segments import Segments
+    from eddyline.alarms.witnesses import Looked
+    from eddyline.data.arrays import Indices, Ints, Mask
+    from eddyline.models.conditions import Condition
 
-    Test = Callable[[Bounds, Indices, str, Floats], Mask]
-    """Of pairs of a segment and a constant, whether a comparison may hold, or surely does."""
+MOST_COUNTED = 2_048
+"""Segments of which it is counted where each comparison may hold, about; of more a part."""
 
 MAX_PAIRS = 1 << 18
 """Pairs of a segment and an alarm that are solved at once, about."""
 
 
-@dataclass(frozen=True)
-class Found(Columns):
-    """Ranges on which alarms hold; neighbours may touch.
-
-    Attributes:
-        alarms: by their places, ``[m]``.
-        rows: the segment in which a range begins, ``[m]``.
-        lo: where it begins (µs), ``[m]``.
-        hi: where it ends, exclusive (µs), perhaps in a later segment, ``[m]``.
-        is_point: whether it is one instant, ``[m]``.
-    """
-
-    alarms: Ints
-    rows: Indices
-    lo: Ints
-    hi: Ints
-    is_point: Mask
-
-
-class Sweep:
+class Sweep(Pairs):
     """Alarms over some segments.
 
     Args:
         program: the alarms.
         segments: in the order of entities and time, without tombstones.
         allowed: which conditions on keys are true of which entities, ``[conditions, entities]``.
+        plan: how templates are solved.
+        tally: takes note of the work.
     """
-
-    def __init__(self, program: AlarmProgram, segments: Segments, allowed: Mask) -> None:
-        self._program, self._segments, self._allowed = program, segments, allowed
-        self._bounds = bounds_of(segments, program.bases)
-        self._counts = [Counts(each) for each in self._bounds]
-        self._is_linked = _linked(segments)
 
     def run(self) -> Found:
         """Return where the alarms hold."""
-        found = [each for template in self._program.templates for each in self._of(template)]
-        return Found.joined([*found, self._whole()])
+        found = [each for template in self._program.templates for each in self.of(template)]
+        return Found.joined([*found, self.whole()])
 
     # -- one template ---------------------------------------------------------------------------
 
-    def _of(self, template: Template) -> Iterator[Found]:
-        if isinstance(template.condition, Comparison) and template.ops[0] not in {"=", "<>"}:
-            for constants in self._listed(template, np.arange(len(template.alarms)), 0):
-                yield self._runs(template, constants)
-                first, last = self._band(template, constants)
-                for places, rows in _pairs(first, last):
-                    own = constants.alarms[places]
-                    yield self._solved(template, *self._filtered(template, own, rows))
+    def of(self, template: Template) -> Iterator[Found]:
+        """Yield where the alarms of a template hold."""
+        plan = self._plan.get(template.text, TemplatePlan())
+        order = [template.conjuncts[at].condition for at in plan.order_of(template)]
+        if plan.sharing == "unshared":
+            return self._unshared(template, order)
+        if plan.sharing == "union" and len(order) > 1:
+            return self._union(template, order)
+        if template.is_threshold:
+            return self._threshold(template)
+        return self._covered(template, order)
+
+    def _threshold(self, template: Template) -> Iterator[Found]:
+        """Yield where alarms hold that each compare an expression with a constant."""
+        bounds = self._bases[template.bases[0]].everywhere()
+        for constants in self._listed(template, np.arange(len(template)), 0):
+            with self._tally.on(TESTS, len(self._every)):
+                found = self._runs(template, bounds, constants)
+                first, last = self._band(template, bounds, constants)
+            yield found
+            for places, rows in _pairs(first, last):
+                own = constants.alarms[places]
+                yield self._solved(template, *self._filtered(template, own, rows))
+
+    def _covered(self, template: Template, order: Sequence[Condition]) -> Iterator[Found]:
+        """Yield where alarms hold, looked for on the segments that no cover leaves out."""
+        rows = self._left(template, order, self._every)
+        if not len(rows):
             return
-        chosen = witnesses(
-            template.condition,
-            lambda at: self._counts[template.bases[at]].of(
-                template.ops[at], template.constants[:, at]
-            ),
-        )
-        before: list[tuple[int, Mask]] = []
-        for at, mask in chosen.items():
-            bounds = self._bounds[template.bases[at]]
-            for constants in self._listed(template, np.flatnonzero(mask), at):
-                first, last = constants.possible(bounds, template.ops[at], self._segments.keys)
-                for places, rows in _pairs(first, last):
-                    pairs = self._new(template, before, constants.alarms[places], rows)
-                    yield self._checked(template, *pairs)
-            before.append((at, mask))
+        bounds = {each: self._bases[each].on(rows).take(rows) for each in template.bases}
+        with self._tally.on(TESTS, len(rows)):
+            some = np.arange(0, len(rows), -(-len(rows) // MOST_COUNTED))
+            counts = {each: Counts(found.take(some)) for each, found in bounds.items()}
+            chosen = witnesses(template, lambda looked: _count(template, counts, looked))
+        for own, met in _in_large_parts(self._met(template, chosen, bounds, rows)):
+            yield self._checked(template, own, met)
+
+    def _met(
+        self,
+        template: Template,
+        chosen: Mapping[Looked, Mask],
+        bounds: Mapping[int, Bounds],
+        rows: Indices,
+    ) -> Iterator[tuple[Indices, Indices]]:
+        """Yield pairs of alarms and some segments in which these may hold, each once."""
+        before: list[tuple[Looked, Mask]] = []
+        keys = self._segments.keys[rows]
+        for looked, mask in chosen.items():
+            of, op = bounds[template.bases[looked[0]]], template.ops[looked[0]]
+            for constants, width in self._looked_for(template, looked, mask):
+                with self._tally.on(TESTS, len(rows)):
+                    if len(looked) > 1:
+                        first, last = constants.between(of, width, keys)
+                    else:
+                        first, last = constants.possible(of, op, keys)
+                for places, own_rows in _pairs(first, last):
+                    yield self._new(template, before, constants.alarms[places], rows[own_rows])
+            before.append((looked, mask))
+
+    def _looked_for(
+        self, template: Template, looked: Looked, mask: Mask
+    ) -> Iterator[tuple[Constants, float]]:
+        """Yield the constants by which some alarms are looked for, and how wide bands are."""
+        own = np.flatnonzero(mask)
+        if len(looked) == 1:
+            for each in self._listed(template, own, looked[0]):
+                yield each, 0.0
+            return
+        up, down = looked
+        with np.errstate(invalid="ignore", over="ignore"):
+            widths = template.constants[own, down] - template.constants[own, up]
+        for part in by_width(widths):
+            for each in self._listed(template, own[part], up):
+                yield each, float(widths[part].max())
+
+    def _left(self, template: Template, order: Sequence[Condition], rows: Indices) -> Indices:
+        """Return the segments that the covers of some conjuncts leave, one after the other."""
+        for each in order:
+            if len(rows):
+                for at in slots_in(each):
+                    self._bases[template.bases[at]].on(rows)
+                with self._tally.on(TESTS, len(rows)):
+                    rows = rows[covered(template, each, rows, self._known)]
+        return rows
+
+    def _union(self, template: Template, order: Sequence[Condition]) -> Iterator[Found]:
+        """Yield where alarms hold that share all but the first conjunct."""
+        first, *rest = order
+        every = [
+            self._alone(template, own, first, self._rows_for(template, own))
+            for own in range(len(template))
+        ]
+        is_met = np.zeros(len(self._every), np.bool_)
+        for rows in every:
+            is_met[rows] = True
+        is_left = np.zeros(len(self._every), np.bool_)
+        is_left[self._left(template, rest, np.flatnonzero(is_met))] = True
+        left = (rows[is_left[rows]] for rows in every)
+        pairs = ((np.full(len(rows), own), rows) for own, rows in enumerate(left))
+        for own, rows in _in_large_parts(pairs):
+            yield self._checked(template, own, rows)
+
+    def _unshared(self, template: Template, order: Sequence[Condition]) -> Iterator[Found]:
+        """Yield where alarms hold that share nothing."""
+        for own in range(len(template)):
+            rows = self._rows_for(template, own)
+            for each in order:
+                rows = self._alone(template, own, each, rows)
+            yield self._checked(template, np.full(len(rows), own), rows)
+
+    def _rows_for(self, template: Template, own: int) -> Indices:
+        """Return the segments of which the condition on keys of an alarm is true."""
+        key = int(self._program.key_of[template.alarms[own]])
+        return self._every if key < 0 else np.flatnonzero(self._allowed[key, self._segments.keys])
+
+    def _alone(self, template: Template, own: int, conjunct: Condition, rows: Indices) -> Indices:
+        """Return the segments on which an alarm may meet a conjunct, as if there were no other."""
+        if not len(rows):
+            return rows
+        slots = slots_in(conjunct)
+        expressions = [self._program.bases[template.bases[at]] for at in slots]
+        is_all = are_most(rows, self._segments)
+        part = self._segments if is_all else self._segments.take(rows)
+        with self._tally.on(BOUNDS, len(part) * len(slots)):
+            found = dict(zip(slots, bounds_of(part, expressions), strict=True))
+        places = rows if is_all else np.arange(len(rows))
+
+        def leaf(comparison: Comparison) -> Mask:
+            (at,) = slots_in(comparison)
+            constants = np.full(len(rows), template.constants[own, at])
+            return may_hold(found[at], places, template.ops[at], constants)
+
+        with self._tally.on(TESTS, len(rows)):
+            return rows[holds(conjunct, leaf)]
 
     def _new(
-        self, template: Template, before: list[tuple[int, Mask]], own: Indices, rows: Indices
+        self, template: Template, before: list[tuple[Looked, Mask]], own: Indices, rows: Indices
     ) -> tuple[Indices, Indices]:
-        """Return the pairs that were not met by the slots before: alarms are looked for by all."""
-        for at, mask in before:
+        """Return the pairs that were not met by what was looked for before."""
+        for looked, mask in before:
             is_new = ~mask[own]
             asked = np.flatnonzero(~is_new)
-            is_new[asked] = ~self._meets(template, at, own[asked], rows[asked], may_hold)
+            met = np.ones(len(asked), np.bool_)
+            for at in looked:
+                met &= self._meets(template, at, own[asked], rows[asked], may_hold)
+            is_new[asked] = ~met
             own, rows = own[is_new], rows[is_new]
         return own, rows
 
@@ -130,40 +221,30 @@ class Sweep:
         if is_rare.any():
             yield Constants.of_entities(values, own[is_rare], self._allowed, key_of[is_rare])
 
-    def _filtered(self, template: Template, own: Indices, rows: Indices) -> tuple[Indices, Indices]:
-        """Return the pairs of which the condition on keys is true."""
-        kept = self._is_allowed(template.alarms[own], rows)
-        return own[kept], rows[kept]
-
-    def _is_allowed(self, alarms: Ints, rows: Indices) -> Mask:
-        key_of = self._program.key_of[alarms]
-        found = key_of < 0
-        asked = np.flatnonzero(~found)
-        found[asked] = self._allowed[key_of[asked], self._segments.keys[rows[asked]]]
-        return found
-
     # -- thresholds -----------------------------------------------------------------------------
 
-    def _band(self, template: Template, constants: Constants) -> tuple[Indices, Indices]:
+    def _band(
+        self, template: Template, bounds: Bounds, constants: Constants
+    ) -> tuple[Indices, Indices]:
         """Return which constants a segment neither surely meets nor surely misses."""
-        bounds, op = self._bounds[template.bases[0]], template.ops[0]
+        op = template.ops[0]
         first, last = constants.possible(bounds, op, self._segments.keys)
         sure_first, sure_last = constants.certain(bounds, op, self._segments.keys)
         if op in UP:
             return np.maximum(first, sure_last), last
         return first, np.minimum(last, sure_first)
 
-    def _runs(self, template: Template, constants: Constants) -> Found:
+    def _runs(self, template: Template, bounds: Bounds, constants: Constants) -> Found:
         """Return where thresholds are surely met, over all segments that follow each other."""
-        bounds, op = self._bounds[template.bases[0]], template.ops[0]
+        op = template.ops[0]
         first, last = constants.certain(bounds, op, self._segments.keys)
         begins = _changes(first, last, self._is_linked, is_prefix=op in UP)
         # Seen from behind, the last segments of runs are the first ones.
         behind = np.append(self._is_linked[1:], False)[::-1]
         ended, from_behind = _changes(first[::-1], last[::-1], behind, is_prefix=op in UP)
         segments = self._segments
-        places, rows = _in_order(*begins)
-        _, last_rows = _in_order(ended, len(segments) - 1 - from_behind)
+        places, rows = in_order(*begins)
+        _, last_rows = in_order(ended, len(segments) - 1 - from_behind)
         own = constants.alarms[places]
         found = Found(
             template.alarms[own],
@@ -174,87 +255,9 @@ class Sweep:
         )
         return found.take(self._is_allowed(found.alarms, rows))
 
-    # -- pairs ----------------------------------------------------------------------------------
-
-    def _checked(self, template: Template, own: Indices, rows: Indices) -> Found:
-        """Return where alarms hold in pairs with segments that they may hold in."""
-        own, rows = self._filtered(template, own, rows)
-
-        kept = self._tested(template, own, rows, may_hold)
-        own, rows = own[kept], rows[kept]
-        sure = self._tested(template, own, rows, surely_holds)
-        along = self._along(template.alarms[own[sure]], rows[sure])
-        return Found.joined([along, self._solved(template, own[~sure], rows[~sure])])
-
-    def _tested(self, template: Template, own: Indices, rows: Indices, test: Test) -> Mask:
-        def leaf(comparison: Comparison) -> Mask:
-            (at,) = slots_in(comparison)
-            return self._meets(template, at, own, rows, test)
-
-        return holds(template.condition, leaf)
-
-    def _meets(self, template: Template, at: int, own: Indices, rows: Indices, test: Test) -> Mask:
-        bounds = self._bounds[template.bases[at]]
-        return test(bounds, rows, template.ops[at], template.constants[own, at])
-
-    def _along(self, alarms: Ints, rows: Indices) -> Found:
-        """Return pairs that hold all along, over segments that follow each other."""
-        alarms, rows = _in_order(alarms, rows)
-        new = np.ones(len(rows), np.bool_)
-        follows = (alarms[1:] == alarms[:-1]) & (rows[1:] == rows[:-1] + 1)
-        new[1:] = ~(follows & self._is_linked[rows[1:]])
-        first = np.flatnonzero(new)
-        last = np.append(first[1:], len(rows))[: len(first)] - 1
-        segments, starts = self._segments, rows[first]
-        return Found(
-            alarms[first],
-            starts,
-            segments.lo[starts],
-            segments.hi[rows[last]],
-            segments.is_point[starts],
-        )
-
-    def _solved(self, template: Template, own: Indices, rows: Indices) -> Found:
-        """Return where alarms hold in pairs with segments."""
-        segments = self._segments
-        is_point = segments.is_point[rows]
-        parts = [
-            self._on_ranges(template, own[~is_point], rows[~is_point]),
-            self._at_points(template, own[is_point], rows[is_point]),
-        ]
-        return Found.joined(parts)
-
-    def _on_ranges(self, template: Template, own: Indices, rows: Indices) -> Found:
-        lo, hi = self._segments.lo[rows], self._segments.hi[rows]
-        terms = Polynomials(template.condition, lo, hi, self._coefs(template, own, rows))
-        sure, may = terms.settled()
-        found = terms.solved(np.flatnonzero(may & ~sure))
-        whole = np.flatnonzero(sure)
-        none = np.zeros(len(whole), np.bool_)
-        both = Ranges.joined([Ranges(whole, lo[whole], hi[whole], none), found])
-        alarms = template.alarms[own[both.rows]]
-        return Found(alarms, rows[both.rows], both.lo, both.hi, both.is_point)
-
-    def _at_points(self, template: Template, own: Indices, rows: Indices) -> Found:
-        coefs = self._coefs(template, own, rows)
-
-        def leaf(comparison: Comparison) -> Mask:
-            return is_true(first_signs(coefs[comparison.expression]), comparison.op)
-
-        kept = holds(template.condition, leaf)
-        own, rows = own[kept], rows[kept]
-        lo = self._segments.lo[rows]
-        return Found(template.alarms[own], rows, lo, lo, np.ones(len(rows), np.bool_))
-
-    def _coefs(self, template: Template, own: Indices, rows: Indices) -> dict[Expression, Floats]:
-        return {
-            slot(at): self._bounds[base].minus(rows, template.constants[own, at])
-            for at, base in enumerate(template.bases)
-        }
-
     # -- alarms on keys alone -------------------------------------------------------------------
 
-    def _whole(self) -> Found:
+    def whole(self) -> Found:
         """Return where there is a model, for alarms that ask nothing of it."""
         whole, starts = self._program.whole, np.flatnonzero(~self._is_linked)
         alarms, rows = np.repeat(whole, len(starts)), np.tile(starts, len(whole))
@@ -265,16 +268,31 @@ class Sweep:
         return found.take(self._is_allowed(alarms, rows))
 
 
-def _linked(segments: Segments) -> Mask:
-    """Return which segments go on where the one before ends: the same range if both hold, ``[n]``.
+def _count(template: Template, counts: Mapping[int, Counts], looked: Looked) -> Ints:
+    """Return in how many segments a slot or a band may hold, by alarm; counts are by base."""
+    constants = [template.constants[:, at] for at in looked]
+    own = counts[template.bases[looked[0]]]
+    if len(looked) > 1:
+        return own.between(*constants)
+    return own.of(template.ops[looked[0]], *constants)
 
-    Points stand alone: what touches them is found where ranges are put together.
-    """
-    found = np.zeros(len(segments), np.bool_)
-    solid = ~segments.is_point
-    found[1:] = (segments.keys[1:] == segments.keys[:-1]) & solid[1:] & solid[:-1]
-    found[1:] &= segments.hi[:-1] >= segments.lo[1:]
-    return found
+
+def _in_large_parts(
+    pairs: Iterator[tuple[Indices, Indices]],
+) -> Iterator[tuple[Indices, Indices]]:
+    """Yield the same pairs, small parts together: each call costs its own."""
+    parts: list[tuple[Indices, Indices]] = []
+    for each in pairs:
+        parts.append(each)
+        if sum(len(rows) for _, rows in parts) >= MAX_PAIRS:
+            yield _together(parts)
+            parts = []
+    if parts:
+        yield _together(parts)
+
+
+def _together(parts: Sequence[tuple[Indices, Indices]]) -> tuple[Indices, Indices]:
+    return np.concatenate([own for own, _ in parts]), np.concatenate([rows for _, rows in parts])
 
 
 def _pairs(first: Indices, last: Indices) -> Iterator[tuple[Indices, Indices]]:
@@ -308,8 +326,3 @@ def _changes(
         to[linked] = np.minimum(last[linked], first[linked - 1])
     rows, places = timeline.runs(from_, np.maximum(to - from_, 0))
     return places, rows
-
-
-def _in_order(places: Indices, rows: Indices) -> tuple[Indices, Indices]:
-    order = np.lexsort((rows, places))
-    return places[order], rows[order]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eddyline.models.conditions import MIRRORED, Comparison, Condition
+from eddyline.models.conditions import MIRRORED, And, Comparison, Condition
 from eddyline.models.expressions import Attribute, Expression, Number, Product, Sum
 
 if TYPE_CHECKING:
@@ -57,6 +57,26 @@ class Template:
     ops: tuple[str, ...]
     alarms: Ints
     constants: Floats
+    text: str = ""
+    """The condition with question marks for constants: what plans call the template by."""
+    conjuncts: tuple[Conjunct, ...] = ()
+    """The parts of an AND as they were written; of any other condition there is one."""
+
+    def __len__(self) -> int:
+        return len(self.alarms)
+
+    @property
+    def is_threshold(self) -> bool:
+        """Whether it is one comparison that holds above its constant, or below it."""
+        return isinstance(self.condition, Comparison) and self.ops[0] not in {"=", "<>"}
+
+
+@dataclass(frozen=True, slots=True)
+class Conjunct:
+    """A part of an AND of slots."""
+
+    condition: Condition
+    text: str
 
 
 @dataclass
@@ -83,8 +103,19 @@ class Templates:
             condition = _with_slots(shape, slots)
             bases = tuple(self.bases[each.expression] for each in slots)
             ops = tuple(each.op for each in slots)
+            parts = condition.parts if isinstance(condition, And) else (condition,)
+            written = shape.parts if isinstance(shape, And) else (shape,)
+            texts = _distinct([text_of(each) for each in written])
             made.append(
-                Template(condition, bases, ops, np.array(alarms, np.int64), np.array(rows, float))
+                Template(
+                    condition,
+                    bases,
+                    ops,
+                    np.array(alarms, np.int64),
+                    np.array(rows, float),
+                    " AND ".join(texts),
+                    tuple(map(Conjunct, parts, texts)),
+                )
             )
         return tuple(made)
 
@@ -96,6 +127,24 @@ class Templates:
             return Comparison(found.base, found.op)
         parts = (self._without_constants(each, constants) for each in condition.parts)
         return replace(condition, parts=tuple(parts))
+
+
+def _distinct(texts: list[str]) -> list[str]:
+    """Return texts, those that come again with their number: parts may differ in constants."""
+    seen: dict[str, int] = {}
+    found = []
+    for each in texts:
+        seen[each] = seen.get(each, 0) + 1
+        found.append(each if seen[each] == 1 else f"{each} ({seen[each]})")
+    return found
+
+
+def text_of(condition: Condition) -> str:
+    """Return a condition without its constants in words."""
+    if isinstance(condition, Comparison):
+        return f"{condition.expression} {condition.op} ?"
+    word = " AND " if isinstance(condition, And) else " OR "
+    return f"({word.join(map(text_of, condition.parts))})"
 
 
 def _with_slots(condition: Condition, slots: list[Comparison]) -> Condition:

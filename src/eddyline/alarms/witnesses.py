@@ -1,7 +1,8 @@
 """By which comparisons alarms are looked for: each alarm has one that holds wherever it does.
 
 Of an AND one part is enough, the rarest; of an OR all parts are needed (as access predicates of
-rules are chosen).
+rules are chosen). Two comparisons of an AND that keep one expression between two constants are one
+part, a *band*: each alone holds nearly everywhere, and both next to nowhere.
 """
 
 from __future__ import annotations
@@ -10,42 +11,69 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from eddyline.alarms.meeting import DOWN, UP
 from eddyline.alarms.templates import slots_in
-from eddyline.models.conditions import Comparison, Condition, Or
+from eddyline.models.conditions import And, Comparison, Condition, Or
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from eddyline.alarms.templates import Template
     from eddyline.data.arrays import Ints, Mask
 
+    Looked = tuple[int, ...]
+    """A slot, or the two of a band: that which holds above its constant, then that below."""
+    Counted = Callable[[Looked], Ints]
+    """In how many segments they may hold, by alarm, ``[n]``."""
 
-def witnesses(condition: Condition, counts: Callable[[int], Ints]) -> dict[int, Mask]:
-    """Return for each slot the alarms of a template that are looked for by it.
+
+def witnesses(template: Template, counts: Counted) -> dict[Looked, Mask]:
+    """Return for each slot or band the alarms of a template that are looked for by it.
 
     Args:
-        condition: of the template.
-        counts: for a slot, in how many segments its comparison may hold, by alarm, ``[n]``.
+        template: the alarms.
+        counts: of each slot and band.
 
     Returns:
-        Slots that no alarm is looked for by are left out.
+        What no alarm is looked for by is left out.
     """
-    _, chosen = _cheapest(condition, counts)
-    return {slot: mask for slot, mask in chosen.items() if mask.any()}
+    _, chosen = _cheapest(template, template.condition, counts)
+    return {looked: mask for looked, mask in chosen.items() if mask.any()}
 
 
-def _cheapest(condition: Condition, counts: Callable[[int], Ints]) -> tuple[Ints, dict[int, Mask]]:
-    """Return how many segments are looked at for each alarm, and by which slots."""
+def bands(template: Template, condition: Condition) -> Iterator[Looked]:
+    """Yield the pairs of comparisons of an AND that keep an expression between two constants."""
+    if not isinstance(condition, And):
+        return
+    slots = [slots_in(each)[0] for each in condition.parts if isinstance(each, Comparison)]
+    ups = [at for at in slots if template.ops[at] in UP]
+    downs = [at for at in slots if template.ops[at] in DOWN]
+    for up in ups:
+        for down in downs:
+            if template.bases[up] == template.bases[down]:
+                yield up, down
+
+
+def _cheapest(
+    template: Template, condition: Condition, counts: Counted
+) -> tuple[Ints, dict[Looked, Mask]]:
+    """Return how many segments are looked at for each alarm, and by which slots or bands."""
     if isinstance(condition, Comparison):
-        (slot,) = slots_in(condition)
-        cost = counts(slot)
-        return cost, {slot: np.ones(len(cost), np.bool_)}
-    parts = [_cheapest(each, counts) for each in condition.parts]
-    costs = np.stack([cost for cost, _ in parts])
+        return _by((slots_in(condition)[0],), counts)
+    parts = [_cheapest(template, each, counts) for each in condition.parts]
     if isinstance(condition, Or):
+        costs = np.stack([cost for cost, _ in parts])
         return costs.sum(axis=0), {at: mask for _, chosen in parts for at, mask in chosen.items()}
+    parts += [_by(each, counts) for each in bands(template, condition)]
+    costs = np.stack([cost for cost, _ in parts])
     best = costs.argmin(axis=0)
     return costs.min(axis=0), {
         at: mask & (best == number)
         for number, (_, chosen) in enumerate(parts)
         for at, mask in chosen.items()
     }
+
+
+def _by(looked: Looked, counts: Counted) -> tuple[Ints, dict[Looked, Mask]]:
+    cost = counts(looked)
+    return cost, {looked: np.ones(len(cost), np.bool_)}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -93,6 +93,7 @@ class BucketBatch:
             if isinstance(each.maker, Fit)
         }
         self._cut, self._watch = cut, Stopwatch(clock)
+        self._observed: Any = None
 
     def run(self, arrived: Sequence[pa.Table | None]) -> Iterator[pa.Table]:
         """Yield results, and keep what later ones need.
@@ -144,7 +145,13 @@ class BucketBatch:
         )
         work += Work(ns=self._watch.spent())
         self.report = BucketReport(
-            self.report.bucket, state, n_results, fit, work=work, sketch=sketch
+            self.report.bucket,
+            state,
+            n_results,
+            fit,
+            work=work,
+            sketch=sketch,
+            observed=self._observed,
         )
 
     # -- what is looked at ------------------------------------------------------------------------
@@ -251,6 +258,7 @@ class BucketBatch:
             found = looking.results(flows)
         else:
             looking.add(flows)
+        self._observed = looking.observed
         return found, looking.files, looking.low
 
     def _in_stages(self, inputs: Sequence[Flow]) -> tuple[pa.Table | None, dict[int, StageState]]:
@@ -278,6 +286,7 @@ class BucketBatch:
                 flows.append(looking.flow(own))
             elif books.codes.size:
                 found = looking.results(own)
+                self._observed = looking.observed
             states[number] = self._closed(looking, books)
         return found, states
 

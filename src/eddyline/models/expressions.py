@@ -31,12 +31,18 @@ class Number:
 
     value: float
 
+    def __str__(self) -> str:
+        return f"{self.value:.15g}"
+
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
     """A modelled attribute by its name."""
 
     name: str
+
+    def __str__(self) -> str:
+        return self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +52,12 @@ class Sum:
     left: Expression
     right: Expression
 
+    def __str__(self) -> str:
+        match self.right:
+            case Product(Number(-1.0), part):
+                return f"{self.left} - {_inner(part)}"
+        return f"{self.left} + {_inner(self.right)}"
+
 
 @dataclass(frozen=True, slots=True)
 class Product:
@@ -53,6 +65,11 @@ class Product:
 
     left: Expression
     right: Expression
+
+    def __str__(self) -> str:
+        if self.left == Number(-1.0):
+            return f"-{_inner(self.right)}"
+        return f"{_inner(self.left)} * {_inner(self.right)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +79,18 @@ class Power:
     part: Expression
     exponent: int
 
+    def __str__(self) -> str:
+        return f"pow({self.part}, {self.exponent})"
+
 
 @dataclass(frozen=True, slots=True)
 class Slope:
     """The derivative of ``part`` by time, per second."""
 
     part: Expression
+
+    def __str__(self) -> str:
+        return f"d({self.part})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +99,9 @@ class Absolute:
 
     part: Expression
 
+    def __str__(self) -> str:
+        return f"abs({self.part})"
+
 
 @dataclass(frozen=True, slots=True)
 class Root:
@@ -83,8 +109,16 @@ class Root:
 
     part: Expression
 
+    def __str__(self) -> str:
+        return f"sqrt({self.part})"
+
 
 Expression = Number | Attribute | Sum | Product | Power | Slope | Absolute | Root
+
+
+def _inner(part: Expression) -> str:
+    """Return the words of a part, in brackets where it is a sum or a product."""
+    return f"({part})" if isinstance(part, Sum | Product) else str(part)
 
 
 def negative(part: Expression) -> Expression:

@@ -7,7 +7,7 @@ each once: until when that was is kept with the entity.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -93,6 +93,8 @@ class Looking:
         """At or before which instant segments have ended that nothing looks at any more (µs), from
         now on after the batch."""
         self._low_before = before.low
+        self.observed: Any = None
+        """What a step that makes ranges has observed."""
 
     @property
     def files(self) -> dict[int, Files]:
@@ -239,7 +241,7 @@ class Looking:
         """Return the ranges that are over, and keep those that may go on."""
         step, told = self.stage.ranges, self.stage.told.shape
         if step is not None:
-            found = step.run(found)
+            found, self.observed = step.watched(found)
         parts = [table_of(found, self.zone)] if len(found.segments) else []
         before = self.books.kept.get("ranges")
         if before is not None:

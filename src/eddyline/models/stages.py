@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from eddyline.errors import NotSupportedError
 from eddyline.models import graph
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 class RangeStep(Protocol):
     """A step that makes ranges by more keys than those of entities, which are told as changes."""
 
-    def run(self, given: Keyed) -> Keyed:
-        """Return the ranges."""
+    def watched(self, given: Keyed) -> tuple[Keyed, Any]:
+        """Return the ranges, and what was observed on the way: None, or what ``merged`` adds up."""
 
     def are_asked(self, ranges: pa.Table) -> Mask:
         """Return which ranges are still asked for, by their keys; what others were is over."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec import Struct
@@ -135,6 +135,8 @@ class BucketReport:
     work: Work = field(default_factory=Work)
     sketch: Sketch | None = None
     """Of a few entities, to be drawn."""
+    observed: Any = None
+    """What a step that makes ranges has observed; see ``stages.RangeStep``."""
 
 
 @dataclass(frozen=True, slots=True)

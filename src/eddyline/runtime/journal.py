@@ -54,7 +54,9 @@ class JournalEntry:
     they were in their result, or others have passed their key); of streams ``lateness`` (another
     bound was learned); of rules ``rules`` (some came, went or changed), ``broken`` (a file of them
     was not taken in) and ``sharing`` (how they are looked for); their ``order`` is of one rule's
-    Python tests; of alarms ``alarms`` (some came, went or changed)."""
+    Python tests; of alarms ``alarms`` (some came, went or changed), ``sharing`` and
+    ``order`` (how a template of them is solved) and ``came_true`` (what that cost beside what was
+    estimated)."""
     before: Any = None
     """The plan before, as plain values; a list of texts is an order."""
     after: Any = None

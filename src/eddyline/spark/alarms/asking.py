@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from eddyline.alarms.alarm_set import AlarmSet
 from eddyline.alarms.ranges import DEFINITION, AlarmRanges
 from eddyline.alarms.step import AlarmStep
 from eddyline.errors import QueryError
 from eddyline.models.steps import Changes
+from eddyline.options import AlarmOptions
 from eddyline.spark.alarms.binding import MADE, AlarmBinder
 from eddyline.spark.models.graphs import precise
 from eddyline.spark.models.laying import laid
@@ -27,7 +28,7 @@ class WithAlarms:
 
     _graph: Graph
 
-    def alarms(self, alarms: AlarmSet) -> DataFrame | Query:
+    def alarms(self, alarms: AlarmSet, **options: Any) -> DataFrame | Query:
         """Return when the alarms of a set hold: a row for each range of time, as of ``changes``.
 
         All are solved together, and give what each gives alone: ``where(text).changes()``. Of a
@@ -37,6 +38,8 @@ class WithAlarms:
 
         Args:
             alarms: their conditions are as of ``where``. Those on keys compare keys with constants.
+            **options: of a stream, how it is learned what alarms share; see
+                ``eddyline.options.AlarmOptions``.
 
         Returns:
             ``alarm``, the keys, ``since`` and ``until``, and the attributes and their
@@ -45,7 +48,7 @@ class WithAlarms:
         Raises:
             QueryError: an alarm does not fit these segments; the message names it.
             NotSupportedError: no comparison of polynomials says the same.
-            OptionError: a key is called ``alarm``.
+            OptionError: a key is called ``alarm``, or an option that there is not.
 
         Example:
             >>> segments.alarms(el.AlarmSet({"fast": "d(x) > 3 AND ship <> 7"}))  # doctest: +SKIP
@@ -53,8 +56,9 @@ class WithAlarms:
         if not isinstance(alarms, AlarmSet):
             msg = f"alarms takes an el.AlarmSet, got {type(alarms).__name__}"
             raise QueryError(msg, got=type(alarms).__name__)
+        AlarmOptions.of(**options)
         if self._graph.is_streaming:
-            return query_of(self._graph, partial(AlarmStep, alarms=alarms))
+            return query_of(self._graph, partial(AlarmStep, alarms=alarms), options)
         graph = precise(self._graph)
         binder = AlarmBinder(graph.sources[0].df.select(*graph.shape.keys), graph.shape)
         asked = graph.then(AlarmRanges(binder.read(alarms.now()[1]))).then(Changes())

@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
-from typing import TYPE_CHECKING
+from functools import cached_property, reduce
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 from pyspark.sql.types import StructType
 
 from eddyline.alarms.changes import entries_of
+from eddyline.alarms.loop import AlarmLoop
+from eddyline.alarms.pin import AlarmPin
 from eddyline.alarms.ranges import DEFINITION, AlarmRanges
 from eddyline.models import graph
 from eddyline.models.steps import Changes
+from eddyline.options import AlarmOptions
 from eddyline.spark.alarms.binding import MADE, AlarmBinder
 from eddyline.spark.models.graphs import crossed
 from eddyline.spark.models.laying import laid, schema_of
 from eddyline.spark.models.operator import ModelOperator
+from eddyline.watch import alarms as words
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Sequence
 
     from pyspark.sql import DataFrame
 
     from eddyline.alarms.step import AlarmStep
     from eddyline.models.streaming import StreamPlan
     from eddyline.runtime.journal import JournalEntry
-    from eddyline.spark.operator import Batch, Site
+    from eddyline.runtime.operator import Record
+    from eddyline.runtime.records import History
+    from eddyline.spark.operator import Batch, Observed, Site
+    from eddyline.watch.sections import Section
+
+PLAN = "alarms"
+"""The name of what is learned of alarms in saved state."""
 
 
 class AlarmOperator(ModelOperator):
@@ -35,36 +46,87 @@ class AlarmOperator(ModelOperator):
         QueryError: rows without event time, or an alarm that does not fit.
     """
 
+    takes = AlarmOptions
+
     def __init__(self, step: AlarmStep, site: Site) -> None:
         super().__init__(step, site)
         shape = step.plan.node.shape
         self._alarms = step.alarms
         keys = self.spark.createDataFrame([], StructType(self.key_fields))
         self._binder = AlarmBinder(keys, shape)
+        self.options = AlarmOptions.taken(site.options)[0].resolved()
+        self.left = AlarmOptions.taken(site.options)[1]
         self._version, self._texts = step.alarms.now()
-        self.asked = self._plan(self._texts)
+        self._program = self._binder.read(self._texts)
+        self.loop = AlarmLoop(self.options, self._program)
+        self.asked = self._plan()
         self._entries: list[JournalEntry] = []
         step.alarms.asked_by(self._binder)
 
-    def _plan(self, texts: Mapping[str, str]) -> StreamPlan:
-        ranges = AlarmRanges(self._binder.read(texts))
+    def _plan(self) -> StreamPlan:
+        ranges = AlarmRanges(self._program, self.loop.plan, watches=self.options.adaptive)
         node = graph.Unary(Changes(), graph.Unary(ranges, self.step.plan.node))
         return replace(self.step.plan, node=node)
 
     def prepare(self, df: DataFrame, batch: Batch) -> None:  # noqa: ARG002
-        """Take in what has changed in the set."""
+        """Take in what has changed in the set, and the plan that is in force by now."""
         version, texts = self._alarms.now()
-        if version == self._version:
-            return
-        before = self._texts
-        self.asked = self._plan(texts)
-        self._version, self._texts = version, texts
-        self._entries += entries_of(before, texts, batch.id)
+        if version != self._version:
+            self._program = self._binder.read(texts)
+            self.loop.follow(self._program)
+            self._entries += entries_of(self._texts, texts, batch.id)
+            self._version, self._texts = version, texts
+        self.asked = self._plan()
+
+    def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
+        """Take in what the buckets of a batch did, and what their alarms took."""
+        entries = super().learn(observed, batch)
+        reports = self._reports.of(observed).values()
+        profiles = [each.observed for each in reports if each.observed is not None]
+        if not profiles or self.asked_clock.is_idle:
+            return entries
+        fresh = reduce(lambda one, other: one.merged(other), profiles)
+        with self._lock:
+            return entries + self.loop.step(fresh, batch.id)
 
     def take_entries(self) -> list[JournalEntry]:
         """Return the changes of the set since the last call."""
         taken, self._entries = self._entries, []
         return taken
+
+    @property
+    def pinnable(self) -> tuple[AlarmPin, ...]:
+        """How alarms are solved."""
+        return (AlarmPin(self.loop),)
+
+    def records(self) -> tuple[Record, ...]:
+        """Return the records after a batch: of models, and of how alarms are solved."""
+        return (*super().records(), self.loop.record())
+
+    def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:
+        """Return what segments stand for, and what alarms share, for the progress."""
+        return (*super().lines(n_rows, seconds), *words.lines(self.loop.views()))
+
+    def sections(self, history: History) -> list[Section]:
+        """Return for people what was fitted, and how alarms are solved."""
+        return [*words.sections(self.loop.views(), history), *super().sections(history)]
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the counts, and what was learned of alarms."""
+        with self._lock:
+            return super().snapshot() | {PLAN: msgspec.to_builtins(self.loop.snapshot())}
+
+    def restore(self, state: Any) -> None:
+        """Continue from what ``snapshot`` returned.
+
+        Raises:
+            StateError: it is damaged.
+        """
+        counts = dict(state)
+        learned = counts.pop(PLAN, None)
+        super().restore(counts)
+        if learned is not None:
+            self.loop.restore(learned)
 
     @cached_property
     def _schema(self) -> StructType:

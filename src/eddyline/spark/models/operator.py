@@ -18,7 +18,7 @@ from eddyline.models.kept import CODE
 from eddyline.models.sketch import Sketch
 from eddyline.models.streaming import COMPONENT, ModelPart
 from eddyline.models.tasks import SIDE
-from eddyline.models.view import ModelCounts, ModelRecord, ModelView, told_bounds
+from eddyline.models.view import ModelCounts, ModelView, told_bounds
 from eddyline.models.work import Work
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.arrow_tasks import BUCKET
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from eddyline.models.streaming import BucketReport, StreamPlan
     from eddyline.query.steps import Step
     from eddyline.runtime.journal import JournalEntry
+    from eddyline.runtime.operator import Record
     from eddyline.runtime.records import History
     from eddyline.spark.operator import Batch, Clock, Observed, Site
     from eddyline.state.manifest import StatePart
@@ -277,7 +278,7 @@ class ModelOperator(Operator):
                 plan=self.asked,
             )
 
-    def records(self) -> tuple[ModelRecord, ...]:
+    def records(self) -> tuple[Record, ...]:
         """Return the record after a batch."""
         return (self.view().record,)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import NotSupportedError, OptionError
 from eddyline.models import graph
@@ -18,7 +18,7 @@ from eddyline.spark.relation import Relation as Named
 from eddyline.spark.relation import checked_relation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -38,7 +38,9 @@ def rows_of(graph: Graph) -> DataFrame | Query:
 
 
 def query_of(
-    given: Graph, step: Callable[[tuple[str, ...], StreamPlan], ModelStep] = ModelStep
+    given: Graph,
+    step: Callable[[tuple[str, ...], StreamPlan], ModelStep] = ModelStep,
+    options: Mapping[str, Any] | None = None,
 ) -> Query:
     """Return what comes out of a graph over streams, and segments that are there, as a query.
 
@@ -47,6 +49,7 @@ def query_of(
     Args:
         given: over one stream or more.
         step: makes the step of the query, over relations.
+        options: of the operators of the query.
 
     Raises:
         NotSupportedError: no source is a stream, one has segments, or what is asked cannot be told
@@ -86,7 +89,7 @@ def query_of(
     made = [*reads, step(tuple(names), plan)]
     if conditions:
         made.append(FilterStep(RESULT, tuple(map(SqlPredicate, conditions))))
-    return Query(sources[0].name, "", made, relations, {}, rename=RENAME)
+    return Query(sources[0].name, "", made, relations, options or {}, rename=RENAME)
 
 
 def _conditions(given: Graph) -> tuple[str, ...]:

@@ -1,0 +1,358 @@
+"""Keeps the plan of alarms good: what each template shares, and the order of its comparisons.
+
+A template goes from one way to another when that is estimated to cost less by ``MIN_GAIN``, at the
+end of a batch; what it then took is noted beside the estimate, and puts later ones right. Nothing
+is carried over: alarms keep nothing between batches that depends on the plan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from eddyline.alarms.costing import Shares, cost_of, shares_of
+from eddyline.alarms.plan import COMPONENT, TemplatePlan, sharings_of
+from eddyline.alarms.profile import AlarmProfile
+from eddyline.alarms.results import held
+from eddyline.alarms.saving import Learned, Saved, SavedTemplate, read
+from eddyline.alarms.tally import aged
+from eddyline.alarms.view import AlarmRecord, TemplateView
+from eddyline.estimates.accuracy import Accuracy
+from eddyline.options import FilterOptions
+from eddyline.runtime.journal import JournalEntry
+from eddyline.runtime.order_loop import OrderLoop
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from eddyline.alarms.plan import AlarmPlan
+    from eddyline.alarms.profile import TemplateCounts
+    from eddyline.alarms.program import AlarmProgram
+    from eddyline.alarms.templates import Template
+    from eddyline.estimates.filters import Estimate
+    from eddyline.options import AlarmOptions
+
+FRESH = 0.8
+"""What a segment of a batch counts one batch later."""
+
+MIN_GAIN = 0.1
+"""Least share of the cost that another way has to save."""
+
+MIN_ROWS = 512
+"""Segments of which the spread of values has to be known, weighted by age and as sampled from."""
+
+SETTLED = 2
+"""Batches for which a template stays as it is after a change, so that what it costs is measured."""
+
+FIRST = 1
+"""Batches whose times are let go of with the next one."""
+
+MOST_PLANNED = 64
+"""Templates that are planned: those that took the most time. Others are covered, as written."""
+
+
+@dataclass
+class State:
+    """What is known of a template."""
+
+    plan: TemplatePlan = field(default_factory=TemplatePlan)
+    orders: OrderLoop | None = None
+    accuracy: dict[str, Accuracy] = field(default_factory=dict)
+    """Of its cost, by how it is solved."""
+    results: Accuracy = field(default_factory=Accuracy)
+    """Of the segments on which an alarm holds."""
+    estimate: Estimate | None = None
+    """Of its cost in the next batch (ns for each segment), not yet put right."""
+    expected: Estimate | None = None
+    """Of the segments on which an alarm holds, as a share."""
+    counts: TemplateCounts | None = None
+    """Of the newest batch."""
+    ns: float = 0.0
+    """What it took for each segment, newer batches counting more."""
+    since: int = 0
+    """Batches since it changed."""
+    promised: float | None = None
+    """What a change was estimated to cost, until it has come true (ns for each segment)."""
+
+
+class AlarmLoop:
+    """Keeps the plan of a set of alarms good.
+
+    Args:
+        options: whether and how.
+        program: the alarms.
+    """
+
+    component = COMPONENT
+
+    def __init__(self, options: AlarmOptions, program: AlarmProgram) -> None:
+        self.options = options
+        self.is_held = False
+        """Whether the plan stays as it is; see ``runtime.pins``."""
+        self._known = AlarmProfile()
+        self._states: dict[str, State] = {}
+        self._templates: dict[str, Template] = {}
+        self._bases: tuple[str, ...] = ()
+        self._saved: dict[str, SavedTemplate] = {}
+        self._n_steps = 0
+        self.follow(program)
+
+    @property
+    def is_adaptive(self) -> bool:
+        """Whether the plan may change at all."""
+        return self.options.adaptive
+
+    def follow(self, program: AlarmProgram) -> None:
+        """Go on with other alarms; what is known of templates that stay is kept."""
+        self._bases = tuple(map(str, program.bases))
+        self._templates = {each.text: each for each in program.templates}
+        self._states = {
+            text: each for text, each in self._states.items() if text in self._templates
+        }
+        names = {*self._bases}
+        known = self._known
+        self._known = replace(
+            known,
+            values={name: each for name, each in known.values.items() if name in names},
+            coefs={name: each for name, each in known.coefs.items() if name in names},
+        )
+
+    @property
+    def templates(self) -> Mapping[str, Template]:
+        """The templates by their texts."""
+        return self._templates
+
+    @property
+    def plan(self) -> AlarmPlan:
+        """The plan in force; templates that are not in it are covered, and asked as written."""
+        return {text: each.plan for text, each in self._states.items()}
+
+    def adopt(self, plan: AlarmPlan) -> None:
+        """Put a plan in force, whoever has chosen it."""
+        for text, each in plan.items():
+            if text in self._templates:
+                state = self._state(text)
+                state.plan, state.promised, state.since = each, None, 0
+                loop = self._orders_of(text, state)
+                if loop is not None:
+                    loop.adopt(each.order_of(self._templates[text]))
+
+    # -- one batch ------------------------------------------------------------------------------
+
+    def step(self, fresh: AlarmProfile, batch_id: int = -1) -> list[JournalEntry]:
+        """Take in what a batch observed, and change the plan if the evidence says so."""
+        if not self.is_adaptive or not fresh.n_rows:
+            return []
+        entries: list[JournalEntry] = []
+        for text, counts in fresh.templates.items():
+            if text in self._templates:
+                entries += self._came_true(text, counts, batch_id)
+        self._n_steps += 1
+        # In the first batch much is compiled and loaded, which no later one has to do.
+        share = 0.0 if self._n_steps == FIRST + 1 else FRESH
+        older = replace(self._known.decayed(FRESH), costs=aged(self._known.costs, share))
+        self._known = older.merged(replace(fresh, templates={}, outcomes={}))
+        for text in self._costly:
+            if text in fresh.templates:
+                entries += self._ordered(text, fresh, batch_id)
+                entries += self._shared(text, batch_id)
+        return entries
+
+    @property
+    def _costly(self) -> list[str]:
+        """The templates that are planned."""
+        return sorted(self._states, key=lambda text: -self._states[text].ns)[:MOST_PLANNED]
+
+    def _came_true(self, text: str, counts: TemplateCounts, batch_id: int) -> list[JournalEntry]:
+        """Measure how far estimates of a template were off."""
+        state = self._state(text)
+        if counts.sharing != state.plan.sharing or not counts.n_rows:
+            return []
+        ns = counts.ns / counts.n_rows
+        state.ns = ns if state.since <= FIRST else 0.5 * (state.ns + ns)
+        state.counts, state.since = counts, state.since + 1
+        if state.estimate is not None and state.since > 1:
+            known = state.accuracy.get(counts.sharing, Accuracy())
+            state.accuracy[counts.sharing] = known.after(state.estimate.value, ns)
+        if state.expected is not None:
+            n = counts.n_rows * len(self._templates[text])
+            state.results = state.results.after(state.expected.value, counts.n_held / n)
+        if state.promised is None or state.since < SETTLED:
+            return []
+        evidence = {"template": text, "estimated_ns": state.promised, "came_true_ns": state.ns}
+        state.promised = None
+        way = state.plan.sharing
+        return [JournalEntry(batch_id, COMPONENT, "came_true", way, way, evidence)]
+
+    def _ordered(self, text: str, fresh: AlarmProfile, batch_id: int) -> list[JournalEntry]:
+        """Let the order of a template follow what its comparisons leave out and cost."""
+        outcomes, state = fresh.outcomes.get(text), self._state(text)
+        loop = self._orders_of(text, state)
+        if outcomes is None or loop is None:
+            return []
+        found = loop.step(outcomes, batch_id, may_switch=not self.is_held)
+        if loop.order != state.plan.order_of(self._templates[text]) and not self.is_held:
+            state.plan = replace(state.plan, order=loop.order)
+        return [replace(each, evidence={"template": text} | each.evidence) for each in found]
+
+    def _shared(self, text: str, batch_id: int) -> list[JournalEntry]:
+        """Let a template be solved in the way that is estimated to cost least."""
+        state, template = self._state(text), self._templates[text]
+        shares = shares_of(template, self._bases, self._known.values)
+        state.expected = held(template, self._bases, self._known.coefs)
+        if shares is None or self._known.n_rows < MIN_ROWS or self._n_steps <= FIRST:
+            return []
+        costs = self._costs(text, shares)
+        before, way = state.plan, self._cheapest(costs)
+        gain = 1.0 - self._objective(costs[way]) / max(self._objective(costs[before.sharing]), 1e-9)
+        stays = self.is_held or state.since < SETTLED or way == before.sharing or gain < MIN_GAIN
+        chosen = before.sharing if stays else way
+        state.estimate = self._estimate(text, replace(before, sharing=chosen), shares)
+        if stays:
+            return []
+        state.plan, state.since = replace(before, sharing=way), 0
+        state.promised = costs[way].value
+        evidence = {
+            "template": text,
+            "alarms": len(template),
+            "estimated_ns": {name: each.value for name, each in costs.items()},
+            "at_most_ns": costs[way].high,
+            "took_ns": state.ns,
+        }
+        return [JournalEntry(batch_id, COMPONENT, "sharing", before.sharing, way, evidence)]
+
+    def _objective(self, given: Estimate) -> float:
+        risk = self.options.risk
+        return (1.0 - risk) * given.value + risk * (given.high - given.low)
+
+    def _cheapest(self, costs: Mapping[str, Estimate]) -> str:
+        return min(costs, key=lambda way: self._objective(costs[way]))
+
+    def _costs(self, text: str, shares: Shares) -> dict[str, Estimate]:
+        """Return what each way costs (ns for each segment), put right by what came true."""
+        state, found = self._state(text), {}
+        for way in sharings_of(self._templates[text]):
+            given = self._estimate(text, replace(state.plan, sharing=way), shares)
+            accuracy = state.accuracy.get(way)
+            # What was never tried is off as the others are: they are made of the same work.
+            tried = accuracy or state.accuracy.get(state.plan.sharing) or Accuracy()
+            found[way] = tried.corrected(given)
+        return found
+
+    def _estimate(self, text: str, plan: TemplatePlan, shares: Shares) -> Estimate:
+        n_rows = self._known.n_rows / max(self._known.n_blocks, 1)
+        return cost_of(self._templates[text], plan, shares, self._known.costs, n_rows)
+
+    def _state(self, text: str) -> State:
+        if text not in self._states:
+            self._states[text] = self._restored(text)
+        return self._states[text]
+
+    def _orders_of(self, text: str, state: State) -> OrderLoop | None:
+        """Return the loop that orders a template, if it has something to order."""
+        if state.orders is None and len(self._templates[text].conjuncts) > 1:
+            state.orders = self._new_orders(self._templates[text])
+        return state.orders
+
+    def _new_orders(self, template: Template) -> OrderLoop:
+        options = FilterOptions(
+            policy=self.options.policy,
+            monitor=self.options.monitor,
+            adaptive=self.is_adaptive,
+            routing=False,
+            seed=self.options.seed,
+        )
+        texts = tuple(each.text for each in template.conjuncts)
+        return OrderLoop(COMPONENT, texts, options, thinks_freely=True)
+
+    # -- what people see ------------------------------------------------------------------------
+
+    def best(self) -> AlarmPlan:
+        """Return the plan that the evidence calls the best."""
+        found = {}
+        for text in self._costly:
+            state = self._states[text]
+            shares = shares_of(self._templates[text], self._bases, self._known.values)
+            if shares is None:
+                found[text] = state.plan
+                continue
+            way = self._cheapest(self._costs(text, shares))
+            found[text] = replace(state.plan, sharing=way)
+        return found
+
+    def views(self) -> tuple[TemplateView, ...]:
+        """Return templates, those that take the most time first."""
+        ns = {text: each.ns for text, each in self._states.items()}
+        by_time = sorted(self._templates, key=lambda text: -ns.get(text, 0.0))
+        return tuple(self._view(text) for text in by_time)
+
+    def _view(self, text: str) -> TemplateView:
+        template, state = self._templates[text], self._states.get(text, State())
+        accuracy = state.accuracy.get(state.plan.sharing)
+        estimate = state.estimate
+        if estimate is not None and accuracy is not None:
+            estimate = accuracy.corrected(estimate)
+        expected, counts = state.expected, state.counts
+        if expected is not None:
+            expected = state.results.corrected(expected)
+        n = counts.n_rows * len(template) if counts else 0
+        order = [template.conjuncts[at].text for at in state.plan.order_of(template)]
+        return TemplateView(
+            text,
+            len(template),
+            state.plan.sharing,
+            tuple(order),
+            estimate,
+            state.ns,
+            expected,
+            counts.n_held / n if counts and n else float("nan"),
+        )
+
+    def record(self) -> AlarmRecord:
+        """Return the plan after the last batch."""
+        ways = {text: each.plan.sharing for text, each in self._states.items()}
+        plain = {text: way for text, way in ways.items() if way != TemplatePlan().sharing}
+        ns = sum(each.ns for each in self._states.values())
+        return AlarmRecord(COMPONENT, plain, sum(map(len, self._templates.values())), ns)
+
+    # -- saving ---------------------------------------------------------------------------------
+
+    def snapshot(self) -> Learned:
+        """Return the learned state."""
+        saved = {}
+        for text in self._costly:
+            each, template = self._states[text], self._templates[text]
+            saved[text] = SavedTemplate.of(
+                each.plan, template, each.accuracy, each.results, each.orders
+            )
+        return Learned.of(self._known, saved)
+
+    def restore(self, state: Any) -> None:
+        """Continue from what ``snapshot`` returned.
+
+        Raises:
+            StateError: it is damaged.
+        """
+        saved: Saved = read(state)
+        if not self.is_adaptive:
+            return
+        self._known, self._saved = saved.known, saved.templates
+        self._n_steps = FIRST + 1  # what is restored was not learned from one batch alone
+        self._states = {}
+        for text in [*saved.templates]:
+            if text in self._templates:
+                self._state(text)
+
+    def _restored(self, text: str) -> State:
+        """Return what was saved of a template, if it was."""
+        given, template = self._saved.pop(text, None), self._templates[text]
+        if given is None:
+            return State()
+        plan = given.plan_of(template)
+        if plan is None:
+            return State()
+        state = State(plan, accuracy=given.accuracies, results=given.result)
+        if given.orders is not None and len(template.conjuncts) > 1:
+            state.orders = self._new_orders(template)
+            state.orders.restore(given.orders)
+        return state

@@ -1,0 +1,237 @@
+"""The worked examples of the specification of estimates, in their corrected form (§5)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from eddyline.estimates import aggregates, filters, plans
+from eddyline.estimates.accuracy import Accuracy
+from eddyline.estimates.filters import Estimate, Times
+from eddyline.estimates.histograms import CoefHistogram
+from eddyline.estimates.joins import join
+from eddyline.estimates.plans import Node
+from eddyline.estimates.volumes import below, bernstein, ordered, pairs_below
+from eddyline.models.polynomials import evaluate, shifted
+
+ROOT = Node(0.0)
+
+
+def box(first, slope):
+    ends = np.array([first, slope], float)
+    return ends[None, :, 0], ends[None, :, 1]
+
+
+def cells(*given, size=2):
+    """Return a histogram of ``(count, box of each coefficient, length)``."""
+    n = len(given)
+    low, high = (
+        np.array(
+            [[ends[k] * length**at for at, ends in enumerate(dims)] for _, dims, length in given]
+        )
+        for k in (0, 1)
+    )
+    whole = np.zeros((n, size), np.int64)
+    counts = np.array([count for count, _, _ in given], float)
+    seconds = counts * [length for _, _, length in given]
+    return CoefHistogram(np.zeros(n, np.int64), whole, whole, counts, low, high, seconds)
+
+
+def test_5_1_contour():
+    p, normal = np.array([0.0, 1, 1, 1]), 2.0 ** np.arange(4)
+    assert (normal.tolist(), float(normal @ p)) == ([1, 2, 4, 8], 14.0)
+
+
+def test_5_2_pair_of_lines():
+    for length, expected in ((4.0, (0, 0, 1)), (1.5, (1, 0, 0))):
+        found = pairs_below(box((2, 2), (1, 1)), box((5, 5), (-0.5, -0.5)), np.array([length]))
+        assert (found.whole[0], found.none[0], found.crossing[0]) == expected
+    late = pairs_below(box((4.5, 4.5), (1, 1)), box((3.75, 3.75), (-0.5, -0.5)), np.array([1.5]))
+    assert (late.whole[0], late.none[0]) == (0, 1)
+
+
+def test_5_3_both_ends_do_not_decide_a_parabola():
+    assert (bernstein(3) @ [-0.1, 1, -1]).round(9).tolist() == [-0.1, 0.4, -0.1]
+    point = np.array([[0.0, 1, -1]])
+    found = below(point, point, np.ones(1), 0.1)
+    assert (found.whole[0], found.none[0], found.sure[0]) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("constant", "whole", "none"),
+    [
+        (95, 0, 0.9375),
+        (98, 0, 0.84),
+        (103, 0.1725, 0.4725),
+        (105, 0.3125, 0.3125),
+        (108, 0.56, 0.11),
+        (112, 0.84, 0),
+        (125, 1, 0),
+    ],
+)
+def test_5_4_parts_of_a_box(constant, whole, none):
+    found = below(*box((100, 110), (-1, 1)), np.array([10.0]), constant)
+    assert found.whole[0] == pytest.approx(whole)
+    assert found.none[0] == pytest.approx(none)
+
+
+def test_5_5_filter_by_a_histogram():
+    given = cells(
+        (40, [(100, 110), (0, 1)], 10),
+        (30, [(110, 120), (-1, 0)], 10),
+        (20, [(120, 130), (-1, 0)], 10),
+        (10, [(90, 100), (0, 1)], 10),
+    )
+    found, times = filters.comparison(given, "<", 112)
+    assert found.value == pytest.approx(0.708)
+    assert (found.low, found.high) == pytest.approx((0.708, 0.708))
+    assert times.any == pytest.approx(0.708)
+
+
+def test_5_6_conjunction_holds_at_once():
+    def times(*given):
+        at = (np.arange(64) + 0.5) / 6.4
+        masks = [sum(1 << k for k in range(64) if lo <= at[k] < hi) for lo, hi, _ in given]
+        return Times.of(np.array(masks, np.uint64), np.array([share for _, _, share in given]))
+
+    x = times((0, 10, 0.6), (0, 4, 0.2), (0, 0, 0.2))
+    y = times((0, 10, 0.5), (6, 10, 0.25), (0, 0, 0.25))
+    assert x.any * y.any == pytest.approx(0.6)
+    assert x.both(y).any == pytest.approx(0.55)
+    assert x.either(y).any == pytest.approx(1 - 0.2 * 0.25)
+    parts = [(Estimate.exactly(each.any), each) for each in (x, y)]
+    found, _ = filters.conjunction(parts)
+    assert (found.value, found.high) == pytest.approx((0.55, 0.75))
+    assert found.low == pytest.approx(0.35)  # 0.75 and 0.6 of all along
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_5_7_order_in_a_box(dims):
+    one = np.zeros((1, dims)), np.ones((1, dims))
+    assert ordered(one, one) == (pytest.approx(2.0**-dims), pytest.approx(2.0**-dims))
+    # What does not vary says nothing.
+    fixed = tuple(np.concatenate([each, np.zeros((1, 1))], axis=1) for each in one)
+    assert ordered(fixed, fixed)[0] == pytest.approx(2.0**-dims)
+
+
+def test_5_7_order_of_boxes_and_lines():
+    found = ordered(box((0, 1), (0, 1)), box((0.5, 1.5), (0.5, 1.5)))
+    assert [float(each[0]) for each in found] == pytest.approx([0.765625, 0.015625])
+    same = pairs_below(box((0, 1), (0, 1)), box((0, 1), (0, 1)), np.ones(1))
+    assert (same.whole[0], same.none[0], same.crossing[0]) == pytest.approx((0.375, 0.375, 0.25))
+    apart = pairs_below(box((0, 1), (0, 0.1)), box((0.5, 1.5), (0, 0.1)), np.array([10.0]))
+    assert (apart.whole[0], apart.none[0]) == pytest.approx((0.7552083, 0.0807292))
+
+
+def test_5_8_bounds_of_a_conjunction():
+    x = np.array([300.0, 300, 400]), np.array([0.0, 150, 250])
+    y = np.array([200.0, 150, 150, 250, 250]), np.array([180.0, 90, 30, 0, 0])
+    z = np.array([100.0, 400, 500]), np.array([50.0, 100, 0])
+    assert filters.conditional_bounds([x, y, z]) == pytest.approx((0.00675, 0.072))
+    nothing = Times(np.zeros(1, np.uint64), np.ones(1))
+    parts = [(Estimate.exactly(share), nothing) for share in (0.4, 0.3, 0.15)]
+    assert (filters.conjunction(parts)[0].low, filters.conjunction(parts)[0].high) == (0, 0.15)
+
+
+def test_5_9_rate_of_a_join():
+    x, y = cells((10, [(0, 1), (0, 0)], 10)), cells((10, [(5, 6), (0, 0)], 10))
+    assert join(x, y, 100, is_aligned=True).value == pytest.approx(0.5)
+    assert join(x, y, 100, is_aligned=False).value == pytest.approx(1.0)  # 20 pairs of 19
+    half = cells((10, [(0, 0), (1, 1)], 10)), cells((10, [(5, 5), (0, 0)], 10))
+    assert join(*half, 100, is_aligned=True).value == pytest.approx(0.5)
+    assert aggregates.n_sums([10, 7], is_aligned=False) == 16
+    assert aggregates.n_sums([3, 20], is_aligned=False) == 22
+
+
+def test_5_10_share_of_a_maximum():
+    own = cells((6, [(20, 30)], 10), size=1)
+    other = cells((5, [(0, 10)], 10), (3, [(10, 20)], 10), (2, [(20, 30)], 10), size=1)
+    assert 6 * aggregates.share_of_maximum([own, other], 0) == pytest.approx(6 * 0.9)
+    third = cells((5, [(0, 10)], 10), (5, [(50, 60)], 10), size=1)
+    found = aggregates.share_of_maximum([own, other, third], 0)
+    assert found == pytest.approx(0.9 * 0.5)
+    alike = [cells((10, [(0, 1)], 10), size=1)] * 5
+    assert aggregates.share_of_maximum(alike, 0) == pytest.approx(0.2, abs=0.01)
+
+
+def test_5_11_maximum_of_a_window():
+    assert [aggregates.stays_constant(n) for n in (2, 3, 6)] == pytest.approx([1 / 3, 0.5, 5 / 7])
+    assert aggregates.constant_for(4, 0.5, 10) == pytest.approx(6.875)
+
+
+def test_5_12_sum():
+    one, other = np.array([0, 0, 0.5, 0, 0.5]), np.array([0, 0.25, 0, 0.75])
+    found = aggregates.convolved([one, other])
+    assert found[[3, 5, 7]] == pytest.approx([0.125, 0.5, 0.375])
+    three = aggregates.convolved([np.array([0, 0.5, 0.5])] * 3)
+    assert three[3:7] == pytest.approx([0.125, 0.375, 0.375, 0.125])
+
+
+def test_5_14_cost_of_a_cover_and_its_risk():
+    gives = Estimate(0.4, 0.2, 0.8)
+    shared = plans.covered(ROOT, 1, gives, [1] * 3)
+    alone = plans.unshared([ROOT] * 3, [1] * 3)
+    assert (shared.cost.value, alone.cost.value) == pytest.approx((2.2, 3))
+    assert (shared.risk, alone.risk) == pytest.approx((1.8, 0))
+    assert (shared.objective(0.25), alone.objective(0.25)) == pytest.approx((2.1, 2.25))
+    assert (shared.objective(0.5), alone.objective(0.5)) == pytest.approx((2.0, 1.5))
+    even = 0.8 / 2.6
+    assert shared.objective(even) == pytest.approx(alone.objective(even))
+
+
+@pytest.mark.parametrize(("cost", "shared", "alone"), [(1, 3.03, 1.5), (10, 11.13, 15)])
+def test_5_15_cost_of_a_union(cost, shared, alone):
+    upstream = [Node(0.0, Estimate.exactly(0.5), (ROOT,)) for _ in range(3)]
+    found = plans.union(upstream, 0.7, Estimate.exactly(0.6), cost, Estimate.exactly(0.4), [1] * 3)
+    assert found.cost.value == pytest.approx(shared)
+    assert plans.unshared(upstream, [cost] * 3).cost.value == pytest.approx(alone)
+
+
+def test_5_16_a_query_goes_to_another_cover():
+    def cost(*thresholds):
+        gives = Estimate.exactly(max(thresholds) / 100)
+        return plans.covered(ROOT, 1, gives, [1] * len(thresholds)).cost.value
+
+    def risen(*thresholds):
+        gives = Estimate.exactly(1 - min(thresholds) / 100)
+        return plans.covered(ROOT, 1, gives, [1] * len(thresholds)).cost.value
+
+    assert (cost(10, 20, 80), cost(70, 90)) == pytest.approx((3.4, 2.8))
+    moved = cost(70, 90, 80) - cost(70, 90) + cost(10, 20) - cost(10, 20, 80)
+    assert moved == pytest.approx(-1.1)
+    assert risen(20) == pytest.approx(1.8)
+
+
+@pytest.mark.parametrize("passes", [0.9, 1.5])
+def test_5_17_order_by_rank(passes):
+    assert plans.comes_later(1, passes, 2, 0.2)
+    assert not plans.comes_later(2, 0.2, 1, passes)
+    first = Node(1, Estimate.exactly(passes), (ROOT,))
+    second = Node(2, Estimate.exactly(0.2), (ROOT,))
+    as_written = plans.cost_of([Node(2, Estimate.exactly(0.2), (first,))])
+    swapped = plans.cost_of([Node(1, Estimate.exactly(passes), (second,))])
+    expected = {0.9: (2.8, 2.2), 1.5: (4, 2.2)}[passes]
+    assert (as_written.cost.value, swapped.cost.value) == pytest.approx(expected)
+
+
+def test_5_19_cover_of_directions():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, 100_000))
+    cover = ((x > 0) | (y > 0)) & (4 * x > y) | ((x < 0) | (y < 0)) & (3 * x > 3 * y)
+    assert (cover == ((4 * x > y) | (3 * x > 3 * y))).all()
+
+
+def test_5_20_rebasing():
+    moved = shifted(np.array([[2.0, 3, 1]]), np.array([2.0]))
+    assert moved.tolist() == [[12, 7, 1]]
+    assert evaluate(moved, np.array([3.0])).tolist() == [42]
+
+
+def test_accuracy_puts_estimates_right():
+    found = Accuracy()
+    for _ in range(20):
+        found = found.after(100.0, 150.0)
+    assert found.corrected(Estimate.exactly(10.0)).value == pytest.approx(15.0)
+    assert found.after(0.0, 1.0) == found == found.after(float("nan"), 1.0)
+    wide = found.after(100.0, 600.0).corrected(Estimate.exactly(1.0))
+    assert wide.low < wide.value < wide.high
