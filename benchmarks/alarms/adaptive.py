@@ -17,7 +17,7 @@ from benchmarks.alarms.data import fixed, program_over, segments_of, swept
 from benchmarks.alarms.prices import observed, priced
 from benchmarks.harness.scenario import Measurement, Runs, Settings
 from benchmarks.harness.timing import on_over_off, seconds_of, times_told
-from eddyline.alarms.loop import AlarmLoop
+from eddyline.alarms.loop import SAMPLE_EVERY, AlarmLoop
 from eddyline.alarms.observing import Observing
 from eddyline.alarms.plan import SHARINGS, AlarmPlan, TemplatePlan
 from eddyline.alarms.program import AlarmProgram
@@ -59,7 +59,7 @@ def _learned(program: AlarmProgram, batches: Sequence[Segments]) -> tuple[int, l
     """Return what batches take with a plan that is learned (ns), and the changes of plan."""
     loop, total, changes = AlarmLoop(AlarmOptions(), program), 0, []
     for at, segments in enumerate(batches):
-        _, profile, ns = observed(program, segments, loop.plan)
+        _, profile, ns = observed(program, segments, loop.plan, samples=loop.wants_sample)
         total += ns
         changes += [each.event for each in loop.step(profile, at) if each.is_plan_change]
     return total, changes
@@ -92,19 +92,23 @@ def regret(settings: Settings, *, drifts: bool) -> Measurement:
 
 
 def profile(settings: Settings) -> Measurement:
-    """Return the time of blocks with a profile over that without, all templates together."""
+    """Return the time of blocks with a profile over that without, all templates together.
+
+    One of so many has a sample of values, as those of a stream have.
+    """
     segments = _batches(1, drifts=False)[0]
     texts = {f"{kind} {k}": v for kind, own in TEMPLATES.items() for k, v in own.items()}
     program = program_over(segments, texts)
     plan = fixed(program, "covered")
 
     def run(is_on: bool) -> None:
-        if not is_on:
-            swept(program, segments, plan)
-            return
-        observing = Observing(program, segments)
-        none = np.zeros((0, 0), np.bool_)
-        observing.run(Sweep(program, segments, none, plan, observing.tally), plan)
+        for at in range(SAMPLE_EVERY):
+            if not is_on:
+                swept(program, segments, plan)
+                continue
+            observing = Observing(program, segments, samples=at == 0)
+            none = np.zeros((0, 0), np.bool_)
+            observing.run(Sweep(program, segments, none, plan, observing.tally), plan)
 
     n_runs = settings.pick(31, 5)
     value, control, times = on_over_off(run, n_runs, clock=time.process_time)

@@ -46,10 +46,10 @@ def priced(program: AlarmProgram, segments: Segments, plan: AlarmPlan) -> int:
 
 
 def observed(
-    program: AlarmProgram, segments: Segments, plan: AlarmPlan
+    program: AlarmProgram, segments: Segments, plan: AlarmPlan, *, samples: bool = True
 ) -> tuple[Found, AlarmProfile, int]:
     """Return where alarms hold on a block of segments, its profile, and what it takes (ns)."""
     tally = PricedTally()
-    observing = Observing(program, segments, tally)
+    observing = Observing(program, segments, tally, samples=samples)
     found = observing.run(Sweep(program, segments, np.zeros((0, 0), np.bool_), plan, tally), plan)
     return found, observing.profile, tally.now

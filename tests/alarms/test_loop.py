@@ -45,7 +45,9 @@ def lines(seed, n=4_000):
 
 def run(loop, segments, texts, batch_id=0):
     """Run a batch by the plan in force, at fixed prices so that no test depends on a clock."""
-    _, profile, _ = observed(ranges_of(segments, texts).program, segments, loop.plan)
+    _, profile, _ = observed(
+        ranges_of(segments, texts).program, segments, loop.plan, samples=loop.wants_sample
+    )
     return loop.step(profile, batch_id)
 
 
@@ -74,6 +76,17 @@ def test_the_cheapest_way_is_chosen_and_what_came_true_is_told():
     assert near.n_alarms == 20
     assert near.expected.value == pytest.approx(near.held, rel=0.5)
     assert near.estimate.value > 0
+
+
+def test_a_way_that_costs_more_than_estimated_is_left_again():
+    loop = loop_of(AWAY)
+    # Calls of one size do not tell what a call costs from what a row does.
+    entries = [each for at in range(16) for each in run(loop, lines(at, 800), AWAY, at)]
+    changes = [(each.before, each.after) for each in entries if each.event == "sharing"]
+    assert changes[:2] == [("covered", changes[0][1]), (changes[0][1], "covered")]
+    tried = [after for before, after in changes if before == "covered"]
+    assert len(tried) == len({*tried})  # each at most once
+    assert loop.plan[AWAY_TEXT].sharing == "covered"
 
 
 def test_comparisons_are_ordered_by_what_they_leave_out():

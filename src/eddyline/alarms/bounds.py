@@ -88,6 +88,7 @@ class Basis:
     def __init__(self, segments: Segments, expression: Expression, tally: Tally) -> None:
         self._segments, self._expression, self._tally = segments, expression, tally
         self._is_known = np.zeros(len(segments), np.bool_)
+        self._knows_all = False
         self._found: Bounds | None = None
 
     def everywhere(self) -> Bounds:
@@ -96,6 +97,8 @@ class Basis:
 
     def on(self, rows: Indices) -> Bounds:
         """Return it on all segments, of which only ``rows`` and those before are computed."""
+        if self._found is not None and (self._knows_all or not len(rows)):
+            return self._found
         asked = np.zeros(len(self._segments), np.bool_)
         asked[rows] = True
         missing = np.flatnonzero(asked & ~self._is_known)
@@ -122,6 +125,7 @@ class Basis:
             for whole, each in zip(self._found.arrays, made.arrays, strict=True):
                 whole[missing] = each
         self._is_known[missing] = True
+        self._knows_all = is_all
 
 
 def are_most(rows: Indices, segments: Segments) -> bool:

@@ -44,6 +44,12 @@ MIN_ROWS = 512
 SETTLED = 2
 """Batches for which a template stays as it is after a change, so that what it costs is measured."""
 
+WARM_UP, SAMPLE_EVERY = 4, 8
+"""Batches at first in which values are sampled, and each how manieth from then on."""
+
+SURPRISE = 1.5
+"""Factor between what work took and its estimate that has values sampled again."""
+
 FIRST = 1
 """Batches whose times are let go of with the next one."""
 
@@ -95,12 +101,22 @@ class AlarmLoop:
         self._bases: tuple[str, ...] = ()
         self._saved: dict[str, SavedTemplate] = {}
         self._n_steps = 0
+        self._is_surprised = False
         self.follow(program)
 
     @property
     def is_adaptive(self) -> bool:
         """Whether the plan may change at all."""
         return self.options.adaptive
+
+    @property
+    def wants_sample(self) -> bool:
+        """Whether the next batch should tell how values are spread, which takes time.
+
+        At first and now and then, and where work took another time than was estimated.
+        """
+        is_due = self._n_steps < WARM_UP or self._n_steps % SAMPLE_EVERY == 0
+        return self.is_adaptive and (is_due or self._is_surprised)
 
     def follow(self, program: AlarmProgram) -> None:
         """Go on with other alarms; what is known of templates that stay is kept."""
@@ -144,13 +160,16 @@ class AlarmLoop:
         if not self.is_adaptive or not fresh.n_rows:
             return []
         entries: list[JournalEntry] = []
+        self._is_surprised = False
         for text, counts in fresh.templates.items():
             if text in self._templates:
                 entries += self._came_true(text, counts, batch_id)
         self._n_steps += 1
         # In the first batch much is compiled and loaded, which no later one has to do.
         share = 0.0 if self._n_steps == FIRST + 1 else FRESH
-        older = replace(self._known.decayed(FRESH), costs=aged(self._known.costs, share))
+        # Where no values were sampled, those that are known stay as fresh as they are.
+        older = self._known.decayed(FRESH) if fresh.values else self._known
+        older = replace(older, costs=aged(self._known.costs, share))
         self._known = older.merged(replace(fresh, templates={}, outcomes={}))
         for text in self._costly:
             if text in fresh.templates:
@@ -173,6 +192,8 @@ class AlarmLoop:
         state.counts, state.since = counts, state.since + 1
         if state.estimate is not None and state.since > 1:
             known = state.accuracy.get(counts.sharing, Accuracy())
+            expected = known.corrected(state.estimate).value
+            self._is_surprised |= not 1 / SURPRISE < ns / max(expected, 1e-9) < SURPRISE
             state.accuracy[counts.sharing] = known.after(state.estimate.value, ns)
         if state.expected is not None:
             n = counts.n_rows * len(self._templates[text])
@@ -202,9 +223,14 @@ class AlarmLoop:
         state.expected = held(template, self._bases, self._known.coefs)
         if shares is None or self._known.n_rows < MIN_ROWS or self._n_steps <= FIRST:
             return []
+        if state.plan.sharing not in state.accuracy and state.since > FIRST:
+            # What it took is known by now, and so how far an estimate would have been off.
+            given = self._estimate(text, state.plan, shares)
+            state.accuracy[state.plan.sharing] = Accuracy().after(given.value, state.ns)
         costs = self._costs(text, shares)
-        before, way = state.plan, self._cheapest(costs)
-        gain = 1.0 - self._objective(costs[way]) / max(self._objective(costs[before.sharing]), 1e-9)
+        before, way, risk = state.plan, self._cheapest(costs), self.options.risk
+        was = _objective(costs[before.sharing], risk)
+        gain = 1.0 - _objective(costs[way], risk) / max(was, 1e-9)
         stays = self.is_held or state.since < SETTLED or way == before.sharing or gain < MIN_GAIN
         chosen = before.sharing if stays else way
         state.estimate = self._estimate(text, replace(before, sharing=chosen), shares)
@@ -221,12 +247,8 @@ class AlarmLoop:
         }
         return [JournalEntry(batch_id, COMPONENT, "sharing", before.sharing, way, evidence)]
 
-    def _objective(self, given: Estimate) -> float:
-        risk = self.options.risk
-        return (1.0 - risk) * given.value + risk * (given.high - given.low)
-
     def _cheapest(self, costs: Mapping[str, Estimate]) -> str:
-        return min(costs, key=lambda way: self._objective(costs[way]))
+        return min(costs, key=lambda way: _objective(costs[way], self.options.risk))
 
     def _costs(self, text: str, shares: Shares) -> dict[str, Estimate]:
         """Return what each way costs (ns for each segment), put right by what came true."""
@@ -356,3 +378,7 @@ class AlarmLoop:
             state.orders = self._new_orders(template)
             state.orders.restore(given.orders)
         return state
+
+
+def _objective(given: Estimate, risk: float) -> float:
+    return (1.0 - risk) * given.value + risk * (given.high - given.low)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -46,12 +47,18 @@ class Observing:
         program: the alarms.
         segments: those of the block.
         tally: takes note of the work.
+        samples: whether it is looked at how values are spread, too.
     """
 
     def __init__(
-        self, program: AlarmProgram, segments: Segments, tally: Tally | None = None
+        self,
+        program: AlarmProgram,
+        segments: Segments,
+        tally: Tally | None = None,
+        *,
+        samples: bool = True,
     ) -> None:
-        self._program, self._segments = program, segments
+        self._program, self._segments, self._samples = program, segments, samples
         self.tally = Tally() if tally is None else tally
         self.profile = AlarmProfile()
 
@@ -74,14 +81,15 @@ class Observing:
             templates[template.text] = counts if known is None else known.merged(counts)
             parts += own
         found = Found.joined([*parts, sweep.whole()])
-        self._sampled(templates)
+        n = len(self._segments)
+        if n:
+            self.profile = AlarmProfile(n, 1, self.tally.costs, templates)
+            if self._samples:
+                self._sample(n)
         return found
 
-    def _sampled(self, templates: dict[str, TemplateCounts]) -> None:
+    def _sample(self, n: int) -> None:
         """Look at a sample of segments: how values are spread, what conjuncts leave out."""
-        n = len(self._segments)
-        if not n:
-            return
         rows = np.arange(0, n, max(SHARE, -(-n // SAMPLE)))
         part = self._segments.take(rows)
         made, took = {}, {}
@@ -91,14 +99,11 @@ class Observing:
             took[at] = self.tally.clock() - began
         length = in_seconds(part.hi - part.lo)
         names = {at: str(self._program.bases[at]) for at in made}
-        self.profile = AlarmProfile(
-            n,
-            1,
-            self.tally.costs,
-            templates,
-            {names[at]: ValueSketch.of(each.low, each.high) for at, each in made.items()},
-            {names[at]: CoefHistogram.of(each.coefs, length) for at, each in made.items()},
-            self._outcomes(made, took, len(rows)),
+        self.profile = replace(
+            self.profile,
+            values={names[at]: ValueSketch.of(each.low, each.high) for at, each in made.items()},
+            coefs={names[at]: CoefHistogram.of(each.coefs, length) for at, each in made.items()},
+            outcomes=self._outcomes(made, took, len(rows)),
         )
 
     @property

@@ -38,6 +38,8 @@ class AlarmRanges(Kept):
     plan: AlarmPlan = field(default_factory=dict)
     watches: bool = False
     """Whether a profile is taken while alarms are solved."""
+    samples: bool = True
+    """Whether that has how values are spread, too."""
     scope: ClassVar[Scope] = "segment"
 
     def shape(self, given: Shape) -> Shape:
@@ -55,7 +57,7 @@ class AlarmRanges(Kept):
         segments = given.segments.take(order[~given.segments.is_tombstone[order]])
         n = max(int(segments.keys.max(initial=-1)) + 1, entities.num_rows)
         allowed = np.zeros((0, n), np.bool_) if program.keys is None else program.keys.of(entities)
-        observing = Observing(program, segments) if self.watches else None
+        observing = Observing(program, segments, samples=self.samples) if self.watches else None
         tally = Tally() if observing is None else observing.tally
         sweep = Sweep(program, segments, allowed, self.plan, tally)
         found = sweep.run() if observing is None else observing.run(sweep, self.plan)

@@ -64,7 +64,12 @@ class AlarmOperator(ModelOperator):
         step.alarms.asked_by(self._binder)
 
     def _plan(self) -> StreamPlan:
-        ranges = AlarmRanges(self._program, self.loop.plan, watches=self.options.adaptive)
+        ranges = AlarmRanges(
+            self._program,
+            self.loop.plan,
+            watches=self.options.adaptive,
+            samples=self.loop.wants_sample,
+        )
         node = graph.Unary(Changes(), graph.Unary(ranges, self.step.plan.node))
         return replace(self.step.plan, node=node)
 
@@ -122,9 +127,11 @@ class AlarmOperator(ModelOperator):
         Raises:
             StateError: it is damaged.
         """
-        counts = dict(state)
-        learned = counts.pop(PLAN, None)
-        super().restore(counts)
+        learned = None
+        if isinstance(state, dict):
+            learned = state.get(PLAN)
+            state = {name: each for name, each in state.items() if name != PLAN}
+        super().restore(state)
         if learned is not None:
             self.loop.restore(learned)
 
