@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 BUCKET = "__bucket"
 """The column of a row's bucket."""
 
+MANY_MODULES = 50
+"""Modules whose objects take some 3 ms to look through. What is left out and then dies in a cycle
+stays, so that this is not done for each of a few."""
+
 _n_loaded = 0
 """Modules that were loaded when what lives here was last left out of collections."""
 
@@ -34,13 +38,13 @@ def is_in_task() -> bool:
 
 
 def leave_out_of_collections() -> None:
-    """Leave what lives here out of later collections of cycles, where modules came since.
+    """Leave what lives here out of later collections of cycles, where many modules came since.
 
     Spark collects all of them after each task, and looks through some 240,000 objects of modules:
     0.1 s of CPU. As it has done so just before, there are no cycles among those that are kept.
     """
     global _n_loaded  # noqa: PLW0603 - of the process, as the collector is
-    if len(sys.modules) > _n_loaded:
+    if len(sys.modules) >= _n_loaded + MANY_MODULES:
         gc.freeze()
         _n_loaded = len(sys.modules)
 
