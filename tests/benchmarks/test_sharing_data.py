@@ -28,9 +28,9 @@ from benchmarks.rules.numbers import (
     DUCKDB_RULES,
     KINDS,
     _by_duckdb,
-    _by_polars,
     base_rules,
     bound,
+    by_polars,
 )
 
 from tests.oracles.rules import matches
@@ -172,5 +172,5 @@ def test_statements_of_a_part_of_the_rules_count_all(n_rules):
     rules = KINDS["ranges"](n_rules)
     found = _by_duckdb(2_000, rules)
     assert list(found) == list(rules)
-    assert found == _by_polars(2_000, rules)
+    assert found == by_polars(2_000, rules)
     assert n_rules == 1 or sum(found.values())

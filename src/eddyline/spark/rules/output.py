@@ -99,8 +99,11 @@ class MatchesColumn:
 
     def _told(self, statement: Statement) -> Column:
         if self.as_struct:
-            return statement.structs
-        return statement.places if self.as_places else statement.names
+            told = statement.structs
+        else:
+            told = statement.places if self.as_places else statement.names
+        # Never NULL, but of the type that tasks give: another batch may be theirs.
+        return F.when(F.lit(True), told)
 
     def shape(self, df: DataFrame) -> DataFrame:
         """Return a DataFrame with the columns of the result, for analysis only."""

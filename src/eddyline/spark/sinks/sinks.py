@@ -83,7 +83,9 @@ class MemorySink(_Fresh):
         if not self.batches:
             msg = "no batch has run yet; wait for the first, or call await_termination()"
             raise SourceError(msg)
-        return pa.concat_tables([self.batches[number] for number in sorted(self.batches)])
+        # Of one batch Spark may know that a column has no NULL, and of another it may not.
+        parts = [self.batches[number] for number in sorted(self.batches)]
+        return pa.concat_tables(parts, promote_options="default")
 
     def to_df(self, spark: SparkSession) -> DataFrame:
         """Return all rows so far as a DataFrame."""
