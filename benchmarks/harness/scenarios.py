@@ -19,7 +19,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "joins": ("chained", "growth", "operator", "caches", "caches_plans", "real", "pathway"),
     "aggregates": ("windows", "queries", "over", "growth", "nexmark"),
     "models": ("fits", "crossovers", "pulse", "answers", "figures", "engines", "door", "early"),
-    "constraints": ("learned",),
+    "constraints": ("learned", "lateness"),
     "alarms": ("estimates", "sharing", "adaptive", "vessels"),
     "page": ("cost",),
 }

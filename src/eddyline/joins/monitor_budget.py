@@ -23,20 +23,26 @@ MANY_COLD = 0.01
 has grown is to be followed at once."""
 
 
+WARM_BATCHES = 16
+"""First batches of a run, which are measured whatever it takes: little is known."""
+
+
 class MonitorBudget:
     """Says whether the next batch is measured."""
 
     def __init__(self) -> None:
         self._budget = Budget(MAX_OVERHEAD, saves=False, most_owed=MOST_SKIPPED)
         self._is_urgent = False
+        self._n_batches = 0
 
     @property
     def may(self) -> bool:
         """Whether the next batch is measured."""
-        return self._budget.may or self._is_urgent
+        return self._budget.may or self._is_urgent or self._n_batches < WARM_BATCHES
 
     def step(self, reports: Iterable[BucketReport], ages: Mapping[str, AgeCounts]) -> None:
         """Take in what a batch took, and what it found."""
+        self._n_batches += 1
         for each in reports:
             self._budget.spend(each.monitor_ns)
             self._budget.earn(each.ns)

@@ -236,6 +236,34 @@ def test_a_second_row_with_a_key_is_refused_where_both_are_in_their_window(tmp_p
     checked(tmp_path, state, made([9, 8, 9], [2_000, 2_001, 3_001]))
 
 
+@given(
+    batches=st.lists(
+        st.lists(st.tuples(st.integers(0, 12), st.integers(0, 300)), min_size=1, max_size=4),
+        max_size=12,
+    ),
+    span=st.sampled_from([None, 0, 400]),
+)
+def test_a_batch_is_refused_where_two_rows_of_a_key_share_their_window_and_only_then(batches, span):
+    """Rows come in any order of time within a batch; refused batches leave nothing behind."""
+    with TemporaryDirectory() as folder:
+        ManifestFolder(fs.LocalFileSystem(), folder)
+        state, known = BucketState(), []
+        for number, batch in enumerate(batches):
+            rows = [(key, 300 * number + at) for key, at in batch]
+            every = [*known, *rows]
+            has_two = any(
+                key == other and at <= than <= at + LENGTH
+                for place, (key, at) in enumerate(sorted(every, key=lambda row: row[1]))
+                for other, than in sorted(every, key=lambda row: row[1])[place + 1 :]
+            )
+            if has_two:
+                with pytest.raises(DuplicateKeyError):
+                    checked(folder, state, made(*zip(*rows, strict=True)), spans={"r": span})
+                continue
+            state = checked(folder, state, made(*zip(*rows, strict=True)), spans={"r": span})
+            known = every
+
+
 def test_a_second_row_with_a_key_is_found_in_the_cold_tier(tmp_path):
     state, spans = BucketState(), {"r": 0}
     for at in range(0, 500, 50):

@@ -55,11 +55,11 @@ def test_a_second_row_with_a_key_ends_the_query_with_nothing_lost(spark, tmp_pat
     write(tmp_path, "payments", 1, ["c", "c"])
     run = started(spark, tmp_path, key="id")
     with pytest.raises(Exception, match="two rows of stream 'orders' have the key id = 'a', of "):
-        run.await_termination(300)
+        run.await_termination(500)
     out = pq.read_table(tmp_path / "out", columns=["id"])
     assert sorted(out["id"].to_pylist()) == ["a"], "of the first batch alone"
     run = started(spark, tmp_path, key=None)
-    assert run.await_termination(300)
+    assert run.await_termination(500)
     out = pq.read_table(tmp_path / "out", columns=["id"])
     assert sorted(out["id"].to_pylist()) == ["a", "a", "c", "c"], "with the second a"
 
@@ -69,7 +69,7 @@ def test_a_key_is_said_in_explain_and_makes_its_stream_and_tables_many_one(spark
         write(tmp_path, "orders", number, [f"{number}a", f"{number}b"], [1, 2])
         write(tmp_path, "payments", number, [f"{number}b", f"{number}a"])
     run = started(spark, tmp_path, key="id")
-    assert run.await_termination(300)
+    assert run.await_termination(500)
     text = run.explain()
     assert "checked with every row: id of o" in text
     (line,) = [each for each in text.splitlines() if each.split()[:3] == ["p", "matched", "no"]]

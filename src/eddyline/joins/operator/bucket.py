@@ -222,13 +222,13 @@ class BucketBatch:
         self.report.n_here += len(run)
         if run.rows.starts[0] == ALWAYS:
             self.report.unique[name] = unique_classes(run)
-        started = time.perf_counter_ns()
+        started = work_ns()
         for place, top in self.plan.tops.items():
             if place[0] == name:
                 codes = run.rows.codes[place[1]]
                 found = disorder_of(codes, top, measures=self.plan.measures)
                 self.report.disorder[place] = found
-        self.report.monitor_ns += time.perf_counter_ns() - started
+        self.report.monitor_ns += work_ns() - started
         counted = np.flatnonzero(self._counts(name, run.rows))
         if counted.size:
             self.report.n_rows[name] = counted.size

@@ -8,13 +8,13 @@ not asked for afterwards.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from eddyline.constraints.bounds import bins_of
+from eddyline.stats.work_clock import work_ns
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -83,12 +83,12 @@ class PartnerAges:
         """
         if name not in self.counts or not len(joined):
             return
-        started, rows = time.perf_counter_ns(), joined.rows[name]
+        started, rows = work_ns(), joined.rows[name]
         n_cold = sum(len(run) for run in window if run.tier is not None)
         n_found = int(np.count_nonzero(rows < n_cold)) if n_cold else 0
         bins = _bins(window, rows, joined.starts) if self.measures else {}
         self.counts[name].add(AgeCounts(rows.size, n_found, bins))
-        self.ns += time.perf_counter_ns() - started
+        self.ns += work_ns() - started
 
 
 def _bins(
