@@ -106,9 +106,12 @@ def test_growth_is_of_windows_that_answer_rightly(race, kind):
 
 @pytest.mark.spark
 @pytest.mark.soak
-@pytest.mark.parametrize("number", list(nexmark.QUERIES))
-def test_nexmark_is_said_alike(race, number):
-    asked = nexmark.asked_of(number, 2, 20_000 if number == 3 else 3_000)
+@pytest.mark.parametrize(
+    ("number", "joined"),
+    [*((each, False) for each in nexmark.QUERIES), *((each, True) for each in nexmark.JOINED)],
+)
+def test_nexmark_is_said_alike(race, number, joined):
+    asked = nexmark.asked_of(number, 2, 20_000 if number == 3 else 3_000, joined=joined)
     asked = replace(asked, lateness_us=100_000)  # or nothing would be final in so short a time
     found = race({way: (way, [asked]) for way in ("eddyline", *["spark"][: bool(asked.spark)])})
     assert found["eddyline"] == answer(asked)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eddyline.aggregates.loop import PLANS, AggregateLoop
+from eddyline.aggregates.loop import AggregateLoop
 from eddyline.aggregates.profile import AggregateProfile
 from eddyline.errors import PlanError, StateError
 from eddyline.filters.loop import FilterLoop
@@ -19,13 +19,14 @@ from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile
 from eddyline.watch import pins as words
 
+PLANS = ("early", "late")
 FEW = AggregateProfile(n_rows=10_000, n_cells=10)
 MANY = AggregateProfile(n_rows=10_000, n_cells=10_000)
 
 
 @pytest.fixture
 def loop():
-    return AggregateLoop()
+    return AggregateLoop(plans=PLANS)
 
 
 @pytest.fixture
@@ -71,7 +72,7 @@ def test_what_adapts_again_follows_the_evidence_that_came_meanwhile(loop, target
 
 def test_pins_outlive_their_process(loop, targets, pins):
     pins.pin(targets, {"aggregate": "late"}, 3)
-    other = AggregateLoop()
+    other = AggregateLoop(plans=PLANS)
     again = Pins(pins.path)
     assert again.apply({"aggregate": OneOf(other, PLANS)}, -1) == []
     assert (other.plan, other.is_held) == ("late", True)
@@ -91,7 +92,7 @@ def test_a_plan_that_is_not_possible_pins_nothing(loop, targets, pins):
 
 def test_a_pin_ends_with_what_it_was_of(loop, targets, pins):
     pins.pin(targets, {"aggregate": "early"}, 3)
-    fresh = {"aggregate": OneOf(AggregateLoop(), PLANS)}
+    fresh = {"aggregate": OneOf(AggregateLoop(plans=PLANS), PLANS)}
     (entry,) = pins.apply(fresh, 7)
     assert (entry.batch_id, entry.event) == (7, "adapt")
     assert entry.evidence == {"why": "what the plan was of has changed"}
@@ -160,7 +161,7 @@ def test_what_only_looks_like_names_is_no_order(plan):
     with pytest.raises(PlanError, match="is no plan of 'native'"):
         FilterPin(loop).hold(plan)
     with pytest.raises(PlanError, match="is no plan of 'aggregate'"):
-        OneOf(AggregateLoop(), PLANS).hold(plan)
+        OneOf(AggregateLoop(plans=PLANS), PLANS).hold(plan)
     with pytest.raises(PlanError, match="possible is only the plan in force"):
         AsItStands(loop, lambda: "12").hold(plan)
 

@@ -1,7 +1,9 @@
-"""Keeps the plan of an aggregate good: rows become cells before or after they are shuffled.
+"""Keeps the plan of an aggregate good: where rows become cells, and where cells are answered.
 
 Early, a task makes one cell of the rows of a group and slice that it reads, and cells are shuffled,
-which pays where they are fewer than rows. Late, rows are shuffled and then made cells, once.
+which pays where they are fewer than rows. Late, rows are shuffled and then made cells, once. By the
+driver, cells are made early and fetched: where they are few, starting tasks for their buckets takes
+longer than the work of these.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from eddyline.errors import StateError
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import Numbers
 
-PLANS = ("early", "late")
+PLANS = ("early", "late", "driver")
 
 LATE_BELOW = 1.3
 """Rows for each cell below which they are shuffled as they are."""
@@ -27,6 +29,13 @@ EARLY_ABOVE = 1.7
 
 LEAST_ROWS = 1_000
 """Rows of the newest batches that a decision is taken by."""
+
+FEW = 100_000
+"""Cells, those of before and results included, of a batch that the driver answers. It answers up to
+twice as many before it leaves them to tasks again."""
+
+FEW_BYTES = 1 << 24
+"""The same for their size (16 MiB)."""
 
 
 class Learned(msgspec.Struct, forbid_unknown_fields=True):
@@ -66,12 +75,16 @@ class AggregateLoop:
     Args:
         adaptive: whether the plan may change.
         plan: the plan to begin with.
+        plans: those that there are.
     """
 
     component = COMPONENT
 
-    def __init__(self, *, adaptive: bool = True, plan: str = "early") -> None:
+    def __init__(
+        self, *, adaptive: bool = True, plan: str = "early", plans: tuple[str, ...] = PLANS
+    ) -> None:
         self.plan = plan
+        self.plans = plans
         self.is_adaptive = adaptive
         self.is_held = False
         """Whether the plan stays whatever the evidence; see ``runtime.pins``."""
@@ -89,15 +102,29 @@ class AggregateLoop:
         before, self.plan = self.plan, self.best() or self.plan
         if self.plan == before:
             return []
-        evidence = {"rows_per_cell": self.known.rows_per_cell, "n_rows": self.known.n_rows}
+        evidence = {
+            "rows_per_cell": self.known.rows_per_cell,
+            "n_rows": self.known.n_rows,
+            "n_handled": fresh.n_handled,
+        }
         return [JournalEntry(batch_id, COMPONENT, "place", before, self.plan, evidence)]
 
     def best(self) -> str | None:
         """Return the plan that the evidence calls the best; None if it does not tell."""
+        if self._is_small():
+            return "driver"
         ratio = self.known.rows_per_cell
         if self.known.n_rows < LEAST_ROWS or LATE_BELOW <= ratio <= EARLY_ABOVE:
-            return None
+            return "early" if self.plan == "driver" else None
         return "late" if ratio < LATE_BELOW else "early"
+
+    def _is_small(self) -> bool:
+        """Return whether the newest batch is one for the driver."""
+        if "driver" not in self.plans or not self.newest.n_rows:
+            return self.plan == "driver"
+        room = 2 if self.plan == "driver" else 1
+        n_handled, n_bytes = self.newest.n_handled, self.newest.n_bytes
+        return n_handled <= room * FEW and n_bytes <= room * FEW_BYTES
 
     def record(self) -> AggregateRecord:
         """Return the plan after the newest batch; the operator adds what is kept."""
@@ -118,7 +145,7 @@ class AggregateLoop:
         except msgspec.ValidationError as error:
             msg = f"the saved plan of the aggregate is damaged: {error}"
             raise StateError(msg) from error
-        if saved.plan not in PLANS:
+        if saved.plan not in self.plans:
             msg = f"the saved plan of the aggregate is damaged: no plan {saved.plan!r}"
             raise StateError(msg)
         if self.is_adaptive:

@@ -18,6 +18,8 @@ class AggregateProfile:
     n_results: int = 0
     work_ns: int = 0
     """Time in which buckets computed results and kept cells (ns)."""
+    n_bytes: int = 0
+    """Size of the cells and of the results."""
 
     def merge(self, *others: AggregateProfile) -> AggregateProfile:
         """Return what several batches, or parts of one, showed together."""
@@ -28,7 +30,13 @@ class AggregateProfile:
             sum(each.n_read for each in every),
             sum(each.n_results for each in every),
             sum(each.work_ns for each in every),
+            sum(each.n_bytes for each in every),
         )
+
+    @property
+    def n_handled(self) -> int:
+        """Cells and results that buckets handled."""
+        return self.n_cells + self.n_read + self.n_results
 
     @property
     def rows_per_cell(self) -> float:

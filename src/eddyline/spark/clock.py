@@ -3,6 +3,7 @@
 Operators that answer when event time allows ask the clock of their rows. A batch's own rows move
 it before the batch is answered, so that answers do not depend on how rows are cut into batches: the
 clock looks at the event times of a batch in a small job of its own, and only if somebody asks it.
+It needs none where who asks first has run a job over all rows of the batch.
 """
 
 from __future__ import annotations
@@ -11,29 +12,31 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
-import pyarrow as pa
+from pyspark.sql import Observation
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from eddyline.constraints.bounds import changes
 from eddyline.constraints.lateness import LatenessRule, LearnedLateness
 from eddyline.errors import StateError
-from eddyline.spark.arrow_tasks import task_ids
-from eddyline.spark.disorder import counted, disorders
+from eddyline.spark.disorder import counted, disorders, only, span_of
 from eddyline.spark.event_time import micros_of
+from eddyline.spark.late_rows import MICROS, LateRows
 from eddyline.spark.lateness import warned_of_late
 from eddyline.spark.operator import Laid, Operator
 from eddyline.spark.relation import lateness_rule
+from eddyline.spark.run.observed_metrics import PendingMetrics
 from eddyline.state.event_time import earlier
-from eddyline.state.late_rows import late_rows, settle_late, write_late_table
+from eddyline.state.late_rows import late_rows, settle_late
 from eddyline.state.manifest import StatePart
 from eddyline.state.rows import ALWAYS, FOREVER
 from eddyline.watch import clock as words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from pyspark.sql import Column, DataFrame, Row
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame
 
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History
@@ -42,7 +45,9 @@ if TYPE_CHECKING:
     from eddyline.state.place import StatePlace
     from eddyline.watch.sections import Section
 
-_MICROS = "__micros"
+
+COUNTS_WAIT_S = 10.0
+"""Longest wait for what a job that has run observed (s)."""
 
 
 class ClockPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -97,8 +102,9 @@ class StreamClock(Operator):
         self.stream = ", ".join(lateness.given)
         self.keeps_late = (self.stream,)
         self.without_lateness = without_lateness
-        self.own_before = self.after = ALWAYS
-        """The instants before which all rows of its own streams have come (µs)."""
+        self.own_before = self._after = ALWAYS
+        """The instants before which all rows of its own streams have come (µs): before the batch,
+        and with it."""
         self.beside: tuple[Clock, ...] = ()
         """The clocks of the other parts of a union: a row is late if it is so for all parts."""
         self.part = ClockPart(learned=lateness.known({}))
@@ -108,6 +114,12 @@ class StreamClock(Operator):
         self._micros = micros
         self.passing = passing
         self._number = number
+        self._runs_ahead: Callable[[], bool] | None = None
+        """Says whether who asks first has run a job over the batch by then."""
+        self._unseen: DataFrame | None = None
+        """The rows of the batch, until they are looked at."""
+        self._brought: PendingMetrics | None = None
+        """What that job observes of them."""
         self._newest: dict[str, Any] = {}
         self._late_files: set[str] = set()
         self._last_batch = -1
@@ -130,9 +142,17 @@ class StreamClock(Operator):
         lateness = lateness_rule({stream: relation})
         return cls(lateness, relation.df, micros, without_lateness=without)
 
-    def asked(self) -> None:
+    def asked(self, runs_ahead: Callable[[], bool] | None = None) -> None:
         """Take note that an operator asks; see ``Clock``."""
+        if not self.is_asked:
+            self._runs_ahead = runs_ahead
         self.is_asked = True
+
+    @property
+    def after(self) -> int:
+        """The instant before which all rows have come with the batch (µs); see ``Clock``."""
+        self._look()
+        return self._after
 
     @property
     def before(self) -> int:
@@ -146,11 +166,13 @@ class StreamClock(Operator):
     @property
     def is_idle(self) -> bool:
         """Whether the batch has no rows at all; see ``Clock``."""
+        self._look()
         return self._newest.get("n_rows") == 0
 
     @property
     def has_late(self) -> bool:
         """Whether rows of the batch are late; see ``Clock``."""
+        self._look()
         return bool(self._newest.get("has_late"))
 
     # -- state ----------------------------------------------------------------------------------
@@ -166,7 +188,7 @@ class StreamClock(Operator):
         # Kept, as a lateness that is less now would skip what no batch has answered.
         passed = found.passed or self.lateness.streams(self.part.learned, {}).lows(found.latest)
         self.streams = self.lateness.streams(self.part.learned, passed)
-        self.own_before = self.after = self._low({})
+        self.own_before = self._after = self._low({})
         self._last_batch = batch.id - 1
 
     def is_whole(self, observed: Sequence[Observed]) -> bool:  # noqa: ARG002
@@ -179,6 +201,7 @@ class StreamClock(Operator):
         Raises:
             StateError: these cannot be made durable.
         """
+        self._look()
         try:
             settle_late(self._place, batch.id, self._late_files)
         except OSError as error:
@@ -203,9 +226,20 @@ class StreamClock(Operator):
     # -- one batch ------------------------------------------------------------------------------
 
     def prepare(self, df: DataFrame, batch: Batch) -> None:
-        """Look at the event times of a batch, and put its late rows aside."""
+        """Look at the event times of a batch, unless another job brings them."""
+        self._unseen, self._batch_id, self._brought = df, batch.id, None
+        is_simple = self._number is None and not self.lateness.shares
+        if not (is_simple and self._runs_ahead is not None and self._runs_ahead()):
+            self._look()
+
+    def _look(self) -> None:
+        """Take in the event times of the batch, and put its late rows aside, once."""
+        df, self._unseen = self._unseen, None
+        if df is None:
+            return
         found = self._counted(df)
-        seen = {self._names[number]: each for number, each in disorders(found).items()}
+        names = list(self.lateness.given)
+        seen = {names[number]: each for number, each in disorders(found).items()}
         before = self.part.latest
         learned = self.lateness.after(self.part.learned, seen, before)
         self.streams = self.lateness.streams(learned, self.streams.passed)
@@ -223,32 +257,34 @@ class StreamClock(Operator):
         self._late_files, self._is_new = set(), True
         # Spark compiles a statement anew where a number in it is another one: none is as a rule.
         if self._newest["has_late"]:
-            rows = df.withColumn(_MICROS, self._micros).where(F.col(_MICROS) < self.before)
-            task = _LateRows(self._place, batch.id, self.stream)
+            rows = df.withColumn(MICROS, self._micros).where(F.col(MICROS) < self.before)
+            task = LateRows(self._place, self._batch_id, self.stream)
             written = self.passing(rows).mapInArrow(task.run, "file string, n bigint").collect()
             self._late_files = {each.file for each in written}
             self._newest["n_late"] = sum(each.n for each in written)
-        self.after = self._low(self._newest["latest"])
+        self._after = self._low(self._newest["latest"])
 
-    @property
-    def _names(self) -> list[str]:
-        return list(self.lateness.given)
-
-    def _counted(self, df: DataFrame) -> list[Row]:
+    def _counted(self, df: DataFrame) -> Sequence[Any]:
         """Return counts of the rows of a batch, as ``disorders`` reads them."""
+        if self._brought is not None and (span := self._brought.get(COUNTS_WAIT_S)):
+            return only(span)
         if not self.lateness.shares:
             return counted(df, self._number, self._micros)
-        latest = [self.part.latest.get(each, ALWAYS) for each in self._names]
-        lows = [self.streams.low(each, {}) for each in self._names]
+        latest = [self.part.latest.get(each, ALWAYS) for each in self.lateness.given]
+        lows = [self.streams.low(each, {}) for each in self.lateness.given]
         return counted(df, self._number, self._micros, (latest, lows))
 
     def lay(self, df: DataFrame, batch: Batch) -> Laid:  # noqa: ARG002
-        """Return the rows as they are."""
-        return Laid(df)
+        """Return the rows as they are, observed by the job that brings their event times."""
+        if self._unseen is None or self._brought is not None:
+            return Laid(df)
+        seen = Observation()
+        self._brought = PendingMetrics(seen)
+        return Laid(df.observe(seen, *span_of(self._micros)), look_at=self._unseen)
 
     def once(self, df: DataFrame) -> DataFrame:
         """Return all rows of a batch DataFrame; no more will come."""
-        self.own_before, self.after = ALWAYS, FOREVER
+        self.own_before, self._after = ALWAYS, FOREVER
         return df
 
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:  # noqa: ARG002
@@ -297,7 +333,7 @@ class StreamClock(Operator):
             n_untimed=self.arrived.n_untimed,
             n_late=self.part.n_late,
             latest=max(self.part.latest.values(), default=ALWAYS),
-            low=self.after,
+            low=self._after,
             has_lateness=any(self.streams.lateness.values()),
             learned=self.part.learned,
         )
@@ -353,8 +389,8 @@ class ResultClock:
         """That no result is late; see ``Clock``."""
         return False
 
-    def asked(self) -> None:
-        """Take note that an operator asks; see ``Clock``."""
+    def asked(self, runs_ahead: Callable[[], bool] | None = None) -> None:  # noqa: ARG002
+        """Take note that an operator asks; see ``Clock``. Others have asked in a batch before."""
         self.of.asked()
 
 
@@ -399,27 +435,7 @@ class UnionClock:
         """See ``Clock``."""
         return any(each.has_late for each in self.of)
 
-    def asked(self) -> None:
-        """Take note that an operator asks; see ``Clock``."""
+    def asked(self, runs_ahead: Callable[[], bool] | None = None) -> None:  # noqa: ARG002
+        """Take note that an operator asks; see ``Clock``. No job is one over all parts."""
         for each in self.of:
             each.asked()
-
-
-@dataclass(frozen=True, slots=True)
-class _LateRows:
-    """Writes late rows; goes to workers."""
-
-    place: StatePlace
-    batch_id: int
-    stream: str
-
-    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write the rows of a partition as a file, and return its name and their number."""
-        arrived = [each for each in batches if each.num_rows]
-        if not arrived:
-            return
-        table = pa.Table.from_batches(arrived)
-        starts = table[_MICROS].to_numpy()
-        rows = table.drop_columns([_MICROS])
-        file = write_late_table(self.place, self.batch_id, task_ids()[0], self.stream, rows, starts)
-        yield pa.RecordBatch.from_pydict({"file": [file], "n": [table.num_rows]})

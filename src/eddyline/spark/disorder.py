@@ -11,11 +11,26 @@ from eddyline.constraints.lateness import Disorder
 from eddyline.state.rows import ALWAYS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame, Row
 
 _NUMBER, _BIN = "number", "bin"
+
+
+def span_of(micros: Column) -> tuple[Column, ...]:
+    """Return aggregates of the event times of rows (µs); see ``only``."""
+    return (
+        F.count(F.lit(1)).alias("n_rows"),
+        F.count(micros).alias("n_timed"),
+        F.min(micros).alias("earliest"),
+        F.max(micros).alias("latest"),
+    )
+
+
+def only(span: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the counts of a single stream, as ``counted`` would, of what ``span_of`` found."""
+    return [{_NUMBER: 0, _BIN: None, "n_late": 0, **span}]
 
 
 def counted(
@@ -43,18 +58,7 @@ def counted(
         span = F.when(micros < latest, latest - micros)
         groups.append(F.floor(F.log2(span) * F.lit(BINS_PER_OCTAVE)).alias(_BIN))
         n_late = F.count(F.when(micros < low, 1))
-    return (
-        df.groupBy(*groups)
-        .agg(
-            *own,
-            F.count(F.lit(1)).alias("n_rows"),
-            F.count(micros).alias("n_timed"),
-            n_late.alias("n_late"),
-            F.min(micros).alias("earliest"),
-            F.max(micros).alias("latest"),
-        )
-        .collect()
-    )
+    return df.groupBy(*groups).agg(*own, n_late.alias("n_late"), *span_of(micros)).collect()
 
 
 def disorders(counts: Iterable[Any]) -> dict[int, Disorder]:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from eddyline.runtime.records import History
     from eddyline.runtime.reports import TaskReport
     from eddyline.spark.relation import Relation
-    from eddyline.spark.run.observed_metrics import PendingMetrics
     from eddyline.state.manifest import StatePart
     from eddyline.state.place import StatePlace
     from eddyline.watch.sections import Section
@@ -51,13 +50,21 @@ class Batch:
     """Rows that came, for the operator that learns of them first; None: not known."""
 
 
+class Metrics(Protocol):
+    """What a job observes, once it has run."""
+
+    def get(self, timeout_s: float) -> dict[str, Any] | None:
+        """Return it, or None if it is not there after so many seconds."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Pending:
     """Observations that a job will make for one operator."""
 
     name: str
     """Its name in the operator, such as the component that it reports of."""
-    metrics: PendingMetrics
+    metrics: Metrics
     facts: Any = None
     """Facts that the operator needs to read it."""
 
@@ -123,8 +130,13 @@ class Clock(Protocol):
         """Whether the batch has rows that are late: of before ``before``."""
         ...
 
-    def asked(self) -> None:
-        """Take note that an operator asks for the event time of batches."""
+    def asked(self, runs_ahead: Callable[[], bool] | None = None) -> None:
+        """Take note that an operator asks for the event time of batches.
+
+        Args:
+            runs_ahead: says whether, in the batch that is being laid, it runs a job over all rows
+                before it asks.
+        """
         ...
 
 
@@ -140,6 +152,8 @@ class Site:
     """Options of the query as they were given; the operator takes those of its kind."""
     is_source: bool = True
     """Whether the rows are those of a stream, and not the result of another operator."""
+    is_filtered: bool = True
+    """Whether nothing but filters and columns stands between its rows and those of the stream."""
     time: str | None = None
     """The event-time column of the stream, where it is among the columns."""
     lateness: str | None = None
@@ -195,13 +209,18 @@ class Operator:
     by_hand: ChangeableRules | None = None
     """Its rules, if it has some that a person may change while it runs."""
 
+    @property
+    def runs_ahead(self) -> bool:
+        """Whether ``prepare`` computes the result of a batch, in a job over all of its rows."""
+        return False
+
     def prepare(self, df: DataFrame, batch: Batch) -> None:
         """Get ready for a micro-batch; may run small jobs of its own.
 
         Called before each ``lay``; applies pending changes.
 
         Args:
-            df: the rows of the batch.
+            df: the rows of the batch; of one that runs ahead, with what others observe of them.
             batch: which it is.
         """
 

@@ -117,6 +117,7 @@ def laid_out(
         query,
         merging.left,
         is_source=False,
+        is_filtered=False,
         time=merging.time,
         clock=merging.clock,
         times=merging.times,
@@ -216,7 +217,16 @@ def operators_of(steps: Iterable[Step], site: Site) -> tuple[list[Operator], Sit
         df = made.shape(site.df)
         time, clock = made.event_time(site, df.columns)
         times = {} if isinstance(step, ProjectStep) else site.times
-        site = replace(site, df=df, is_source=False, time=time, clock=clock, times=times)
+        is_filtered = site.is_filtered and isinstance(made, FilterOperator | ProjectOperator)
+        site = replace(
+            site,
+            df=df,
+            is_source=False,
+            is_filtered=is_filtered,
+            time=time,
+            clock=clock,
+            times=times,
+        )
     return operators, site
 
 

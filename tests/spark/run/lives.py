@@ -375,6 +375,17 @@ KINDS = {
         late="t",
         options={"buckets": 2},
     ),
+    "union of results": Kind(
+        {
+            "q": (
+                "SELECT g, n FROM sums WHERE n > 1 UNION ALL SELECT k, b FROM pairs",
+                f"SELECT g, n FROM ({SUMS[1]}) AS m WHERE n > 1 "
+                f"UNION ALL SELECT k, b FROM ({ALL_PAIRS} AND s.k < 35) AS p",
+            )
+        },
+        late="st",
+        options={"buckets": 2},
+    ),
     "over": Kind(
         {
             "q": (

@@ -7,12 +7,11 @@ tasks answer what event time allows, keep the rest, and report.
 from __future__ import annotations
 
 import threading
-from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
-from pyspark.sql.types import BinaryType, StructField, StructType
+from pyspark.sql.types import ArrayType, BinaryType, StructField, StructType
 
 from eddyline.aggregates.loop import PLANS, AggregateLoop
 from eddyline.aggregates.plan import (
@@ -26,10 +25,11 @@ from eddyline.aggregates.samples import GroupSamples
 from eddyline.errors import QueryError
 from eddyline.options import AggregateOptions
 from eddyline.runtime.pins import OneOf
+from eddyline.spark.aggregates.fetched import answered, fetched
 from eddyline.spark.aggregates.grouping import Groups
+from eddyline.spark.aggregates.kept import Kept
 from eddyline.spark.aggregates.lifting import MICROS, Lifting
 from eddyline.spark.aggregates.placement import Placement
-from eddyline.spark.aggregates.shown import Shown
 from eddyline.spark.aggregates.task import AggregateWorker
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.buckets import ADAPTIVE, REPORT, BucketReports
@@ -38,6 +38,7 @@ from eddyline.spark.event_time import micros_of
 from eddyline.spark.operator import Laid, Pending
 from eddyline.spark.run.observed_metrics import PendingMetrics
 from eddyline.spark.session import is_ansi
+from eddyline.state.rows import ALWAYS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,13 +48,13 @@ if TYPE_CHECKING:
     from eddyline.aggregates.plan import BucketReport
     from eddyline.query.aggregates import AggregateCall
     from eddyline.runtime.journal import JournalEntry
+    from eddyline.spark.aggregates.fetched import Answered
     from eddyline.spark.aggregates.lifting import LiftedCall
     from eddyline.spark.operator import Batch, Clock, Observed, Site
-    from eddyline.state.manifest import StatePart
     from eddyline.state.place import StatePlace
 
 
-class Bucketed(Shown):
+class Bucketed(Kept):
     """What all aggregates are: rows or cells in buckets, answered as event time allows.
 
     Args:
@@ -94,7 +95,10 @@ class Bucketed(Shown):
         timed = site.df.withColumn(MICROS, self.micros)
         self.groups = Groups.of(timed, group_by)
         self.calls = Lifting(timed, by_row=self.by_row).calls(calls)
-        self.loop = AggregateLoop(adaptive=self.options.adaptive)
+        # The driver fetches no cells that grow with their rows.
+        grows = any(isinstance(each.kind, ArrayType | BinaryType) for each in self.lifts)
+        plans = PLANS[:2] if grows or self.by_row else PLANS
+        self.loop = AggregateLoop(adaptive=self.options.adaptive, plans=plans)
         self.place: StatePlace | None = None
         self.part = AggregatePart(self.n_buckets)
         """The state after the newest batch."""
@@ -104,8 +108,11 @@ class Bucketed(Shown):
         self._loads: tuple[int, ...] = ()
         """New cells of each bucket in the newest batch."""
         self._reports: BucketReports[BucketReport] = BucketReports()
+        self._here: Answered | None = None
+        """The batch that is being laid, where the driver has answered it."""
         self._lock = threading.RLock()
-        self.clock.asked()
+        # Filters read no sample of rows that are observed; what others do is not known here.
+        self.clock.asked((lambda: self.runs_ahead) if site.is_filtered else None)
 
     def partials_of(self, calls: Sequence[LiftedCall]) -> Partials:
         """Return the columns of the partial aggregates of calls."""
@@ -133,7 +140,7 @@ class Bucketed(Shown):
         raise NotImplementedError
 
     def cells(self, rows: DataFrame) -> DataFrame:
-        """Return rows as they go to the buckets, in the partition that is theirs."""
+        """Return rows as they go to the buckets, with the bucket that is theirs."""
         raise NotImplementedError
 
     @property
@@ -153,58 +160,61 @@ class Bucketed(Shown):
     @property
     def placement(self) -> Placement:
         """The way of rows to their buckets, by the plan in force."""
-        return Placement(self.groups, self.n_buckets, is_late=self.loop.plan == "late")
+        is_late = self.loop.plan == "late" and not self.by_row
+        return Placement(self.groups, self.n_buckets, is_late)
 
     @property
     def pinnable(self) -> tuple[OneOf, ...]:
         """Where rows become cells, if they do before they are counted."""
-        return () if self.by_row else (OneOf(self.loop, PLANS, self.loop.best),)
-
-    # -- state ----------------------------------------------------------------------------------
-
-    def attach(self, place: StatePlace) -> None:
-        """Take note of where cells are written."""
-        self.place = place
-
-    def open(self, part: StatePart | None, again: StatePart | None, batch: Batch) -> None:  # noqa: ARG002
-        """Start from the cells after the batch before."""
-        with self._lock:
-            self.part = AggregatePart(self.n_buckets) if part is None else part.read(AggregatePart)
-
-    def is_whole(self, observed: Sequence[Observed]) -> bool:
-        """Return whether every bucket has reported; without rows none need do."""
-        return self.clock.is_idle or self._reports.of(observed).keys() == {*range(self.n_buckets)}
-
-    def close(self, observed: Sequence[Observed], batch: Batch) -> StatePart:  # noqa: ARG002
-        """Return the cells after the batch, of which all files are written."""
-        found = self._reports.of(observed)
-        with self._lock:
-            if not self.clock.is_idle:
-                buckets = {bucket: found[bucket].after for bucket in sorted(found)}
-                self.part = AggregatePart(self.n_buckets, buckets)
-            return self.part.packed()
+        return () if self.by_row else (OneOf(self.loop, self.loop.plans, self.loop.best),)
 
     # -- one batch ------------------------------------------------------------------------------
+
+    @property
+    def runs_ahead(self) -> bool:
+        """Whether the driver answers a batch before it is laid."""
+        return self.loop.plan == "driver"
+
+    def prepare(self, df: DataFrame, batch: Batch) -> None:  # noqa: ARG002
+        """Answer a batch here, by the plan in force, if it is not too large for that."""
+        self._here = None
+        if not self.runs_ahead:
+            return
+        df.sparkSession.conf.set(ADAPTIVE, "false")
+        cells = fetched(self.cells(self._timely(df)))
+        if cells is not None and not self.clock.is_idle:
+            self._here = answered(self._worker(df, self.place, self.fields), cells)
 
     def lay(self, df: DataFrame, batch: Batch) -> Laid:  # noqa: ARG002
         """Return the results that event time allows after a batch."""
         if self.clock.is_idle:
             return Laid(self.answers(self._nothing))
+        if self._here is not None:
+            return self._laid(df, self._here)
         # A micro-batch has a session of its stream's own.
         df.sparkSession.conf.set(ADAPTIVE, "false")
-        arrived, done = Observation(), Observation()
-        rows = self._timely(df).observe(arrived, self._observes[0])
-        found = self._worked(rows, self.place).observe(done, *self._observes[1:])
-        pending = (("rows", arrived), (COMPONENT, done))
-        return Laid(
-            self.answers(found.where(f"{REPORT} IS NULL")),
-            tuple(Pending(name, PendingMetrics(each)) for name, each in pending),
-        )
+        done = Observation()
+        reports = F.collect_list(REPORT).alias("reports")
+        found = self._worked(self._timely(df), self.place).observe(done, reports, *self._observes)
+        pending = Pending(COMPONENT, PendingMetrics(done))
+        return Laid(self.answers(found.where(f"{REPORT} IS NULL")), (pending,))
 
-    @cached_property
+    def _laid(self, df: DataFrame, done: Answered) -> Laid:
+        """Return the results of the driver as those of a job."""
+        # PySpark does not take a table without rows that has nested columns.
+        rows: Any = done.results if done.results.num_rows else []
+        found = df.sparkSession.createDataFrame(rows, StructType(self.fields))
+        pending = [Pending(COMPONENT, done)]
+        if self._observes:
+            told = Observation()
+            found = found.observe(told, *self._observes)
+            pending.append(Pending(COMPONENT, PendingMetrics(told)))
+        return Laid(self.answers(found), tuple(pending))
+
+    @property
     def _observes(self) -> tuple[Column, ...]:
-        """What is observed of the rows that are worked on, and of what tasks return."""
-        return F.count(F.lit(1)).alias("n_rows"), F.collect_list(REPORT).alias("reports")
+        """What is observed of results, beside reports."""
+        return ()
 
     def once(self, df: DataFrame) -> DataFrame:
         """Return all results over batch DataFrames; nothing is kept."""
@@ -221,42 +231,56 @@ class Bucketed(Shown):
     @property
     def _is_timely(self) -> str:
         """SQL of whether a row has an event time and is not late."""
-        # Spark compiles a statement anew where a number in it is another one.
-        has_late = self.clock.has_late
-        return f"{MICROS} >= {self.clock.before}L" if has_late else f"{MICROS} IS NOT NULL"
+        before = max(self.clock.before, ALWAYS + 1)
+        # Spark compiles a statement anew where a number in it is another one, but for those in an
+        # array that is asked for a place which only the row knows.
+        if self.runs_ahead:  # whether there are late rows is not known yet
+            return f"{MICROS} >= get(array({before}L), IF({MICROS} IS NULL, NULL, 0))"
+        return f"{MICROS} >= {before}L" if self.clock.has_late else f"{MICROS} IS NOT NULL"
 
     def _worked(
         self, rows: DataFrame, place: StatePlace | None, until: int | None = None
     ) -> DataFrame:
         """Return what tasks return of the rows of a batch, up to the clock's instant or another."""
-        schema = _with_report(self.fields)
-        worker = self.worker(
+        fields = _with_report(self.fields)
+        worker = self._worker(rows, place, fields, until)
+        cells = self.placement.placed(self.cells(rows))
+        return cells.mapInArrow(worker.run, StructType(fields))
+
+    def _worker(
+        self,
+        df: DataFrame,
+        place: StatePlace | None,
+        fields: Sequence[StructField],
+        until: int | None = None,
+    ) -> AggregateWorker:
+        """Return what answers the buckets of a batch, up to the clock's instant or another."""
+        return self.worker(
             self.plan_of(self.clock.before, self.clock.after if until is None else until),
-            arrow_schema(rows.sparkSession, schema),
+            arrow_schema(df.sparkSession, StructType([*fields])),
             place,
             self.part,
             self.n_buckets,
         )
-        return self.cells(rows).mapInArrow(worker.run, schema)
 
     @property
     def _nothing(self) -> DataFrame:
         """What tasks return, without rows."""
-        return self.spark.createDataFrame([], _with_report(self.fields))
+        return self.spark.createDataFrame([], StructType(_with_report(self.fields)))
 
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
         """Take in what the buckets of a batch did."""
         found = self._reports.of(observed)
         if not found or self.clock.is_idle:
             return []
-        rows = next((each for each in observed if each.name == "rows"), None)
         reports = [found[bucket] for bucket in sorted(found)]
         profile = AggregateProfile(
-            n_rows=0 if rows is None else int(rows.metrics["n_rows"]),
+            n_rows=sum(each.n_rows for each in reports),
             n_cells=sum(each.n_arrived for each in reports),
             n_read=sum(each.n_read for each in reports),
             n_results=sum(each.n_results for each in reports),
             work_ns=sum(each.work_ns for each in reports),
+            n_bytes=sum(each.n_bytes for each in reports),
         )
         with self._lock:
             self.total = self.total.merge(profile)
@@ -264,5 +288,5 @@ class Bucketed(Shown):
             return self.loop.step(profile, batch.id)
 
 
-def _with_report(fields: Sequence[StructField]) -> StructType:
-    return StructType([*fields, StructField(REPORT, BinaryType())])
+def _with_report(fields: Sequence[StructField]) -> list[StructField]:
+    return [*fields, StructField(REPORT, BinaryType())]

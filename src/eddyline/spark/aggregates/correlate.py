@@ -78,10 +78,10 @@ class CorrelateOperator(Bucketed):
         return F.col(PLACE).isin([place for place, _ in self.step.correlations])
 
     def cells(self, rows: DataFrame) -> DataFrame:
-        """Return the rows in the partitions that are their buckets."""
-        to, own = self.placement, [quoted(each.name) for each in self.columns]
-        coded = to.coded(rows, f"coalesce({MICROS}, 0L)")
-        return to.in_buckets(coded.select(BUCKET, CODE, CHECK, START, *own))
+        """Return the rows with their buckets."""
+        own = [quoted(each.name) for each in self.columns]
+        coded = self.placement.coded(rows, f"coalesce({MICROS}, 0L)")
+        return coded.select(BUCKET, CODE, CHECK, START, *own)
 
     @property
     def fields(self) -> list[StructField]:

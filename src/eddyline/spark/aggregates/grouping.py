@@ -27,6 +27,9 @@ groups have numbers: see ``code_columns``."""
 START = "__start"
 """The column of the first instant of a cell (µs)."""
 
+ROWS = "__rows"
+"""The column of the number of rows of a cell."""
+
 CHECK_SEED = 0x9E3779B9
 """Hashed before a group for its second hash, which is another one by that."""
 

@@ -143,19 +143,19 @@ class AggregateOperator(Bucketed):
     # -- cells ----------------------------------------------------------------------------------
 
     def cells(self, rows: DataFrame) -> DataFrame:
-        """Return cells in the partitions that are their buckets."""
+        """Return rows or cells with their buckets."""
         to, reduced = self.placement, [each.reduced for each in self.lifts]
         if self.counted is not None:
             # Equal partials of several calls travel in one column.
             lifted = {each.source: each.of_row for each in self.lifts}
             ties = [F.col(quoted(each)).alias(tie) for tie, each in self._ties.items()]
             columns = [*lifted.values(), *ties]
-            return to.in_buckets(self.counted.rows(rows, self.n_buckets, columns))
+            return self.counted.rows(rows, self.n_buckets, columns)
         if not isinstance(self.window, SessionWindow):
-            return to.placed(to.grouped(rows, self._start, reduced))
+            return to.grouped(rows, self._start, reduced)
         ends = F.min(MICROS).alias(LEAST), F.max(MICROS).alias(END)
         made = to.grouped(rows, self._start, [*reduced, *ends])
-        return to.placed(made.withColumn(START, F.col(LEAST)).drop(LEAST))
+        return made.withColumn(START, F.col(LEAST)).drop(LEAST)
 
     @property
     def _ties(self) -> dict[str, str]:
@@ -173,7 +173,8 @@ class AggregateOperator(Bucketed):
 
     @cached_property
     def _observes(self) -> tuple[Column, ...]:
-        return *super()._observes, told(self.groups, numbers_of(self.calls))
+        """The values of a few groups."""
+        return (told(self.groups, numbers_of(self.calls)),)
 
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
         """Take in what the buckets of a batch did, and what a few groups were."""

@@ -75,9 +75,8 @@ class OverOperator(Bucketed):
         )
 
     def cells(self, rows: DataFrame) -> DataFrame:
-        """Return the rows in the partitions that are their buckets."""
-        to = self.placement
-        return to.in_buckets(to.coded(rows).select(*self._travelling))
+        """Return the rows with their buckets."""
+        return self.placement.coded(rows).select(*self._travelling)
 
     @cached_property
     def _travelling(self) -> list[Column]:

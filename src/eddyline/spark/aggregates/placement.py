@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eddyline.spark.aggregates.grouping import START
+from pyspark.sql import functions as F
+
+from eddyline.spark.aggregates.grouping import ROWS, START
 from eddyline.spark.aggregates.lifting import MICROS
 from eddyline.spark.arrow_tasks import BUCKET
 
@@ -61,11 +63,10 @@ class Placement:
 
     @staticmethod
     def _reduced(rows: DataFrame, keys: Sequence[Column], reduced: Sequence[Column]) -> DataFrame:
-        # Without any aggregate cells are what is distinct.
-        return rows.groupBy(*keys).agg(*reduced) if reduced else rows.select(*keys).distinct()
+        return rows.groupBy(*keys).agg(F.count(F.lit(1)).alias(ROWS), *reduced)
 
     def placed(self, cells: DataFrame) -> DataFrame:
-        """Return cells in the partitions that are their buckets."""
+        """Return rows or cells in the partitions that are their buckets."""
         return cells if self.is_late else self.in_buckets(cells)
 
     def in_buckets(self, rows: DataFrame) -> DataFrame:

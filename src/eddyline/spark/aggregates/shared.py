@@ -116,9 +116,9 @@ class SharedAggregateOperator(Bucketed):
         return AggregatePlan(before, after, names, self.partials, window, shares=self.shares)
 
     def cells(self, rows: DataFrame) -> DataFrame:
-        """Return cells in the partitions that are their buckets."""
-        to, reduced = self.placement, [each.reduced for each in self.lifts]
-        return to.placed(to.grouped(rows, start_of_cell(self.slides), reduced))
+        """Return cells with their buckets."""
+        reduced = [each.reduced for each in self.lifts]
+        return self.placement.grouped(rows, start_of_cell(self.slides), reduced)
 
     @property
     def fields(self) -> list[StructField]:

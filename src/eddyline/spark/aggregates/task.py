@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -20,16 +20,16 @@ from eddyline.aggregates.session_bucket import SessionBatch
 from eddyline.aggregates.shared_bucket import SharedBatch
 from eddyline.aggregates.slide_bucket import SlideBatch
 from eddyline.query.windows import RowsWindow, SessionWindow, SlideWindow
-from eddyline.spark.aggregates.grouping import START, code_columns
+from eddyline.spark.aggregates.grouping import ROWS, START, code_columns
 from eddyline.spark.arrow_tasks import BUCKET, begin_task, bucket_of
 from eddyline.spark.buckets import as_sent, as_type, report_row, state_of
 from eddyline.state.rows import Rows, as_kept
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Generator, Iterator, Mapping, Sequence
 
     from eddyline.aggregates.bucket import BucketBatch
-    from eddyline.aggregates.plan import AggregatePart, AggregatePlan
+    from eddyline.aggregates.plan import AggregatePart, AggregatePlan, BucketReport
     from eddyline.aggregates.user import UserMonoid
     from eddyline.data.arrays import Ints, Mask
     from eddyline.state.place import StatePlace
@@ -52,22 +52,32 @@ class AggregateWorker:
     n_buckets: int
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Answer a bucket; the last row is its report.
+        """Answer the bucket that a partition is; the last row is its report.
 
         Raises:
             StateError: its state cannot be read or written.
         """
         begin_task()
         arrived = list(batches)
-        bucket = bucket_of(arrived)
+        report = yield from self.answer(bucket_of(arrived), arrived)
+        if self.place is not None:
+            yield report_row(COMPONENT, report, self.outputs)
+
+    def answer(
+        self, bucket: int, arrived: Sequence[pa.RecordBatch]
+    ) -> Generator[pa.RecordBatch, None, BucketReport]:
+        """Yield the results of a bucket, and return its report.
+
+        Raises:
+            StateError: its state cannot be read or written.
+        """
         rows = lifted(cells_of(arrived), self.plan.users)
         with state_of(bucket, "cells", "" if self.place is None else self.place.folder):
             state = cells_of_bucket(self.part, bucket, self.n_buckets, self.place)
             task = self.kind(self.plan, self.place, state, bucket)
             for found in task.run(rows):
                 yield from as_sent(found, self.outputs).to_batches(65_536)
-        if self.place is not None:
-            yield report_row(COMPONENT, task.report, self.outputs)
+        return replace(task.report, n_rows=_n_rows(arrived))
 
     @property
     def kind(self) -> type[BucketBatch]:
@@ -89,9 +99,17 @@ def cells_of(arrived: Sequence[pa.RecordBatch]) -> Rows | None:
     coded = [*takewhile(table.column_names.__contains__, code_columns())]
     starts = _ints(table[START])
     ends = _ints(table[END]) if END in table.column_names else starts
-    kept = [name for name in table.column_names if name not in (*coded, START, END, BUCKET)]
+    kept = [name for name in table.column_names if name not in (*coded, START, END, BUCKET, ROWS)]
     payload = pa.table({name: as_type(table[name], as_kept(table[name].type)) for name in kept})
     return Rows({key: _ints(table[name]) for key, name in enumerate(coded)}, starts, ends, payload)
+
+
+def _n_rows(arrived: Sequence[pa.RecordBatch]) -> int:
+    """Return the rows of cells, of which each knows how many it is of; of rows, their number."""
+    return sum(
+        pc.sum(each.column(ROWS)).as_py() or 0 if ROWS in each.schema.names else each.num_rows
+        for each in arrived
+    )
 
 
 def lifted(rows: Rows | None, users: Mapping[str, UserMonoid]) -> Rows | None:

@@ -285,4 +285,4 @@ class LastPart:
             df = self.guard.survivors.where(
                 df, f"CASE WHEN {error} IS NULL THEN true ELSE {raises} END"
             )
-        laying.df = df.drop(*laying.errors)
+        laying.df = df.drop(*laying.errors) if laying.errors else df

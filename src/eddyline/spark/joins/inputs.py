@@ -23,7 +23,7 @@ from eddyline.state.manifest import StatePart
 from eddyline.state.rows import ALWAYS, FOREVER
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame, Row
 
@@ -122,7 +122,7 @@ class JoinInputs(Operator):
         lows = [self.streams.low(n, {}) if n in self.timed else ALWAYS for n in names]
         return counted(df, number, micros, (latest, lows))
 
-    def asked(self) -> None:
+    def asked(self, runs_ahead: Callable[[], bool] | None = None) -> None:  # noqa: ARG002
         """Take note that an operator asks for event time; see ``operator.Clock``.
 
         A result comes to be with its latest row. None comes later than when all streams are past

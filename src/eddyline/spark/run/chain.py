@@ -129,7 +129,7 @@ class Chain:
         is_prepared = look_at is not None
         for each in self.operators:
             if is_prepared:
-                each.prepare(df if look_at is None else look_at, batch)
+                each.prepare(df if look_at is None or each.runs_ahead else look_at, batch)
             laid = each.lay(df, batch)
             df, look_at, awaited[each.name] = laid.df, laid.look_at, laid.pending
         return df, awaited
@@ -151,12 +151,16 @@ class Chain:
         Raises:
             StateError: Spark does not tell.
         """
-        if all(each.is_whole(seen[each.name]) for each in self._stateful):
+        lacking = [each.name for each in self._stateful if not each.is_whole(seen[each.name])]
+        if not lacking:
             return seen
         # Not prepared anew: a rule set that changed would make the state of other results.
         result, awaited = self._laid(df, batch, None)
         result.write.format("noop").mode("overwrite").save()
-        seen = self.collect(awaited, WHOLE_WAIT_S)
+        self.collect({name: awaited[name] for name in lacking}, WHOLE_WAIT_S)
+        # What an operator that ran ahead read is not read again: that was told before.
+        again = self.collect(awaited, 0.0)
+        seen = {name: again[name] or found for name, found in seen.items()}
         if not all(each.is_whole(seen[each.name]) for each in self._stateful):
             msg = (
                 f"batch {batch.id}: Spark did not tell what its job observed within "

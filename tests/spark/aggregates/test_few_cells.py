@@ -1,0 +1,124 @@
+"""Batches of few cells, which the driver answers: what Spark is asked, and what it is left."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import eddyline as el
+from eddyline.spark import clock
+from eddyline.spark.aggregates import bucketed, fetched
+from eddyline.spark.run import chain
+from tests.spark.aggregates.aggregate_streams import ended
+from tests.spark.joins.join_streams import stream_of, write_batch
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.timeout(600),
+    pytest.mark.filterwarnings("ignore:.* came too late"),
+]
+
+SECOND = 1_000_000
+N_BATCHES, N_ROWS = 4, 60
+SUMS = (
+    "SELECT k, count(*) AS n, sum(v) AS total, window.end AS e "
+    "FROM s [RANGE 4 SECONDS SLIDE 2 SECONDS] WHERE v <> 7 AND v < 90 GROUP BY k"
+)
+
+
+def rows(number):
+    """Return the rows of six seconds; from the second batch on one is 20 seconds late."""
+    ids = range(number * N_ROWS, (number + 1) * N_ROWS)
+    instants = [id * SECOND // 10 for id in ids]
+    if number:
+        instants[0] -= 20 * SECOND
+    return pa.table(
+        {
+            "ts": pa.array(instants, pa.timestamp("us", "UTC")),
+            "k": pa.array([None if id % 5 == 4 else id % 5 for id in ids], pa.int32()),
+            "v": pa.array([id * 97 % 100 for id in ids], pa.int64()),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("few_cells")
+    for number in range(N_BATCHES):
+        write_batch(made, "s", number, rows(number))
+    return made
+
+
+@pytest.fixture
+def engine(spark, folder):
+    engine = el.Engine(spark)
+    engine.stream("s", stream_of(spark, folder, "s"), time="ts", lateness="1 second")
+    return engine
+
+
+def answers(run):
+    return sorted(map(repr, run.to_arrow().to_pylist()))
+
+
+@pytest.fixture
+def looks(monkeypatch):
+    """The jobs in which the clock looks at batches by itself."""
+    found, counted = [], clock.counted
+    monkeypatch.setattr(clock, "counted", lambda *args: found.append(None) or counted(*args))
+    return found
+
+
+def test_the_job_that_makes_the_cells_tells_the_clock(engine, looks, tmp_path):
+    wanted = answers(ended(engine.query(SUMS, name="written", adaptive=False)))
+    assert len(looks) == N_BATCHES
+    assert len(wanted) > 20
+    looks.clear()
+    run = ended(engine.query(SUMS, name="sums"), checkpoint=str(tmp_path))
+    assert answers(run) == wanted
+    assert len(looks) == 1, "of the first batch, of which nothing was known"
+    assert run.chain.plan()["aggregate"] == "driver"
+    assert len(run.late_rows("s")) == N_BATCHES - 1
+    view = next(each for each in run.chain.operators if each.name == "aggregate").view()
+    every = [row for number in range(N_BATCHES) for row in rows(number).to_pylist()]
+    late = [row for number in range(1, N_BATCHES) for row in rows(number).slice(0, 1).to_pylist()]
+    kept = [row for row in every if row not in late and row["v"] != 7 and row["v"] < 90]
+    assert view.total.n_rows == len(kept)
+
+
+@pytest.mark.parametrize("too_many", ["fetched", "answered"])
+def test_what_is_too_much_for_the_driver_is_left_to_tasks(engine, monkeypatch, too_many):
+    wanted = answers(ended(engine.query(SUMS, name="written", adaptive=False)))
+    original, found = getattr(fetched, too_many), []
+
+    def with_little_room(*args):
+        with monkeypatch.context() as little:
+            little.setattr(fetched, "MOST", 4)
+            found.append(original(*args))
+        return found[-1]
+
+    monkeypatch.setattr(bucketed, too_many, with_little_room)
+    run = ended(engine.query(SUMS, name="sums"))
+    assert answers(run) == wanted
+    assert found == [None] * (N_BATCHES - 1), "the first batch was for tasks anyway"
+    assert run.chain.plan()["aggregate"] == "driver", "by what batches turned out to have"
+
+
+def test_a_sink_that_takes_a_part_has_the_rest_run_behind_the_driver(engine, monkeypatch):
+    """What the driver has answered is not run again, nor are its filters waited for."""
+    monkeypatch.setattr(chain, "WHOLE_WAIT_S", 20.0)
+    engine.stream("sums", engine.query(SUMS, name="q_sums"), time="e")
+    text = (
+        "SELECT k, n, sum(n) OVER (PARTITION BY k ORDER BY e RANGE BETWEEN INTERVAL '4' SECOND "
+        "PRECEDING AND CURRENT ROW) AS near FROM sums"
+    )
+    whole = ended(engine.query(text, name="whole"))
+    part = ended(engine.query(text, name="part"), sink=lambda df, _number: df.limit(1).collect())
+    assert len(answers(whole)) > 20
+    assert done_by(part) == done_by(whole)
+
+
+def done_by(run):
+    """Return the results of each aggregate of a run, and the cells that it keeps."""
+    views = [each.view() for each in run.chain.operators if each.name in ("aggregate", "over")]
+    assert len(views) == 2
+    return [(each.total.n_results, each.n_kept, each.n_waiting) for each in views]
