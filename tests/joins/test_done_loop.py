@@ -25,9 +25,8 @@ def fed(loop, n_batches, *, share=0.9, cost_ns=10, first=0, covers=("p",)):
         n = int(1_000 * share)
         is_leaving = "p" in loop.leaving
         counts = DoneCounts(1_000, n // 2, n - n // 2, n_merged=2_000, merge_ns=400_000)
-        counts.n_written, counts.write_ns = 2_000, 200_000
         if is_leaving:
-            counts.add(DoneCounts(n_left=n - n // 2, ns=cost_ns * n, apart_ns=100 * n))
+            counts.add(DoneCounts(n_left=n - n // 2, ns=cost_ns * n))
         entries += loop.step(covers, {"p": counts}, HOT, NS, number)
     return entries
 

@@ -56,11 +56,7 @@ class Known(msgspec.Struct, forbid_unknown_fields=True):
     saved_ns: float = 0.0
     """Time that later merges are spared by rows that left (ns)."""
     cost_ns: float = 0.0
-    """Time that letting them go took beyond what writing them takes anyway (ns)."""
-    n_written: float = 0.0
-    """Merged rows that were written."""
-    write_ns: float = 0.0
-    """Time that took (ns)."""
+    """Time that letting them go took (ns)."""
     batch_ns: float = 0.0
     """Time of batches (ns)."""
     n_left: int = 0
@@ -87,10 +83,7 @@ class Known(msgspec.Struct, forbid_unknown_fields=True):
         n_merges = math.log(max(n_hot + n_left, 1) / max(counts.n_new, 1), FAN_IN)
         later = counts.n_left / 2 + n_new_left
         self.saved_ns = FADE * self.saved_ns + later * max(n_merges, 1.0) * per_row
-        self.n_written = FADE * self.n_written + counts.n_written
-        self.write_ns = FADE * self.write_ns + counts.write_ns
-        anyway = n_left * self.write_ns / self.n_written if self.n_written else 0.0
-        self.cost_ns = FADE * self.cost_ns + counts.ns + max(counts.apart_ns - anyway, 0.0)
+        self.cost_ns = FADE * self.cost_ns + counts.ns
         self.batch_ns = FADE * self.batch_ns + ns
         self.n_left += n_left
         self.n_in_state += 1

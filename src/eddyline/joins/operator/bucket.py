@@ -250,7 +250,7 @@ class BucketBatch:
         """Write what stays of a merged run, if anything does; return it by its file."""
         started = work_ns()
         now = {self._write(run): run} if len(run) else {}
-        self._leaving.wrote(name, len(run), work_ns() - started)
+        self._leaving.wrote(name, work_ns() - started)
         return now
 
     def _left(self, name: str, run: SortedRun, mask: NDArray[np.bool_]) -> SortedRun:
@@ -259,13 +259,10 @@ class BucketBatch:
             return run
         started = work_ns()
         left, stay = run.where(mask), run.where(~mask)
-        written = work_ns()
-        file = self._write(left)
-        apart_ns = work_ns() - written
         cold = self.report.after.cold
-        own = cold_run(self.place.files, self.place.runs, file, left)
+        own = cold_run(self.place.files, self.place.runs, self._write(left), left)
         cold[name] = (*cold.get(name, ()), own)
-        self._leaving.took(name, work_ns() - started - apart_ns, apart_ns)
+        self._leaving.took(name, work_ns() - started)
         return stay
 
     def _keep(self, name: str, run: SortedRun) -> None:

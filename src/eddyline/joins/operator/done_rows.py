@@ -22,17 +22,11 @@ class DoneCounts:
     n_left: int = 0
     """Rows of merged runs that left for it."""
     ns: int = 0
-    """Time that it took to find them and to set them apart, with their filter (ns)."""
-    apart_ns: int = 0
-    """Time that it took to write those that left, new ones included (ns)."""
+    """Time that it took to find them, and to write apart what left, with its filter (ns)."""
     n_merged: int = 0
     """Rows that were merged."""
     merge_ns: int = 0
     """Time that it took to merge them, and to write those that stay (ns)."""
-    n_written: int = 0
-    """Those of them that stay."""
-    write_ns: int = 0
-    """The time of that that writing took (ns)."""
 
     def add(self, other: DoneCounts) -> None:
         """Count those of another part, too."""

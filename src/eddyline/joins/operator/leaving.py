@@ -57,13 +57,10 @@ class Leaving:
             if rule == PASSED and (rule, name) not in self.plan.leaving:
                 counts.n_old_done += int(self._passed(name, run).sum())
 
-    def wrote(self, name: str, n_rows: int, ns: int) -> None:
-        """Count the rows of a merged run that stay, and the time of writing them (ns)."""
+    def wrote(self, name: str, ns: int) -> None:
+        """Add the time that it took to write what stays of a merged run (ns)."""
         for rule in self._rules(name):
-            counts = self._of(rule, name)
-            counts.merge_ns += ns
-            counts.n_written += n_rows
-            counts.write_ns += ns
+            self._of(rule, name).merge_ns += ns
 
     def old(
         self, name: str, run: SortedRun, windows: Mapping[str, Sequence[SortedRun]]
@@ -100,12 +97,10 @@ class Leaving:
                 mask |= mine
         return mask
 
-    def took(self, name: str, ns: int, apart_ns: int) -> None:
-        """Add the time of setting rows apart, and of writing them (ns)."""
+    def took(self, name: str, ns: int) -> None:
+        """Add the time that it took to write apart what left (ns)."""
         for rule in self._leaving(name):
-            counts = self._of(rule, name)
-            counts.ns += ns
-            counts.apart_ns += apart_ns
+            self._of(rule, name).ns += ns
 
     def end(self) -> None:
         """Count the older rows that were in results."""
