@@ -23,7 +23,7 @@ COMPARISON_NS, PATTERN_NS, REGEX_NS = 6.0, 60.0, 600.0
 """Time of a test in a statement (ns): of a constant, of a text with wildcards, of a regular
 expression."""
 
-MAX_WRITTEN = 24
+MAX_WRITTEN = 48
 """Tests up to which the statement is written as a person would; the code that Spark makes of some
 80 is too long for Java to compile (8,000 bytes), and of some 400 for a class at all (64 KiB)."""
 

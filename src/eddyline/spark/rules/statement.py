@@ -164,8 +164,12 @@ class Statement:
         )
 
     def _told(self, values: Sequence[Column]) -> Column:
-        return F.array_compact(
-            F.array(*(F.when(self._holds(at), each) for at, each in enumerate(values)))
+        # Spark has no code for array_compact, and would interpret all conditions inside.
+        return F.concat(
+            *(
+                F.when(self._holds(at), F.array(each)).otherwise(F.array())
+                for at, each in enumerate(values)
+            )
         )
 
 

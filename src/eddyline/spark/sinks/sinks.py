@@ -72,7 +72,10 @@ class MemorySink(_Fresh):
 
     def write(self, df: DataFrame, batch_id: int) -> None:
         """Keep the batch; one that runs again takes the place of the earlier attempt."""
-        self.batches[batch_id] = df.toArrow()
+        table = df.toArrow()
+        # Of one batch Spark may know that a column has no NULL, and of another it may not.
+        schema = pa.schema([field.with_nullable(True) for field in table.schema])
+        self.batches[batch_id] = pa.Table.from_arrays(table.columns, schema=schema)
 
     def table(self) -> pa.Table:
         """Return all rows so far, in the order of their batches.
@@ -83,9 +86,7 @@ class MemorySink(_Fresh):
         if not self.batches:
             msg = "no batch has run yet; wait for the first, or call await_termination()"
             raise SourceError(msg)
-        # Of one batch Spark may know that a column has no NULL, and of another it may not.
-        parts = [self.batches[number] for number in sorted(self.batches)]
-        return pa.concat_tables(parts, promote_options="default")
+        return pa.concat_tables([self.batches[number] for number in sorted(self.batches)])
 
     def to_df(self, spark: SparkSession) -> DataFrame:
         """Return all rows so far as a DataFrame."""
