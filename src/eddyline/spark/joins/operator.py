@@ -355,12 +355,17 @@ class JoinOperator(Shown):
         except msgspec.ValidationError as error:
             msg = f"what the join {self.bound.name!r} has learned cannot be read: {error}"
             raise StateError(msg, query=self.bound.name) from error
+        unknown = learned.done.keys() - self.done.keys()
+        unknown |= learned.unique.keys() - {*self.graph.inputs}
+        if unknown:
+            msg = f"what the join {self.bound.name!r} has learned is of others: {sorted(unknown)}"
+            raise StateError(msg, query=self.bound.name)
         self.loop.restore(learned.loop)
         self.grids.restore(learned.bins)
         if learned.tiers is not None:
             self.tiers.restore(learned.tiers)
-        for rule in self.done.keys() & learned.done.keys():
-            self.done[rule].restore(learned.done[rule])
+        for rule, known in learned.done.items():
+            self.done[rule].restore(known)
         if learned.orders is not None:
             self.orders.restore(learned.orders)
         self.unique = learned.unique
