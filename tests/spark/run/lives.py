@@ -90,7 +90,7 @@ class Kind:
             engine.stream(name, stream, time="ts", lateness="2 seconds")
         engine.function("often", lambda k: pc.less(k, 35), reads=["k"])
         for name, (text, time) in DERIVED.items():
-            if any(f"FROM {name} " in each for each, _ in self.answers.values()):
+            if any(re.search(rf"\bFROM {name}\b", each) for each, _ in self.answers.values()):
                 engine.stream(name, engine.query(text, name=f"{name}_query"), time=time)
                 engine.drop(f"{name}_query")
         for name, (text, _) in self.answers.items():
