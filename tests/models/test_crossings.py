@@ -21,7 +21,7 @@ from eddyline.models.pairs import DifferentEntities
 from eddyline.models.rows import keyed
 from eddyline.models.stages import staged
 from eddyline.models.streaming import BucketState, StreamInput, StreamPlan, check_streams
-from eddyline.models.window_steps import AverageDistance, Envelope, Extremum, Integral
+from eddyline.models.window_steps import AverageDistance, Envelope, Extremum, Integral, Total
 from eddyline.state.place import StatePlace
 from tests.examples import examples
 from tests.models.batches import (
@@ -141,6 +141,21 @@ NODES = {
         None,
         None,
     ),
+    "sums": of(Total((), False)),
+    "average of averages, of each": of(average(4, covered=True), of(Total(("k",), True))),
+    "changes of the average of pairs": of(
+        steps.Changes(), over(of(Total(("a_k",), True), pairs("a.x > b.x")), "b_y > 0")
+    ),
+    "sum of the greatest and of what is covered": of(
+        Total((), False),
+        graph.SameEntity(
+            of(Extremum(3 * SECOND, None, True), X),
+            of(average(5, covered=True), of(where("y > 0"))),
+            ("a", "b"),
+            None,
+            None,
+        ),
+    ),
     "moving extremes of both ends": of(
         Extremum(5 * SECOND, None, True), of(Extremum(3 * SECOND, None, False), TOP)
     ),
@@ -200,6 +215,11 @@ GROUPED = {
         BY_KEY, of(Envelope(("m",), False), OF_GROUPS), ("a", "b"), None, None
     ),
     "least of the greatest": of(Envelope((), False), BY_KEY),
+    "averages": of(Total(("m",), True), graph.Input(0, GROUPS)),
+    "changes of sums of moving ones": of(
+        steps.Changes(), of(Total(("m",), False), of(Extremum(4 * SECOND, None, True), OF_GROUPS))
+    ),
+    "sum of averages": of(Total((), False), of(average(5), of(Total(("m",), True), OF_GROUPS))),
 }
 
 
@@ -260,8 +280,15 @@ AT_ONCE = 1e-6
 
 @pytest.mark.parametrize(
     ("node", "n"),
-    [(INPUT, 2), (pairs(), 1), (TOP, 1), (of(Envelope(("k",), True), X), 2)],
-    ids=["entities", "pairs", "all", "groups"],
+    [
+        (INPUT, 2),
+        (pairs(), 1),
+        (TOP, 1),
+        (of(Envelope(("k",), True), X), 2),
+        (of(Total((), False)), 1),
+        (of(Total(("k",), True)), 2),
+    ],
+    ids=["entities", "pairs", "all", "groups", "sum", "averages"],
 )
 @pytest.mark.parametrize(("maker", "end"), [(DECLARED, 5.0), (FIT, 7.0)], ids=["declared", "fit"])
 def test_the_last_range_is_told_when_time_has_passed_although_nothing_comes(node, n, maker, end):
@@ -298,8 +325,8 @@ def test_windows_behind_the_last_segment_are_told_as_time_passes(node, asked):
 
 @pytest.mark.parametrize(
     ("node", "asked"),
-    [(pairs(), [0, 1, 0, 2]), (TOP, [0, 0, 0, 1])],
-    ids=["pairs", "greatest"],
+    [(pairs(), [0, 1, 0, 2]), (TOP, [0, 0, 0, 1]), (of(Total((), False)), [0, 0, 0, 1])],
+    ids=["pairs", "greatest", "sum"],
 )
 def test_an_open_run_holds_what_it_may_be_in_and_nothing_else(node, asked):
     # One entity goes on while the others are over; the pair of these waits for nobody.

@@ -1,10 +1,11 @@
-"""Pairs and extremes over entities of streams: what they give in a batch, and what stays.
+"""Pairs and values over entities of streams: what they give in a batch, and what stays.
 
 ``frontiers`` says what is final when. Pairs of a batch are those of segments that are new with kept
 ones; those that end before the first new one begins are not read. A segment stays as long as an
 entity may have another one that overlaps it. Of the segments of a group stay the pieces that may
-still be extreme, from its front on: they are written as they come, and read when the front has come
-to them. If all entities are one group, it is here; several groups are in ``groups``.
+still count (all that are added up, or those that may be extreme), from its front on: they are
+written as they come, and read when the front has come to them. If all entities are one group, it is
+here; several groups are in ``groups``.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from eddyline.models.kept import CODE, RowsByEnd, RowsByStart, instants_of
 from eddyline.models.looking import Flow, no_segments
 from eddyline.models.rows import Keyed, Layout, ends_of, keyed, table_of, unified
 from eddyline.models.streaming import StageState
-from eddyline.models.window_steps import Envelope
+from eddyline.models.window_steps import OverEntities
 from eddyline.state.rows import FOREVER
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Crossing:
         self.records = before.entities
         """What is known of groups by keys, from now on after the batch."""
         self.low = before.low
-        """Until when the extreme of all entities was given (µs), from now on after the batch."""
+        """Until when the value of all entities was given (µs), from now on after the batch."""
 
     def flow(self, flows: Sequence[Flow]) -> Flow:
         """Return what is new of pairs or groups.
@@ -71,8 +72,8 @@ class Crossing:
         if isinstance(node, graph.OtherEntities):
             return self._pairs(node, flows)
         assert isinstance(node, graph.Unary)
-        assert isinstance(node.step, Envelope)
-        given = self._extremes if node.step.by else self._extreme_of_all
+        assert isinstance(node.step, OverEntities)
+        given = self._of_groups if node.step.by else self._of_all
         return given(node.step, flows[0])
 
     @property
@@ -142,7 +143,7 @@ class Crossing:
 
     # -- groups ---------------------------------------------------------------------------------
 
-    def _extremes(self, step: Envelope, flow: Flow) -> Flow:
+    def _of_groups(self, step: OverEntities, flow: Flow) -> Flow:
         """Return what is new of groups, each of which has a front of its own."""
         fronts, ref = flow.fronts.known().by(step.by), self.stage.inputs[0]
         groups = GroupsBatch(
@@ -152,7 +153,7 @@ class Crossing:
         done, self.records, self.segments[ref] = groups.run()
         return Flow(done, _with(fronts, *groups.held))
 
-    def _extreme_of_all(self, step: Envelope, flow: Flow) -> Flow:
+    def _of_all(self, step: OverEntities, flow: Flow) -> Flow:
         """Return what is new of one group, of which all have one front.
 
         Only segments that begin before it are looked at: so what is kept is read once the front

@@ -24,7 +24,7 @@ from eddyline.models.looking import Flow, Looking
 from eddyline.models.revisions import REVISIONS, VALIDATED, VERSION, ends_of, revised
 from eddyline.models.rows import ids_together, micros_of
 from eddyline.models.streaming import BucketState
-from eddyline.models.window_steps import Envelope
+from eddyline.models.window_steps import OverEntities
 from eddyline.state.reorder_buffer import HeldRows
 from eddyline.state.rows import FOREVER
 
@@ -54,7 +54,7 @@ def check_early(plan: StreamPlan) -> None:
     if not plan.is_early:
         return
     for each in graph.parts(plan.node):
-        is_over = isinstance(each, graph.Unary) and isinstance(each.step, Envelope)
+        is_over = isinstance(each, graph.Unary) and isinstance(each.step, OverEntities)
         if is_over or isinstance(each, graph.OtherEntities):
             msg = (
                 f"early results are of entities by themselves, not of {each}: leave out "

@@ -10,7 +10,7 @@ Of several entities:
 - a pair is final up to the lesser of the two fronts of its entities. Its segments are the overlaps
   of theirs, so each is final as soon as both are: it is given in the batch in which the later one
   of the two comes, and what came before is kept as far as another entity may still overlap it;
-- the extreme of a group is final up to the least front of all entities of the group, those that are
+- the value of a group is final up to the least front of all entities of the group, those that are
   not known among them. A piece of it is given when it is over before that front: another entity
   may cut it until then.
 

@@ -1,6 +1,6 @@
-"""Extremes over the entities of groups, of streams: what they give in a batch, and what stays.
+"""Values over the entities of groups, of streams: what they give in a batch, and what stays.
 
-Each group has a front of its own. Pieces of segments that may be extreme are written as they come,
+Each group has a front of its own. Pieces of segments that may count are written as they come,
 by the codes of their groups, and read when the front of their group has come to one of them. So
 that neither has to be looked for in them, a record of each group that has any says where the first
 one begins that was not told yet, and before which front none of them is over.
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from eddyline.models.frontiers import KnownFronts
     from eddyline.models.kept import EntityRun
     from eddyline.models.rows import Layout
-    from eddyline.models.window_steps import Envelope
+    from eddyline.models.window_steps import OverEntities
     from eddyline.state.place import StatePlace
     from eddyline.state.run_files import RunFile
 
@@ -49,7 +49,7 @@ class GroupsBatch:
     """The groups that have pieces, in one batch.
 
     Args:
-        step: the extreme, by keys.
+        step: the value, by keys.
         layout: the columns of segments.
         place: where files are.
         zone: the time zone of timestamps; see ``table_of``.
@@ -61,7 +61,7 @@ class GroupsBatch:
 
     def __init__(
         self,
-        step: Envelope,
+        step: OverEntities,
         layout: Layout,
         place: StatePlace,
         zone: str | None,
@@ -92,7 +92,7 @@ class GroupsBatch:
         self._front = fronts.of(self._groups) if n else self._since
 
     def run(self) -> tuple[Keyed | None, tuple[EntityRun, ...], Files]:
-        """Return the extremes that are final now, and the records and files after the batch.
+        """Return the values that are final now, and the records and files after the batch.
 
         Raises:
             OSError: state cannot be read or written.
@@ -117,7 +117,7 @@ class GroupsBatch:
     # -- what is final --------------------------------------------------------------------------
 
     def _looked_at(self, is_due: Mask) -> Keyed | None:
-        """Return the extremes of some groups that are final now, and note what is not.
+        """Return the values of some groups that are final now, and note what is not.
 
         Only segments that begin before the front of their group are looked at.
         """

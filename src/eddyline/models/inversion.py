@@ -92,6 +92,25 @@ def of_integral(name: str, bound: Bound, below: Ranges, above: Ranges, seconds: 
     return Bound(amount if seconds == 1 else amount / seconds * SHRUNK)
 
 
+def of_total(name: str, bound: Bound, known: Ranges) -> Bound:
+    """Return the bound of what is summed over entities, of which nobody knows how many there are.
+
+    Shares go through where values have one sign: then nothing cancels.
+
+    Raises:
+        OptionError: it is no share, or values may have both signs or are not known.
+    """
+    if bound.is_relative and name in known and known[name].has_one_sign:
+        return bound
+    msg = (
+        f"{bound} of {name!r} cannot be met by bounds of its inputs: it is a sum over entities, "
+        "which is off by as much as all of them together, and how many there are is not known; "
+        "ask for its average, or, of values of one sign, for a share such as 1 %"
+    )
+    facts = {NEEDS: name} if bound.is_relative and name not in known else {}
+    raise OptionError(msg, attribute=name, bound=str(bound), **facts)
+
+
 def of_expression(
     expression: Expression, name: str, bound: Bound, known: Ranges, *, by_pace: bool = False
 ) -> dict[str, Bound]:

@@ -1,6 +1,6 @@
 """A graph over streams, cut where its entities become other ones.
 
-Pairs and extremes over entities are stages of their own: what is done before is by entity, and what
+Pairs and values over entities are stages of their own: what is done before is by entity, and what
 is done behind by pair or group.
 """
 
@@ -14,7 +14,7 @@ from eddyline.errors import NotSupportedError
 from eddyline.models import graph
 from eddyline.models.expressions import Attribute
 from eddyline.models.steps import Changes, Project, Where, Within
-from eddyline.models.window_steps import AverageDistance, Envelope
+from eddyline.models.window_steps import AverageDistance, OverEntities
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -112,7 +112,7 @@ def alike(stages: Sequence[Stage], n_inputs: int) -> tuple[bool, ...]:
         match stage.node:
             case graph.OtherEntities(graph.Input(left), graph.Input(right)) if found[-1]:
                 kinds.append((own[left], own[right]))
-            case graph.Unary(Envelope(by=by)) if by and found[-1]:
+            case graph.Unary(OverEntities(by=by)) if by and found[-1]:
                 kinds.append(("group", by))
             case _:
                 is_one = stage.is_crossing or not found[-1]
@@ -172,7 +172,7 @@ class _Cutting:
 def is_crossing(node: graph.Node) -> bool:
     """Return whether a part makes segments of other entities than those that it reads."""
     if isinstance(node, graph.Unary):
-        return isinstance(node.step, Envelope)
+        return isinstance(node.step, OverEntities)
     return isinstance(node, graph.OtherEntities)
 
 
@@ -185,7 +185,7 @@ def together(node: graph.Node, keys: tuple[str, ...]) -> tuple[str, ...]:
     for each in graph.parts(node):
         if isinstance(each, graph.OtherEntities):
             return ()
-        if isinstance(each, graph.Unary) and isinstance(each.step, Envelope):
+        if isinstance(each, graph.Unary) and isinstance(each.step, OverEntities):
             found = tuple(name for name in found if name in each.step.by)
     return found
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from eddyline.models import extrema, gains, inversion, windows
+from eddyline.models import extrema, gains, inversion, totals, windows
 from eddyline.models.bounds import Bound
 from eddyline.models.distances import average_distances
 from eddyline.models.ranges import Range
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from eddyline.data.arrays import Ints
     from eddyline.models.inversion import Bounds
     from eddyline.models.ranges import Ranges
+    from eddyline.models.segments import Segments
     from eddyline.models.steps import Kernels, Scope
 
 
@@ -150,11 +151,11 @@ class Extremum(_Extreme):
 
 
 @dataclass(frozen=True, slots=True)
-class Envelope(_Extreme):
-    """The least or greatest value of several entities at each instant."""
+class OverEntities(Kept):
+    """One value of several entities at each instant."""
 
     by: tuple[str, ...]
-    is_largest: bool
+    """The keys by which entities are grouped; none is one group."""
     scope: ClassVar[Scope] = "entities"
 
     def shape(self, given: Shape) -> Shape:
@@ -162,27 +163,26 @@ class Envelope(_Extreme):
         return Shape(self.by, given.attributes)
 
     def partial(self, given: Keyed) -> Keyed:
-        """Return of some segments those that may be extreme among all, each as its entity's."""
+        """Return of some segments those that may count among all, each as its entity's."""
         ordered = in_key_order(given)
-        (attribute,) = ordered.segments.coefs
-        groups, _ = self._groups(ordered)
-        found = extrema.candidates(
-            ordered.segments, attribute, largest=self.is_largest, groups=groups
-        )
-        return Keyed(found, ordered.entities)
+        return Keyed(self._kept(ordered.segments, self._groups(ordered)[0]), ordered.entities)
 
     def run(self, given: Keyed) -> Keyed:
-        """Return the extremum of the one attribute that there is.
+        """Return the values of groups.
 
-        Of entities that are equal over a while the one of the least keys is taken.
+        Nothing depends on the order of segments: entities are taken in the order of their keys.
         """
         ordered = in_key_order(given)
-        (attribute,) = ordered.segments.coefs
         groups, entities = self._groups(ordered)
-        found = extrema.envelope(
-            ordered.segments, attribute, largest=self.is_largest, groups=groups
-        )
-        return Keyed(found.segments, entities)
+        return Keyed(self._made(ordered.segments, groups), entities)
+
+    def _kept(self, segments: Segments, groups: Ints) -> Segments:
+        """Return what is needed of some segments, with the group of each."""
+        raise NotImplementedError
+
+    def _made(self, segments: Segments, groups: Ints) -> Segments:
+        """Return the values of groups, whose ids are the keys."""
+        raise NotImplementedError
 
     def _groups(self, given: Keyed) -> tuple[Ints, pa.Table]:
         if not self.by:  # a table without columns has no rows either
@@ -191,9 +191,70 @@ class Envelope(_Extreme):
         entities = given.entities.select(list(self.by)).take(pa.array(first))
         return ids[given.segments.keys], entities
 
-    def __str__(self) -> str:
+    def _told(self, what: str) -> str:
         group = f" by {', '.join(self.by)}" if self.by else ""
-        return f"{'greatest' if self.is_largest else 'least'} over entities{group}"
+        return f"{what} over entities{group}"
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope(OverEntities, _Extreme):
+    """The least or greatest value of the one attribute that there is.
+
+    Of entities that are equal over a while the one of the least keys is taken.
+    """
+
+    is_largest: bool
+
+    def _kept(self, segments: Segments, groups: Ints) -> Segments:
+        (attribute,) = segments.coefs
+        return extrema.candidates(segments, attribute, largest=self.is_largest, groups=groups)
+
+    def _made(self, segments: Segments, groups: Ints) -> Segments:
+        (attribute,) = segments.coefs
+        found = extrema.envelope(segments, attribute, largest=self.is_largest, groups=groups)
+        return found.segments
+
+    def __str__(self) -> str:
+        return self._told("greatest" if self.is_largest else "least")
+
+
+@dataclass(frozen=True, slots=True)
+class Total(OverEntities):
+    """The sum or the average of all attributes, of the entities that have a value."""
+
+    is_average: bool
+
+    def _kept(self, segments: Segments, groups: Ints) -> Segments:  # noqa: ARG002 - all count
+        return segments.under(totals.are_counted(segments))
+
+    def _made(self, segments: Segments, groups: Ints) -> Segments:
+        return totals.totals(segments, groups, is_average=self.is_average)
+
+    def ranges(self, below: Ranges) -> Ranges:
+        """Return those of averages, which are the same, or the signs that sums keep."""
+        if self.is_average:
+            return below
+        return {
+            name: Range(*((each.low, math.inf) if each.low >= 0 else (-math.inf, each.high)))
+            for name, each in below.items()
+            if each.has_one_sign
+        }
+
+    def kernels(self, below: Kernels) -> Kernels:  # noqa: ARG002 - of how many is not known
+        """Return none."""
+        return {}
+
+    def back(self, within: Bounds, below: Ranges, *, by_pace: bool) -> Bounds:  # noqa: ARG002
+        """Return the same bounds of an average, and the same shares of a sum."""
+        if self.is_average:
+            return {
+                name: inversion.of_integral(name, each, below, below, 1.0)
+                for name, each in within.items()
+            }
+        return {name: inversion.of_total(name, each, below) for name, each in within.items()}
+
+    def __str__(self) -> str:
+        return self._told("average" if self.is_average else "sum")
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,6 +143,29 @@ def test_the_least_of_entities_at_an_instant(df):
             assert not np.isnan(wanted).all()
 
 
+def test_sums_and_averages_of_entities_at_an_instant(df):
+    segments = el.models.fit(df, key=["fleet", "ship"], time="ts", within={"y": 1.0})
+    curves = Curves(segments.to_df().toPandas())
+    times = pd.date_range(START + dt.timedelta(minutes=2), periods=8, freq="1min")
+    values = {ship: curves(ship, times, "y") for ship in range(6)}
+    both = segments.select("y", n="0 * y + 1")
+    found = both.sum(by="fleet", slide="1 minute").toPandas()
+    mean = segments.avg("y", by="fleet").sample("1 minute").toPandas()
+    for group, ships in {"": [0], "f0": [2, 4], "f1": [1, 3, 5]}.items():
+        every = np.array([values[ship] for ship in ships])
+        count = (~np.isnan(every)).sum(axis=0)
+        wanted = np.where(count, np.nansum(every, axis=0), np.nan)
+        own = found[found.fleet.fillna("") == group].set_index("time").reindex(times)
+        np.testing.assert_allclose(own.y, wanted, rtol=1e-9)
+        np.testing.assert_array_equal(own.n.fillna(0), count)
+        assert (own.err_y.dropna() <= 1.0 * count[count > 0] + 1e-9).all()
+        own = mean[mean.fleet.fillna("") == group].set_index("time").reindex(times)
+        np.testing.assert_allclose(own.y, wanted / np.maximum(count, 1), rtol=1e-9)
+    assert len(found) > 8
+    top = segments.avg("y").within({"y": 0.5})
+    assert "fit y within 0.5" in repr(top)
+
+
 def test_a_join_of_two_views_of_the_same_entities(segments):
     slow = segments.avg("y", window="60 seconds")
     fast = segments.avg("y", window="10 seconds")
@@ -346,6 +369,9 @@ def test_keys_and_attributes_that_results_would_hide_are_refused(df):
         (lambda s: s.avg(window="soon"), OptionError, "window is an interval"),
         (lambda s: s.min("x", by="x"), QueryError, "unknown key 'x'"),
         (lambda s: s.min("x", by="ship", window="1 second"), NotSupportedError, "by groups"),
+        (lambda s: s.avg(by="ship", window="1 second"), NotSupportedError, r"\.avg\(by=…\)"),
+        (lambda s: s.sum("x", by="x"), QueryError, "unknown key 'x'"),
+        (lambda s: s.sum("x", covered=True), OptionError, "covered is of windows"),
         (lambda s: s.sample(0), OptionError, "every is an interval"),
         (lambda s: s.join(3), QueryError, "join takes segments"),
         (lambda s: s.join(s, names=("a", "a")), OptionError, "two that differ"),

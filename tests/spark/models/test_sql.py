@@ -174,6 +174,10 @@ def test_t16_and_t17_greatest_of_entities_and_of_windows(engine):
     )
     found = {seconds(each.time): each.top for each in engine.query(query).to_df().collect()}
     assert [found[t] for t in range(4, 10)] == [8, 8, 8, 8, 8, 9]
+    query = f"SELECT sum(x) AS s FROM {CURVES} SAMPLE EVERY 1 SECOND"
+    assert {seconds(e.time): e.s for e in engine.query(query).to_df().collect()} == {
+        t: t + 5 + (12 - t if 4 <= t < 10 else 0) for t in range(10)
+    }
     least = engine.query(f"SELECT min(x) AS low FROM {CURVES} SAMPLE EVERY 1 SECOND").to_df()
     assert {seconds(e.time): e.low for e in least.collect()} == {
         t: min(t, 5) if t < 7 else 12 - t for t in range(10)
@@ -385,6 +389,7 @@ ASKED = {
     "macd": macd("{0}", "ship", "x"),
     "near": "SELECT a.ship AS one, b.ship AS other, a.x FROM {0} AS a JOIN {0} AS b "
     "ON a.ship < b.ship WHERE abs(a.x - b.x) < 1 CHANGES",
+    "mean": "SELECT avg(x) AS m FROM {0} HAVING avg(x) > -10 SAMPLE EVERY 5 SECONDS",
     "top": "SELECT max(x) AS top FROM {0} HAVING max(x) > -10 SAMPLE EVERY 5 SECONDS",
 }
 

@@ -194,12 +194,6 @@ class Aggregates:
                 "FROM (SELECT …) AS x [RANGE 10 MINUTES SLIDE 10 SECONDS]"
             )
             self._statement.refuse(message, first.start)
-        if self.width_us is None and first.function in {"avg", "sum"}:
-            message = (
-                f"{first.function}() of models is over a window of time: write [RANGE 10 MINUTES] "
-                "behind the source"
-            )
-            self._statement.refuse(message, first.start)
 
     def _groups(self) -> tuple[str, ...]:
         """Return the keys by which results are told apart."""
@@ -220,10 +214,10 @@ class Aggregates:
                 self._statement.refuse(message, part.start)
             found.append(mentions[0].column)
         first = next(iter(self._made.values()))
-        if {*found} != {*keys} and first.function in {"avg", "sum"}:
+        if {*found} != {*keys} and first.distance is not None:
             message = (
-                f"{first.function}() of models is of each entity: GROUP BY {', '.join(keys)}, or "
-                "leave it out"
+                "the average of a distance is of each pair: GROUP BY "
+                f"{', '.join(self._scope.keys)}, or leave it out"
             )
             self._statement.refuse(message, self._statement.offset_of_word("GROUP"))
         return keys if {*found} == {*keys} else tuple(dict.fromkeys(found))
@@ -264,11 +258,10 @@ class Aggregates:
             node = Call(node, "select", (), wanted, first.start)
         over = {} if self.width_us is None else {"window": self._width}
         over |= {} if slide is None else {"slide": slide}
-        if first.function in {"avg", "sum"}:
-            return Call(node, first.function, tuple(wanted), over, first.start)
+        names = tuple(wanted)
         if self.groups != keys_of(node) or self.width_us is None:
-            node = Call(node, first.function, (first.name,), {"by": self.groups}, first.start)
-        return node if not over else Call(node, first.function, (first.name,), over, first.start)
+            node = Call(node, first.function, names, {"by": self.groups}, first.start)
+        return node if not over else Call(node, first.function, names, over, first.start)
 
     def segments(self) -> Scope:
         """Return the aggregates as segments, where HAVING holds."""

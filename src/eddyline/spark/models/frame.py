@@ -340,34 +340,51 @@ class Segments(WithAlarms, WithBounds, WithReport):
         return _done(windows.extremum(self._graph, attribute, window, slide, by, is_largest=True))
 
     def sum(
-        self, *attributes: str, window: str, slide: str | None = None, covered: bool = False
+        self,
+        *attributes: str,
+        window: str | None = None,
+        slide: str | None = None,
+        covered: bool = False,
+        by: str | Sequence[str] = (),
     ) -> Any:
-        """Return the integral of attributes over a window, in their unit times seconds.
+        """Return the sum of attributes: their integral over a window, or over entities.
 
         Args:
             *attributes: what is summed up; none is all.
-            window: how long the window is that ends at each instant, such as ``10 minutes``.
+            window: how long the window is that ends at each instant, such as ``10 minutes``; the
+                sum is in the attribute's unit times seconds. None is the sum of the values of all
+                entities that have one at each instant.
             slide: as for ``min``.
             covered: whether a window counts that segments cover only in part, until it has passed
                 the last one.
+            by: as for ``min``.
 
         Returns:
             As ``min``.
+
+        Raises:
+            QueryError: as for ``min``.
+            OptionError: as for ``min``, or ``covered`` without a window.
         """
         return _done(
-            windows.integral(self._graph, attributes, window, slide, covered, is_average=False)
+            windows.integral(self._graph, attributes, window, slide, covered, by, is_average=False)
         )
 
     def avg(
-        self, *attributes: str, window: str, slide: str | None = None, covered: bool = False
+        self,
+        *attributes: str,
+        window: str | None = None,
+        slide: str | None = None,
+        covered: bool = False,
+        by: str | Sequence[str] = (),
     ) -> Any:
-        """Return the average of attributes over a window, weighted by time; as ``sum``.
+        """Return the average of attributes: over a window, weighted by time, or over entities.
 
-        With ``covered`` it is of the covered time; without ``slide`` there are then segments only
-        where that does not change while the window moves on.
+        Arguments are those of ``sum``. With ``covered`` it is of the covered time; without
+        ``slide`` there are then segments only where that does not change while the window moves on.
         """
         return _done(
-            windows.integral(self._graph, attributes, window, slide, covered, is_average=True)
+            windows.integral(self._graph, attributes, window, slide, covered, by, is_average=True)
         )
 
     def sample(self, every: str) -> DataFrame | Query:

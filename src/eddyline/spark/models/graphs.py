@@ -14,7 +14,7 @@ from eddyline.models.pairs import DifferentEntities
 from eddyline.models.precision import required
 from eddyline.models.stages import is_crossing
 from eddyline.models.steps import Project, Shape, Within
-from eddyline.models.window_steps import Envelope
+from eddyline.models.window_steps import OverEntities
 from eddyline.spark.models import laying
 from eddyline.spark.models.laying import RawRows, Source
 from eddyline.spark.models.measuring import ranges_of
@@ -40,8 +40,8 @@ class Crossing:
     """Segments that are made of those of several entities, in tasks of their own."""
 
     parts: tuple[Graph, ...]
-    """What is paired, one or two, or of which the extreme is taken."""
-    step: DifferentEntities | Envelope
+    """What is paired, one or two, or of which the value over entities is taken."""
+    step: DifferentEntities | OverEntities
     conditions: tuple[str, ...] = ()
     """On the keys of what comes out, as SQL."""
     maker: ClassVar[None] = None
@@ -78,7 +78,7 @@ class Crossing:
 
     def where(self, text: str) -> Crossing:
         """Return the segments of the entities on whose keys a condition is true."""
-        if isinstance(self.step, Envelope):  # a group has or has not all of its entities
+        if isinstance(self.step, OverEntities):  # a group has or has not all of its entities
             return replace(self, parts=tuple(each.of_entities(text) for each in self.parts))
         return replace(self, conditions=(*self.conditions, text))
 
@@ -89,7 +89,7 @@ class Crossing:
         if isinstance(self.step, DifferentEntities):
             found = laying.paired(given[0], given[1] if len(given) > 1 else None, self.step)
         else:
-            found = laying.envelope(given[0], self.step)
+            found = laying.over_entities(given[0], self.step)
         return reduce(lambda df, text: df.where(text), self.conditions, found)
 
     @property
@@ -188,8 +188,8 @@ class Graph:
         crossing = Crossing((self,) if other is None else (self, other), step)
         return Graph((crossing,), graph.Input(0, crossing.shape))
 
-    def over_entities(self, step: Envelope) -> Graph:
-        """Return the least or greatest value of entities."""
+    def over_entities(self, step: OverEntities) -> Graph:
+        """Return the value of entities at each instant."""
         crossing = Crossing((self,), step)
         return Graph((crossing,), graph.Input(0, crossing.shape))
 
@@ -211,7 +211,7 @@ def fields_of(
             return laying.fields_of_pairs(step.names, [fields_of(a, given) for a in (left, right)])
         case graph.SameEntity(left):
             return fields_of(left, given)
-        case graph.Unary(Envelope(by), of):
+        case graph.Unary(OverEntities(by), of):
             return [each for each in fields_of(of, given) if each.name in by]
         case graph.Unary(_, of):
             return fields_of(of, given)
@@ -229,7 +229,7 @@ def crossed(sources: Sequence[Source], node: graph.Node) -> Graph:
                 found = Graph((sources[at],), graph.Input(0, each.shape))
             case graph.Unary(step):
                 (of,) = parts
-                found = of.over_entities(step) if isinstance(step, Envelope) else of.then(step)
+                found = of.over_entities(step) if isinstance(step, OverEntities) else of.then(step)
             case graph.SameEntity(_, _, names, condition, text):
                 found = parts[0].with_same(parts[1], names, condition, text)
             case graph.OtherEntities(_, _, step):

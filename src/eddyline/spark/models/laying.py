@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from eddyline.models.fitted import Fit
     from eddyline.models.pairs import DifferentEntities
     from eddyline.models.steps import Shape
-    from eddyline.models.window_steps import Envelope
+    from eddyline.models.window_steps import OverEntities
 
     Maker = Fit | Declared
     """How rows become segments."""
@@ -170,8 +170,8 @@ def laid(
     return placed.mapInArrow(_task(blocks.tables, node, [each.shape for each in sources]), schema)
 
 
-def envelope(source: Source, step: Envelope) -> DataFrame:
-    """Return the least or greatest value of entities: of each task's ones, then of all tasks'."""
+def over_entities(source: Source, step: OverEntities) -> DataFrame:
+    """Return the value of entities: what counts of each task's ones, then of all tasks'."""
     given = source.shape
     layout, by = given.layout, step.by
     shape = step.shape(given)
