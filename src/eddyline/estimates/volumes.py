@@ -100,7 +100,7 @@ def _below_at_both_ends(
     spread = high[:, 1] - low[:, 1]
     area = ((share[:, 1:] + share[:, :-1]) / 2 * np.diff(slopes, axis=1)).sum(axis=1)
     if (width <= 0.0).any():  # without a begin to vary, the share jumps between two bends
-        middle = (slopes[:, 1:] + slopes[:, :-1]) / 2
+        middle = slopes[:, 1:] / 2 + slopes[:, :-1] / 2
         gap = np.minimum(constant, constant - middle * length[:, None]) - first[:, None]
         steps = (np.where(_is_room(gap, or_at=or_at), 1.0, 0.0) * np.diff(slopes, axis=1)).sum(
             axis=1

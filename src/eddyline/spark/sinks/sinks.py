@@ -72,10 +72,7 @@ class MemorySink(_Fresh):
 
     def write(self, df: DataFrame, batch_id: int) -> None:
         """Keep the batch; one that runs again takes the place of the earlier attempt."""
-        table = df.toArrow()
-        # Of one batch Spark may know that a column has no NULL, and of another it may not.
-        schema = pa.schema([field.with_nullable(True) for field in table.schema])
-        self.batches[batch_id] = pa.Table.from_arrays(table.columns, schema=schema)
+        self.batches[batch_id] = df.toArrow()
 
     def table(self) -> pa.Table:
         """Return all rows so far, in the order of their batches.
@@ -86,7 +83,13 @@ class MemorySink(_Fresh):
         if not self.batches:
             msg = "no batch has run yet; wait for the first, or call await_termination()"
             raise SourceError(msg)
-        return pa.concat_tables([self.batches[number] for number in sorted(self.batches)])
+        parts = [self.batches[number] for number in sorted(self.batches)]
+        # Of one batch Spark may know that a column has no NULL, and of another it may not.
+        fields = zip(*(each.schema for each in parts), strict=True)
+        schema = pa.schema(
+            [of[0].with_nullable(any(each.nullable for each in of)) for of in fields]
+        )
+        return pa.concat_tables(pa.Table.from_arrays(each.columns, schema=schema) for each in parts)
 
     def to_df(self, spark: SparkSession) -> DataFrame:
         """Return all rows so far as a DataFrame."""
