@@ -77,7 +77,9 @@ class TierLoop:
         self.lengths = lengths
         self.is_held = False
         """Whether the tiers stay as they are whatever the evidence; see ``runtime.pins``."""
-        self.bounds = {name: LearnedBound(HELD, length) for name, length in lengths.items()}
+        # From what is seen on, not from the window's length down: where few pairs tell, that would
+        # take long, and a bound that is too small costs time alone.
+        self.bounds = {name: LearnedBound(HELD, 0) for name in lengths}
         self.plan: dict[str, int | None] = dict.fromkeys(lengths)
         """By input, for how long its rows are hot (µs); None if all of them are."""
         self.n_cold = dict.fromkeys(lengths, 0)
@@ -103,7 +105,8 @@ class TierLoop:
                 self.n_cold[name] += counts.n_cold
             if counts is not None and counts.is_measured:
                 learned = self.bounds[name]
-                n_beyond = sum(n for at, n in counts.bins.items() if top_of(at) > learned.bound)
+                beyond = counts.bins.items() if learned.bound else ()  # none was seen so far
+                n_beyond = sum(n for at, n in beyond if top_of(at) > learned.bound)
                 self.bounds[name] = learned.measured(counts.n_pairs, n_beyond, counts.bins)
             if not self.is_held:
                 self.plan[name] = self._span(name, length, seen - since)
@@ -122,7 +125,10 @@ class TierLoop:
 
     def _span(self, name: str, length: int, seen: int) -> int | None:
         """Return for how long rows are to be hot, given the event time that was seen (µs)."""
-        now, wanted = self.plan[name], int(self.bounds[name].bound * MARGIN)
+        learned = self.bounds[name]
+        if learned.n_rows * (1 - HELD) < 1:  # too few for one of them to be beyond the bound
+            return None
+        now, wanted = self.plan[name], int(learned.bound * MARGIN)
         if now is not None and wanted <= now <= wanted * TOLD:
             return now
         span = int(wanted * TOLD**0.5)
