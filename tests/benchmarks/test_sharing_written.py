@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import polars
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -73,7 +74,6 @@ def drawn(rng, depth=0):
 
 
 def test_polars_says_what_the_oracle_says():
-    polars = pytest.importorskip("polars")
     rng = np.random.default_rng(0)
     rows = [{"`a`": a, "`b`": b} for a in TEXTS for b in TEXTS]
     frame = polars.DataFrame(

@@ -43,6 +43,24 @@ def test_rows_are_hot_for_little_longer_than_their_partners_take(most):
     assert len(entries) <= 3, "small changes of the bound are no other plan"
 
 
+def test_few_pairs_of_a_batch_are_enough():
+    """The bound begins with the ages that are seen, not with the window."""
+    loop, rng = TierLoop({"s": LENGTH}), np.random.default_rng(0)
+    for number in range(20):
+        latest = {"s": 100_000_000 * (number + 1)}
+        loop.step({"s": ages(1_000_000, rng=rng, n_pairs=100)}, latest, number)
+        assert (loop.plan["s"] is None) == (number < 9), "1,000 pairs"
+    assert loop.plan["s"] <= 3_000_000
+
+
+def test_a_row_that_is_older_than_all_before_is_beyond_a_bound_of_nothing():
+    loop = TierLoop({"s": LENGTH})
+    loop.step({"s": AgeCounts(2_000)}, {"s": 1}, 0)
+    assert loop.bounds["s"].bound == 0
+    loop.step({"s": AgeCounts(12, 0, {500: 5})}, {"s": 1}, 1)
+    assert loop.bounds["s"].n_beyond == 5
+
+
 def test_partners_that_take_half_a_window_keep_it_hot():
     loop = TierLoop({"s": LENGTH})
     assert not fed(loop, int(1.01 * MOST_HOT * LENGTH))

@@ -22,7 +22,6 @@ MANY_COLD = 0.01
 """Share of the pairs found cold from which the next batch is measured whatever it takes: a k that
 has grown is to be followed at once."""
 
-
 WARM_BATCHES = 16
 """First batches of a run, which are measured whatever it takes: little is known."""
 

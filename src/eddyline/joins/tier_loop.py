@@ -105,7 +105,8 @@ class TierLoop:
                 self.n_cold[name] += counts.n_cold
             if counts is not None and counts.is_measured:
                 learned = self.bounds[name]
-                beyond = counts.bins.items() if learned.bound else ()  # none was seen so far
+                # The first ages that are seen are beyond no bound: there was none.
+                beyond = counts.bins.items() if learned.bound or _is_known(learned) else ()
                 n_beyond = sum(n for at, n in beyond if top_of(at) > learned.bound)
                 self.bounds[name] = learned.measured(counts.n_pairs, n_beyond, counts.bins)
             if not self.is_held:
@@ -126,7 +127,7 @@ class TierLoop:
     def _span(self, name: str, length: int, seen: int) -> int | None:
         """Return for how long rows are to be hot, given the event time that was seen (µs)."""
         learned = self.bounds[name]
-        if learned.n_rows * (1 - HELD) < 1:  # too few for one of them to be beyond the bound
+        if not _is_known(learned):
             return None
         now, wanted = self.plan[name], int(learned.bound * MARGIN)
         if now is not None and wanted <= now <= wanted * TOLD:
@@ -175,6 +176,11 @@ class TierLoop:
             self.n_cold[name] = learned.n_cold.get(name, 0)
             if name in learned.since:
                 self._since[name] = learned.since[name]
+
+
+def _is_known(learned: LearnedBound) -> bool:
+    """Return whether so many pairs were measured that one of them may be beyond the bound."""
+    return learned.n_rows * (1 - HELD) >= 1
 
 
 def _text(name: str, span: int | None) -> str:

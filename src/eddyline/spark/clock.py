@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from eddyline.state.place import StatePlace
     from eddyline.watch.sections import Section
 
-
 COUNTS_WAIT_S = 10.0
 """Longest wait for what a job that has run observed (s)."""
 

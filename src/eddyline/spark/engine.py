@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
@@ -15,7 +16,7 @@ from eddyline.registry import checked_text, hint, unknown
 from eddyline.spark.catalog import Catalog
 from eddyline.spark.query import RENAME, Query
 from eddyline.spark.reading import read_steps
-from eddyline.spark.relation import Relation, check_key, check_time, checked_relation, with_key
+from eddyline.spark.relation import Relation, check_key, check_time, checked_relation
 from eddyline.spark.rules.rule_set import RuleSet
 from eddyline.spark.run.live import runs_of
 from eddyline.spark.run.run import active_runs, already_running
@@ -123,7 +124,7 @@ class Engine(Catalog):
             return
         relation = checked_relation(what, df, time, lateness)
         self._make_room(name, self.relations, self.results)
-        self.relations[name] = with_key(relation, key)
+        self.relations[name] = dataclasses.replace(relation, key=key)
 
     def table(self, name: str, df: DataFrame, *, replace: bool = False) -> None:
         """Give a batch DataFrame a name that queries can join with streams.

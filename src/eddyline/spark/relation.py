@@ -117,11 +117,6 @@ def checked_relation(what: str, df: DataFrame, time: str | None, lateness: str |
     return Relation(df, time, lateness)
 
 
-def with_key(relation: Relation, key: str | None) -> Relation:
-    """Return a stream with a key that was declared; None if none was."""
-    return replace(relation, key=key)
-
-
 def checked_frame(what: str, given: Any) -> DataFrame:
     """Return a value that is a DataFrame, of a batch or streaming.
 

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from eddyline.errors import QueryError
 from eddyline.query.rules.rule import Rule
 from eddyline.spark.operator import PREFIX
+from eddyline.spark.rules.statement import as_told
 from eddyline.spark.rules.udf import ABOUT_RULE, add_matches, with_counts
 
 if TYPE_CHECKING:
@@ -102,8 +103,7 @@ class MatchesColumn:
             told = statement.structs
         else:
             told = statement.places if self.as_places else statement.names
-        # Never NULL, but of the type that tasks give: another batch may be theirs.
-        return F.when(F.lit(True), told)
+        return as_told(told)
 
     def shape(self, df: DataFrame) -> DataFrame:
         """Return a DataFrame with the columns of the result, for analysis only."""

@@ -80,7 +80,8 @@ class Statement:
         """Return ``rule`` and ``count`` of a batch, as ``udf.with_counts`` does."""
         # A single row, so that it costs nothing to look at.
         found = df.agg(*self._sums).observe(observation, *self._sums_seen)
-        return found.select(self._by_rule).where("count > 0")
+        counted = found.select(self._by_rule).where("count > 0")
+        return counted.select(as_told("rule").alias("rule"), as_told("count").alias("count"))
 
     # -- columns --------------------------------------------------------------------------------
 
@@ -171,6 +172,11 @@ class Statement:
                 for at, each in enumerate(values)
             )
         )
+
+
+def as_told(made: Column | str) -> Column:
+    """Return what is never NULL as the type that tasks give, of which Spark does not know that."""
+    return F.nullif(made, F.lit(None))
 
 
 def _bit(rule: int) -> int:

@@ -83,13 +83,7 @@ class MemorySink(_Fresh):
         if not self.batches:
             msg = "no batch has run yet; wait for the first, or call await_termination()"
             raise SourceError(msg)
-        parts = [self.batches[number] for number in sorted(self.batches)]
-        # Of one batch Spark may know that a column has no NULL, and of another it may not.
-        fields = zip(*(each.schema for each in parts), strict=True)
-        schema = pa.schema(
-            [of[0].with_nullable(any(each.nullable for each in of)) for of in fields]
-        )
-        return pa.concat_tables(pa.Table.from_arrays(each.columns, schema=schema) for each in parts)
+        return pa.concat_tables([self.batches[number] for number in sorted(self.batches)])
 
     def to_df(self, spark: SparkSession) -> DataFrame:
         """Return all rows so far as a DataFrame."""
