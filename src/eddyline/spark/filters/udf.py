@@ -52,6 +52,9 @@ def apply_arrow_block(
     attributes = [F.expr(each.sql) for each in task.attributes]
     guarded = [F.expr(guard.condition)] if task.is_guarded else []
     seen = df.withColumn(column, udf(*guarded, *(operand(df, text) for text in texts), *attributes))
+    if not guard.marks:
+        # Spark copies the rows that it observes: those that are dropped need not be among them.
+        seen = guard.where(seen, f"{column}.keep OR {column}.report IS NOT NULL")
     seen = seen.observe(observation, F.collect_list(F.col(f"{column}.report")).alias("arrow"))
     # The task lets rows pass that it has nothing to say of, so they need no condition here.
     kept = guard.survivors.where(seen, f"{column}.keep")
