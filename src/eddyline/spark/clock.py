@@ -84,6 +84,7 @@ class StreamClock(Operator):
     """
 
     name = words.COMPONENT
+    passes_all = True
     offset = 0
     """See ``Clock``."""
 

@@ -47,7 +47,7 @@ class Batch:
     is_first: bool = False
     """Whether nothing was learned yet."""
     n_rows: int | None = None
-    """Rows that came, for the operator that learns of them first; None: not known."""
+    """Rows that an operator was laid over, where that is known; None: it is not."""
 
 
 class Metrics(Protocol):
@@ -208,6 +208,9 @@ class Operator:
     """The streams whose event time it asks for and that were given no lateness."""
     by_hand: ChangeableRules | None = None
     """Its rules, if it has some that a person may change while it runs."""
+
+    passes_all: bool = False
+    """Whether its result has each row that it is laid over, as it was: it only looks at them."""
 
     @property
     def runs_ahead(self) -> bool:

@@ -183,12 +183,14 @@ class Chain:
     def learn(self, seen: Seen, batch: Batch) -> list[JournalEntry]:
         """Let each operator take in what it observed; returns the decisions.
 
-        How many rows came, the first alone is told: they are those that it was laid over.
+        How many rows the batch has is told to those that are laid over all of them.
         """
-        later = replace(batch, n_rows=None)
-        told = [batch, *(later for _ in self.operators[1:])]
-        learned = zip(self.operators, told, strict=True)
-        return [entry for each, own in learned for entry in each.learn(seen[each.name], own)]
+        entries = []
+        for each in self.operators:
+            entries += each.learn(seen[each.name], batch)
+            if not each.passes_all:
+                batch = replace(batch, n_rows=None)
+        return entries
 
     def take_entries(self) -> list[JournalEntry]:
         """Return the decisions that were taken outside of ``learn`` since the last call."""
