@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.harness.scenario import Measurement, Runs, Settings
 from benchmarks.harness.statistics import median, spread
 from benchmarks.joins.data import NAMES, skewed_batches_v1, uniform_batches_v1
-from benchmarks.joins.streams import Joined, race, rate, ratios, told, written
+from benchmarks.joins.streams import FLOORS, Joined, race, rate, ratios, told, written
 
 SPAN_US = 10_000_000
 """How long a batch is, and each window (µs of event time)."""
@@ -96,10 +96,15 @@ def floor(settings: Settings) -> Measurement:
 def share(settings: Settings) -> Measurement:
     """What a batch takes beyond one that reads the same files and counts them (s)."""
     sizes = settings.pick(14, 3), settings.pick(100_000, 10_000)
-    found = chained(3, *sizes, "eddyline", "no join")
-    ours, read = (found[name]["seconds"] for name in ("eddyline", "no join"))
-    beyond = [ours[at] - read[at] for at in range(sizes[0] // 2, sizes[0])]
-    note = f"{spread(beyond)}, the later half of {sizes[0]} batches; {told(found, 'no join')}"
+    found = chained(3, *sizes, "eddyline", *FLOORS)
+    ours, read, python = (found[name]["seconds"] for name in ("eddyline", *FLOORS))
+    later = range(sizes[0] // 2, sizes[0])
+    beyond = [ours[at] - read[at] for at in later]
+    floor = [python[at] - read[at] for at in later]
+    note = (
+        f"{spread(beyond)}, the later half of {sizes[0]} batches; the same rows shuffled to Python "
+        f"and back {median(floor):.3g} ({spread(floor)}); {told(found, 'no join')}"
+    )
     return Measurement(median(beyond), note, found)
 
 

@@ -24,6 +24,7 @@ from benchmarks.harness.scenario import Measurement, Runs, Settings
 from benchmarks.harness.statistics import median, spread
 from benchmarks.joins.data import nexmark_batches_v1
 from benchmarks.joins.streams import (
+    FLOORS,
     Joined,
     answer_of,
     duckdb_once,
@@ -42,7 +43,7 @@ def _found(make: Callable[[Settings], Joined], settings: Settings) -> dict[str, 
     """Let the contestants take turns over a join, and compare their answer with DuckDB's."""
     join = make(settings)
     once = duckdb_once(join)
-    found = race(join, "eddyline", "chain", "no join")
+    found = race(join, "eddyline", "chain", *FLOORS)
     wanted, got = answer_of(once), answer_of(found["eddyline"])
     assert wanted == got, f"DuckDB answers {wanted}, the others {got}"
     return {**found, "duckdb": once}
@@ -54,7 +55,7 @@ def _measured(make: Callable[[Settings], Joined], settings: Settings) -> Measure
     gains, n_rows = ratios(found, "chain", "eddyline"), sum(found["n_rows"])
     note = (
         f"ratio of batches {spread(gains)}; {n_rows:,} rows in {len(found['n_rows'])} batches, "
-        f"{found['n_results']:,} results; {told(found, 'eddyline', 'chain', 'no join')}; rows/s "
+        f"{found['n_results']:,} results; {told(found, 'eddyline', 'chain', *FLOORS)}; rows/s "
         f"eddyline {rate(found, 'eddyline'):,.0f}, chain {rate(found, 'chain'):,.0f}; DuckDB all "
         f"rows once {found['duckdb']['seconds']:.3g} s"
     )
@@ -67,14 +68,15 @@ def _beyond_floor(make: Callable[[Settings], Joined], settings: Settings) -> Mea
     Of all batches but the first together: a single one takes hardly longer than its floor.
     """
     found = _found(make, settings)
-    names = ("eddyline", "chain", "no join")
-    ours, chain, floor = (sum(found[name]["seconds"][1:]) for name in names)
+    names = ("eddyline", "chain", *FLOORS)
+    ours, chain, floor, python = (sum(found[name]["seconds"][1:]) for name in names)
     if ours <= floor:
         return Measurement(math.nan, "ours take no longer than those that join nothing", found)
     value, n = (chain - floor) / (ours - floor), len(found["n_rows"]) - 1
     note = (
         f"s a batch, mean of {n}: floor {floor / n:.3g}; beyond it eddyline "
-        f"{(ours - floor) / n:.3g}, chain {(chain - floor) / n:.3g}"
+        f"{(ours - floor) / n:.3g}, chain {(chain - floor) / n:.3g}, the same rows shuffled to "
+        f"Python and back {(python - floor) / n:.3g}"
     )
     return Measurement(value, note, found)
 

@@ -12,7 +12,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
 from pathlib import Path
@@ -37,6 +37,9 @@ ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvi
 
 STORES = {"chain": "", "chain on RocksDB": ROCKSDB}
 """Spark's chain by the state store that it keeps its rows in; the default one if empty."""
+
+FLOORS = ("no join", "to Python and back")
+"""Contestants that read the same files and join nothing."""
 
 PRIME, FACTORS = 998_244_353, (1_000_003, 10_007, 101, 13, 1)
 """The checksum of a result is a sum of its ids, each by a factor, modulo this."""
@@ -209,8 +212,8 @@ class Contestants:
             (place / stream).mkdir(parents=True)
         if name == "eddyline":
             return self._eddyline(place)
-        if name == "no join":
-            return self._floor(place)
+        if name in FLOORS:
+            return self._floor(place, name)
         return self._chain(place, name)
 
     def _stream(self, place: Path, name: str) -> DataFrame:
@@ -308,13 +311,21 @@ class Contestants:
             part = f"explode(array({part}, {part} + 1))"
         return df.withColumn("part", expr(part))
 
-    def _floor(self, place: Path) -> Contestant:
-        """The same files read, put together and counted, without any join."""
-        parts = [self._stream(place, name).select("id", "ts") for name in self.join.streams]
-        df = reduce(lambda one, other: one.unionByName(other), parts)
+    def _floor(self, place: Path, name: str) -> Contestant:
+        """The same files read, put together and counted, without any join.
+
+        Those that go to Python are shuffled to as many tasks as there are cores before.
+        """
+        rows = [self._stream(place, each) for each in self.join.streams]
+        if name == "no join":
+            rows = [each.select("id", "ts") for each in rows]
+        df = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), rows)
+        if name != "no join":
+            n_tasks = self.spark.sparkContext.defaultParallelism
+            df = df.repartition(n_tasks, "id").mapInArrow(_as_it_comes, df.schema)
         answers: list[tuple[int, int]] = []
         count = self._count(answers, ["count(ts)", "sum(id)"])
-        query = self._started(df, "no join", place / "checkpoint", count)
+        query = self._started(df, name, place / "checkpoint", count)
         return Contestant(place, query, answers, dict)
 
     def _started(
@@ -323,6 +334,10 @@ class Contestants:
         query = f"{name} {self.folder.name}".replace(" ", "_")
         writer = df.writeStream.foreachBatch(sink).queryName(query)
         return writer.option("checkpointLocation", str(checkpoint)).start()
+
+
+def _as_it_comes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return batches
 
 
 def _window(us: int) -> str:
@@ -411,7 +426,7 @@ def race(join: Joined, *names: str) -> dict[str, Any]:
         found = alone(f"{HERE}:race_alone", join=asdict(join), names=list(names))
     finally:
         shutil.rmtree(join.folder, ignore_errors=True)
-    answers = {name: answer_of(found[name]) for name in names if name != "no join"}
+    answers = {name: answer_of(found[name]) for name in names if name not in FLOORS}
     assert len(set(answers.values())) == 1, f"other answers: {answers}"
     found["n_rows"] = n_rows
     found["n_results"] = next(iter(answers.values()))[0]
