@@ -1,7 +1,8 @@
 """End to end on Spark, beside stock Spark, DuckDB and Polars on the same rows.
 
-Every time is a median over interleaved runs, of which the first is left out. The rows are cached
-and the result goes to Spark's ``noop`` sink, so filtering is what is timed.
+Every time is a median over interleaved runs, of which the first is left out. The result goes to
+Spark's ``noop`` sink. The rows are cached, so filtering is what is timed; those of ``scan_*`` have
+twenty columns and are read from Parquet files in every run.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ WORST: Order = (0, 1, 2, 3, 4)
 
 BEST: Order = WORST[::-1]
 
+Rows = Callable[[int], DataFrame]
+"""Returns so many log lines."""
+
 
 @cache
 def _table(n_rows: int) -> pa.Table:
@@ -54,6 +58,23 @@ def _lines(n_rows: int) -> DataFrame:
     return cached(_folder(n_rows))
 
 
+@cache
+def _wide_folder(n_rows: int, fracs: tuple[float, ...] | None = None) -> Path:
+    """Return the folder of rows of twenty columns; regexes pass given fractions, if any are."""
+    lines = log_lines_v1(n_rows) if fracs is None else log_lines_v1(n_rows, fracs=fracs)
+    rng, columns = np.random.default_rng(45), {"id": lines["id"], "line": lines["line"]}
+    return written(pa.table(columns | {f"c{number}": rng.random(n_rows) for number in range(18)}))
+
+
+def _scanned(folder: Path) -> DataFrame:
+    """Return the rows of a folder, to be read in every job."""
+    return spark_session().read.parquet(str(folder))
+
+
+def _wide_lines(n_rows: int) -> DataFrame:
+    return _scanned(_wide_folder(n_rows))
+
+
 def _conditions(order: Sequence[int]) -> list[str]:
     return [f"line RLIKE '{LOG_REGEXES[f]}'" for f in order]
 
@@ -62,9 +83,9 @@ def _chain(order: Sequence[int]) -> str:
     return " AND ".join(f"({each})" for each in _conditions(order))
 
 
-def native_regexes(settings: Settings) -> Measurement:
+def native_regexes(settings: Settings, rows: Rows) -> Measurement:
     """Five regexes written worst first; a fresh conjunction in every run, its sample included."""
-    df = _lines(settings.pick(2_000_000, 400_000))
+    df = rows(settings.pick(2_000_000, 400_000))
     known = el.all_of(*_conditions(WORST))
     times = interleaved(
         {
@@ -155,13 +176,13 @@ def _over_arrow(fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda line: pa.array(fn(line.to_pandas()))
 
 
-def python_chain(settings: Settings, arrays: str) -> Measurement:
+def python_chain(settings: Settings, arrays: str, rows: Rows) -> Measurement:
     """Five regexes of Python, written worst first, that ignore the case.
 
     By Arrow's compiled kernel they do not, and crossing to Python costs as much as they do.
     """
     n_rows = settings.pick(400_000, 200_000)
-    df = _lines(n_rows)
+    df = rows(n_rows)
     predicates = regex_predicates(arrays, case=False)
     functions = regex_functions(arrays, case=False)
     over_arrow = functions if arrays == "arrow" else [_over_arrow(fn) for fn in functions]
@@ -197,6 +218,23 @@ def neutral_spark(settings: Settings) -> Measurement:
         settings.pick(9, 4),
     )
     df.unpersist()
+    note = f"off/off control {control:.3f}; {times_told(times)}"
+    return Measurement(value, note, {**seconds_of(times), "control": control})
+
+
+def neutral_scanned(settings: Settings, *, is_known: bool) -> Measurement:
+    """The same over rows that are scanned, by a conjunction that has learned or by a new one."""
+    df = _scanned(_wide_folder(settings.pick(1_000_000, 100_000), (0.97,) * len(LOG_REGEXES)))
+    predicates = regex_predicates("pandas")
+    known = el.all_of(*predicates)
+    if is_known:
+        noop(df.transform(known))
+
+    def run(adaptive: bool) -> None:
+        keep = known if adaptive and is_known else el.all_of(*predicates, adaptive=adaptive)
+        noop(df.transform(keep))
+
+    value, control, times = on_over_off(run, settings.pick(9, 3))
     note = f"off/off control {control:.3f}; {times_told(times)}"
     return Measurement(value, note, {**seconds_of(times), "control": control})
 
@@ -246,11 +284,16 @@ def peers(settings: Settings) -> Measurement:
 
 
 RUNS: Runs = {
-    "spark_native_regexes": native_regexes,
+    "spark_native_regexes": partial(native_regexes, rows=_lines),
     "spark_native_order": native_order,
     "spark_native_stream": native_stream,
-    "spark_python_chain": partial(python_chain, arrays="pandas"),
-    "spark_python_chain_kernels": partial(python_chain, arrays="arrow"),
+    "spark_python_chain": partial(python_chain, arrays="pandas", rows=_lines),
+    "spark_python_chain_kernels": partial(python_chain, arrays="arrow", rows=_lines),
     "spark_neutral": neutral_spark,
+    "scan_native_regexes": partial(native_regexes, rows=_wide_lines),
+    "scan_python_chain": partial(python_chain, arrays="pandas", rows=_wide_lines),
+    "scan_python_chain_kernels": partial(python_chain, arrays="arrow", rows=_wide_lines),
+    "scan_neutral_cold": partial(neutral_scanned, is_known=False),
+    "scan_neutral_warm": partial(neutral_scanned, is_known=True),
     "peers_bad_order": peers,
 }
