@@ -227,12 +227,13 @@ class FilterOperator(Operator):
         return since * SAMPLE_TIME_FRAC >= self._sample_cost_s
 
     def _read_sample(self, df: DataFrame, part: NativePart) -> None:
-        head, loop = df.limit(self.options.read_sample_rows), part.loop
+        n_rows, loop = self.options.read_sample_rows, part.loop
         code = part.block.timed_code("monotonically_increasing_id()")
         observed = part.block.observed("code", is_learning=loop.is_learning_routes)
         try:
-            sample = head.withColumn("code", F.expr(code)).select(F.expr(observed).alias("seen"))
-            rows = [_values(each) for each in sample.toArrow()["seen"].to_pylist()]
+            coded = df.withColumn("code", F.expr(code)).select(F.expr(observed).alias("seen"))
+            # Of a limit that comes last, Spark runs as few tasks as have the rows.
+            rows = [row["seen"] for row in coded.limit(n_rows).collect()]
         except Exception as error:  # noqa: BLE001 - a sample is a chance, never a reason to fail
             self.notes["sample"] = f"no sample could be read before the job: {error}"[:300]
             return
@@ -263,11 +264,10 @@ class FilterOperator(Operator):
         may_read = self.options.read_sample and not df.isStreaming
         if not lacking or not may_read or not is_narrow(df):
             return
-        head = df.limit(self.options.read_sample_rows)
         for routes, each in lacking:
-            pairs = head.selectExpr(f"{each.sql} AS hash", f"{each.text_sql} AS label")
+            pairs = df.selectExpr(f"{each.sql} AS hash", f"{each.text_sql} AS label")
             try:
-                rows = pairs.toArrow().to_pylist()
+                rows = pairs.limit(self.options.read_sample_rows).collect()
             except Exception as error:  # noqa: BLE001 - a name is a help, no reason to fail
                 self.notes["labels"] = f"texts of {each.name!r} could not be read: {error}"[:300]
                 rows = []
@@ -345,7 +345,3 @@ class FilterOperator(Operator):
             if component in state:
                 part.loop.restore(state[component])
 
-
-def _values(seen: Any) -> Any:
-    """Return the observations of a row as a sequence, as ``observe`` gives them."""
-    return tuple(seen.values()) if isinstance(seen, dict) else seen
