@@ -344,4 +344,3 @@ class FilterOperator(Operator):
         for component, part in self.learning.items():
             if component in state:
                 part.loop.restore(state[component])
-
