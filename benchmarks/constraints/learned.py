@@ -40,7 +40,7 @@ from eddyline.joins.loop import written_orders
 from eddyline.joins.monitor_budget import MonitorBudget
 from eddyline.joins.operator.bucket import BucketBatch
 from eddyline.joins.operator.done_rows import MATCHED, PASSED, merged_counts
-from eddyline.joins.plan import BatchPlan
+from eddyline.joins.plan import BatchPlan, BucketReport
 from eddyline.joins.state_part import JoinPart
 from eddyline.joins.tier_loop import TierLoop
 from eddyline.joins.unique_keys import UniqueKey, covers
@@ -137,16 +137,21 @@ class Learner:
             self.latest[name] = max(self.latest.get(name, 0), int(each.starts.max()))
         if self.is_on:
             self.monitors.step([task.report], task.report.ages)
-            self.tiers.step(task.report.ages, self.latest, number)
-            n_hot = {name: sum(of.n_rows for of in part.files(name)) for name in "st"}
-            self.orders.step([task.report.disorder])
-            for rule, names in ((PASSED, self.orders.below()), (MATCHED, mine)):
-                counts = merged_counts([task.report.done], rule)
-                self.done[rule].step(names, counts, n_hot, task.report.ns, number)
+            with self.monitors.learning():
+                self._learn(task.report, part, mine)
         self.seconds.append(time.process_time() - started)
         self.hot.append(sum(of.n_rows for name in "st" for of in part.files(name)))
         for found in results:
             self._sum(found["s.at"].to_numpy(), found["t.at"].to_numpy())
+
+    def _learn(self, report: BucketReport, part: JoinPart, mine: frozenset[str]) -> None:
+        number = len(self.seconds)
+        self.tiers.step(report.ages, self.latest, number)
+        n_hot = {name: sum(of.n_rows for of in part.files(name)) for name in "st"}
+        self.orders.step([report.disorder])
+        for rule, names in ((PASSED, self.orders.below()), (MATCHED, mine)):
+            counts = merged_counts([report.done], rule)
+            self.done[rule].step(names, counts, n_hot, report.ns, number)
 
     def _sum(self, one: Ints, other: Ints) -> None:
         self.n_results += one.size

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eddyline.state.key_filters import KeyFilter
+from eddyline.state.key_filters import AskedKeys, KeyFilter
 from eddyline.state.run_index_kernels import hashes_of
 
 ENDS = np.iinfo(np.int64)
@@ -24,7 +24,7 @@ runs = st.lists(
 
 
 def passing(of, codes):
-    return of.passing(hashes_of(codes), codes)
+    return of.passing(AskedKeys.of(hashes_of(codes), codes))
 
 
 @given(runs=runs, others=st.lists(keys, max_size=20))

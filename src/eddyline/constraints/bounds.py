@@ -59,6 +59,14 @@ def top_of(number: int) -> int:
     return math.ceil(math.exp2((number + 1) / BINS_PER_OCTAVE)) + 1
 
 
+def n_beyond(bins: Mapping[int, int], bound: int) -> int:
+    """Return how many spans (> 0) of some bins may be beyond a bound (µs; >= 0)."""
+    first = math.floor(math.log2(max(bound - 1, 1)) * BINS_PER_OCTAVE) - 1
+    while top_of(first) <= bound:
+        first += 1
+    return sum(n for number, n in bins.items() if number >= first)
+
+
 class LearnedBound(Struct, frozen=True, forbid_unknown_fields=True):
     """A bound of spans as it was learned so far; plain values."""
 

@@ -8,12 +8,13 @@ from eddyline.runtime.budget import Budget
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from contextlib import AbstractContextManager
 
     from eddyline.joins.operator.partner_ages import AgeCounts
     from eddyline.joins.plan import BucketReport
 
 MAX_OVERHEAD = 0.02
-"""Most time that measuring takes, as a share of the time that the join takes."""
+"""Most time that measuring and learning of it take, as a share of the time of the join's tasks."""
 
 MOST_SKIPPED = 8
 """Most batches in a row that are not measured because measuring took too long before."""
@@ -39,8 +40,12 @@ class MonitorBudget:
         """Whether the next batch is measured."""
         return self._budget.may or self._is_urgent or self._n_batches < WARM_BATCHES
 
+    def learning(self) -> AbstractContextManager[None]:
+        """Take off the time that the body takes: what was measured is learned of."""
+        return self._budget.spending()
+
     def step(self, reports: Iterable[BucketReport], ages: Mapping[str, AgeCounts]) -> None:
-        """Take in what a batch took, and what it found."""
+        """Take in what the tasks of a batch took, and what they found."""
         self._n_batches += 1
         for each in reports:
             self._budget.spend(each.monitor_ns)

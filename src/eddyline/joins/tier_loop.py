@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from eddyline.constraints.bounds import TOLD, LearnedBound, top_of
+from eddyline.constraints.bounds import TOLD, LearnedBound, n_beyond
 from eddyline.errors import StateError
 from eddyline.runtime.journal import JournalEntry
 
@@ -106,11 +106,12 @@ class TierLoop:
             if counts is not None and counts.is_measured:
                 learned = self.bounds[name]
                 # The first ages that are seen are beyond no bound: there was none.
-                beyond = counts.bins.items() if learned.bound or _is_known(learned) else ()
-                n_beyond = sum(n for at, n in beyond if top_of(at) > learned.bound)
-                self.bounds[name] = learned.measured(counts.n_pairs, n_beyond, counts.bins)
-            if not self.is_held:
-                self.plan[name] = self._span(name, length, seen - since)
+                is_first = not (learned.bound or _is_known(learned))
+                beyond = 0 if is_first else n_beyond(counts.bins, learned.bound)
+                self.bounds[name] = learned.measured(counts.n_pairs, beyond, counts.bins)
+                # What was measured long ago says little of the time that was seen since.
+                if not self.is_held:
+                    self.plan[name] = self._span(name, length, seen - since)
         return [
             JournalEntry(
                 batch_id,

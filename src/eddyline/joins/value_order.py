@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from eddyline.constraints.bounds import bins_of, top_of
+from eddyline.constraints.bounds import bins_of, n_beyond
 from eddyline.constraints.lateness import Disorder, LearnedLateness
 from eddyline.errors import StateError
 
@@ -162,9 +162,8 @@ def _after(known: _Known, batch: Disorder) -> _Known:
     if batch.latest - batch.earliest >= WIDEST:
         learned = known.learned.bounded(WIDEST)
     elif batch.n_rows:
-        bound = known.learned.bound
-        n_beyond = sum(n for number, n in batch.bins.items() if top_of(number) > bound)
-        measured = Disorder(batch.n_rows, n_beyond, batch.earliest, batch.latest, batch.bins)
+        beyond = n_beyond(batch.bins, known.learned.bound)
+        measured = Disorder(batch.n_rows, beyond, batch.earliest, batch.latest, batch.bins)
         learned = known.learned.after(measured, known.top)
     top = batch.latest if known.top is None else max(known.top, batch.latest)
     return _Known(learned, top)

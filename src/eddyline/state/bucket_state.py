@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import is_
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -30,20 +31,36 @@ class ColdRuns(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tr
     @property
     def runs(self) -> tuple[RunFile, ...]:
         """The runs, the oldest first."""
-        own = () if self.run is None else (self.run,)
-        return (*own, *(run for part in self.parts for run in part.runs))
+        return tuple(each.run for each in self._every() if each.run is not None)
 
     @property
     def filters(self) -> tuple[RunFile, ...]:
         """The filters of all and of every part."""
-        return (self.filter, *(each for part in self.parts for each in part.filters))
+        return tuple(each.filter for each in self._every())
+
+    def _every(self) -> list[ColdRuns]:
+        """Return it and every part of it, each before its own parts."""
+        found, due = [], [self]
+        while due:
+            each = due.pop()
+            found.append(each)
+            due.extend(reversed(each.parts))
+        return found
+
+    @property
+    def files(self) -> list[RunFile]:
+        """All runs and filters."""
+        return [
+            file for each in self._every() for file in (each.filter, each.run) if file is not None
+        ]
 
     def after(self, horizon: int) -> ColdRuns:
         """Return those with a row that is in its window at an instant or later (µs)."""
         if not self.parts:
             return self
         stay = [part.after(horizon) for part in self.parts if part.filter.last_end >= horizon]
-        return replace(self, parts=tuple(stay))
+        is_same = len(stay) == len(self.parts) and all(map(is_, stay, self.parts))
+        return self if is_same else replace(self, parts=tuple(stay))
 
 
 class BucketState(Struct, omit_defaults=True, forbid_unknown_fields=True):
@@ -75,7 +92,7 @@ class BucketState(Struct, omit_defaults=True, forbid_unknown_fields=True):
             for files in kind.values():
                 yield from (file.name for file in files)
         for parts in self.cold.values():
-            yield from (file.name for part in parts for file in (*part.runs, *part.filters))
+            yield from (file.name for part in parts for file in part.files)
         yield from (file.name for file in self.groups.values())
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 import uuid
 from collections import OrderedDict
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -19,8 +18,8 @@ import pyarrow as pa
 
 from eddyline.state.bucket_state import ColdRuns
 from eddyline.state.compaction import by_size, upkeep_of
-from eddyline.state.key_filters import Filters, KeyFilter
-from eddyline.state.rows import SortedRun
+from eddyline.state.key_filters import AskedKeys, Filters, KeyFilter
+from eddyline.state.rows import Asked, SortedRun
 from eddyline.state.run_files import RunFile, open_tables, write_tables
 
 if TYPE_CHECKING:
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyarrow import fs
 
-    from eddyline.state.rows import Rows
-    from eddyline.state.run_index import Index
 
 MOST_READ_BYTES = 256 * 2**20
 """Size of the files of filters that a process keeps: those of 128 million rows with one key."""
@@ -38,93 +35,89 @@ MOST_READ_BYTES = 256 * 2**20
 _WORDS, _ZONE = "words_", "zone_"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ColdTier:
-    """The cold runs of one window, to be asked for keys."""
+class ColdTier(SortedRun):
+    """The cold runs of one window, which stand as one run at its beginning.
 
-    files: fs.FileSystem
-    folder: str
-    parts: tuple[ColdRuns, ...]
-
-    def passing(
-        self, key: int, hashes: NDArray[np.uint64], codes: NDArray[np.int64]
-    ) -> dict[int, NDArray[np.int64]]:
-        """Return the places of codes that may be in each run; see ``rows.Gate``."""
-        found: dict[int, NDArray[np.int64]] = {}
-        every, number = np.arange(codes.size), 0
-        for part in self.parts:
-            found.update(self._passing(part, number, key, hashes, codes, every))
-            number += len(part.runs)
-        return found
-
-    def _passing(
-        self,
-        part: ColdRuns,
-        number: int,
-        key: int,
-        hashes: NDArray[np.uint64],
-        codes: NDArray[np.int64],
-        places: NDArray[np.int64],
-    ) -> Iterator[tuple[int, NDArray[np.int64]]]:
-        """Yield number and places of each run of a part, the first of that number."""
-        own = read_filters(self.files, self.folder, part.filter)[key].passing(hashes, codes)
-        if not own.size:
-            return
-        if part.run is not None:
-            yield number, places[own]
-        hashes, codes, places = hashes[own], codes[own], places[own]
-        for each in part.parts:
-            yield from self._passing(each, number, key, hashes, codes, places)
-            number += len(each.runs)
-
-
-class ColdRun(SortedRun):
-    """A run of a cold tier, which is opened when a row of it is asked for, and so hardly ever.
+    A run is opened when a row of it is asked for, and so hardly ever: what a batch does with a cold
+    tier grows with the filters at the top of it.
 
     Args:
-        file: the run.
-        keys: the key classes of its rows.
-        tier: that it is in.
+        files: where they are.
+        folder: of runs.
+        parts: the runs.
+        keys: the key classes of their rows.
         opened: opens a run.
     """
 
+    is_cold = True
+
     def __init__(
         self,
-        file: RunFile,
+        files: fs.FileSystem,
+        folder: str,
+        parts: Sequence[ColdRuns],
         keys: Collection[int],
-        tier: ColdTier,
         opened: Callable[[RunFile], SortedRun],
     ) -> None:
-        self._file = file
+        self._files = files
+        self._folder = folder
+        self.parts = parts
+        """The runs."""
         self._keys = keys
-        self._tier = tier
         self._opened = opened
+        self._n_rows = sum(part.filter.n_rows for part in parts)
 
     def __len__(self) -> int:
-        return self._file.n_rows
-
-    @cached_property
-    def _run(self) -> SortedRun:
-        return self._opened(self._file)
-
-    @property
-    def rows(self) -> Rows:
-        """Its rows."""
-        return self._run.rows
+        # Rows of runs that have left the window count on, so that nobody has to add up all others.
+        return self._n_rows
 
     @property
     def keys(self) -> Collection[int]:
         """The key classes of its rows."""
         return self._keys
 
-    @property
-    def tier(self) -> ColdTier:
-        """The cold tier, whose filters what is looked up passes first."""
-        return self._tier
+    def asked(
+        self, key: int, hashes: NDArray[np.uint64], codes: NDArray[np.int64]
+    ) -> Iterator[Asked]:
+        """Yield the runs whose filters let some codes pass; see ``SortedRun.asked``."""
+        yield from self._asked(self.parts, 0, key, AskedKeys.of(hashes, codes))
 
-    def index(self, key: int) -> Index:
-        """Return the index of a key class."""
-        return self._run.index(key)
+    def _asked(
+        self, parts: Sequence[ColdRuns], first: int, key: int, asked: AskedKeys
+    ) -> Iterator[Asked]:
+        """Yield those of some parts, the first row of which is of a number."""
+        for part in parts:
+            filters = read_filters(self._files, self._folder, part.filter)
+            found = filters[key].passing(asked)
+            if found.size:
+                passing = asked.taken(found)
+                if part.run is not None:
+                    yield Asked(self._opened(part.run), first, passing.places)
+                yield from self._asked(part.parts, first, key, passing)
+            first += part.filter.n_rows
+
+    def having(self, rows: NDArray[np.int64]) -> tuple[list[SortedRun], NDArray[np.int64]]:
+        """Return the runs that have some rows (one or more), and these counted through them."""
+        firsts = np.array([first for first, _ in self._numbered])
+        of = np.searchsorted(firsts, rows, "right") - 1
+        asked = np.flatnonzero(np.bincount(of))
+        runs = [self._opened(self._numbered[at][1]) for at in asked.tolist()]
+        moved = np.zeros(firsts.size, np.int64)
+        moved[asked] = firsts[asked] - np.cumsum([0, *map(len, runs[:-1])])
+        return runs, rows - moved[of]
+
+    @cached_property
+    def _numbered(self) -> list[tuple[int, RunFile]]:
+        """The runs, with the number of the first row of each."""
+        return [*_numbered(self.parts, 0)]
+
+
+def _numbered(parts: Sequence[ColdRuns], first: int) -> Iterator[tuple[int, RunFile]]:
+    for part in parts:
+        if part.run is not None:
+            yield first, part.run
+        yield from _numbered(part.parts, first)
+        first += part.filter.n_rows
 
 
 def cooled(
@@ -153,14 +146,14 @@ def cooled(
     """
     parts = [each.after(horizon) for each in before if each.filter.last_end >= horizon]
     parts += [
-        ColdRuns(_write(files, folder, [each], [opened(each)]), each)
+        ColdRuns(write_filter(files, folder, [each], [opened(each)]), each)
         for each in runs
         if each.last_end >= horizon
     ]
     while due := _due(parts, horizon, length):
         together = tuple(each for each in parts if each.filter in due)
         described = [run for each in together for run in each.runs]
-        own = _write(files, folder, described, [opened(each) for each in described])
+        own = write_filter(files, folder, described, [opened(each) for each in described])
         first = parts.index(together[0])
         parts = [each for each in parts if each not in together]
         parts.insert(first, ColdRuns(own, parts=together))
@@ -179,10 +172,10 @@ def cold_run(files: fs.FileSystem, folder: str, file: RunFile, run: SortedRun) -
     Raises:
         OSError: the filter cannot be written.
     """
-    return ColdRuns(_write(files, folder, [file], [run]), file)
+    return ColdRuns(write_filter(files, folder, [file], [run]), file)
 
 
-def _write(
+def write_filter(
     files: fs.FileSystem, folder: str, runs: Sequence[RunFile], rows: Sequence[SortedRun]
 ) -> RunFile:
     """Write the filter of the keys of runs, and return what state says of it and of them."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eddyline.state.key_filter_kernels import add_hashes, may_hold
+from eddyline.state.key_filter_kernels import add_hashes, masks_of, may_hold
 from eddyline.state.run_index_kernels import hashes_of
 
 if TYPE_CHECKING:
@@ -23,6 +23,42 @@ if TYPE_CHECKING:
 
 KEYS_PER_WORD = 4
 """Rows of a run for each word of 64 bits of its filter."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AskedKeys:
+    """Codes that are looked up."""
+
+    hashes: NDArray[np.uint64]
+    """Of the codes; see ``run_index_kernels.hashes_of``."""
+    masks: NDArray[np.uint64]
+    """The bits that a filter has of each of them; see ``key_filter_kernels.masks_of``."""
+    codes: NDArray[np.int64]
+    places: NDArray[np.int64]
+    """The place of each among all that is looked up, ascending."""
+    lowest: int
+    """No code is less."""
+    highest: int
+    """No code is greater."""
+
+    @classmethod
+    def of(cls, hashes: NDArray[np.uint64], codes: NDArray[np.int64]) -> AskedKeys:
+        """Return codes with their hashes."""
+        bounds = np.iinfo(np.int64)
+        lowest, highest = codes.min(initial=bounds.max), codes.max(initial=bounds.min)
+        places = np.arange(codes.size)
+        return cls(hashes, masks_of(hashes), codes, places, int(lowest), int(highest))
+
+    def taken(self, chosen: NDArray[np.int64]) -> AskedKeys:
+        """Return some of them, by their places here."""
+        return AskedKeys(
+            self.hashes[chosen],
+            self.masks[chosen],
+            self.codes[chosen],
+            self.places[chosen],
+            self.lowest,
+            self.highest,
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,14 +80,12 @@ class KeyFilter:
         lowest = min(int(codes.min()) for codes in parts)
         return cls(words, lowest, max(int(codes.max()) for codes in parts))
 
-    def passing(self, hashes: NDArray[np.uint64], codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the places of codes that may be among those of the filter, ascending.
-
-        Args:
-            hashes: of the codes; see ``run_index_kernels.hashes_of``.
-            codes: what is asked for.
-        """
-        return may_hold(self.words, self.lowest, self.highest, hashes, codes)
+    def passing(self, asked: AskedKeys) -> NDArray[np.int64]:
+        """Return the places of those that may be among the codes of the filter, ascending."""
+        lowest, highest = self.lowest, self.highest
+        if asked.lowest > highest or asked.highest < lowest:
+            return np.empty(0, np.int64)
+        return may_hold(self.words, lowest, highest, asked.hashes, asked.masks, asked.codes)
 
 
 Filters = dict[int, KeyFilter]

@@ -187,16 +187,17 @@ class ManifestFolder:
         kept = range(batch_id - KEPT + 1, batch_id)
         before = {name for each in self._present() if each in kept for name in self._names(each)}
         try:
-            there = names_in(self.files, self._runs)
-            new = manifest.names - before
-            if missing := new - {_stem(name) for name in there}:
+            there = {name: _stem(name) for name in names_in(self.files, self._runs)}
+            needed = manifest.names
+            new = needed - before
+            if missing := new.difference(there.values()):
                 msg = (
                     f"the state of batch {batch_id} names {len(missing)} files that are not in "
                     f"{self._runs}, such as {min(missing)}; start the query again: the batch runs "
                     f"again. If another query was started with this folder, give it its own"
                 )
                 raise StateError(msg, folder=self._runs)
-            runs = [f"{self._runs}/{name}" for name in there if _stem(name) in new]
+            runs = [f"{self._runs}/{name}" for name, stem in there.items() if stem in new]
             needs = [self._runs, *runs] if runs else []
             replace_in(self.files, path, msgspec.json.encode(_File.of(manifest)), needs)
         except OSError as error:
@@ -206,13 +207,13 @@ class ManifestFolder:
             )
             raise StateError(msg, path=path) from error
         self._known = {each: self._known[each] for each in kept if each in self._known}
-        self._known[batch_id] = manifest.names
+        self._known[batch_id] = needed
         with suppress(OSError):  # the next commit tries again
-            self._clean(batch_id, there, before | manifest.names)
+            self._clean(batch_id, there, before | needed)
         return manifest
 
-    def _clean(self, batch_id: int, there: Iterable[str], needed: set[str]) -> None:
-        """Remove old manifests, and the run files that no kept one names.
+    def _clean(self, batch_id: int, there: Mapping[str, str], needed: set[str]) -> None:
+        """Remove old manifests, and the run files (with their stems) that no kept one names.
 
         Files of attempts that failed are named by no manifest, and go as well. Files of a later
         batch cannot be there: it starts after this commit.
@@ -223,8 +224,8 @@ class ManifestFolder:
         for name in names_in(self.files, self.folder):
             if name.endswith(DRAFT):
                 self.files.delete_file(f"{self.folder}/{name}")
-        for name in there:
-            if _stem(name) not in needed:
+        for name, stem in there.items():
+            if stem not in needed:
                 self.files.delete_file(f"{self._runs}/{name}")
 
     def _names(self, batch_id: int) -> set[str]:
@@ -246,4 +247,4 @@ class ManifestFolder:
 
 def _stem(name: str) -> str:
     """Return the name by which a manifest names a file of the folder of runs."""
-    return name.split(".", maxsplit=1)[0]
+    return name.partition(".")[0]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote
+
+from eddyline.data.durable_files import is_local
 
 if TYPE_CHECKING:
     from pyarrow import fs
@@ -35,5 +38,10 @@ def names_in(files: fs.FileSystem, folder: str) -> list[str]:
     """Return the names of all files and folders in a folder; none if it is not there."""
     from pyarrow import fs  # noqa: PLC0415
 
+    if is_local(files):  # without a look at each of them
+        try:
+            return os.listdir(folder)
+        except FileNotFoundError:
+            return []
     chosen = fs.FileSelector(folder, allow_not_found=True)
     return [info.base_name for info in files.get_file_info(chosen)]

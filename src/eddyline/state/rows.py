@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +11,7 @@ import pyarrow as pa
 from eddyline.state.run_index import Index
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -106,31 +106,25 @@ class Rows:
         return cls(codes, starts, ends, payload, np.concatenate(marks) if marks else None)
 
 
-class Gate(Protocol):
-    """Holds back most of what is looked up in runs that do not have it."""
+class Asked(NamedTuple):
+    """A run of a window in which something is looked up."""
 
-    def passing(
-        self, key: int, hashes: NDArray[np.uint64], codes: NDArray[np.int64]
-    ) -> Mapping[int, NDArray[np.int64]]:
-        """Return the places of codes that may be in each run, by its number; of few runs.
-
-        Args:
-            key: the key class that the codes are of.
-            hashes: of the codes; see ``run_index_kernels.hashes_of``.
-            codes: what is asked for.
-        """
-        ...
+    run: SortedRun
+    first: int
+    """The number of its first row among those of the part of the window that it is of."""
+    places: NDArray[np.int64] | None = None
+    """What of all is looked up there; None: all of it."""
 
 
-@dataclass(frozen=True, eq=False)  # no slots, as cold runs are of this class and have other fields
+@dataclass(frozen=True, eq=False)  # no slots, as cold tiers are of this class, with other fields
 class SortedRun:
     """Rows that no longer change, in the order of their first key, with an index for each key."""
 
     rows: Rows
     indexes: dict[int, Index] = field(default_factory=dict)
     """By key class; made when it is first asked for, or read with the run."""
-    tier: Gate | None = None
-    """The cold tier that it is in, whose filters what is looked up passes first."""
+    is_cold: ClassVar[bool] = False
+    """Whether it stands for the cold tier of a window, of which it is the first part then."""
 
     @classmethod
     def of(cls, rows: Rows) -> SortedRun:
@@ -155,6 +149,21 @@ class SortedRun:
     def keys(self) -> Collection[int]:
         """The key classes of its rows."""
         return self.rows.codes.keys()
+
+    def asked(
+        self,
+        key: int,  # noqa: ARG002 - cold tiers ask their filters, all others are asked
+        hashes: NDArray[np.uint64],  # noqa: ARG002
+        codes: NDArray[np.int64],  # noqa: ARG002
+    ) -> Iterable[Asked]:
+        """Return the runs that may have some codes, of those that it stands for.
+
+        Args:
+            key: the key class that the codes are of.
+            hashes: of the codes; see ``run_index_kernels.hashes_of``.
+            codes: what is looked up.
+        """
+        return (Asked(self, 0),)
 
     def index(self, key: int) -> Index:
         """Return the index of a key class."""

@@ -23,8 +23,8 @@ from eddyline.joins.operator.partner_ages import merged
 from eddyline.joins.orders.probe_profiling import LookUp
 from eddyline.joins.plan import BatchPlan
 from eddyline.query.windows import RangeWindow
-from eddyline.state.bucket_state import BucketState, files_of
-from eddyline.state.cold_runs import ColdRun, ColdTier
+from eddyline.state.bucket_state import BucketState, ColdRuns, files_of
+from eddyline.state.cold_runs import ColdTier, write_filter
 from eddyline.state.grid import Grid
 from eddyline.state.manifest import ManifestFolder
 from eddyline.state.repartitioning import Moved, buckets_for
@@ -203,15 +203,15 @@ def test_what_is_old_is_cold_and_late_partners_are_found_there_and_counted(tmp_p
 
 def test_keys_that_do_not_come_again_are_kept_away_by_filters(tmp_path, monkeypatch):
     """From every third batch on keys are others, between those before: zones cannot tell them."""
-    passing, counts = ColdTier.passing, []
+    asked, counts = ColdTier.asked, []
 
     def counted(tier, key, hashes, codes):
-        found = passing(tier, key, hashes, codes)
+        found = [*asked(tier, key, hashes, codes)]
         n_runs = sum(len(part.runs) for part in tier.parts)
-        counts.append((codes.size * n_runs, sum(each.size for each in found.values())))
+        counts.append((codes.size * n_runs, sum(each.places.size for each in found)))
         return found
 
-    monkeypatch.setattr(ColdTier, "passing", counted)
+    monkeypatch.setattr(ColdTier, "asked", counted)
     streams = Streams(GRAPH, tmp_path)
     streams.apart = 10
     for number in range(30):
@@ -226,7 +226,7 @@ def test_keys_that_do_not_come_again_are_kept_away_by_filters(tmp_path, monkeypa
 
 def test_cold_runs_are_not_opened_for_other_keys(tmp_path, monkeypatch):
     opened = []
-    monkeypatch.setattr(buckets_of_joins, "ColdRun", lambda *about: Opened(opened, *about))
+    monkeypatch.setattr(buckets_of_joins, "ColdTier", lambda *about: Telling(opened, *about))
     streams = Streams(GRAPH, tmp_path)
     for number in range(30):
         streams.base = 1_000 * (number // 3)
@@ -236,18 +236,25 @@ def test_cold_runs_are_not_opened_for_other_keys(tmp_path, monkeypatch):
     assert not opened
 
 
-class Opened(ColdRun):
-    """A cold run that tells when it is opened."""
+class Telling(ColdTier):
+    """A cold tier that tells when it opens a run."""
 
-    def __init__(self, opened, file, keys, tier, opens):
-        super().__init__(file, keys, tier, lambda of: opened.append(of.name) or opens(of))
+    def __init__(self, opened, files, folder, parts, keys, opens):
+        super().__init__(files, folder, parts, keys, lambda of: opened.append(of.name) or opens(of))
 
 
 def test_runs_whose_filters_let_nothing_pass_are_not_opened(tmp_path):
     """Neither where rows are found in hot runs alone, nor where sampled ones are looked up."""
     starts = np.arange(10)
     hot = SortedRun.of(Rows({0: starts, 1: starts}, starts, starts + 100, pa.table({"at": starts})))
-    cold = ColdRun(RunFile("gone", 7, 0, 9, 1, 1), (0, 1), Nothing(), open)
+    others = SortedRun.of(
+        Rows({0: starts[:7] - 9, 1: starts[:7]}, starts[:7], starts[:7], pa.table({}))
+    )
+    file = RunFile("gone", 7, 0, 9, 1, 1)
+    ManifestFolder(fs.LocalFileSystem(), str(tmp_path))
+    place = place_in(tmp_path)
+    filter_ = write_filter(place.files, place.runs, [file], [others])
+    cold = ColdTier(place.files, place.runs, [ColdRuns(filter_, file)], (0, 1), open)
     keys = Composites({SEED: starts}, {0: starts}, starts, starts + 50)
     joined = keys.join("s", [cold, hot], (0,))
     assert joined.rows["s"].tolist() == [7 + at for at in hot.rows.starts.argsort().tolist()]
@@ -258,13 +265,6 @@ def test_runs_whose_filters_let_nothing_pass_are_not_opened(tmp_path):
     assert not len(
         Composites({SEED: starts}, {0: starts + 50}, starts, starts).join("s", [cold], (0,))
     )
-
-
-class Nothing:
-    """A tier whose filters let nothing pass."""
-
-    def passing(self, key, hashes, codes):
-        return {}
 
 
 def test_runs_are_cold_as_a_whole_and_their_files_are_named(tmp_path):

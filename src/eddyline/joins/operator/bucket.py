@@ -22,7 +22,7 @@ from eddyline.joins.operator.partner_ages import PartnerAges
 from eddyline.joins.orders.probe_profiling import drop_samples
 from eddyline.joins.plan import BucketReport
 from eddyline.joins.value_order import disorder_of
-from eddyline.state.cold_runs import ColdRun, ColdTier, cold_run, cooled
+from eddyline.state.cold_runs import ColdTier, cold_run, cooled
 from eddyline.state.compaction import by_size, upkeep_of
 from eddyline.state.grid import N_BINS, bins_of
 from eddyline.state.late_rows import write_late
@@ -183,8 +183,8 @@ class BucketBatch:
 
     def _cooled(
         self, name: str, horizon: int, length: int
-    ) -> tuple[list[ColdRun], Sequence[RunFile]]:
-        """Return the cold runs of an input, some of them moved now, and the files of the others.
+    ) -> tuple[list[ColdTier], Sequence[RunFile]]:
+        """Return the cold tier of an input, if any, some runs moved there now, and the other files.
 
         Nothing that is cold becomes hot again but where there is no cold tier any more.
         """
@@ -202,11 +202,10 @@ class BucketBatch:
             length=length,
         )
         self.report.after.cold[name] = parts
-        tier = ColdTier(self.place.files, self.place.runs, parts)
         keys, opened = self.plan.graph.classes_of[name], partial(self._open, name)
-        cold = [ColdRun(run, keys, tier, opened) for part in parts for run in part.runs]
+        tier = ColdTier(self.place.files, self.place.runs, parts, keys, opened)
         stay = [each for each in runs if each.last_end >= until]
-        return cold, stay
+        return [tier] if parts else [], stay
 
     def _mine(self, name: str, file: RunFile, rows: Rows) -> Rows:
         """Return the rows of a run that belong to this bucket."""

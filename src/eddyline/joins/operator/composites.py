@@ -101,21 +101,19 @@ class Composites:
         checks = stacked([self.codes[each] for each in others], len(self))
         probes = Probes(hashes_of(self.codes[key]), self.starts, self.ends, checks)
         pairs, n_pairs, base = Pairs.room(max(1024, len(self))), 0, 0
-        firsts, cuts = [], [0]
-        tier = window[0].tier if window else None
-        asked = {} if tier is None else tier.passing(key, probes.hashes, self.codes[key])
-        for number, run in enumerate(window):
-            if run.tier is None or number in asked:
+        pieces = []
+        for part in window:
+            for run, first, places in part.asked(key, probes.hashes, self.codes[key]):
                 checks = stacked([run.rows.codes[each] for each in others], len(run))
-                mine = probes if run.tier is None else _some(probes, asked[number])
-                before = n_pairs
-                pairs, n_pairs = run.index(key).pairs(mine, checks, base, pairs, n_pairs)
-                if run.tier is not None:
+                mine = probes if places is None else _some(probes, places)
+                before, at = n_pairs, base + first
+                pairs, n_pairs = run.index(key).pairs(mine, checks, at, pairs, n_pairs)
+                if places is not None:
                     found_here = pairs.probes[before:n_pairs]
-                    found_here[:] = asked[number][found_here]
-            firsts.append(base)
-            cuts.append(n_pairs)
-            base += len(run)
+                    found_here[:] = places[found_here]
+                if before < n_pairs:
+                    pieces.append((run, at, slice(before, n_pairs)))
+            base += len(part)
         found = pairs.first(n_pairs)
         refs = {each: rows[found.probes] for each, rows in self.rows.items()} | {name: found.rows}
         codes = {}
@@ -125,12 +123,7 @@ class Composites:
             if each in self.codes:
                 codes[each] = self.codes[each][found.probes]
             else:
-                parts = zip(window, firsts, cuts[:-1], cuts[1:], strict=True)
-                own = (
-                    run.rows.codes[each][found.rows[i:j] - first]
-                    for run, first, i, j in parts
-                    if i < j
-                )
+                own = (run.rows.codes[each][found.rows[of] - first] for run, first, of in pieces)
                 codes[each] = np.concatenate([np.empty(0, np.int64), *own])
         return Composites(refs, codes, found.starts, found.ends)
 

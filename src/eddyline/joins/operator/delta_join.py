@@ -75,9 +75,7 @@ def gather(found: Composites, windows: Mapping[str, Sequence[SortedRun]]) -> pa.
     """Return the columns of combined rows, named ``input.column``."""
     columns: dict[str, pa.Array | pa.ChunkedArray] = {}
     for name, every in windows.items():
-        runs, rows = every, found.rows[name]
-        if runs[0].tier is not None:
-            runs, rows = asked_of(every, rows)
+        runs, rows = asked_of(every, found.rows[name])
         if not runs[0].rows.payload.num_columns:
             continue
         taken = rows_of_parts([run.rows.payload for run in runs], rows)

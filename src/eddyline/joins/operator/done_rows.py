@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ class DoneCounts:
 
     def add(self, other: DoneCounts) -> None:
         """Count those of another part, too."""
-        for name, more in zip(self.__slots__, astuple(other), strict=True):
-            setattr(self, name, getattr(self, name) + more)
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 Done = dict[tuple[str, str], DoneCounts]

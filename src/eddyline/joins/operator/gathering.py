@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from eddyline.data.jit import compiled
+from eddyline.state.cold_runs import ColdTier
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,16 +19,22 @@ if TYPE_CHECKING:
 
 
 def asked_of(
-    runs: Sequence[SortedRun], rows: NDArray[np.int64]
-) -> tuple[list[SortedRun], NDArray[np.int64]]:
-    """Return the runs that have some rows (one or more), and these counted through such runs."""
-    ends = np.cumsum([len(run) for run in runs])
-    of = np.searchsorted(ends, rows, "right")
-    asked, place = np.unique(of, return_inverse=True)
-    chosen = [runs[at] for at in asked.tolist()]
-    lengths = np.array([len(run) for run in chosen])
-    moved = (ends[asked] - np.cumsum(lengths))[place]
-    return chosen, rows - moved
+    window: Sequence[SortedRun], rows: NDArray[np.int64]
+) -> tuple[Sequence[SortedRun], NDArray[np.int64]]:
+    """Return the runs of a window of which some rows (one or more) are, and these counted through.
+
+    Of cold runs those alone that have one of them; the others are not opened.
+    """
+    tier = window[0]
+    if not isinstance(tier, ColdTier):
+        return window, rows
+    n_cold, is_cold = len(tier), rows < len(tier)
+    if not is_cold.any():
+        return window[1:], rows - n_cold
+    runs, own = tier.having(rows[is_cold])
+    found = rows + (sum(map(len, runs)) - n_cold)
+    found[is_cold] = own
+    return (*runs, *window[1:]), found
 
 
 def rows_of_parts(parts: Sequence[pa.Table], rows: NDArray[np.int64]) -> pa.Table:

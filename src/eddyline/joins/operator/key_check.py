@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from eddyline.errors import DuplicateKeyError
 from eddyline.joins.operator.composites import SEED, Composites
-from eddyline.joins.operator.gathering import rows_of_parts
+from eddyline.joins.operator.gathering import asked_of, rows_of_parts
 from eddyline.state.row_windows import group_codes
 from eddyline.state.rows import values_of
 
@@ -80,6 +80,7 @@ def _refuse(
     rows: NDArray[np.int64],
 ) -> None:
     """Raise DuplicateKeyError if one of some pairs of rows with equal codes has equal keys."""
+    window, known = asked_of(window, known)
     if key.kind is None:
         before = rows_of_parts([run.rows.payload for run in window], known)[key.column]
         after = new.rows.payload[key.column].take(pa.array(rows))

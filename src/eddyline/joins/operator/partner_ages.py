@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eddyline.constraints.bounds import bins_of
+from eddyline.joins.operator.gathering import asked_of
 from eddyline.stats.work_clock import work_ns
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class PartnerAges:
         if name not in self.counts or not len(joined):
             return
         started, rows = work_ns(), joined.rows[name]
-        n_cold = sum(len(run) for run in window if run.tier is not None)
+        n_cold = len(window[0]) if window[0].is_cold else 0
         n_found = int(np.count_nonzero(rows < n_cold)) if n_cold else 0
         bins = _bins(window, rows, joined.starts) if self.measures else {}
         self.counts[name].add(AgeCounts(rows.size, n_found, bins))
@@ -95,10 +96,10 @@ def _bins(
     window: Sequence[SortedRun], rows: NDArray[np.int64], instants: NDArray[np.int64]
 ) -> dict[int, int]:
     """Return the bins of the ages of rows that were found by others at some instants (µs)."""
-    lengths = np.array([len(run) for run in window])
     step = -(-rows.size // MEASURED)
-    ends = np.cumsum(lengths)
-    some, starts = rows[::step], np.ascontiguousarray(instants[::step])
+    window, some = asked_of(window, rows[::step])
+    lengths = np.array([len(run) for run in window])
+    ends, starts = np.cumsum(lengths), np.ascontiguousarray(instants[::step])
     of = np.searchsorted(ends, some, "right")
     own = np.empty(some.size, np.int64)
     for run in np.unique(of).tolist():

@@ -286,9 +286,9 @@ class LookUp:
 
     def _asked(self, window: Sequence[SortedRun]) -> list[SortedRun]:
         """Return the runs that may have a partner: no cold one whose filter lets nothing pass."""
-        key, tier = self.links[0], window[0].tier if window else None
-        passing = {} if tier is None else tier.passing(key, self.hashes, self.before.codes[key])
-        return [run for at, run in enumerate(window) if run.tier is None or at in passing]
+        key = self.links[0]
+        codes = self.before.codes[key]
+        return [each.run for part in window for each in part.asked(key, self.hashes, codes)]
 
     def _count(
         self,

@@ -295,12 +295,15 @@ class JoinOperator(Shown):
             self.work = self.work.without(changed)
             ages = merged(each.ages for each in reports)
             self._monitors.step(reports, ages)
+            with self._monitors.learning():
+                tiers = self.tiers.step(ages, self.inputs.latest, batch.id)
+                done = self._step_done(reports, batch.id)
             return [
                 *entries,
                 *self.caches.step(profile, batch.id),
                 *self.grids.step((each.bins for each in reports), batch.id),
-                *self.tiers.step(ages, self.inputs.latest, batch.id),
-                *self._step_done(reports, batch.id),
+                *tiers,
+                *done,
             ]
 
     def _step_done(self, reports: Sequence[BucketReport], batch_id: int) -> list[JournalEntry]:
