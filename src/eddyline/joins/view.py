@@ -171,8 +171,8 @@ class JoinRecord:
     """Size of their files."""
     cold_rows: tuple[int, ...] = ()
     """Rows in the cold tier of each input."""
-    within_ns: tuple[int | None, ...] = ()
-    """The time that holds nearly all pairs with a row of each input (ns); None if none is known."""
+    within_us: tuple[int | None, ...] = ()
+    """The time that holds nearly all pairs with a row of each input (µs); None if none is known."""
     n_found_cold: int = 0
     """Pairs that were found in cold tiers so far."""
 

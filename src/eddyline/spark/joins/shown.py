@@ -100,9 +100,7 @@ class Shown(Operator):
                 n_cold=sum(n_rows for n_rows, _, _ in cold.values()),
                 cold_bytes=sum(n_bytes for *_, n_bytes in cold.values()),
                 cold_rows=tuple(n_rows for n_rows, _, _ in cold.values()),
-                within_ns=tuple(
-                    1_000 * tiers[name].bound if name in tiers else None for name in cold
-                ),
+                within_us=tuple(tiers[name].bound if name in tiers else None for name in cold),
                 n_found_cold=sum(each.n_cold for each in tiers.values()),
             )
         return (*self.loop.record().pipelines, joined)

@@ -115,10 +115,11 @@ def _figures(points: Sequence[Point]) -> Iterator[Figure]:
     # After a restart with other inputs, what came before is of other windows.
     known = [each if each is not None and each.inputs == inputs else None for each in records]
     cold = _by_input(known, inputs, lambda each: each.cold_rows)
-    bounds = _by_input(known, inputs, lambda each: each.within_ns)
+    bounds = _by_input(known, inputs, lambda each: each.within_us)
+    in_s = {name: tuple(map(_seconds, of_line)) for name, of_line in bounds.items()}
     found = tuple(None if each is None else each.n_found_cold for each in known)
     yield from _figure("Rows in the cold tiers", points, cold, "count")
-    yield from _figure("Partners within", points, bounds, "ns")
+    yield from _figure("Partners within", points, in_s, "number", axis="s")
     yield from _figure("Pairs found cold so far", points, {"pairs": found}, "count")
 
 
@@ -136,9 +137,15 @@ def _by_input(
     }
 
 
-def _figure(title: str, points: Sequence[Point], values: Values, unit: Unit) -> Iterator[Figure]:
+def _seconds(us: float | None) -> float | None:
+    return None if us is None else us / 1e6
+
+
+def _figure(
+    title: str, points: Sequence[Point], values: Values, unit: Unit, *, axis: str = ""
+) -> Iterator[Figure]:
     """Yield a figure if there is something to see."""
     if any(any(of_line) for of_line in values.values()):
         lines = tuple(Line(name, of_line) for name, of_line in values.items())
         ids = tuple(each.batch_id for each in points)
-        yield Figure(title, ids, lines, unit, is_half=True)
+        yield Figure(title, ids, lines, unit, is_half=True, axis=axis)
