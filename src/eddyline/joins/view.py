@@ -169,6 +169,12 @@ class JoinRecord:
     """Rows in the cold tiers of all windows after the batch, beside those that these hold."""
     cold_bytes: int = 0
     """Size of their files."""
+    cold_rows: tuple[int, ...] = ()
+    """Rows in the cold tier of each input."""
+    within_us: tuple[int | None, ...] = ()
+    """The time that holds nearly all pairs with a row of each input (µs); None if none is known."""
+    n_found_cold: int = 0
+    """Pairs that were found in cold tiers so far."""
 
     def numbers(self, n_rows: int) -> Numbers:
         """Return its counts, and what its windows hold."""

@@ -11,6 +11,7 @@ import pytest
 
 import eddyline as el
 from eddyline.errors import OptionError
+from tests.watch.pages import figures_of
 
 pytestmark = pytest.mark.spark
 
@@ -84,7 +85,7 @@ def test_what_is_cold_is_found_also_after_a_restart_and_everything_is_shown(spar
     first = run_of(spark, tmp_path, constraints="exact")
     text = first.explain()
     assert "hot for" in text
-    assert "cold" in text
+    assert "rows of the windows are cold" in text
     tiers = [each for each in first.journal if each["event"] == "tiers"]
     assert tiers
     assert tiers[0]["before"].endswith("all hot")
@@ -93,6 +94,9 @@ def test_what_is_cold_is_found_also_after_a_restart_and_everything_is_shown(spar
         write(tmp_path, number)
     again = run_of(spark, tmp_path, constraints=True)
     assert again.plan()["constraints"]["s"].startswith("s hot for"), "k outlives a restart"
+    drawn = figures_of(again.report(tmp_path / "report.html").read_text("utf-8"))
+    for title in ("Rows in the cold tiers", "Partners within", "Pairs found cold so far"):
+        assert max(each for line in drawn[title]["data"] for each in line["y"] if each) > 0
     for number in range(12, 13):
         write(tmp_path, number)
     plain = run_of(spark, tmp_path)

@@ -88,6 +88,8 @@ class Shown(Operator):
         """Return the records of the pipelines and of the join after a batch."""
         with self._lock:
             files = [self.part.files(name) for name in self.graph.inputs]
+            cold = {name: self.part.cold(name) for name in self.graph.inputs}
+            tiers = {each.name: each for each in self.tiers.views() if each.n_pairs}
             joined = JoinRecord(
                 inputs=self.graph.inputs,
                 n_kept=tuple(sum(file.n_rows for file in each) for each in files),
@@ -95,8 +97,11 @@ class Shown(Operator):
                 n_late=self._newest[0],
                 n_results=self._newest[1],
                 n_waiting=sum(map(self.part.n_waiting, self.graph.inputs)),
-                n_cold=sum(self.part.cold(name)[0] for name in self.graph.inputs),
-                cold_bytes=sum(self.part.cold(name)[2] for name in self.graph.inputs),
+                n_cold=sum(n_rows for n_rows, _, _ in cold.values()),
+                cold_bytes=sum(n_bytes for *_, n_bytes in cold.values()),
+                cold_rows=tuple(n_rows for n_rows, _, _ in cold.values()),
+                within_us=tuple(tiers[name].bound if name in tiers else None for name in cold),
+                n_found_cold=sum(each.n_cold for each in tiers.values()),
             )
         return (*self.loop.record().pipelines, joined)
 

@@ -1,4 +1,4 @@
-"""Windowed joins in words and figures: their windows, their pipelines and their caches."""
+"""The windows of a join, its pipelines and its caches."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from eddyline.watch.formatting import (
     size,
     span,
 )
+from eddyline.watch.joins import constraints
 from eddyline.watch.lateness import learned_tables
 from eddyline.watch.orders import order_series
 from eddyline.watch.sections import (
@@ -84,11 +85,6 @@ CACHES = columns(
     "rows of, cached, asked: count, "
     "had: share, saves per batch: ns, costs per batch: ns, size: bytes"
 )
-TIERS = columns(
-    "input, hot for, partners within, hot: count, cold: count, cold size: bytes, found: count, "
-    "found cold: count"
-)
-DONE = columns("input, once, leaves, rows: share, left: count, spares: ns, takes: ns")
 WORDS = (
     ("Window", "the rows of an input that new rows of the others can still meet"),
     ("Joined", "rows that passed the conditions on their input alone and met the windows"),
@@ -97,9 +93,6 @@ WORDS = (
     ("Kept", "rows that are stored, one for each bucket that a row lies in"),
     ("Runs", "sorted files that the rows of a window are in"),
     ("Looked up, found", "rows of the batches since the pipeline has the order that it has now"),
-    ("Hot, cold", "rows that are likely to be asked for, and those behind filters of their keys"),
-    ("Found cold", "pairs that took longer than the constraint says; none is missed"),
-    ("Matched, passed", "rows that were in their only result; whose key others have passed"),
     ("Drops", "share of the sampled rows that find no partner in that window"),
     ("Bucket", "a part of the keys; the rows of a bucket are joined in one task"),
 )
@@ -150,12 +143,16 @@ def sections(view: JoinView, history: History) -> list[Section]:
         Section("inputs", (_arrived(view), _kept(view), *learned, *_series(points))),
         _pipelines(view),
         *_caches(view),
-        *_constraints(view),
+        *constraints.sections(view, points),
         *map(_order, ran),
         *last_change(history.last(*CHANGES, components=components), WORDINGS),
         *notes(view.notes),
-        Section("what the words mean", (Facts(WORDS),), is_aside=True),
+        Section("what the words mean", (Facts(_words(view)),), is_aside=True),
     ]
+
+
+def _words(view: JoinView) -> tuple[tuple[str, str], ...]:
+    return (*WORDS, *(constraints.WORDS if view.tiers else ()))
 
 
 # -- in sentences -------------------------------------------------------------------------------
@@ -178,6 +175,10 @@ def _lead(
         late = percent(ratio(n_late, sum(point.n_rows for point in points)))
         tiles.append(Tile("Late rows", n_late, "count", late))
         tiles.append(Tile("Rows in windows", sum(newest.n_kept), "count", held))
+        if newest.n_cold:
+            tiles.append(
+                Tile("Rows that are cold", newest.n_cold, "count", size(newest.cold_bytes))
+            )
     tiles += [tile for each in ran for tile in each.tiles()]
     return Section("", tuple(map(Text, said)), tuple(tiles), wordings=WORDINGS)
 
@@ -311,45 +312,6 @@ def _caches(view: JoinView) -> list[Section]:
     note = "Joined rows that are kept, so that they need not be found again."
     table = Table(CACHES, tuple(map(_cache_row, view.caches)), note)
     return [Section("caches of joined rows", (table,))]
-
-
-def _constraints(view: JoinView) -> list[Section]:
-    tables = [_tiers(view)] if view.tiers else []
-    if view.done:
-        tables.append(_done(view))
-    return [Section("constraints", tuple(tables))] if tables else []
-
-
-def _tiers(view: JoinView) -> Table:
-    inputs = {each.name: each for each in view.inputs}
-    rows = tuple(
-        (
-            clipped(each.name, NAME_WIDTH),
-            "all rows" if each.hot_for is None else span(each.hot_for),
-            span(each.bound),
-            inputs[each.name].n_kept,
-            inputs[each.name].n_cold,
-            inputs[each.name].cold_bytes,
-            each.n_pairs,
-            each.n_cold,
-        )
-        for each in view.tiers
-    )
-    note = "For how long the rows of a window are likely to be asked for, and what is cold."
-    return Table(TIERS, rows, note)
-
-
-def _done(view: JoinView) -> Table:
-    rows = []
-    for each in view.done:
-        words = clipped(each.name, NAME_WIDTH), each.rule, "yes" if each.is_leaving else "no"
-        rows.append((*words, each.share, each.n_left, each.saved_ns, each.cost_ns))
-    note = (
-        "Whether rows leave the hot tier once they were in the one result that they can be in "
-        "(matched), or once all other streams have passed their key (passed); and what merges that "
-        "spares against what it takes, of late."
-    )
-    return Table(DONE, tuple(rows), note)
 
 
 def _cache_row(each: CacheView) -> tuple[Any, ...]:

@@ -1,0 +1,87 @@
+"""Constraints of a join in words and figures: from values, without Spark."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from eddyline.joins.done_loop import DoneView
+from eddyline.joins.tier_loop import TierView
+from eddyline.runtime.records import BatchRecord
+from eddyline.watch.sections import sections_json
+from tests.watch.fakes import (
+    a_join_record,
+    a_join_run,
+    a_join_view,
+    an_input,
+    run_of,
+    sections_of,
+    told,
+)
+from tests.watch.pages import figures_of, page_of
+
+TIERS = (
+    TierView("o", 12_000_000, 11_000_000, 40_000, 7),
+    TierView("p", None, 0, 0, 0),
+)
+DONE = (
+    DoneView("o", "matched", True, 0.85, 3_000, 5e9, 2e9),
+    DoneView("p", "passed", False, 0.1, 0, 0.0, 0.0),
+)
+COLD, WITHIN, FOUND = "Rows in the cold tiers", "Partners within", "Pairs found cold so far"
+
+
+def a_view(**changes):
+    inputs = (an_input("o", n_cold=3_600, cold_bytes=7_000_000), an_input("p"))
+    return a_join_view(inputs=inputs, tiers=TIERS, done=DONE, **changes)
+
+
+def a_run(n_batches=4):
+    """Return a run in whose first batch nothing is known, and in the others more each."""
+    batches = []
+    for at in range(n_batches):
+        known = {"cold_rows": (900 * at, 0), "within_us": (1_000_000 * at, None)}
+        record = replace(a_join_record(at, ("o", "p")), n_cold=900 * at, cold_bytes=10, **known)
+        record = replace(record, n_found_cold=2 * at)
+        batches.append(BatchRecord(at, 1_000, 490, 0.5, 1_790_000_000.0 + at, (record,), ()))
+    return run_of(a_view(), tuple(batches), (), text="SELECT …", settings={})
+
+
+def test_what_is_cold_and_what_it_brings_is_told():
+    text = " ".join(told(a_view(), width=200).split())
+    assert "3,600 rows of the windows are cold, 81.8 % of them: 7 MB that are read for keys" in text
+    assert "7 of 40,000 pairs were found there, and none is missed." in text
+    assert "Rows that leave once they are done spare 5 s of merges of late, and take 2 s." in text
+
+
+def test_tiers_have_rows_and_bytes_hot_and_cold_with_their_evidence():
+    (section,) = [each for each in sections_json(sections_of(a_view())) if "cold size" in str(each)]
+    table = next(each for each in section["parts"] if "cold size" in str(each))
+    hot = (400, 12_345_678)
+    first, second = table["rows"]
+    assert tuple(first[1:]) == ("12 s", "11 s", 40_000, *hot, 3_600, 7_000_000, 7, 7 / 40_000)
+    assert tuple(second[1:4]) == ("all rows", "-", 0)
+    assert tuple(second[4:9]) == (*hot, 0, 0, 0)
+
+
+def test_no_row_cold_is_said_and_no_constraints_are_not():
+    inputs = (an_input("o"), an_input("p"))
+    assert "No row of the windows is cold so far." in told(a_join_view(inputs=inputs, tiers=TIERS))
+    assert "cold" not in told(a_join_view())
+
+
+def test_bounds_cold_rows_and_violations_are_drawn_over_the_batches(tmp_path):
+    drawn = figures_of(page_of(a_run(), tmp_path))
+    values = {
+        title: {line["name"]: line["y"] for line in drawn[title]["data"]}
+        for title in (COLD, WITHIN, FOUND)
+    }
+    assert values[COLD] == {"o": [0, 900, 1_800, 2_700], "p": [0, 0, 0, 0]}
+    assert values[FOUND] == {"pairs": [0, 2, 4, 6]}
+    assert values[WITHIN] == {"o": [0, 1, 2, 3], "p": [None] * 4}
+
+
+def test_nothing_cold_and_records_from_before_draw_nothing(tmp_path):
+    drawn = figures_of(page_of(a_run(1), tmp_path))
+    assert not drawn.keys() & {COLD, WITHIN, FOUND}
+    older = a_join_run(view=a_join_view(tiers=TIERS[:1]))
+    assert not figures_of(page_of(older, tmp_path)).keys() & {COLD, WITHIN, FOUND}
