@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eddyline.alarms.witnesses import witnesses
 from eddyline.models.rows import Keyed
 from eddyline.models.steps import Changes, result_table
 from tests.alarms.alone import alone, ranges_of, together
@@ -114,3 +117,29 @@ def test_segments_of_one_entity_without_keys():
         {"alarm": "a0", "x": 1.0},
         {"alarm": "a1", "x": 0.0},
     ]
+
+
+def test_alarms_are_looked_for_by_few_comparisons_if_more_do_not_pay():
+    """Each comparison that any alarm is looked for by is a pass over all segments."""
+    (template,) = ranges_of(
+        pieces((0, 0, 1, {"x": [0, 1], "y": [0, 1]})),
+        named([f"x > {at} AND y > {at}" for at in range(4)]),
+    ).program.templates
+    x, y = np.array([1, 1, 1, 9]), np.array([2, 2, 9, 1])
+
+    def chosen(n):
+        counts = {(0,): x, (1,): y}
+        return {each: mask.tolist() for each, mask in witnesses(template, counts.get, n).items()}
+
+    assert chosen(8) == {(0,): [True] * 3 + [False], (1,): [False] * 3 + [True]}
+    assert chosen(9) == {(0,): [True] * 4}
+
+
+@pytest.mark.parametrize("value", ["1e308 * 10", "-1e308 * 10", "5"])
+def test_bands_without_a_width(value):
+    """What is no number is no band; alarms are then looked for by one of its ends."""
+    segments = pieces((0, 0, 3, {"x": [5, 0]}), (0, 3, 4, {"x": [2, 1]}))
+    texts = named(
+        [f"x >= {value} AND x <= {value}"] * 2 + ["x >= 2 AND x <= 6", "x >= 6 AND x <= 2"]
+    )
+    assert together(segments, texts) == alone(segments, texts)

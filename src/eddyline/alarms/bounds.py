@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from eddyline.alarms.meeting_kernels import bounded
 from eddyline.alarms.tally import BOUNDS
-from eddyline.models import polynomials
 from eddyline.models.expressions import ROUNDING, Terms, names_in, terms_of
 from eddyline.models.segments import in_seconds
-from eddyline.models.solving import HALF_MICRO, begun
+from eddyline.models.solving import begun
+from eddyline.models.solving_kernels import HALF_MICRO
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,14 +58,6 @@ class Bounds:
         if len(rows) == len(self.low):
             return self
         return Bounds(*(each[rows] for each in self.arrays))
-
-    def minus(self, rows: Indices, constants: Floats) -> Floats:
-        """Return the polynomials of some segments less a constant each, as they are solved."""
-        found = self.coefs[rows]
-        first = found[:, 0] - constants
-        is_rounding = np.abs(first) <= ROUNDING * (self.size[rows] + np.abs(constants))
-        found[:, 0] = np.where(is_rounding, 0.0, first)
-        return found
 
 
 def bounds_of(segments: Segments, expressions: Sequence[Expression]) -> list[Bounds]:
@@ -135,22 +128,8 @@ def are_most(rows: Indices, segments: Segments) -> bool:
 
 def _bounds(terms: Terms, length: Floats, segments: Segments) -> Bounds:
     shape = (len(segments), terms.coefs.shape[1])
-    coefs, size = terms.cleaned, terms.size
-    if coefs.shape != shape:  # a constant
-        coefs, size = (np.array(np.broadcast_to(each, shape)) for each in (coefs, size))
-    coefs[:, 0] = terms.coefs[:, 0]
-    low, high = polynomials.bounds(coefs, length)
-    wider = WIDER * polynomials.bounds(size, length)[1]
-    if segments.is_point.any():
-        # Around an instant that a point is, a value within half a microsecond is the one there.
-        change = np.zeros(len(segments))
-        for power in range(shape[1] - 1, 0, -1):
-            change = (change + np.abs(coefs[:, power])) * HALF_MICRO
-        wider += np.where(segments.is_point, 2 * change, 0.0)
-    wider[np.isnan(wider)] = np.inf
-    none = np.isnan(coefs).any(axis=1)
-    low, high = low - wider, high + wider
-    # What overflows is asked for: solving settles it.
-    low[np.isnan(low)], high[np.isnan(high)] = -np.inf, np.inf
-    low[none], high[none] = np.inf, -np.inf
-    return Bounds(coefs, size[:, 0], low, high)
+    # A constant is one polynomial for all segments.
+    coefs, size = (
+        np.ascontiguousarray(np.broadcast_to(each, shape)) for each in (terms.coefs, terms.size)
+    )
+    return Bounds(*bounded(coefs, size, length, segments.is_point, ROUNDING, WIDER, HALF_MICRO))

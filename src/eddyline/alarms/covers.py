@@ -27,7 +27,7 @@ def covered(
     Args:
         template: with at least one alarm.
         condition: the part.
-        rows: the segments, ``[m]``.
+        rows: the segments, each once and in their order, ``[m]``.
         bounds: for the place of an expression what it is on these.
     """
 
@@ -40,7 +40,9 @@ def covered(
 
 
 def _loosest(bounds: Bounds, rows: Indices, op: str, constants: Floats) -> Mask:
-    low, high = bounds.low[rows], bounds.high[rows]
+    low, high = bounds.low, bounds.high
+    if len(rows) < len(low):
+        low, high = low[rows], high[rows]
     above: Mask = high >= np.fmin.reduce(constants)
     below: Mask = low <= np.fmax.reduce(constants)
     if op in UP:

@@ -3,49 +3,86 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eddyline.alarms.meeting_kernels import places
+from eddyline.alarms.meeting_kernels import (
+    ABOVE,
+    BELOW,
+    EQUAL,
+    OTHER,
+    along,
+    met,
+    places,
+    places_in,
+    spans,
+)
+from eddyline.alarms.templates import slots_in
 from eddyline.models import timeline
+from eddyline.models.conditions import And, Comparison
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from eddyline.alarms.bounds import Bounds
+    from eddyline.alarms.meeting_kernels import States
+    from eddyline.alarms.templates import Template
     from eddyline.data.arrays import Floats, Indices, Ints, Mask
+    from eddyline.models.conditions import Condition
 
 WIDER = 2.0**-48
 """How much earlier bands are looked for, in parts of what is compared."""
 
+NEVER = 1 << 40
+"""More segments than there are: by what has so many, no alarm is looked for."""
+
 UP, DOWN = (">", ">="), ("<", "<=")
 """Comparisons that hold above their constant, and below it."""
 
+KINDS = {**dict.fromkeys(UP, ABOVE), **dict.fromkeys(DOWN, BELOW), "=": EQUAL}
 
-def may_hold(bounds: Bounds, rows: Indices, op: str, constants: Floats) -> Mask:
-    """Return where a comparison is not surely false, of pairs of a segment and a constant."""
+
+def may_hold(bounds: Bounds, op: str, constant: float) -> Mask:
+    """Return on which segments a comparison with a constant is not surely false."""
     if op in UP:
-        return constants <= bounds.high[rows]
+        return bounds.high >= constant
     if op in DOWN:
-        return constants >= bounds.low[rows]
-    low, high = bounds.low[rows], bounds.high[rows]
-    found: Mask = (constants >= low) & (constants <= high) if op == "=" else low <= high
-    return found
-
-
-def surely_holds(bounds: Bounds, rows: Indices, op: str, constants: Floats) -> Mask:
-    """Return where a comparison surely holds all along, of pairs of a segment and a constant."""
-    low, high = bounds.low[rows], bounds.high[rows]
-    is_there: Mask = low <= high
-    if op in UP:
-        return is_there & (constants < low)
-    if op in DOWN:
-        return is_there & (constants > high)
+        return bounds.low <= constant
     if op == "=":
-        return np.zeros(len(rows), np.bool_)
-    return is_there & ((constants < low) | (constants > high))
+        return (bounds.low <= constant) & (bounds.high >= constant)
+    return bounds.low <= bounds.high
+
+
+def states(
+    template: Template, bounds: Callable[[int], Bounds], own: Indices, rows: Indices
+) -> States:
+    """Return of pairs of a segment and an alarm whether it holds nowhere, perhaps, or all along.
+
+    Args:
+        template: of the alarms.
+        bounds: for the place of an expression what it is on these segments.
+        own: the alarms by their places in the template, ``[m]``.
+        rows: the segments, ``[m]``.
+    """
+
+    def of(condition: Condition) -> States:
+        if isinstance(condition, Comparison):
+            return state_of(template, slots_in(condition)[0], bounds, own, rows)
+        least_or_most = np.minimum if isinstance(condition, And) else np.maximum
+        return reduce(least_or_most, map(of, condition.parts))
+
+    return of(template.condition)
+
+
+def state_of(
+    template: Template, at: int, bounds: Callable[[int], Bounds], own: Indices, rows: Indices
+) -> States:
+    """Return the same for the comparison of one slot."""
+    known, op = bounds(template.bases[at]), template.ops[at]
+    kind = KINDS.get(op, OTHER)
+    return met(kind, known.low, known.high, rows, own, template.constants, at)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,8 +132,7 @@ class Constants:
         if op in DOWN:
             return self._place(bounds.low, keys, is_after=False), last
         if op == "=":
-            low, high = bounds.low, bounds.high
-            return self._place(low, keys, is_after=False), self._place(high, keys, is_after=True)
+            return spans(self.values, *self._all(keys), bounds.low, bounds.high)
         return first, np.where(bounds.low <= bounds.high, last, first)
 
     def between(self, bounds: Bounds, width: float, keys: Ints) -> tuple[Indices, Indices]:
@@ -113,20 +149,25 @@ class Constants:
             # By more than rounding takes; what is no number is looked for everywhere.
             first = low - width - WIDER * (np.abs(low) + width)
         first = np.where(np.isnan(first), -np.inf, first)
-        return (
-            self._place(first, keys, is_after=False),
-            self._place(bounds.high, keys, is_after=True),
-        )
+        return spans(self.values, *self._all(keys), first, bounds.high)
 
-    def certain(self, bounds: Bounds, op: str, keys: Ints) -> tuple[Indices, Indices]:
-        """Return for each segment from where to where constants surely do; ``op`` is up or down."""
-        first, last = self._all(keys)
-        is_there = bounds.low <= bounds.high
-        if op in UP:
-            low = np.where(is_there, bounds.low, -np.inf)
-            return first, self._place(low, keys, is_after=False)
-        high = np.where(is_there, bounds.high, np.inf)
-        return self._place(high, keys, is_after=True), last
+    def along(
+        self, bounds: Bounds, op: str, keys: Ints, is_linked: Mask
+    ) -> tuple[Indices, Indices, Indices, Indices, Indices]:
+        """Return runs of segments on which thresholds surely hold, and which others may.
+
+        Args:
+            bounds: of the expression.
+            op: holds above its constant, or below it.
+            keys: the entity of each segment.
+            is_linked: whether a segment goes on where the one before ends.
+
+        Returns:
+            The constant of each run by its place, its first and its last segment; and for each
+            segment from where to before where constants are open.
+        """
+        ends = self._all(keys)
+        return along(self.values, *ends, bounds.low, bounds.high, is_linked, op in UP)
 
     def _all(self, keys: Ints) -> tuple[Indices, Indices]:
         if self.starts is None:
@@ -134,8 +175,6 @@ class Constants:
         return self.starts[keys], self.starts[keys + 1]
 
     def _place(self, values: Floats, keys: Ints, *, is_after: bool) -> Indices:
-        if self.starts is None:
-            return np.searchsorted(self.values, values, "right" if is_after else "left")
         return places(self.values, *self._all(keys), values, is_after)
 
 
@@ -169,20 +208,21 @@ class Counts:
     def between(self, low: Floats, high: Floats) -> Ints:
         """Return for each pair of constants how many segments may have a value between them.
 
-        All of them where the first one is greater: rounding may say that both are met.
+        It is ``NEVER`` where they are no band (``by_width``): rounding may say that both are met.
         """
-        above = len(self._highs) - np.searchsorted(self._highs, low, "left")
-        below = np.searchsorted(self._lows, high, "right")
+        above = len(self._highs) - places_in(self._highs, low, False)
+        below = places_in(self._lows, high, True)
         # Each segment with a value is above one or below the other, or both.
-        n = len(self._highs)
-        return np.where(low <= high, np.maximum(above + below - self._n_valued, 0), n)
+        with np.errstate(invalid="ignore", over="ignore"):
+            is_band = high - low >= 0
+        return np.where(is_band, np.maximum(above + below - self._n_valued, 0), NEVER)
 
     def of(self, op: str, constants: Floats) -> Ints:
         """Return for each constant how many segments may have an instant where ``op`` holds."""
         n = len(self._lows)
-        below = np.searchsorted(self._highs, constants, "left")
+        below = places_in(self._highs, constants, False)
         up = n - below
-        down = np.searchsorted(self._lows, constants, "right")
+        down = places_in(self._lows, constants, True)
         if op in UP:
             return up
         if op in DOWN:

@@ -1,4 +1,4 @@
-"""Compiled: which of sorted constants lie between the bounds of a segment."""
+"""Compiled: bounds of expressions on segments, and which sorted constants lie between them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,107 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eddyline.data.jit import compiled
+from eddyline.data.jit import compiled, inlined
 
 if TYPE_CHECKING:
-    from eddyline.data.arrays import Floats, Indices, Ints
+    from numpy.typing import NDArray
+
+    from eddyline.data.arrays import Floats, Indices, Ints, Mask
+
+    States = NDArray[np.int8]
+
+MISSED, OPEN, SURE = 0, 1, 2
+"""Of a pair of a segment and a constant: nowhere does the comparison hold, perhaps, all along. So
+an AND is the least of its parts, and an OR the greatest."""
+
+ABOVE, BELOW, EQUAL, OTHER = range(4)
+"""Comparisons that hold above their constant, below it, at it, and everywhere else."""
+
+
+@compiled
+def bounded(
+    coefs: Floats,
+    size: Floats,
+    length: Floats,
+    is_point: Mask,
+    rounding: float,
+    wider: float,
+    around: float,
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return polynomials without terms that are rounding, the first one's size, and bounds.
+
+    Args:
+        coefs: with begins of segments as origins, ``[n, degree + 1]``.
+        size: of the terms that coefficients are sums of, likewise.
+        length: of segments (s), ``[n]``.
+        is_point: whether a segment is one instant, ``[n]``.
+        rounding: in parts of its size, what a coefficient is more than.
+        wider: how much wider bounds are, in parts of the size of all terms.
+        around: seconds around the instant of a point that count as there.
+    """
+    n, width = coefs.shape
+    cleaned, own = np.empty((n, width)), np.empty(n)
+    lows, highs = np.empty(n), np.empty(n)
+    for row in range(n):
+        first = coefs[row, 0]
+        cleaned[row, 0], own[row] = first, size[row, 0]
+        least = most = first
+        largest, reach, change = size[row, 0], 1.0, 0.0
+        is_none = np.isnan(first)
+        for power in range(1, width):
+            reach *= length[row]
+            coef = coefs[row, power]
+            if abs(coef) <= rounding * size[row, power]:
+                coef = 0.0
+            cleaned[row, power] = coef
+            is_none = is_none or np.isnan(coef)
+            term = coef * reach
+            if np.isnan(term):
+                least = most = np.nan
+            least += min(term, 0.0)
+            most += max(term, 0.0)
+            largest += size[row, power] * reach
+        margin = wider * largest
+        if is_point[row]:
+            # Around an instant that a point is, a value within half a microsecond is the one there.
+            for power in range(width - 1, 0, -1):
+                change = (change + abs(cleaned[row, power])) * around
+            margin += 2 * change
+        if np.isnan(margin):
+            margin = np.inf
+        low, high = least - margin, most + margin
+        if is_none:
+            low, high = np.inf, -np.inf
+        # What overflows is asked for: solving settles it.
+        lows[row] = -np.inf if np.isnan(low) else low
+        highs[row] = np.inf if np.isnan(high) else high
+    return cleaned, own, lows, highs
+
+
+@inlined
+def place(constants: Floats, low: int, high: int, value: float, is_after: bool) -> int:
+    """Return where a value stands among ascending constants.
+
+    Args:
+        constants: ascending from ``low`` on, as far as to before ``high``.
+        low: where they begin.
+        high: where they end, exclusive.
+        value: no NaN.
+        is_after: whether it stands behind constants that are equal to it.
+    """
+    # Steps that jump nowhere: which way it goes cannot be foretold.
+    at, left, one = np.uint64(low), np.uint64(high - low), np.uint64(1)
+    while left > one:
+        half = left >> one
+        at += half if is_before(constants[at + half - one], value, is_after) else np.uint64(0)
+        left -= half
+    return int(at) + int(left > 0 and is_before(constants[at], value, is_after))
+
+
+@inlined
+def is_before(constant: float, value: float, is_after: bool) -> bool:
+    """Return whether a constant stands before a value."""
+    return (constant < value) | (is_after & (constant == value))
 
 
 @compiled
@@ -27,12 +124,231 @@ def places(
     """
     found = np.empty(values.size, np.int64)
     for at in range(values.size):
-        low, high, value = first[at], last[at], values[at]
-        while low < high:
-            middle = (low + high) // 2
-            if constants[middle] < value or (is_after and constants[middle] == value):
-                low = middle + 1
-            else:
-                high = middle
-        found[at] = low
+        found[at] = place(constants, first[at], last[at], values[at], is_after)
     return found
+
+
+@compiled
+def places_in(numbers: Floats, values: Floats, is_after: bool) -> Ints:
+    """Return for each value where it stands among ascending numbers."""
+    found = np.empty(values.size, np.int64)
+    for at in range(values.size):
+        found[at] = place(numbers, 0, numbers.size, values[at], is_after)
+    return found
+
+
+@compiled
+def spans(
+    constants: Floats, first: Indices, last: Indices, low: Floats, high: Floats
+) -> tuple[Ints, Ints]:
+    """Return for each pair of values from where to before where constants are between them.
+
+    Args:
+        constants: ascending within each range.
+        first: where the range of a pair begins, ``[n]``.
+        last: where it ends, exclusive, ``[n]``.
+        low: no NaN, ``[n]``.
+        high: no NaN, ``[n]``.
+    """
+    from_, to = np.empty(low.size, np.int64), np.empty(low.size, np.int64)
+    for at in range(low.size):
+        from_[at] = place(constants, first[at], last[at], low[at], False)
+        to[at] = place(constants, first[at], last[at], high[at], True)
+    return from_, to
+
+
+@compiled
+def met(
+    kind: int, low: Floats, high: Floats, rows: Indices, own: Indices, constants: Floats, at: int
+) -> States:
+    """Return how pairs of a segment and a constant stand: ``MISSED``, ``OPEN`` or ``SURE``.
+
+    Args:
+        kind: of the comparison.
+        low: bounds of an expression, by segment.
+        high: likewise.
+        rows: the segments, ``[m]``.
+        own: the alarms whose constants they are, ``[m]``.
+        constants: by alarm and slot.
+        at: the slot.
+    """
+    found = np.empty(rows.size, np.int8)
+    for pair in range(rows.size):
+        constant = constants[own[pair], at]
+        least, most = low[rows[pair]], high[rows[pair]]
+        is_there = least <= most
+        may, sure = is_there, False
+        if kind == ABOVE:
+            may, sure = constant <= most, is_there and constant < least
+        elif kind == BELOW:
+            may, sure = constant >= least, is_there and constant > most
+        elif kind == EQUAL:
+            may = constant >= least and constant <= most
+        else:
+            sure = is_there and (constant < least or constant > most)
+        found[pair] = SURE if sure else (OPEN if may else MISSED)
+    return found
+
+
+@compiled
+def sorted_out(
+    states: States, own: Indices, rows: Indices, is_linked: Mask, n_alarms: int
+) -> tuple[Indices, Indices, Indices, Indices, Indices]:
+    """Return where alarms hold all along, over segments that follow each other, and what is open.
+
+    Args:
+        states: of pairs, ``[m]``.
+        own: their alarms, ``[m]``.
+        rows: their segments; of an alarm they rise, or what could be one run are several, ``[m]``.
+        is_linked: whether a segment goes on where the one before ends.
+        n_alarms: how many there are.
+
+    Returns:
+        Alarm, first and last segment of each run; alarm and segment of each open pair.
+    """
+    n_sure = n_open = 0
+    for state in states:
+        n_sure += state == SURE
+        n_open += state == OPEN
+    alarms, first, last = np.empty((3, n_sure), np.int64)
+    open_own, open_rows = np.empty((2, n_open), np.int64)
+    newest = np.full(n_alarms, -1, np.int64)
+    n_runs = n_left = 0
+    for pair in range(states.size):
+        alarm, row = own[pair], rows[pair]
+        if states[pair] == OPEN:
+            open_own[n_left], open_rows[n_left] = alarm, row
+            n_left += 1
+        elif states[pair] == SURE:
+            run = newest[alarm]
+            if run >= 0 and last[run] == row - 1 and is_linked[row]:
+                last[run] = row
+            else:
+                alarms[n_runs], first[n_runs], last[n_runs] = alarm, row, row
+                newest[alarm] = n_runs
+                n_runs += 1
+    return alarms[:n_runs], first[:n_runs], last[:n_runs], open_own, open_rows
+
+
+@compiled
+def less(
+    coefs: Floats,
+    size: Floats,
+    rows: Indices,
+    own: Indices,
+    constants: Floats,
+    at: int,
+    rounding: float,
+    found: Floats,
+) -> None:
+    """Put the polynomials of segments less a constant each, as they are solved, into an array.
+
+    Args:
+        coefs: by segment, ``[n, degree + 1]``.
+        size: how large the terms are that the first one was summed from, ``[n]``.
+        rows: the segments, ``[m]``.
+        own: the alarms whose constants they are, ``[m]``.
+        constants: by alarm and slot.
+        at: the slot.
+        rounding: in parts of its terms, what a first coefficient is more than.
+        found: by slot and pair; only its slot is filled.
+    """
+    width = coefs.shape[1]
+    for pair in range(rows.size):
+        row, constant = rows[pair], constants[own[pair], at]
+        first = coefs[row, 0] - constant
+        is_rounding = abs(first) <= rounding * (size[row] + abs(constant))
+        found[at, pair, 0] = 0.0 if is_rounding else first
+        for power in range(1, found.shape[2]):
+            found[at, pair, power] = coefs[row, power] if power < width else 0.0
+
+
+@compiled
+def along(
+    constants: Floats,
+    first: Indices,
+    last: Indices,
+    low: Floats,
+    high: Floats,
+    is_linked: Mask,
+    is_up: bool,
+) -> tuple[Indices, Indices, Indices, Indices, Indices]:
+    """Return the runs of segments on which thresholds surely hold, and which others may.
+
+    Args:
+        constants: ascending within the range of each entity.
+        first: where the constants of a segment's entity begin, ``[n]``.
+        last: where they end, exclusive, ``[n]``.
+        low: bounds by segment.
+        high: likewise.
+        is_linked: whether a segment goes on where the one before ends.
+        is_up: whether thresholds hold above their constants.
+
+    Returns:
+        The constant of each run by its place, its first and its last segment; and for each segment
+        from where to before where constants are open.
+    """
+    n = low.size
+    sure_first, sure_last = np.empty(n, np.int64), np.empty(n, np.int64)
+    open_first, open_last = np.empty(n, np.int64), np.empty(n, np.int64)
+    n_runs = 0
+    for row in range(n):
+        from_, to = first[row], last[row]
+        is_there = low[row] <= high[row]
+        if is_up:
+            near = place(constants, from_, to, low[row] if is_there else -np.inf, False)
+            other = place(constants, from_, to, high[row], True)
+            sure_first[row], sure_last[row] = from_, near
+            open_first[row], open_last[row] = near, other
+        else:
+            near = place(constants, from_, to, high[row] if is_there else np.inf, True)
+            other = place(constants, from_, to, low[row], False)
+            sure_first[row], sure_last[row] = near, to
+            open_first[row], open_last[row] = other, near
+        n_runs += sure_last[row] - sure_first[row]
+        if is_linked[row]:
+            n_runs -= max(
+                min(sure_last[row], sure_last[row - 1]) - max(sure_first[row], sure_first[row - 1]),
+                0,
+            )
+    alarms, begins, ends = np.empty((3, n_runs), np.int64)
+    began = np.zeros(constants.size, np.int64)
+    m = old_first = old_last = 0
+    for row in range(n + 1):
+        new_first, new_last = (sure_first[row], sure_last[row]) if row < n else (0, 0)
+        kept_first, kept_last = max(old_first, new_first), min(old_last, new_last)
+        if row == n or not is_linked[row] or kept_first >= kept_last:
+            m = ended(old_first, old_last, row, began, alarms, begins, ends, m)
+            begun(new_first, new_last, row, began)
+        else:
+            m = ended(old_first, kept_first, row, began, alarms, begins, ends, m)
+            m = ended(kept_last, old_last, row, began, alarms, begins, ends, m)
+            begun(new_first, kept_first, row, began)
+            begun(kept_last, new_last, row, began)
+        old_first, old_last = new_first, new_last
+    return alarms, begins, ends, open_first, open_last
+
+
+@inlined
+def ended(
+    first: int,
+    last: int,
+    row: int,
+    began: Indices,
+    alarms: Indices,
+    begins: Indices,
+    ends: Indices,
+    m: int,
+) -> int:
+    """Put the runs of some constants that end before a segment behind others; return how many."""
+    for at in range(first, last):
+        alarms[m], begins[m], ends[m] = at, began[at], row - 1
+        m += 1
+    return m
+
+
+@inlined
+def begun(first: int, last: int, row: int, began: Indices) -> None:
+    """Take note of the segment with which the runs of some constants begin."""
+    for at in range(first, last):
+        began[at] = row

@@ -8,27 +8,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eddyline.alarms.bounds import Basis
-from eddyline.alarms.meeting import may_hold, surely_holds
+from eddyline.alarms.meeting import states
+from eddyline.alarms.meeting_kernels import less, sorted_out
 from eddyline.alarms.tally import PAIRS, SOLVED, Tally
-from eddyline.alarms.templates import slot, slots_in
 from eddyline.models.columns import Columns
-from eddyline.models.conditions import holds
-from eddyline.models.solving import Polynomials, Ranges, first_signs, is_true
+from eddyline.models.expressions import ROUNDING
+from eddyline.models.solving import BLOCK
+from eddyline.models.solving_kernels import solve
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from eddyline.alarms.bounds import Bounds
     from eddyline.alarms.plan import AlarmPlan
     from eddyline.alarms.program import AlarmProgram
     from eddyline.alarms.templates import Template
-    from eddyline.data.arrays import Floats, Indices, Ints, Mask
-    from eddyline.models.conditions import Comparison
-    from eddyline.models.expressions import Expression
+    from eddyline.data.arrays import Indices, Ints, Mask
     from eddyline.models.segments import Segments
-
-    Test = Callable[[Bounds, Indices, str, Floats], Mask]
-    """Of pairs of a segment and a constant, whether a comparison may hold, or surely does."""
 
 
 @dataclass(frozen=True)
@@ -82,10 +76,14 @@ class Pairs:
 
     def _filtered(self, template: Template, own: Indices, rows: Indices) -> tuple[Indices, Indices]:
         """Return the pairs of which the condition on keys is true."""
+        if self._program.keys is None:
+            return own, rows
         kept = self._is_allowed(template.alarms[own], rows)
         return own[kept], rows[kept]
 
     def _is_allowed(self, alarms: Ints, rows: Indices) -> Mask:
+        if self._program.keys is None:
+            return np.ones(len(alarms), np.bool_)
         key_of = self._program.key_of[alarms]
         found = key_of < 0
         asked = np.flatnonzero(~found)
@@ -98,79 +96,39 @@ class Pairs:
         for each in template.bases:
             self._bases[each].on(rows)
         with self._tally.on(PAIRS, len(rows)):
-            kept = self._tested(template, own, rows, may_hold)
-            own, rows = own[kept], rows[kept]
-            sure = self._tested(template, own, rows, surely_holds)
-            along = self._along(template.alarms[own[sure]], rows[sure])
-        return Found.joined([along, self._solved(template, own[~sure], rows[~sure])])
-
-    def _tested(self, template: Template, own: Indices, rows: Indices, test: Test) -> Mask:
-        def leaf(comparison: Comparison) -> Mask:
-            (at,) = slots_in(comparison)
-            return self._meets(template, at, own, rows, test)
-
-        return holds(template.condition, leaf)
-
-    def _meets(self, template: Template, at: int, own: Indices, rows: Indices, test: Test) -> Mask:
-        bounds = self._known(template.bases[at])
-        return test(bounds, rows, template.ops[at], template.constants[own, at])
-
-    def _along(self, alarms: Ints, rows: Indices) -> Found:
-        """Return pairs that hold all along, over segments that follow each other."""
-        alarms, rows = in_order(alarms, rows)
-        new = np.ones(len(rows), np.bool_)
-        follows = (alarms[1:] == alarms[:-1]) & (rows[1:] == rows[:-1] + 1)
-        new[1:] = ~(follows & self._is_linked[rows[1:]])
-        first = np.flatnonzero(new)
-        last = np.append(first[1:], len(rows))[: len(first)] - 1
-        segments, starts = self._segments, rows[first]
-        return Found(
-            alarms[first],
-            starts,
-            segments.lo[starts],
-            segments.hi[rows[last]],
-            segments.is_point[starts],
+            found = states(template, self._known, own, rows)
+            alarms, first, last, own, rows = sorted_out(
+                found, own, rows, self._is_linked, len(template)
+            )
+        return Found.joined(
+            [self._run(template.alarms[alarms], first, last), self._solved(template, own, rows)]
         )
+
+    def _run(self, alarms: Ints, first: Indices, last: Indices) -> Found:
+        """Return alarms that hold all along on segments that follow each other."""
+        segments = self._segments
+        return Found(alarms, first, segments.lo[first], segments.hi[last], segments.is_point[first])
 
     def _solved(self, template: Template, own: Indices, rows: Indices) -> Found:
         """Return where alarms hold in pairs with segments."""
-        is_point = self._segments.is_point[rows]
         with self._tally.on(SOLVED, len(rows)):
-            if not is_point.any():
-                return self._on_ranges(template, own, rows)
             parts = [
-                self._on_ranges(template, own[~is_point], rows[~is_point]),
-                self._at_points(template, own[is_point], rows[is_point]),
+                self._solved_at_once(template, own[at : at + BLOCK], rows[at : at + BLOCK])
+                for at in range(0, max(len(rows), 1), BLOCK)
             ]
-            return Found.joined(parts)
+            return parts[0] if len(parts) == 1 else Found.joined(parts)
 
-    def _on_ranges(self, template: Template, own: Indices, rows: Indices) -> Found:
-        lo, hi = self._segments.lo[rows], self._segments.hi[rows]
-        terms = Polynomials(template.condition, lo, hi, self._coefs(template, own, rows))
-        sure, may = terms.settled()
-        found = terms.solved(np.flatnonzero(may & ~sure))
-        whole = np.flatnonzero(sure)
-        none = np.zeros(len(whole), np.bool_)
-        both = Ranges.joined([Ranges(whole, lo[whole], hi[whole], none), found])
-        alarms = template.alarms[own[both.rows]]
-        return Found(alarms, rows[both.rows], both.lo, both.hi, both.is_point)
-
-    def _at_points(self, template: Template, own: Indices, rows: Indices) -> Found:
-        coefs = self._coefs(template, own, rows)
-
-        def leaf(comparison: Comparison) -> Mask:
-            return is_true(first_signs(coefs[comparison.expression]), comparison.op)
-
-        kept = holds(template.condition, leaf)
-        own, rows = own[kept], rows[kept]
-        lo = self._segments.lo[rows]
-        return Found(template.alarms[own], rows, lo, lo, np.ones(len(rows), np.bool_))
-
-    def _coefs(self, template: Template, own: Indices, rows: Indices) -> dict[Expression, Floats]:
-        return {
-            slot(at): self._known(base).minus(rows, template.constants[own, at])
-            for at, base in enumerate(template.bases)
-        }
+    def _solved_at_once(self, template: Template, own: Indices, rows: Indices) -> Found:
+        known = [self._known(each) for each in template.bases]
+        width = max(each.coefs.shape[1] for each in known)
+        coefs = np.empty((len(known), len(rows), width))
+        for at, each in enumerate(known):
+            less(each.coefs, each.size, rows, own, template.constants, at, ROUNDING, coefs)
+        given = self._segments
+        pairs, lo, hi, is_point = solve(
+            template.program, coefs, given.lo[rows], given.hi[rows], given.is_point[rows]
+        )
+        return Found(template.alarms[own[pairs]], rows[pairs], lo, hi, is_point)
 
 
 def _linked(segments: Segments) -> Mask:
@@ -183,9 +141,3 @@ def _linked(segments: Segments) -> Mask:
     found[1:] = (segments.keys[1:] == segments.keys[:-1]) & solid[1:] & solid[:-1]
     found[1:] &= segments.hi[:-1] >= segments.lo[1:]
     return found
-
-
-def in_order(places: Indices, rows: Indices) -> tuple[Indices, Indices]:
-    """Return pairs by place, then by segment."""
-    order = np.lexsort((rows, places))
-    return places[order], rows[order]

@@ -16,8 +16,9 @@ import numpy as np
 
 from eddyline.alarms.bounds import are_most, bounds_of
 from eddyline.alarms.covers import covered
-from eddyline.alarms.meeting import UP, Constants, Counts, by_width, may_hold
-from eddyline.alarms.pairs import Found, Pairs, in_order
+from eddyline.alarms.meeting import Constants, Counts, by_width, may_hold, state_of
+from eddyline.alarms.meeting_kernels import MISSED
+from eddyline.alarms.pairs import Found, Pairs
 from eddyline.alarms.plan import TemplatePlan
 from eddyline.alarms.tally import BOUNDS, TESTS
 from eddyline.alarms.templates import slots_in
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from eddyline.data.arrays import Indices, Ints, Mask
     from eddyline.models.conditions import Condition
 
-MOST_COUNTED = 2_048
+MOST_COUNTED = 512
 """Segments of which it is counted where each comparison may hold, about; of more a part."""
 
 MAX_PAIRS = 1 << 18
@@ -76,8 +77,11 @@ class Sweep(Pairs):
         bounds = self._bases[template.bases[0]].everywhere()
         for constants in self._listed(template, np.arange(len(template)), 0):
             with self._tally.on(TESTS, len(self._every)):
-                found = self._runs(template, bounds, constants)
-                first, last = self._band(template, bounds, constants)
+                at, begins, ends, first, last = constants.along(
+                    bounds, template.ops[0], self._segments.keys, self._is_linked
+                )
+                found = self._run(template.alarms[constants.alarms[at]], begins, ends)
+                found = found.take(self._is_allowed(found.alarms, found.rows))
             yield found
             for places, rows in _pairs(first, last):
                 own = constants.alarms[places]
@@ -88,11 +92,13 @@ class Sweep(Pairs):
         rows = self._left(template, order, self._every)
         if not len(rows):
             return
+        if are_most(rows, self._segments):
+            rows = self._every  # to take some out costs more than to look at the others
         bounds = {each: self._bases[each].on(rows).take(rows) for each in template.bases}
         with self._tally.on(TESTS, len(rows)):
             some = np.arange(0, len(rows), -(-len(rows) // MOST_COUNTED))
             counts = {each: Counts(found.take(some)) for each, found in bounds.items()}
-            chosen = witnesses(template, lambda looked: _count(template, counts, looked))
+            chosen = witnesses(template, lambda looked: _count(template, counts, looked), len(some))
         for own, met in _in_large_parts(self._met(template, chosen, bounds, rows)):
             yield self._checked(template, own, met)
 
@@ -184,12 +190,11 @@ class Sweep(Pairs):
         part = self._segments if is_all else self._segments.take(rows)
         with self._tally.on(BOUNDS, len(part) * len(slots)):
             found = dict(zip(slots, bounds_of(part, expressions), strict=True))
-        places = rows if is_all else np.arange(len(rows))
 
         def leaf(comparison: Comparison) -> Mask:
             (at,) = slots_in(comparison)
-            constants = np.full(len(rows), template.constants[own, at])
-            return may_hold(found[at], places, template.ops[at], constants)
+            may = may_hold(found[at], template.ops[at], float(template.constants[own, at]))
+            return may[rows] if is_all else may
 
         with self._tally.on(TESTS, len(rows)):
             return rows[holds(conjunct, leaf)]
@@ -203,7 +208,7 @@ class Sweep(Pairs):
             asked = np.flatnonzero(~is_new)
             met = np.ones(len(asked), np.bool_)
             for at in looked:
-                met &= self._meets(template, at, own[asked], rows[asked], may_hold)
+                met &= state_of(template, at, self._known, own[asked], rows[asked]) != MISSED
             is_new[asked] = ~met
             own, rows = own[is_new], rows[is_new]
         return own, rows
@@ -220,40 +225,6 @@ class Sweep(Pairs):
             yield Constants.everywhere(values, own[~is_rare])
         if is_rare.any():
             yield Constants.of_entities(values, own[is_rare], self._allowed, key_of[is_rare])
-
-    # -- thresholds -----------------------------------------------------------------------------
-
-    def _band(
-        self, template: Template, bounds: Bounds, constants: Constants
-    ) -> tuple[Indices, Indices]:
-        """Return which constants a segment neither surely meets nor surely misses."""
-        op = template.ops[0]
-        first, last = constants.possible(bounds, op, self._segments.keys)
-        sure_first, sure_last = constants.certain(bounds, op, self._segments.keys)
-        if op in UP:
-            return np.maximum(first, sure_last), last
-        return first, np.minimum(last, sure_first)
-
-    def _runs(self, template: Template, bounds: Bounds, constants: Constants) -> Found:
-        """Return where thresholds are surely met, over all segments that follow each other."""
-        op = template.ops[0]
-        first, last = constants.certain(bounds, op, self._segments.keys)
-        begins = _changes(first, last, self._is_linked, is_prefix=op in UP)
-        # Seen from behind, the last segments of runs are the first ones.
-        behind = np.append(self._is_linked[1:], False)[::-1]
-        ended, from_behind = _changes(first[::-1], last[::-1], behind, is_prefix=op in UP)
-        segments = self._segments
-        places, rows = in_order(*begins)
-        _, last_rows = in_order(ended, len(segments) - 1 - from_behind)
-        own = constants.alarms[places]
-        found = Found(
-            template.alarms[own],
-            rows,
-            segments.lo[rows],
-            segments.hi[last_rows],
-            segments.is_point[rows],
-        )
-        return found.take(self._is_allowed(found.alarms, rows))
 
     # -- alarms on keys alone -------------------------------------------------------------------
 
@@ -305,24 +276,3 @@ def _pairs(first: Indices, last: Indices) -> Iterator[tuple[Indices, Indices]]:
     for part in np.split(rows, np.flatnonzero(np.diff(number)) + 1):
         run, places = timeline.runs(first[part], count[part])
         yield places, part[run]
-
-
-def _changes(
-    first: Indices, last: Indices, is_linked: Mask, *, is_prefix: bool
-) -> tuple[Indices, Indices]:
-    """Return the places that a segment has and the one before it has not, and the segments.
-
-    Args:
-        first: from where a segment has all places, ``[n]``.
-        last: to before where, ``[n]``.
-        is_linked: whether the segment before counts, ``[n]``.
-        is_prefix: whether segments of an entity have a common first place, or a common last one.
-    """
-    from_, to = first.copy(), last.copy()
-    linked = np.flatnonzero(is_linked)
-    if is_prefix:
-        from_[linked] = np.maximum(first[linked], last[linked - 1])
-    else:
-        to[linked] = np.minimum(last[linked], first[linked - 1])
-    rows, places = timeline.runs(from_, np.maximum(to - from_, 0))
-    return places, rows

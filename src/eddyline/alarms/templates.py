@@ -8,12 +8,14 @@ one differs from the other by more than its sign.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from eddyline.models.conditions import MIRRORED, And, Comparison, Condition
 from eddyline.models.expressions import Attribute, Expression, Number, Product, Sum
+from eddyline.models.solving import program_of
 
 if TYPE_CHECKING:
     from eddyline.data.arrays import Floats, Ints
@@ -64,6 +66,11 @@ class Template:
 
     def __len__(self) -> int:
         return len(self.alarms)
+
+    @cached_property
+    def program(self) -> Ints:
+        """The condition as ``models.solving_kernels`` read it, over slots."""
+        return program_of(self.condition, [slot(at) for at in range(len(self.bases))])
 
     @property
     def is_threshold(self) -> bool:

@@ -27,17 +27,18 @@ if TYPE_CHECKING:
     """In how many segments they may hold, by alarm, ``[n]``."""
 
 
-def witnesses(template: Template, counts: Counted) -> dict[Looked, Mask]:
+def witnesses(template: Template, counts: Counted, n: int) -> dict[Looked, Mask]:
     """Return for each slot or band the alarms of a template that are looked for by it.
 
     Args:
         template: the alarms.
         counts: of each slot and band.
+        n: of how many segments; all are passed once for each slot or band.
 
     Returns:
         What no alarm is looked for by is left out.
     """
-    _, chosen = _cheapest(template, template.condition, counts)
+    _, chosen = _cheapest(template, template.condition, counts, n)
     return {looked: mask for looked, mask in chosen.items() if mask.any()}
 
 
@@ -55,23 +56,49 @@ def bands(template: Template, condition: Condition) -> Iterator[Looked]:
 
 
 def _cheapest(
-    template: Template, condition: Condition, counts: Counted
+    template: Template, condition: Condition, counts: Counted, n: int
 ) -> tuple[Ints, dict[Looked, Mask]]:
     """Return how many segments are looked at for each alarm, and by which slots or bands."""
     if isinstance(condition, Comparison):
         return _by((slots_in(condition)[0],), counts)
-    parts = [_cheapest(template, each, counts) for each in condition.parts]
+    parts = [_cheapest(template, each, counts, n) for each in condition.parts]
     if isinstance(condition, Or):
         costs = np.stack([cost for cost, _ in parts])
         return costs.sum(axis=0), {at: mask for _, chosen in parts for at, mask in chosen.items()}
     parts += [_by(each, counts) for each in bands(template, condition)]
     costs = np.stack([cost for cost, _ in parts])
-    best = costs.argmin(axis=0)
-    return costs.min(axis=0), {
+    best = _few(costs, np.array([len(chosen) for _, chosen in parts]) * n)
+    return costs[best, np.arange(costs.shape[1])], {
         at: mask & (best == number)
         for number, (_, chosen) in enumerate(parts)
         for at, mask in chosen.items()
     }
+
+
+def _few(costs: Ints, passes: Ints) -> Ints:
+    """Return for each alarm the part by which it is looked for, without parts that do not pay.
+
+    Args:
+        costs: by part and alarm.
+        passes: what a part costs that any alarm is looked for by.
+    """
+    left = costs.astype(float)
+    while True:
+        best: Ints = left.argmin(axis=0)
+        used = np.unique(best)
+        if len(used) == 1:
+            return best
+        # What others would cost that have a part's alarms, the least first.
+        more = []
+        for part in used:
+            own = left[:, best == part].copy()
+            least = own[part].copy()
+            own[part] = np.inf
+            more.append(float((own.min(axis=0) - least).sum()) - passes[part])
+        worst = int(np.argmin(more))
+        if more[worst] >= 0:
+            return best
+        left[used[worst]] = np.inf
 
 
 def _by(looked: Looked, counts: Counted) -> tuple[Ints, dict[Looked, Mask]]:

@@ -20,8 +20,8 @@ R = TypeVar("R")
 class Kernel(Generic[P, R]):
     """A function on arrays and numbers; it may call other kernels by their global names."""
 
-    def __init__(self, function: Callable[P, R]) -> None:
-        self._function = function
+    def __init__(self, function: Callable[P, R], *, is_inlined: bool = False) -> None:
+        self._function, self._is_inlined = function, is_inlined
         self.__doc__ = function.__doc__
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -35,6 +35,8 @@ class Kernel(Generic[P, R]):
         import numba  # noqa: PLC0415 - see above
 
         options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+        if self._is_inlined:
+            options["forceinline"] = True
         function = self._resolved()
         try:
             made = numba.njit(cache=True, **options)(function)
@@ -75,6 +77,14 @@ def _take_no_literals(dispatcher: Any) -> None:
 def compiled(function: Callable[P, R]) -> Kernel[P, R]:
     """Return a function of a module as a kernel, compiled on its first call."""
     return Kernel(function)
+
+
+def inlined(function: Callable[P, R]) -> Kernel[P, R]:
+    """Return the same for a part of a loop: machine code of kernels that call it has it in place.
+
+    Handing over many arrays takes longer than what little is done with them.
+    """
+    return Kernel(function, is_inlined=True)
 
 
 def load() -> None:

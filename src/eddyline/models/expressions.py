@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eddyline.models import polynomials
+from eddyline.models.polynomial_kernels import moved, without_rounding
 from eddyline.models.segments import in_seconds
 
 if TYPE_CHECKING:
@@ -170,13 +171,13 @@ class Terms:
     @classmethod
     def since(cls, coefs: Floats, by: Floats) -> Terms:
         """Return polynomials on an origin that is ``by`` seconds later, ``[n]``."""
-        moved = polynomials.shifted(coefs, by)
-        return cls(moved, polynomials.shifted(np.abs(coefs), np.abs(by)))
+        return cls(*moved(np.ascontiguousarray(coefs), np.ascontiguousarray(by)))
 
     @property
     def cleaned(self) -> Floats:
         """The coefficients with 0 for those that are no more than rounding."""
-        return np.where(np.abs(self.coefs) <= ROUNDING * self.size, 0.0, self.coefs)
+        coefs, size = (np.ascontiguousarray(each) for each in (self.coefs, self.size))
+        return without_rounding(coefs, size, ROUNDING)
 
     def both(self, other: Terms, combine: Callable[[Floats, Floats], Floats]) -> Terms:
         """Return a sum or a product."""

@@ -41,6 +41,33 @@ def shift(coefs: Floats, by: Floats) -> None:
 
 
 @compiled
+def moved(coefs: Floats, by: Floats) -> tuple[Floats, Floats]:
+    """Return polynomials on origins that are some seconds later, and the sizes of their terms."""
+    found, size = coefs.copy(), np.abs(coefs)
+    degree = coefs.shape[1] - 1
+    for row in range(coefs.shape[0]):
+        step = by[row]
+        if step == 0.0:
+            continue
+        for low in range(degree):
+            for power in range(degree - 1, low - 1, -1):
+                found[row, power] += step * found[row, power + 1]
+                size[row, power] += abs(step) * size[row, power + 1]
+    return found, size
+
+
+@compiled
+def without_rounding(coefs: Floats, size: Floats, part: float) -> Floats:
+    """Return coefficients with 0 for those that are no more than a part of their terms' size."""
+    found = coefs.copy()
+    for row in range(coefs.shape[0]):
+        for power in range(coefs.shape[1]):
+            if abs(coefs[row, power]) <= part * size[row, power]:
+                found[row, power] = 0.0
+    return found
+
+
+@compiled
 def multiply(one: Floats, other: Floats, found: Floats) -> None:
     """Add products of polynomials to zeros; one polynomial stands for as many as the others are."""
     width = other.shape[1]
@@ -72,28 +99,41 @@ def bounds_of(coefs: Floats, length: Floats, low: Floats, high: Floats) -> None:
 def roots(coefs: Floats, length: Floats) -> Floats:
     """Return the roots inside ``(0, length)`` of each polynomial, ascending, then ``length``."""
     n, size = coefs.shape
-    found = np.empty((n, size - 1))
-    derivatives = np.empty((size, size))
-    near = np.empty(size + 1)
+    found, work = np.empty((n, size - 1)), np.empty((size + 2, size + 1))
     for row in range(n):
-        end = length[row]
-        degree = degree_within(coefs[row], end)
-        count = 0
-        if degree == 1:
-            root = -coefs[row, 0] / coefs[row, 1]
-            if 0 < root < end:
-                found[row, 0] = root
-                count = 1
-        elif degree == 2:
-            count = quadratic_roots(coefs[row], end, found[row])
-        elif degree > 2:
-            derive(coefs[row], degree, derivatives)
-            count = quadratic_roots(derivatives[degree - 2], end, near)
-            for order in range(degree - 3, -1, -1):
-                count = next_roots(derivatives, order, degree - order, end, near, count)
-            found[row, :count] = near[:count]
-        found[row, count:] = end
+        count = roots_of(coefs[row], length[row], found[row], work)
+        found[row, count:] = length[row]
     return found
+
+
+@compiled
+def roots_of(coefs: Floats, end: float, found: Floats, work: Floats) -> int:
+    """Put the roots inside ``(0, end)`` of a polynomial, ascending, into a row; return how many.
+
+    Args:
+        coefs: of one polynomial.
+        end: seconds.
+        found: where roots go.
+        work: room for derivatives, at least two longer than ``coefs`` and one wider.
+    """
+    degree = degree_within(coefs, end)
+    if degree == 1:
+        root = -coefs[0] / coefs[1]
+        if 0 < root < end:
+            found[0] = root
+            return 1
+        return 0
+    if degree == 2:
+        return quadratic_roots(coefs, end, found)
+    if degree < 1:
+        return 0
+    derive(coefs, degree, work)
+    near = work[coefs.size + 1]
+    count = quadratic_roots(work[degree - 2], end, near)
+    for order in range(degree - 3, -1, -1):
+        count = next_roots(work, order, degree - order, end, near, count)
+    found[:count] = near[:count]
+    return count
 
 
 @compiled
