@@ -213,6 +213,14 @@ class Operator:
     """Whether its result has each row that it is laid over, as it was: it only looks at them."""
 
     @property
+    def is_plain(self) -> bool:
+        """Whether it makes one result of each row, of that row alone, and learns nothing.
+
+        Spark then plans it once, with what reads the stream: its columns are those of ``shape``.
+        """
+        return False
+
+    @property
     def runs_ahead(self) -> bool:
         """Whether ``prepare`` computes the result of a batch, in a job over all of its rows."""
         return False

@@ -12,6 +12,7 @@ from eddyline.spark.analysis import refused, unlogged
 from eddyline.spark.called_column import called_column
 from eddyline.spark.clock import ResultClock
 from eddyline.spark.operator import Laid, Operator
+from eddyline.sql.functions import GENERATORS, READ_BY, names_among
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
@@ -35,6 +36,12 @@ class ProjectOperator(Operator):
     def of(cls, step: ProjectStep, site: Site) -> Self:
         """Return the operator of a step."""
         return cls(site.query, step)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether Spark computes the columns, of a row alone."""
+        drawn = names_among(READ_BY | GENERATORS, self._step.projections)
+        return not self._step.calls and not drawn
 
     def event_time(self, site: Site, columns: Sequence[str]) -> tuple[str | None, Clock | None]:
         """Return the column that was said to be the event time, with a clock that knows its lag.
@@ -73,6 +80,6 @@ class ProjectOperator(Operator):
         try:
             called = {name: called_column(df, each) for name, each in calls.items()}
             with unlogged():
-                return df.withColumns(called).selectExpr(*texts)
+                return (df.withColumns(called) if called else df).selectExpr(*texts)
         except AnalysisException as error:
             raise refused(f"query {self.query!r}", error, query=self.query) from error

@@ -6,7 +6,9 @@ edge values in ANSI mode (``tests/sql/test_analysis_spark.py``).
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sqlglot import Expr, exp
 
@@ -22,6 +24,9 @@ from eddyline.sql.types import (
     SqlType,
     integer,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +202,9 @@ NON_DETERMINISTIC = JAVA_CALLS | _words(
 )
 """Every built-in function for which Spark 4.3 says so; ``now()`` is one value per batch."""
 
+READ_BY = NON_DETERMINISTIC | {"_metadata"}
+"""Names that stand for something that depends on how rows are read."""
+
 AGGREGATES = _words(
     "any any_value approx_count_distinct approx_percentile approx_top_k approx_top_k_accumulate "
     "approx_top_k_combine array_agg avg bit_and bit_or bit_xor bitmap_and_agg "
@@ -220,3 +228,16 @@ GENERATORS = _words(
     "explode explode_outer inline inline_outer posexplode posexplode_outer stack json_tuple"
 )
 """Functions that make many rows of one."""
+
+_NAME = re.compile(r"[A-Za-z_]\w*")
+
+
+def names_among(names: Iterable[str], texts: Iterable[str]) -> list[str]:
+    """Return those of some names that stand in SQL texts as a word, be it one of a literal.
+
+    Example:
+        >>> names_among(["rand", "uuid"], ["v + RAND(3)", "w"])
+        ['rand']
+    """
+    words = {word.lower() for text in texts for word in _NAME.findall(text)}
+    return sorted(words.intersection(names))

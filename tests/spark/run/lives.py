@@ -272,6 +272,7 @@ KINDS = {
             )
         }
     ),
+    "columns": Kind({"q": ("SELECT id + 1 AS id, k FROM s", "SELECT id + 1, k FROM every_s")}),
     "rules": Kind(
         {
             "q": (

@@ -158,6 +158,11 @@ class FilterOperator(Operator):
 
     # -- a batch ------------------------------------------------------------------------------
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it has no predicate, as that of a query without WHERE."""
+        return len(self.parts) == 1 and not self.bound.checks
+
     def prepare(self, df: DataFrame, batch: Batch) -> None:
         """Look at a micro-batch before it runs: for an order of native filters, for names."""
         df = self.guard.only(df)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import PlanError, StateError
@@ -54,6 +55,8 @@ class Chain:
         self.operators = tuple(operators)
         self.identity = identity
         self._stateful = tuple(each for each in operators if isinstance(each, Stateful))
+        self._n_ahead = 0
+        """The operators that Spark computes where it reads the stream."""
         self._folder: ManifestFolder | None = None
         if self._stateful:
             self._folder = folder()
@@ -98,6 +101,23 @@ class Chain:
 
     # -- a batch ----------------------------------------------------------------------------------
 
+    def ahead(self, stream: DataFrame) -> DataFrame:
+        """Return a stream with the operators that come first laid over it, if they are plain.
+
+        A batch that Spark hands to a function is behind a wall: what is laid over it is analysed
+        and planned for each batch, and no optimizer looks through.
+        """
+        plain = [*takewhile(lambda each: each.is_plain, self.operators)]
+        self._n_ahead = len(plain)
+        for each in plain:
+            stream = each.shape(stream)
+        return stream
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether the rows of a batch are results already."""
+        return 0 < self._n_ahead == len(self.operators)
+
     def open(self, batch: Batch) -> None:
         """Let each operator with state start from that after the batch before.
 
@@ -125,9 +145,9 @@ class Chain:
         self, df: DataFrame, batch: Batch, look_at: DataFrame | None
     ) -> tuple[DataFrame, Awaited]:
         """Lay the operators; they are prepared for the batch if there are rows to look at."""
-        awaited = {}
+        awaited: Awaited = {each.name: () for each in self.operators[: self._n_ahead]}
         is_prepared = look_at is not None
-        for each in self.operators:
+        for each in self.operators[self._n_ahead :]:
             if is_prepared:
                 each.prepare(df if look_at is None or each.runs_ahead else look_at, batch)
             laid = each.lay(df, batch)
@@ -186,9 +206,9 @@ class Chain:
         How many rows the batch has is told to those that are laid over all of them.
         """
         entries = []
-        for each in self.operators:
+        for at, each in enumerate(self.operators):
             entries += each.learn(seen[each.name], batch)
-            if not each.passes_all:
+            if at >= self._n_ahead and not each.passes_all:
                 batch = replace(batch, n_rows=None)
         return entries
 

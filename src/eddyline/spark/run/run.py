@@ -146,7 +146,8 @@ class Run(RunFace):
                 )
                 raise QueryError(msg, run=run.name, **{its: folder})
         self._files.forget_unwritten()
-        writer = self.source.writeStream.foreachBatch(self._on_batch).queryName(self.name)
+        rows = self.chain.ahead(self.source)
+        writer = rows.writeStream.foreachBatch(self._on_batch).queryName(self.name)
         writer = writer.option("checkpointLocation", uri_of(self._files.spark))
         try:
             writer = writer.trigger(**trigger)
@@ -201,7 +202,8 @@ class Run(RunFace):
         chain, arrived = self.chain, Observation()
         self.steering.apply()
         chain.open(batch)
-        source = df.observe(arrived, F.count(F.lit(1)).alias("n"))
+        # Rows that are results already are counted once, where the sink takes them.
+        source = df if chain.is_ahead else df.observe(arrived, F.count(F.lit(1)).alias("n"))
         result, awaited = chain.lay(df, batch, source)
         self._check_goes_on()
         kept = self.outlet.write(result, batch.id)
@@ -214,13 +216,16 @@ class Run(RunFace):
         seen = chain.whole(df, batch, seen)
         chain.commit(seen, batch)
         entries = chain.take_entries()
-        n_rows = count_of(arrived, max(0.0, deadline - time.monotonic()))
+        n_kept = kept(max(0.0, deadline - time.monotonic()))
+        n_rows = n_kept
+        if not chain.is_ahead:
+            n_rows = count_of(arrived, max(0.0, deadline - time.monotonic()))
         # A batch that runs again after a failure was counted before, and counts once.
         if batch.id > self._last_batch:
             with self.steering.deciding:
                 entries += chain.learn(seen, replace(batch, n_rows=n_rows))
         self._noted(entries)
-        return n_rows, kept(max(0.0, deadline - time.monotonic()))
+        return n_rows, n_kept
 
     def _check_goes_on(self) -> None:
         """Raise BatchInterrupted if the query was stopped: no job is begun and no report awaited.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from eddyline.errors import EddylineError
@@ -16,7 +15,7 @@ from eddyline.spark.rules.rule_set import RuleSet
 from eddyline.spark.run.job import settings_of
 from eddyline.spark.session import is_ansi
 from eddyline.spark.shared.evaluation import PLACES, Evaluation
-from eddyline.sql.functions import NON_DETERMINISTIC
+from eddyline.sql.functions import READ_BY, names_among
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
     from eddyline.spark.operator import Operator
     from eddyline.spark.query import Query
     from eddyline.spark.rules.operator import RuleOperator
-
-
-_NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 class FilterEvaluation(Evaluation):
@@ -112,9 +108,8 @@ def why_not_shared(query: Query) -> str:
         return f"{pinned[0].text!r} keeps its place: {pinned[0].reason}"
     if calls := calls_of(query):
         return f"its output columns call {next(iter(calls.values())).text}, a Python function"
-    drawn = {name.lower() for text in projections_of(query) for name in _NAME.findall(text)}
-    if lots := drawn & {*NON_DETERMINISTIC, "_metadata"}:
-        return f"its output columns use {sorted(lots)[0]}, which depends on how rows are read"
+    if lots := names_among(READ_BY, projections_of(query)):
+        return f"its output columns use {lots[0]}, which depends on how rows are read"
     try:
         _rule_of(query).bind(column_types(query.source), ansi=is_ansi(query.source.sparkSession))
     except EddylineError as error:

@@ -1,0 +1,111 @@
+"""Queries that Spark computes where it reads the stream: nothing is planned anew for a batch."""
+
+from __future__ import annotations
+
+import pyarrow.compute as pc
+import pytest
+from pyspark.errors import StreamingQueryException
+
+import eddyline as el
+from tests.spark.joins.join_streams import stream_of
+from tests.spark.run.lives import SCHEMA, rows_of, write
+
+pytestmark = pytest.mark.spark
+
+N_BATCHES = 3
+
+
+@pytest.fixture
+def engine(spark, tmp_path):
+    write(tmp_path, N_BATCHES)
+    with el.Engine(spark) as made:
+        made.stream("s", stream_of(spark, tmp_path, "s", schema=SCHEMA), time="ts")
+        made.function("often", lambda k: pc.less(k, 35), reads=["k"])
+        inner = made.query("SELECT id, ts, k % 2 AS odd FROM s", name="inner")
+        made.stream("odd", inner)
+        made.drop("inner")
+        yield made
+
+
+def nodes(df):
+    """Return the operators that Spark has to plan for a DataFrame, from the result on."""
+    found, plan = [], df._jdf.queryExecution().analyzed()
+    while plan is not None:
+        found.append(plan.nodeName())
+        children = plan.children()
+        plan = children.head() if children.nonEmpty() else None
+    return found
+
+
+def run_of(engine, text):
+    """Return the run of a query that has ended, its rows, and what was planned of each batch."""
+    planned, rows = [], []
+
+    def take(df, _batch_id):
+        planned.append(nodes(df))
+        rows.extend(tuple(row.values()) for row in df.toArrow().to_pylist())
+
+    run = engine.query(text, name="q").start(take, trigger="available_now")
+    assert run.await_termination(120)
+    return run, rows, planned
+
+
+@pytest.mark.parametrize(
+    ("text", "of"),
+    [
+        ("SELECT id + 1 AS more, k FROM s", lambda row: (row["id"] + 1, row["k"])),
+        ("SELECT * FROM s", lambda row: tuple(row.values())),
+        ("SELECT odd FROM odd", lambda row: (row["k"] % 2,)),
+    ],
+)
+def test_columns_are_a_part_of_the_stream(engine, text, of):
+    run, rows, planned = run_of(engine, text)
+    came = [row for n in range(N_BATCHES) for row in rows_of("s", n).to_pylist()]
+    assert sorted(rows) == sorted(map(of, came))
+    assert planned == [["CollectMetrics", "LogicalRDD"]] * N_BATCHES
+    counts = [rows_of("s", n).num_rows for n in range(N_BATCHES)]
+    assert [(each.n_rows, each.n_kept) for each in run.records] == [(n, n) for n in counts]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT id, rand() AS u FROM s",
+        "SELECT id, monotonically_increasing_id() AS place FROM s",
+        "SELECT id, often(k) AS low FROM s",
+    ],
+)
+def test_what_depends_on_how_rows_are_read_is_laid_over_a_batch(engine, text):
+    run, rows, planned = run_of(engine, text)
+    assert {each[0] for each in rows} == {
+        each for n in range(N_BATCHES) for each in rows_of("s", n)["id"].to_pylist()
+    }
+    assert not any(each == ["CollectMetrics", "LogicalRDD"] for each in planned)
+    assert all(each.n_rows == each.n_kept > 0 for each in run.records)
+
+
+def test_a_condition_behind_columns_is_told_how_many_rows_came(engine):
+    run, rows, planned = run_of(engine, "SELECT id FROM odd WHERE odd = 1")
+    came = [row for n in range(N_BATCHES) for row in rows_of("s", n).to_pylist()]
+    assert sorted(rows) == sorted((row["id"],) for row in came if row["k"] % 2)
+    counts = [rows_of("s", n).num_rows for n in range(N_BATCHES)]
+    assert [each.n_rows for each in run.records] == counts
+    assert [each.count("Project") for each in planned] == [1] * N_BATCHES
+
+
+def test_a_batch_that_runs_again_counts_once(engine, tmp_path):
+    """A sink that fails at first: the same rows, with nothing left of the attempt before."""
+    taken, fails = {}, ["full"]
+
+    def take(df, batch_id):
+        taken[batch_id] = sorted(row["k"] for row in df.collect())
+        if batch_id == 1 and fails:
+            raise OSError(fails.pop())
+
+    query = engine.query("SELECT k FROM s", name="q")
+    where = {"checkpoint": tmp_path / "ckpt", "trigger": "available_now"}
+    with pytest.raises(StreamingQueryException, match="full"):
+        query.start(take, **where).await_termination(120)
+    run = query.start(take, **where)
+    assert run.await_termination(120)
+    assert taken == {n: sorted(rows_of("s", n)["k"].to_pylist()) for n in range(N_BATCHES)}
