@@ -37,7 +37,7 @@ from eddyline.spark.buckets import ADAPTIVE, REPORT, BucketReports
 from eddyline.spark.joins.bound import bind_join
 from eddyline.spark.joins.input_steps import operators_of_inputs
 from eddyline.spark.joins.inputs import JoinInputs
-from eddyline.spark.joins.placement import placed
+from eddyline.spark.joins.placement import Placement
 from eddyline.spark.joins.shown import Shown
 from eddyline.spark.joins.task import BatchWorker, OnceWorker, Shape
 from eddyline.spark.operator import Laid, Pending
@@ -136,6 +136,7 @@ class JoinOperator(Shown):
         """New rows of each bucket in the newest batch, with copies."""
         self._newest = (0, 0)
         self._grid = self.grids.plan
+        self._placement: Placement | None = None
         self._last_batch = -1
         self._is_new = True
         self._reports: BucketReports[BucketReport] = BucketReports()
@@ -212,7 +213,9 @@ class JoinOperator(Shown):
             self.place,
             buckets_for(self._grid, self.part.grid, self.part.buckets, self.graph.classes_of),
         )
-        rows = placed(bound.source.keyed(df), self._grid, bound.source)
+        if self._placement is None or self._placement.grid != self._grid:
+            self._placement = Placement(self._grid, bound.source)
+        rows = self._placement.lay(bound.source.keyed(df))
         rows = rows.withColumn(BUCKET, F.spark_partition_id())
         found = rows.mapInArrow(worker.run, schema)
         found = found.observe(done, F.collect_list(REPORT).alias("reports"))
@@ -230,7 +233,8 @@ class JoinOperator(Shown):
             partners=bound.partners(self.inputs.streams, {}),
         )
         shape = Shape(source.layouts, arrow_schema(df.sparkSession, bound.task_schema))
-        rows = placed(source.keyed(df), chosen_grid(self.graph, bound.n_buckets), source)
+        placement = Placement(chosen_grid(self.graph, bound.n_buckets), source)
+        rows = placement.lay(source.keyed(df))
         return bound.results(rows.mapInArrow(OnceWorker(plan, shape).run, bound.task_schema))
 
     def shape(self, df: DataFrame) -> DataFrame:  # noqa: ARG002 - the columns are other ones
