@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -12,8 +13,8 @@ from eddyline.data.arrays import Ints
 EVERY_US = 1_000
 """Rows of a stream follow each other by so much event time (µs)."""
 
-Batches = Iterator[dict[str, tuple[Ints, Ints]]]
-"""By input, keys and event times (µs) of the rows of each batch."""
+Batches = Iterator[dict[str, tuple[Ints, ...]]]
+"""By input, the keys (one or more) and event times (µs) of the rows of each batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,19 @@ class Size:
     n_batches: int
     n_rows: int
     """Rows of each stream in a batch."""
+
+
+def cut(streams: Mapping[str, tuple[Ints, ...]], n_batches: int) -> Batches:
+    """Yield streams in batches of equal event time."""
+    first = min(int(at[0]) for *_, at in streams.values())
+    last = max(int(at[-1]) for *_, at in streams.values())
+    ends = np.linspace(first, last + 1, n_batches + 1)
+    for low, high in pairwise(ends):
+        found = {}
+        for name, columns in streams.items():
+            one, other = np.searchsorted(columns[-1], [low, high])
+            found[name] = tuple(each[one:other] for each in columns)
+        yield found
 
 
 def _instants(number: int, size: Size) -> Ints:
@@ -56,7 +70,7 @@ def clustered_v1(size: Size, k: int, n_alive: int = 100, seed: int = 0) -> Batch
             lane = rng.integers(0, n_alive, size.n_rows)
             # A lane takes a new key every k rows; lanes do not all do so at once.
             generation = (at + lane * (k // n_alive)) // k
-            found[name] = (_mixed(generation * n_alive + lane), _instants(number, size))
+            found[name] = (mixed(generation * n_alive + lane), _instants(number, size))
         yield found
 
 
@@ -100,7 +114,7 @@ def answered_v1(size: Size, soon: int, late: int, late_share: float, seed: int =
     at = asked + waits
     order = np.argsort(at, kind="stable")
     order = order[kept[order] & (at[order] < n)]
-    keys, instants = _mixed(asked), asked * EVERY_US
+    keys, instants = mixed(asked), asked * EVERY_US
     answered = at[order] * EVERY_US
     cuts = np.searchsorted(at[order], np.arange(0, n + 1, size.n_rows))
     for number in range(size.n_batches):
@@ -131,7 +145,7 @@ def announced_v1(size: Size, k: int, ahead: int, ahead_share: float, seed: int =
         }
 
 
-def _mixed(numbers: Ints) -> Ints:
+def mixed(numbers: Ints) -> Ints:
     """Return numbers in another order: bijective, so that zones tell nothing."""
     wide = numbers.astype(np.uint64) * np.uint64(0x9E3779B185EBCA87)
     return wide.view(np.int64)

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyarrow import fs
 
 from benchmarks.constraints.data import (
@@ -30,7 +28,6 @@ from benchmarks.constraints.data import (
     ordered_v1,
     uniform_v1,
 )
-from benchmarks.harness.needs import data_folder
 from benchmarks.harness.scenario import Measurement, Runs, Settings
 from benchmarks.harness.statistics import median, spread
 from eddyline.data.arrays import Ints
@@ -52,27 +49,35 @@ from eddyline.state.rows import Rows
 
 GRAPH = JoinGraph(("s", "t"), (frozenset("st"),))
 
-HOUR_US = 3_600_000_000
-
 Ratio = Callable[[dict[str, Any]], float]
 """What is told of what was measured."""
 
 
+AGES = "ages"
+"""The rule by which whole runs go cold, beside those by which rows do."""
+
+RULES = frozenset({AGES, PASSED, MATCHED})
+
+
 @dataclass
 class Learner:
-    """One bucket of a join of ``s`` and ``t`` with its loops.
+    """One bucket of a join with its loops.
 
     Args:
         folder: of its state.
-        length: of both windows (µs).
+        lengths: of each window (µs), by input.
         is_on: whether it has constraints.
-        keys: the inputs whose key was declared.
+        keys: the key class of the declared key of an input.
+        graph: the join.
+        rules: those by which rows may go cold.
     """
 
     folder: str
-    length: int
+    lengths: Mapping[str, int]
     is_on: bool
-    keys: frozenset[str] = frozenset()
+    keys: Mapping[str, int] = field(default_factory=dict)
+    graph: JoinGraph = GRAPH
+    rules: frozenset[str] = RULES
     state: BucketState = field(default_factory=BucketState)
     latest: dict[str, int] = field(default_factory=dict)
     n_results: int = 0
@@ -81,43 +86,58 @@ class Learner:
     """Processor time of each batch (s)."""
     hot: list[int] = field(default_factory=list)
     """Hot rows after each batch."""
-    longest: int = 0
-    """The greatest age of a row that was found (µs)."""
+    found: list[int] = field(default_factory=list)
+    """Results of each batch."""
+    cold: list[int] = field(default_factory=list)
+    """Pairs of each batch of which a row was found cold."""
+    n_changes: int = 0
+    """Changes of plan."""
+    oldest: dict[str, int] = field(default_factory=dict)
+    """The greatest age of a row that was found (µs), by input."""
 
     def __post_init__(self) -> None:
         self.manifests = ManifestFolder(fs.LocalFileSystem(), self.folder)
-        self.tiers = TierLoop(dict.fromkeys("st", self.length) if self.is_on else {})
+        self.tiers = TierLoop(dict(self.lengths) if self.is_on else {})
+        self.tiers.is_held = AGES not in self.rules
         self.done = {rule: DoneLoop(rule) for rule in (PASSED, MATCHED)}
         self.monitors = MonitorBudget()
-        self.orders = ValueOrders(watched(GRAPH, self.tiers.lengths, "st", ()))
+        inputs = self.graph.inputs
+        self.orders = ValueOrders(watched(self.graph, self.tiers.lengths, inputs, ()))
         self.unique = {
-            name: UniqueKey(name, "k", 0, pa.int64()) for name in self.keys if self.is_on
+            name: UniqueKey(name, "k", key, pa.int64())
+            for name, key in self.keys.items()
+            if self.is_on
         }
 
-    def batch(self, arrived: dict[str, tuple[Ints, Ints]]) -> None:
+    def _rows(self, name: str, codes: Sequence[Ints], at: Ints) -> Rows:
+        by_class = dict(zip(self.graph.classes_of[name], codes, strict=True))
+        told = pa.table({"at": at, "k": by_class[self.keys.get(name, min(by_class))]})
+        return Rows(by_class, at, at + self.lengths[name], told)
+
+    def batch(self, arrived: dict[str, tuple[Ints, ...]]) -> None:
         """Join a batch."""
+        inputs = self.graph.inputs
         rows = {
-            name: Rows({0: keys}, at, at + self.length, pa.table({"at": at, "k": keys}))
-            for name, (keys, at) in arrived.items()
-            if at.size
+            name: self._rows(name, codes, at) for name, (*codes, at) in arrived.items() if at.size
         }
         number = len(self.seconds)
         started = time.process_time()
         horizons: dict[str, int | None] = {
-            name: self.latest[other]
-            for name, other in (("s", "t"), ("t", "s"))
-            if other in self.latest
+            name: min(self.latest[other] for other in inputs if other != name)
+            for name in inputs
+            if self.latest.keys() | {name} >= {*inputs}
         }
-        mine = covers(GRAPH, dict.fromkeys(self.unique, (0,))) & self.tiers.lengths.keys()
+        declared = {name: (each.key,) for name, each in self.unique.items()}
+        mine = covers(self.graph, declared) & self.tiers.lengths.keys()
         leaving = frozenset((rule, n) for rule, loop in self.done.items() for n in loop.leaving)
         spans: dict[str, int | None] = dict.fromkeys(self.tiers.lengths)
-        spans |= {name: self.length for _, name in leaving}
+        spans |= {name: self.lengths[name] for _, name in leaving}
         spans |= {name: span for name, span in self.tiers.plan.items() if span is not None}
         plan = BatchPlan(
             number,
-            GRAPH,
-            written_orders(GRAPH),
-            dict.fromkeys("st", self.length),
+            self.graph,
+            written_orders(self.graph),
+            self.lengths,
             {},
             horizons,
             spans=spans,
@@ -135,28 +155,37 @@ class Learner:
         self.manifests.commit(number, "benchmark", {"join": part.packed()})
         for name, each in rows.items():
             self.latest[name] = max(self.latest.get(name, 0), int(each.starts.max()))
+        n_hot = {name: sum(of.n_rows for of in part.files(name)) for name in inputs}
         if self.is_on:
             self.monitors.step([task.report], task.report.ages)
             with self.monitors.learning():
-                self._learn(task.report, part, mine)
+                self._learn(task.report, n_hot, mine)
         self.seconds.append(time.process_time() - started)
-        self.hot.append(sum(of.n_rows for name in "st" for of in part.files(name)))
+        self.hot.append(sum(n_hot.values()))
+        self.cold.append(sum(each.n_cold for each in task.report.ages.values()))
+        self.found.append(sum(found.num_rows for found in results))
         for found in results:
-            self._sum(found["s.at"].to_numpy(), found["t.at"].to_numpy())
+            self._sum({name: found[f"{name}.at"].to_numpy() for name in inputs})
 
-    def _learn(self, report: BucketReport, part: JoinPart, mine: frozenset[str]) -> None:
+    def _learn(self, report: BucketReport, n_hot: dict[str, int], mine: frozenset[str]) -> None:
         number = len(self.seconds)
-        self.tiers.step(report.ages, self.latest, number)
-        n_hot = {name: sum(of.n_rows for of in part.files(name)) for name in "st"}
+        self.n_changes += len(self.tiers.step(report.ages, self.latest, number))
         self.orders.step([report.disorder])
         for rule, names in ((PASSED, self.orders.below()), (MATCHED, mine)):
             counts = merged_counts([report.done], rule)
-            self.done[rule].step(names, counts, n_hot, report.ns, number)
+            candidates = names if rule in self.rules else ()
+            entries = self.done[rule].step(candidates, counts, n_hot, report.ns, number)
+            self.n_changes += len(entries)
 
-    def _sum(self, one: Ints, other: Ints) -> None:
-        self.n_results += one.size
-        self.checksum = (self.checksum + int((one * 31 + other).sum())) % 2**61
-        self.longest = max(self.longest, int(np.abs(one - other).max(initial=0)))
+    def _sum(self, instants: dict[str, Ints]) -> None:
+        last = np.maximum.reduce(list(instants.values()))
+        self.n_results += last.size
+        total = np.zeros(last.size, np.int64)
+        for name, at in instants.items():
+            total = total * 31 + at
+            oldest = int((last - at).max(initial=0))
+            self.oldest[name] = max(self.oldest.get(name, 0), oldest)
+        self.checksum = (self.checksum + int(total.sum())) % 2**61
 
     @property
     def n_cold_found(self) -> int:
@@ -165,14 +194,20 @@ class Learner:
 
 
 def compared(
-    batches: Callable[[], Batches], length: int, *, keys: Iterable[str] = (), warm: int
+    batches: Callable[[], Batches],
+    lengths: Mapping[str, int],
+    *,
+    keys: Mapping[str, int] | None = None,
+    graph: JoinGraph = GRAPH,
+    warm: int,
 ) -> tuple[Learner, Learner, dict[str, Any]]:
     """Let a join with constraints and one without take turns, batch by batch.
 
     Args:
         batches: the streams.
-        length: of the windows (µs).
-        keys: the inputs whose key is declared.
+        lengths: of the windows (µs), by input.
+        keys: the key class of the declared key of an input.
+        graph: the join.
         warm: batches that are not counted, in which windows fill.
 
     Returns:
@@ -182,8 +217,8 @@ def compared(
         AssertionError: they answer differently.
     """
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
-        on = Learner(one, length, is_on=True, keys=frozenset(keys))
-        off = Learner(other, length, is_on=False)
+        on = Learner(one, lengths, is_on=True, keys=keys or {}, graph=graph)
+        off = Learner(other, lengths, is_on=False, graph=graph)
         for number, arrived in enumerate(batches()):
             for each in (on, off) if number % 2 else (off, on):
                 each.batch(arrived)
@@ -199,12 +234,14 @@ def compared(
             **on.tiers.plain(),
             "leaving": {rule: sorted(loop.leaving) for rule, loop in on.done.items()},
         },
-        "farthest_us": off.longest,
+        "oldest_us": off.oldest,
+        "n_changes": on.n_changes,
     }
     return on, off, found
 
 
-def _told(found: dict[str, Any]) -> str:
+def told(found: dict[str, Any]) -> str:
+    """Return what was measured in words."""
     on, off = found["hot_on"], found["hot_off"]
     times = found["seconds"]
     return (
@@ -225,6 +262,11 @@ def time_ratio(found: dict[str, Any]) -> float:
     return float(sum(found["seconds"]["off"]) / sum(found["seconds"]["on"]))
 
 
+def both(length: int) -> dict[str, int]:
+    """Return the windows of ``s`` and ``t``."""
+    return dict.fromkeys("st", length)
+
+
 # -- known k --------------------------------------------------------------------------------------
 
 K = 1_000
@@ -240,7 +282,7 @@ def _large(settings: Settings) -> tuple[Size, int]:
 def of_streams(settings: Settings, kind: str, ratio: Ratio) -> Measurement:
     """Windows of many batches over streams with k = 1,000."""
     found = _of_streams(settings, kind)
-    return Measurement(ratio(found), _told(found), found)
+    return Measurement(ratio(found), told(found), found)
 
 
 @cache
@@ -248,7 +290,7 @@ def _of_streams(settings: Settings, kind: str) -> dict[str, Any]:
     """Return what was measured, once for hot rows and time."""
     size, n_window = _large(settings)
     streams = {"ordered": partial(ordered_v1, size, K), "clustered": partial(clustered_v1, size, K)}
-    *_, found = compared(streams[kind], n_window * size.n_rows * EVERY_US, warm=n_window)
+    *_, found = compared(streams[kind], both(n_window * size.n_rows * EVERY_US), warm=n_window)
     return found
 
 
@@ -260,10 +302,10 @@ def nothing(settings: Settings) -> Measurement:
     ratios, founds = [], []
     for seed in settings.seeds(3, 1):
         streams = partial(uniform_v1, size, n_window * size.n_rows, seed)
-        *_, found = compared(streams, length, warm=n_window)
+        *_, found = compared(streams, both(length), warm=n_window)
         ratios.append(1 / time_ratio(found))
         founds.append(found)
-    note = f"ratio {spread(ratios)}; {_told(founds[0])}"
+    note = f"ratio {spread(ratios)}; {told(founds[0])}"
     return Measurement(median(ratios), note, {"runs": founds})
 
 
@@ -278,8 +320,8 @@ def true_k(settings: Settings) -> Measurement:
             size = Size(settings.pick(1_200, 300), max(k // 10, 100))
             n_window = size.n_batches // 3
             length = n_window * size.n_rows * EVERY_US
-            *_, found = compared(partial(make, size, k), length, warm=2 * n_window)
-            needed = 2 * (found["farthest_us"] // EVERY_US + size.n_rows)
+            *_, found = compared(partial(make, size, k), both(length), warm=2 * n_window)
+            needed = 2 * (max(found["oldest_us"].values()) // EVERY_US + size.n_rows)
             value = float(np.mean(found["hot_on"]) / needed)
             notes.append(f"{kind} k = {k:,}: {np.mean(found['hot_on']):,.0f} of {needed:,} needed")
             details[f"{kind} {k}"] = {**found, "needed": needed}
@@ -292,8 +334,18 @@ def jumping(settings: Settings) -> Measurement:
     size = Size(settings.pick(400, 120), 1_000)
     length = settings.pick(100, 60) * size.n_rows * EVERY_US
     streams = partial(jumping_v1, size, (K, 20 * K), 20)
-    on, _, found = compared(streams, length, warm=size.n_batches // 4)
-    return Measurement(on.n_cold_found / on.n_results, _told(found), found)
+    on, _, found = compared(streams, both(length), warm=size.n_batches // 4)
+    return Measurement(on.n_cold_found / on.n_results, told(found), found)
+
+
+def flapping(settings: Settings) -> Measurement:
+    """Streams whose k jumps before a plan can pay."""
+    size = Size(settings.pick(400, 120), 1_000)
+    length = settings.pick(100, 60) * size.n_rows * EVERY_US
+    streams = partial(jumping_v1, size, (K, 20 * K), 4)
+    on, _, found = compared(streams, both(length), warm=size.n_batches // 4)
+    note = f"{on.n_changes} changes of plan for {size.n_batches // 4} jumps; {told(found)}"
+    return Measurement(1 / time_ratio(found), note, found)
 
 
 def answered(settings: Settings, ratio: Ratio) -> Measurement:
@@ -301,8 +353,8 @@ def answered(settings: Settings, ratio: Ratio) -> Measurement:
     size, n_window = _large(settings)
     length = n_window * size.n_rows * EVERY_US
     streams = partial(answered_v1, size, K, n_window * size.n_rows, 0.2)
-    *_, found = compared(streams, length, keys="st", warm=n_window)
-    return Measurement(ratio(found), _told(found), found)
+    *_, found = compared(streams, both(length), keys={"s": 0, "t": 0}, warm=n_window)
+    return Measurement(ratio(found), told(found), found)
 
 
 def announced(settings: Settings, ratio: Ratio) -> Measurement:
@@ -310,58 +362,8 @@ def announced(settings: Settings, ratio: Ratio) -> Measurement:
     size, n_window = _large(settings)
     n_ahead = int(0.8 * n_window * size.n_rows)
     streams = partial(announced_v1, size, K, n_ahead, 0.1)
-    *_, found = compared(streams, n_window * size.n_rows * EVERY_US, warm=n_window)
-    return Measurement(ratio(found), _told(found), found)
-
-
-# -- real rows ------------------------------------------------------------------------------------
-
-
-def _cut(streams: dict[str, tuple[Ints, Ints]], n_batches: int) -> Batches:
-    """Yield streams in batches of equal event time."""
-    first = min(int(at[0]) for _, at in streams.values())
-    last = max(int(at[-1]) for _, at in streams.values())
-    ends = np.linspace(first, last + 1, n_batches + 1)
-    for low, high in pairwise(ends):
-        found = {}
-        for name, (keys, at) in streams.items():
-            one, other = np.searchsorted(at, [low, high])
-            found[name] = (keys[one:other], at[one:other])
-        yield found
-
-
-def orders(settings: Settings, ratio: Ratio) -> Measurement:
-    """Orders of a day of ticks, and the message that deletes each; by their numbers, as keys."""
-    table = pq.read_table(data_folder() / "ticks/messages.parquet")
-    at = table["ts"].cast(pa.int64()).to_numpy() // 1_000
-    kind, keys = table["type"].to_numpy(), table["order_id"].to_numpy()
-    symbols = np.unique(table["symbol"].to_numpy(zero_copy_only=False), return_inverse=True)[1]
-    keys = keys * 8 + symbols
-    streams = {}
-    for name, code in (("s", 1), ("t", 3)):
-        mine = np.flatnonzero(kind == code)
-        mine = mine[np.argsort(at[mine], kind="stable")]
-        _, firsts = np.unique(keys[mine], return_index=True)
-        mine = mine[np.sort(firsts)]
-        streams[name] = (keys[mine], at[mine])
-    n_batches = settings.pick(390, 130)
-    *_, found = compared(
-        partial(_cut, streams, n_batches), 2 * HOUR_US, keys="st", warm=n_batches // 3
-    )
-    return Measurement(ratio(found), _told(found), found)
-
-
-def vessels(settings: Settings, ratio: Ratio) -> Measurement:
-    """Positions of vessels that lie and of those that move, by vessel, of two hours."""
-    table = pq.read_table(data_folder() / "vessels/ais_2022-01-03_sample.parquet")
-    at = table["BaseDateTime"].cast(pa.int64()).to_numpy()
-    order = np.argsort(at, kind="stable")
-    at, keys = at[order], table["MMSI"].to_numpy()[order]
-    moves = table["SOG"].to_numpy()[order] > 1
-    streams = {"s": (keys[moves], at[moves]), "t": (keys[~moves], at[~moves])}
-    n_batches = settings.pick(288, 96)
-    *_, found = compared(partial(_cut, streams, n_batches), 2 * HOUR_US, warm=n_batches // 4)
-    return Measurement(ratio(found), _told(found), found)
+    *_, found = compared(streams, both(n_window * size.n_rows * EVERY_US), warm=n_window)
+    return Measurement(ratio(found), told(found), found)
 
 
 RUNS: Runs = {
@@ -372,12 +374,9 @@ RUNS: Runs = {
     "constraints_nothing": nothing,
     "constraints_true_k": true_k,
     "constraints_jumping": jumping,
+    "constraints_flapping": flapping,
     "constraints_passed_hot": partial(announced, ratio=hot_ratio),
     "constraints_passed_time": partial(announced, ratio=time_ratio),
     "constraints_keys_hot": partial(answered, ratio=hot_ratio),
     "constraints_keys_time": partial(answered, ratio=time_ratio),
-    "constraints_orders_hot": partial(orders, ratio=hot_ratio),
-    "constraints_orders_time": partial(orders, ratio=time_ratio),
-    "constraints_vessels_hot": partial(vessels, ratio=hot_ratio),
-    "constraints_vessels_time": partial(vessels, ratio=time_ratio),
 }

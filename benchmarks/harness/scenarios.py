@@ -17,9 +17,9 @@ MODULES: dict[str, tuple[str, ...]] = {
     "routing": ("counted", "spark"),
     "sharing": ("paper", "methods", "numbers", "few", "floors", "sigma", "automaton"),
     "joins": ("chained", "growth", "operator", "caches", "caches_plans", "real", "pathway"),
-    "aggregates": ("windows", "queries", "over", "growth", "nexmark"),
+    "aggregates": ("windows", "queries", "over", "growth", "silent", "nexmark"),
     "models": ("fits", "crossovers", "pulse", "answers", "figures", "engines", "door", "early"),
-    "constraints": ("learned", "lateness"),
+    "constraints": ("learned", "thesis", "expressway", "real", "spark", "lateness"),
     "alarms": ("estimates", "sharing", "adaptive", "vessels"),
     "page": ("cost",),
 }

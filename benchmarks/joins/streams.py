@@ -66,6 +66,9 @@ class Joined:
     """If not 0, Spark's chain and DuckDB meet only rows of the same part of so many µs, or of two
     adjacent ones: where keys are few, all rows of a key would be met. The first stream's window is
     NOW then, and no other one longer than this."""
+    by_hand_us: int = 0
+    """What a person who knows the streams would set as their time range (µs), if not 0: no partners
+    are farther apart, whatever the windows are."""
     folder: str = field(default="", compare=False)
     """Where its rows are: ``<batch>/<stream>.parquet``, and ``tables/<table>.parquet``."""
 
@@ -212,8 +215,14 @@ class Contestants:
             (place / stream).mkdir(parents=True)
         if name == "eddyline":
             return self._eddyline(place)
+        if name == "eddyline exact":
+            return self._eddyline(place, constraints="exact")
         if name in FLOORS:
             return self._floor(place, name)
+        if name == "chain by hand":
+            windows: dict[str, int | None] = dict.fromkeys(self.join.windows, self.join.by_hand_us)
+            of = Contestants(self.spark, replace(self.join, windows=windows), self.folder)
+            return of._chain(place, "chain")
         return self._chain(place, name)
 
     def _stream(self, place: Path, name: str) -> DataFrame:
@@ -236,7 +245,7 @@ class Contestants:
 
         return count
 
-    def _eddyline(self, place: Path) -> Contestant:
+    def _eddyline(self, place: Path, **options: Any) -> Contestant:
         engine = el.Engine(self.spark)
         lateness = f"{self.join.lateness_us} microseconds"
         for name, length in self.join.windows.items():
@@ -245,7 +254,7 @@ class Contestants:
             else:
                 engine.stream(name, self._stream(place, name), time="ts", lateness=lateness)
         answers: list[tuple[int, int]] = []
-        query = engine.query(self.join.text(), name=f"eddyline_{self.folder.name}")
+        query = engine.query(self.join.text(), name=f"{place.name}_{self.folder.name}", **options)
         checkpoint = place / "checkpoint"
         run = query.start(self._count(answers), checkpoint=str(checkpoint))
 
@@ -254,6 +263,7 @@ class Contestants:
             return {
                 "rows": sum(each.n_kept for each in inputs),
                 "bytes": sum(each.n_bytes for each in inputs),
+                "cold_rows": sum(each.n_cold for each in inputs),
                 "runs": sum(each.n_runs for each in inputs),
                 "disk_bytes": _bytes_below(checkpoint / "eddyline" / "state"),
                 "late": sum(each.n_late for each in inputs),

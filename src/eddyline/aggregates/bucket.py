@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eddyline.aggregates.cells import CHECK, CODE, group_bounds, in_order, merged, together, whole
+from eddyline.aggregates.cells import CHECK, CODE, group_bounds, in_order, merged, together
 from eddyline.aggregates.history import History, Reach, Span
 from eddyline.aggregates.plan import (
     INSTANT,
@@ -26,6 +26,7 @@ from eddyline.aggregates.plan import (
     BucketState,
 )
 from eddyline.aggregates.samples import Marks
+from eddyline.data.one_chunk import whole
 from eddyline.state.reorder_buffer import HeldRows
 from eddyline.state.row_files import between
 from eddyline.state.rows import ALWAYS, FOREVER, Rows

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from eddyline.data.one_chunk import whole
 from eddyline.state.rows import ALWAYS, Rows
 
 if TYPE_CHECKING:
@@ -125,6 +126,10 @@ def of_groups(cells: Rows, wanted: Ints) -> Rows:
     """Return the cells, which are in order, whose code is one of some that ascend."""
     codes = cells.codes[CODE]
     lows = np.searchsorted(codes, wanted, "left")
+    # Most files of before have few of the groups: of the others no end is looked for.
+    is_there = lows < len(cells)
+    is_there[is_there] = codes[lows[is_there]] == wanted[is_there]
+    lows, wanted = lows[is_there], wanted[is_there]
     sizes = np.searchsorted(codes, wanted, "right") - lows
     if int(sizes.sum()) == len(cells):
         return cells
@@ -142,13 +147,6 @@ def together(parts: Sequence[Rows]) -> Rows:
     """Return the cells of several parts, one or more, behind each other."""
     filled = [each for each in parts if len(each)] or parts[:1]
     return filled[0] if len(filled) == 1 else Rows.together(filled)
-
-
-def whole(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column as one array."""
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    return column.combine_chunks() if column.num_chunks else pa.array([], column.type)
 
 
 def of_bucket(cells: Rows, bucket: int, n_buckets: int) -> Rows:

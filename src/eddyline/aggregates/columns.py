@@ -8,17 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from eddyline.data.one_chunk import whole
+
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
 
 def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Return a column as one array."""
-    if not isinstance(column, pa.ChunkedArray):
-        return column
-    made = column.combine_chunks()
-    # Older versions of Arrow give chunks back here.
-    return pa.concat_arrays(made.chunks) if isinstance(made, pa.ChunkedArray) else made
+    return whole(column) if isinstance(column, pa.ChunkedArray) else column
 
 
 def is_there(array: pa.Array) -> NDArray[np.bool_]:

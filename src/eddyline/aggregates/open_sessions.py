@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from eddyline.aggregates.cells import CODE, in_order, of_groups, together
+from eddyline.data.one_chunk import whole
 from eddyline.state.row_files import open_rows, write_rows
 from eddyline.state.rows import Rows
 
@@ -110,7 +111,7 @@ class _File:
         self.file = file
         rows = open_rows(place.files, place.runs, file)
         if BY_END in rows.payload.column_names:
-            self.by_end = rows.payload[BY_END].combine_chunks().to_numpy()
+            self.by_end = whole(rows.payload[BY_END]).to_numpy()
             payload = rows.payload.drop_columns([BY_END])
             rows = Rows(rows.codes, rows.starts, rows.ends, payload)
         else:

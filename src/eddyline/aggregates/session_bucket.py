@@ -9,10 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from eddyline.aggregates.bucket import BucketBatch, no_cells
-from eddyline.aggregates.cells import CODE, group_bounds, whole
+from eddyline.aggregates.cells import CODE, group_bounds
 from eddyline.aggregates.open_sessions import OpenSessions
 from eddyline.aggregates.plan import FIRST, BucketReport, BucketState
 from eddyline.aggregates.ranges_kernels import session_ranges
+from eddyline.data.one_chunk import whole
 from eddyline.query.windows import SessionWindow
 from eddyline.state.event_time import earlier
 from eddyline.state.rows import Rows

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from eddyline.data.durable_files import is_local
+from eddyline.data.one_chunk import whole
 from eddyline.state.rows import Rows
 from eddyline.state.run_files import RunFile, open_tables, write_tables
 
@@ -58,7 +59,7 @@ def open_rows(files: fs.FileSystem, folder: str, file: RunFile) -> Rows:
     (table,) = open_tables(files, [path], None if is_known else file.checksum)
     _remember(files, path)
     own = {
-        name: table[name].combine_chunks().to_numpy(zero_copy_only=False)
+        name: whole(table[name]).to_numpy(zero_copy_only=False)
         for name in table.column_names
         if name in (_START, _END, _PASSES) or name.startswith(_CODE)
     }

@@ -10,11 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eddyline.aggregates.bucket import BucketBatch, kept_spans, no_cells, with_ties
-from eddyline.aggregates.cells import group_bounds, in_order, together, whole
+from eddyline.aggregates.cells import group_bounds, in_order, together
 from eddyline.aggregates.columns import is_there
 from eddyline.aggregates.correlations.kernels import EVENTS, LAST, START, correlated
 from eddyline.aggregates.history import History, Reach
 from eddyline.aggregates.plan import AggregatePlan, BucketState
+from eddyline.data.one_chunk import whole
 from eddyline.query.correlations import (
     ALERT,
     CARRIED,
