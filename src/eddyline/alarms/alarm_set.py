@@ -59,13 +59,25 @@ class AlarmSet:
         """The alarms in their order."""
         return tuple(self.now()[1])
 
+    @property
+    def info(self) -> dict[str, Mapping[str, Any]]:
+        """Facts about each alarm, by its name: its text."""
+        return {name: {"text": text} for name, text in self.now()[1].items()}
+
+    @property
+    def text(self) -> str:
+        """The alarms as they were written, each on a line."""
+        return "\n".join(f"{name}: {text}" for name, text in self.now()[1].items())
+
     def now(self) -> tuple[int, dict[str, str]]:
         """Return a number that is another one after each change, and the texts by name."""
         with self._lock:
             return self._version, dict(self._texts)
 
-    def add(self, alarms: str | Mapping[str, str], text: str | None = None) -> None:
-        """Add alarms: ``add("far", "x > 1000")``, or several by their names; all or none.
+    def add(self, alarms: str | Mapping[str, str] | AlarmSet, text: str | None = None) -> None:
+        """Add alarms: ``add("far", "x > 1000")``, several by their names, or those of another set.
+
+        All are added, or none.
 
         Raises:
             QueryError: a name is taken, a text is no condition, or does not fit the segments of a
@@ -79,15 +91,37 @@ class AlarmSet:
                 raise QueryError(msg, alarm=taken[0])
             self._put(given)
 
-    def replace(self, name: str, text: str) -> None:
-        """Replace an alarm at its place; what held until then is told as over.
+    def replace(self, name: str | Mapping[str, str] | AlarmSet, text: str | None = None) -> None:
+        """Replace an alarm at its place, or several; what held until then is told as over.
+
+        All are replaced, or none: ``replace("far", "x > 2000")``, several by their names, or by
+        those of another set.
 
         Raises:
             QueryError: there is no such alarm, or as for ``add``.
         """
+        given = _by_name(name, text)
         with self._lock:
-            self._check_known([name])
-            self._put(_by_name(name, text))
+            self._check_known(given)
+            self._put(given)
+
+    def select(self, *names: str, name: str | None = None) -> AlarmSet:
+        """Return a set of some of the alarms, which from then on is a set of its own.
+
+        Args:
+            *names: of alarms.
+            name: what the new set is called; None: as this one.
+
+        Raises:
+            QueryError: no name is given, or there is no such alarm.
+        """
+        if not names:
+            msg = "select takes names of alarms, such as select('far'); got none"
+            raise QueryError(msg, alarms=self.name)
+        with self._lock:
+            self._check_known(names)
+            chosen = {each: self._texts[each] for each in self._texts if each in names}
+        return AlarmSet(chosen, name=self.name if name is None else name)
 
     def remove(self, *names: str) -> None:
         """Remove alarms, all or none; what held until then is told as over.
@@ -126,6 +160,11 @@ class AlarmSet:
 
 
 def _by_name(alarms: Any, text: str | None) -> dict[str, str]:
+    if isinstance(alarms, AlarmSet):
+        alarms = alarms.now()[1]
+    if not isinstance(alarms, str) and text is not None:
+        msg = "a text goes with one name; several alarms have theirs by their names"
+        raise QueryError(msg, got=type(alarms).__name__)
     given = {alarms: text} if isinstance(alarms, str) else alarms
     if not isinstance(given, Mapping) or not all(isinstance(each, str) for each in given.values()):
         msg = "alarms are texts by their names: add('far', 'x > 1000') or add({'far': 'x > 1000'})"

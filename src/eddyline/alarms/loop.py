@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from eddyline.alarms.costing import Shares, cost_of, shares_of
-from eddyline.alarms.plan import COMPONENT, TemplatePlan, sharings_of
+from eddyline.alarms.hindsight import Hindsight, fixed_plans
+from eddyline.alarms.plan import COMPONENT, TemplatePlan, plain, sharings_of
 from eddyline.alarms.profile import AlarmProfile
 from eddyline.alarms.results import held
 from eddyline.alarms.saving import Learned, Saved, SavedTemplate, read
@@ -77,8 +78,16 @@ class State:
     """What it took for each segment, newer batches counting more."""
     since: int = 0
     """Batches since it changed."""
+    hindsight: Hindsight = field(default_factory=Hindsight)
     promised: float | None = None
     """What a change was estimated to cost, until it has come true (ns for each segment)."""
+
+    def accuracy_of(self, way: str) -> Accuracy:
+        """Return how far estimates of a way are off.
+
+        What was never tried is off as the way in force is: all are made of the same work.
+        """
+        return self.accuracy.get(way) or self.accuracy.get(self.plan.sharing) or Accuracy()
 
 
 class AlarmLoop:
@@ -173,6 +182,8 @@ class AlarmLoop:
         self._known = older.merged(replace(fresh, templates={}, outcomes={}))
         for text in self._costly:
             if text in fresh.templates:
+                if fresh.values and self._n_steps > FIRST:
+                    self._look_back(text, fresh.templates[text])
                 entries += self._ordered(text, fresh, batch_id)
                 entries += self._shared(text, batch_id)
         return entries
@@ -205,6 +216,20 @@ class AlarmLoop:
         way = state.plan.sharing
         return [JournalEntry(batch_id, COMPONENT, "came_true", way, way, evidence)]
 
+    def _look_back(self, text: str, counts: TemplateCounts) -> None:
+        """Take note of what a batch would have taken by each plan, of which values are sampled."""
+        state, template = self._states[text], self._templates[text]
+        shares = shares_of(template, self._bases, self._known.values)
+        if shares is None or counts.sharing != state.plan.sharing or not counts.n_rows:
+            return
+        in_force = replace(state.plan, order=state.plan.order_of(template))
+        costs = {}
+        for plan in fixed_plans(template):
+            given = self._estimate(text, plan, shares)
+            costs[plan] = state.accuracy_of(plan.sharing).corrected(given).value
+        took = counts.ns / counts.n_rows
+        state.hindsight = state.hindsight.after(counts.n_rows, in_force, took, costs)
+
     def _ordered(self, text: str, fresh: AlarmProfile, batch_id: int) -> list[JournalEntry]:
         """Let the order of a template follow what its comparisons leave out and cost."""
         outcomes, state = fresh.outcomes.get(text), self._state(text)
@@ -228,7 +253,7 @@ class AlarmLoop:
             given = self._estimate(text, state.plan, shares)
             state.accuracy[state.plan.sharing] = Accuracy().after(given.value, state.ns)
         costs = self._costs(text, shares)
-        before, way, risk = state.plan, self._cheapest(costs), self.options.risk
+        before, way, risk = state.plan, _cheapest(costs, self.options.risk), self.options.risk
         was = _objective(costs[before.sharing], risk)
         gain = 1.0 - _objective(costs[way], risk) / max(was, 1e-9)
         stays = self.is_held or state.since < SETTLED or way == before.sharing or gain < MIN_GAIN
@@ -247,18 +272,12 @@ class AlarmLoop:
         }
         return [JournalEntry(batch_id, COMPONENT, "sharing", before.sharing, way, evidence)]
 
-    def _cheapest(self, costs: Mapping[str, Estimate]) -> str:
-        return min(costs, key=lambda way: _objective(costs[way], self.options.risk))
-
     def _costs(self, text: str, shares: Shares) -> dict[str, Estimate]:
         """Return what each way costs (ns for each segment), put right by what came true."""
         state, found = self._state(text), {}
         for way in sharings_of(self._templates[text]):
             given = self._estimate(text, replace(state.plan, sharing=way), shares)
-            accuracy = state.accuracy.get(way)
-            # What was never tried is off as the others are: they are made of the same work.
-            tried = accuracy or state.accuracy.get(state.plan.sharing) or Accuracy()
-            found[way] = tried.corrected(given)
+            found[way] = state.accuracy_of(way).corrected(given)
         return found
 
     def _estimate(self, text: str, plan: TemplatePlan, shares: Shares) -> Estimate:
@@ -298,7 +317,7 @@ class AlarmLoop:
             if shares is None:
                 found[text] = state.plan
                 continue
-            way = self._cheapest(self._costs(text, shares))
+            way = _cheapest(self._costs(text, shares), self.options.risk)
             found[text] = replace(state.plan, sharing=way)
         return found
 
@@ -319,6 +338,7 @@ class AlarmLoop:
             expected = state.results.corrected(expected)
         n = counts.n_rows * len(template) if counts else 0
         order = [template.conjuncts[at].text for at in state.plan.order_of(template)]
+        best = state.hindsight.best
         return TemplateView(
             text,
             len(template),
@@ -328,14 +348,17 @@ class AlarmLoop:
             state.ns,
             expected,
             counts.n_held / n if counts and n else float("nan"),
+            None if best is None else plain(best, template),
+            state.hindsight.took,
+            state.hindsight.least,
         )
 
     def record(self) -> AlarmRecord:
         """Return the plan after the last batch."""
         ways = {text: each.plan.sharing for text, each in self._states.items()}
-        plain = {text: way for text, way in ways.items() if way != TemplatePlan().sharing}
+        others = {text: way for text, way in ways.items() if way != TemplatePlan().sharing}
         ns = sum(each.ns for each in self._states.values())
-        return AlarmRecord(COMPONENT, plain, sum(map(len, self._templates.values())), ns)
+        return AlarmRecord(COMPONENT, others, sum(map(len, self._templates.values())), ns)
 
     # -- saving ---------------------------------------------------------------------------------
 
@@ -345,7 +368,7 @@ class AlarmLoop:
         for text in self._costly:
             each, template = self._states[text], self._templates[text]
             saved[text] = SavedTemplate.of(
-                each.plan, template, each.accuracy, each.results, each.orders
+                each.plan, template, each.accuracy, each.results, each.orders, each.hindsight
             )
         return Learned.of(self._known, saved)
 
@@ -373,11 +396,16 @@ class AlarmLoop:
         plan = given.plan_of(template)
         if plan is None:
             return State()
-        state = State(plan, accuracy=given.accuracies, results=given.result)
+        looked_back = Hindsight.of(given.hindsight, template)
+        state = State(plan, accuracy=given.accuracies, results=given.result, hindsight=looked_back)
         if given.orders is not None and len(template.conjuncts) > 1:
             state.orders = self._new_orders(template)
             state.orders.restore(given.orders)
         return state
+
+
+def _cheapest(costs: Mapping[str, Estimate], risk: float) -> str:
+    return min(costs, key=lambda way: _objective(costs[way], risk))
 
 
 def _objective(given: Estimate, risk: float) -> float:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eddyline.models import overlaps, polynomials, timeline
+from eddyline.models import one_sided, overlaps, polynomials, timeline
+from eddyline.models.overlaps import Pairs
 from eddyline.models.segments import Segments
 from eddyline.models.solving import where
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
     from eddyline.data.arrays import Floats, Indices, Ints
     from eddyline.models.conditions import Condition
-    from eddyline.models.overlaps import Pairs
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,7 @@ def joined(
         condition: on the attributes of both under their new names; None is all there is.
         names: what stands before an attribute's name on each side.
     """
+    left, right = _reduced(left, right, condition, names)
     return _paired(left, right, overlaps.same_entity(left, right), condition, names)
 
 
@@ -74,6 +75,7 @@ def joined_with_others(
         within: for an attribute of both by how much they differ at most where the condition holds:
             pairs that never come so near are not solved.
     """
+    left, right = _reduced(left, right, condition, names)
     return _paired(left, right, near_between(left, right, within), condition, names)
 
 
@@ -97,10 +99,17 @@ def joined_among(
         within: as above.
         sides: 0 or 1 for each segment, if only pairs of one of each are wanted, ``[n]``.
     """
+    may = [one_sided.may_hold(segments, name, condition, segments) for name in names]
+    is_one, is_other = (np.ones(len(segments), np.bool_) if mask is None else mask for mask in may)
+    if not (is_one | is_other).all():
+        some = np.flatnonzero(is_one | is_other)
+        segments, is_one, is_other = segments.take(some), is_one[some], is_other[some]
+        sides = None if sides is None else sides[some]
     pairs = near_among(segments, within, sides)
     swap = segments.keys[pairs.left] > segments.keys[pairs.right]
     one, other = np.where(swap, pairs.right, pairs.left), np.where(swap, pairs.left, pairs.right)
-    ordered = replace(pairs, left=one, right=other)
+    asked = is_one[one] & is_other[other]
+    ordered = Pairs(one[asked], other[asked], pairs.lo[asked], pairs.hi[asked])
     return _paired(segments, segments, ordered, condition, names)
 
 
@@ -142,6 +151,7 @@ def joined_entities(
         condition: as above.
         names: as above.
     """
+    left, right = _reduced(left, right, condition, names)
     pairs, one = _segments_of(left, entities[0])
     other_pairs, other = _segments_of(right, entities[1])
     found = overlaps.overlap_pairs(
@@ -176,6 +186,14 @@ def mirrored(found: Joined, names: tuple[str, str] = ("left", "right")) -> Joine
         errors=exchanged(found.segments.errors),
     )
     return Joined(segments, found.right, found.left)
+
+
+def _reduced(
+    left: Segments, right: Segments, condition: Condition | None, names: tuple[str, str]
+) -> tuple[Segments, Segments]:
+    """Return the segments of both sides that may be in a result."""
+    one = one_sided.reduced(left, names[0], condition, right)
+    return one, one_sided.reduced(right, names[1], condition, left)
 
 
 def _both(within: Mapping[str, float] | None) -> dict[tuple[str, str], float]:

@@ -1,0 +1,116 @@
+"""What a condition of a join asks of one side alone, asked before segments are paired.
+
+A segment on which such a part surely holds nowhere is left out. No segment is cut: roots are
+sought on pairs, as they are without it, so results are the same to the last digit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eddyline.models import polynomials
+from eddyline.models.conditions import And, attributes, holds
+from eddyline.models.expressions import Terms, terms_of
+from eddyline.models.segments import MICROS, in_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from eddyline.data.arrays import Mask
+    from eddyline.models.conditions import Comparison, Condition
+    from eddyline.models.segments import Segments
+
+WIDER = 2.0**-40
+"""How much wider bounds are, in parts of the size of the terms; a pair is settled from 2**-49 of
+them on, and its polynomials differ by less than that from those of its segments."""
+
+SAMPLE = 256
+"""Segments of a side that are asked first, about."""
+
+LEAST_SAMPLED = 8 * SAMPLE
+"""Segments up to which all are asked without a sample."""
+
+MIN_LEFT_OUT = 0.2
+"""Share of a side that has to be left out: to ask it takes a tenth of the time of pairing it, and
+a sample may be off by some hundredths."""
+
+
+def reduced(
+    segments: Segments, name: str, condition: Condition | None, other: Segments
+) -> Segments:
+    """Return the segments of a side that may be in a result; all if that cannot be said.
+
+    Args:
+        segments: of the side.
+        name: what stands before its attributes in the condition.
+        condition: of the join.
+        other: the other side.
+    """
+    found = may_hold(segments, name, condition, other)
+    return segments if found is None else segments.under(found)
+
+
+def may_hold(
+    segments: Segments, name: str, condition: Condition | None, other: Segments
+) -> Mask | None:
+    """Return which segments of a side may be in a result.
+
+    It is None if nothing is asked of the side alone, or if a sample says that too few segments
+    would be left out to pay for asking all. Where the other side says that there is no model, pairs
+    say so too, whatever this side is: then it is None as well.
+    """
+    own = [*_of_side(condition, name)]
+    if not own or other.is_tombstone.any():
+        return None
+    if len(segments) > LEAST_SAMPLED:
+        sample = segments.take(np.arange(0, len(segments), -(-len(segments) // SAMPLE)))
+        if _asked(sample, name, own, other).mean() > 1.0 - MIN_LEFT_OUT:
+            return None
+    return _asked(segments, name, own, other)
+
+
+def _asked(segments: Segments, name: str, own: Sequence[Condition], other: Segments) -> Mask:
+    given = {
+        f"{name}.{each}": Terms.since(coefs, segments.seconds(segments.lo))
+        for each, coefs in segments.coefs.items()
+        if any(f"{name}.{each}" in attributes(part) for part in own)
+    }
+    length = in_seconds(segments.hi - segments.lo)
+    has_points = bool(segments.is_point.any() or other.is_point.any())
+
+    def leaf(comparison: Comparison) -> Mask:
+        terms = terms_of(comparison.expression, given)
+        shape = (len(segments), terms.coefs.shape[1])
+        coefs, size = (np.broadcast_to(each, shape) for each in (terms.coefs, terms.size))
+        low, high = polynomials.bounds(coefs, length)
+        wider = WIDER * polynomials.bounds(size, length)[1]
+        if has_points:
+            # A point has what is there within half a microsecond.
+            steepest = polynomials.bounds(polynomials.derivative(size), length + MICROS)[1]
+            wider = wider + 2 * MICROS * steepest
+        return ~_never(comparison.op, low - wider, high + wider)
+
+    found: Mask = np.logical_and.reduce([holds(each, leaf) for each in own])
+    return found | segments.is_tombstone
+
+
+def _never(op: str, low: np.ndarray, high: np.ndarray) -> Mask:
+    """Return where a comparison with 0 is surely false between bounds; NaN says nothing."""
+    if op in {"<", "<="}:
+        return low > 0
+    if op in {">", ">="}:
+        return high < 0
+    return (low > 0) | (high < 0) if op == "=" else np.zeros(len(low), np.bool_)
+
+
+def _of_side(condition: Condition | None, name: str) -> Iterator[Condition]:
+    """Yield the parts of an AND that ask of one side alone."""
+    if isinstance(condition, And):
+        for each in condition.parts:
+            yield from _of_side(each, name)
+    elif condition is not None:
+        asked = attributes(condition)
+        if asked and all(each.startswith(f"{name}.") for each in asked):
+            yield condition
