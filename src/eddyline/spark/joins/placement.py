@@ -31,47 +31,49 @@ def placed(df: DataFrame, grid: Grid, source: Source) -> DataFrame:
         grid: how they are cut into buckets; one if there are inputs of which all rows are needed.
         source: the inputs.
     """
-    awaited, passes = source.awaited, F.col(PASSES)
-    df = df.where(passes | F.col(INPUT).isin(*awaited) if awaited else passes)
+    awaited = source.awaited
+    of_awaited = f" OR {INPUT} IN ({', '.join(map(str, awaited))})" if awaited else ""
+    df = df.where(f"{PASSES}{of_awaited}")
     kept = df.columns
-    bucket = F.lit(0)
+    bucket = "0"  # SQL, as each column is a dozen calls into Spark
     for key, size in enumerate(grid.shape):
         if size == 1:
             continue
-        code = F.col(f"{KEY}{key}")
-        part = _bin_of(code) % size
+        code = f"{KEY}{key}"
+        part = f"{_bin_of(code)} % {size}"
         cases = [
-            (_bin_of(code) == split.bin, _parts_of(split, size, source.layouts))
+            (F.expr(f"{_bin_of(code)} = {split.bin}"), _parts_of(split, size, source.layouts))
             for split in grid.splits
             if split.key == key
         ]
         if not all(key in each.keys for each in source.layouts):
-            cases.insert(0, (code.isNull(), F.array(*map(F.lit, range(size)))))
+            cases.insert(0, (F.col(code).isNull(), F.array(*map(F.lit, range(size)))))
         if cases:
-            parts = F.array(part)
+            parts = F.array(F.expr(part))
             for is_one, its_parts in reversed(cases):
                 parts = F.when(is_one, its_parts).otherwise(parts)
             df = df.withColumn(f"{PART}{key}", F.explode(parts))
-            part = F.col(f"{PART}{key}")
-        bucket = bucket * size + part
+            part = f"{PART}{key}"
+        bucket = f"({bucket}) * {size} + {part}"
     if any(name.startswith(PART) for name in df.columns):
-        df = df.withColumn(BUCKET, bucket)
-        bucket = F.col(BUCKET)
+        df = df.withColumn(BUCKET, F.expr(bucket))
+        bucket = BUCKET
     if not awaited:
-        kept.remove(PASSES)
-        return df.select(*kept).repartitionById(grid.n_buckets, bucket)
+        others = [each for each in df.columns if each not in kept]
+        return df.drop(PASSES, *others).repartitionById(grid.n_buckets, F.expr(bucket))
+    passes = F.col(PASSES)
     # A row that comes for its event time alone brings nothing else.
     told = {INPUT, PASSES, START}
     columns = [
         F.col(each) if each in told else F.when(passes.isNotNull(), F.col(each)).alias(each)
         for each in kept
     ]
-    return df.select(*columns).repartitionById(grid.n_buckets, bucket)
+    return df.select(*columns).repartitionById(grid.n_buckets, F.expr(bucket))
 
 
-def _bin_of(code: Column) -> Column:
-    """Return the bin of a code; see ``grid.bins_of``."""
-    return F.pmod(F.xxhash64(code), F.lit(N_BINS)).cast("int")
+def _bin_of(code: str) -> str:
+    """Return SQL of the bin of a code; see ``grid.bins_of``."""
+    return f"CAST(pmod(xxhash64({code}), {N_BINS}) AS INT)"
 
 
 def _parts_of(split: Split, size: int, layouts: Sequence[InputLayout]) -> Column:
@@ -79,7 +81,7 @@ def _parts_of(split: Split, size: int, layouts: Sequence[InputLayout]) -> Column
     cases = []
     for each in layouts:
         n_parts, step = split.side(each.name)
-        first = _bin_of(F.col(START)) % n_parts * step + split.bin
+        first = F.expr(f"{_bin_of(START)} % {n_parts} * {step} + {split.bin}")
         places = F.array(*[(first + copy) % size for copy in split.copies(each.name)])
         cases.append(F.when(F.col(INPUT) == each.number, places))
     return F.coalesce(*cases)
