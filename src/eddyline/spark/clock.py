@@ -120,6 +120,8 @@ class StreamClock(Operator):
         """The rows of the batch, until they are looked at."""
         self._brought: PendingMetrics | None = None
         """What that job observes of them."""
+        self._span: tuple[Column, ...] = ()
+        """What it observes, once it has."""
         self._newest: dict[str, Any] = {}
         self._late_files: set[str] = set()
         self._last_batch = -1
@@ -280,7 +282,8 @@ class StreamClock(Operator):
             return Laid(df)
         seen = Observation()
         self._brought = PendingMetrics(seen)
-        return Laid(df.observe(seen, *span_of(self._micros)), look_at=self._unseen)
+        self._span = self._span or span_of(self._micros)
+        return Laid(df.observe(seen, *self._span), look_at=self._unseen)
 
     def once(self, df: DataFrame) -> DataFrame:
         """Return all rows of a batch DataFrame; no more will come."""

@@ -7,6 +7,7 @@ tasks answer what event time allows, keep the rest, and report.
 from __future__ import annotations
 
 import threading
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Observation
@@ -36,6 +37,7 @@ from eddyline.spark.buckets import ADAPTIVE, REPORT, BucketReports
 from eddyline.spark.clock import ResultClock
 from eddyline.spark.event_time import micros_of
 from eddyline.spark.operator import Laid, Pending
+from eddyline.spark.prepared import Added, Known
 from eddyline.spark.run.observed_metrics import PendingMetrics
 from eddyline.spark.session import is_ansi
 from eddyline.state.rows import ALWAYS
@@ -108,6 +110,7 @@ class Bucketed(Kept):
         self._loads: tuple[int, ...] = ()
         """New cells of each bucket in the newest batch."""
         self._reports: BucketReports[BucketReport] = BucketReports()
+        self._known = Known()
         self._here: Answered | None = None
         """The batch that is being laid, where the driver has answered it."""
         self._lock = threading.RLock()
@@ -161,7 +164,7 @@ class Bucketed(Kept):
     def placement(self) -> Placement:
         """The way of rows to their buckets, by the plan in force."""
         is_late = self.loop.plan == "late" and not self.by_row
-        return Placement(self.groups, self.n_buckets, is_late)
+        return Placement(self.groups, self.n_buckets, is_late, self._known)
 
     @property
     def pinnable(self) -> tuple[OneOf, ...]:
@@ -226,7 +229,12 @@ class Bucketed(Kept):
 
     def _timely(self, df: DataFrame) -> DataFrame:
         """Return the rows that have an event time and are not late, with that time."""
-        return df.withColumn(MICROS, self.micros).where(self._is_timely)
+        return self._timed.over(df).where(self._is_timely)
+
+    @cached_property
+    def _timed(self) -> Added:
+        """The event time of a row."""
+        return Added({MICROS: self.micros})
 
     @property
     def _is_timely(self) -> str:

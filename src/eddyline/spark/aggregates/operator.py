@@ -33,6 +33,7 @@ from eddyline.spark.aggregates.sampled import marked_of, numbers_of, told
 from eddyline.spark.aggregates.task import END
 from eddyline.spark.clock import ResultClock
 from eddyline.spark.event_time import instant_of
+from eddyline.spark.prepared import Added, Selected
 from eddyline.sql.parsing import quoted
 from eddyline.state.rows import ALWAYS
 
@@ -72,8 +73,6 @@ class AggregateOperator(Bucketed):
         self.ties = tuple(site.df.columns) if self.by_row else ()
         """The columns that order rows of one instant, where rows are counted."""
         self.partials = self.partials_of(self.calls)
-        self._rows: dict[str, dict[str, Column]] = {}
-        """See ``_row``; each column is a dozen calls into Spark."""
         self.answers(self._nothing)  # says what is wrong with it
 
     @classmethod
@@ -214,37 +213,48 @@ class AggregateOperator(Bucketed):
 
     def _answers(self, found: DataFrame) -> DataFrame:
         if self.emits not in ("istream", "dstream"):
-            return self._projected(found, "")
-        sides = found
-        for side, prefix, flag in ((NEW, "", IS), (BEFORE, OLD, WAS)):
-            sides = self._with_side(sides, side, prefix, flag)
+            return self._projected(found)
+        for each in self._sides:
+            found = each.over(found)
         side = NEW if self.emits == "istream" else BEFORE
-        both = F.col(f"{NEW}_is") & F.col(f"{BEFORE}_is")
-        same = both & F.col(NEW).eqNullSafe(F.col(BEFORE))
-        return sides.where(F.col(f"{side}_is") & ~same).select(f"{side}.*")
+        same = f"{NEW}_is AND {BEFORE}_is AND {NEW} <=> {BEFORE}"
+        return found.where(f"{side}_is AND NOT ({same})").select(f"{side}.*")
 
-    def _with_side(self, found: DataFrame, side: str, prefix: str, flag: str) -> DataFrame:
-        """Return what was found with the output columns of one side, and whether it is there."""
-        row = self._row(prefix)
-        passes = F.col(flag)
-        if self.step.having:
-            passes = passes & F.coalesce(F.expr(f"({self.step.having}\n)"), F.lit(False))
-        projected = F.struct(*[F.expr(each) for each in self.step.projections])
-        columns = {f"{side}_is": passes, side: projected}
-        return found.withColumns(row).withColumns(columns).drop(*row)
+    @cached_property
+    def _sides(self) -> tuple[Added, ...]:
+        """What is added for each side: its row, then its output columns, and whether it is there.
 
-    def _projected(self, found: DataFrame, prefix: str) -> DataFrame:
-        results = found.withColumns(self._row(prefix))
+        The row of the second side takes the place of that of the first.
+        """
+        sides = []
+        for side, prefix, flag in ((NEW, "", IS), (BEFORE, OLD, WAS)):
+            passes = F.col(flag)
+            if self.step.having:
+                passes = passes & F.coalesce(F.expr(f"({self.step.having}\n)"), F.lit(False))
+            projected = F.struct(*[F.expr(each) for each in self.step.projections])
+            sides += [self._row(prefix), Added({f"{side}_is": passes, side: projected})]
+        return tuple(sides)
+
+    def _projected(self, found: DataFrame) -> DataFrame:
+        results = self._values.over(found)
         if self.step.having:
             results = results.where(self.step.having)
-        return results.selectExpr(*self.step.projections)
+        return self._output.over(results)
 
-    def _row(self, prefix: str) -> dict[str, Column]:
+    @cached_property
+    def _values(self) -> Added:
+        """The columns that HAVING and output columns read beside the groups."""
+        return self._row("")
+
+    @cached_property
+    def _output(self) -> Selected:
+        """The output columns."""
+        return Selected(*self.step.projections)
+
+    def _row(self, prefix: str) -> Added:
         """Return the columns that HAVING and output columns read beside the groups."""
-        if prefix not in self._rows:
-            values = {each.call.column: each.value(prefix) for each in self.calls}
-            self._rows[prefix] = {**values, WINDOW: self._window_column}
-        return self._rows[prefix]
+        values = {each.call.column: each.value(prefix) for each in self.calls}
+        return Added({**values, WINDOW: self._window_column})
 
     @property
     def _window_column(self) -> Column:

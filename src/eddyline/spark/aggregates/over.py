@@ -15,10 +15,11 @@ from eddyline.spark.aggregates.bucketed import Bucketed
 from eddyline.spark.aggregates.grouping import CHECK, CODE, START
 from eddyline.spark.analysis import check_names
 from eddyline.spark.arrow_tasks import BUCKET
+from eddyline.spark.prepared import Selected
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
     from eddyline.query.steps import OverStep
     from eddyline.query.windows import Window
@@ -76,15 +77,15 @@ class OverOperator(Bucketed):
 
     def cells(self, rows: DataFrame) -> DataFrame:
         """Return the rows with their buckets."""
-        return self.placement.coded(rows).select(*self._travelling)
+        return self._travelling.over(self.placement.coded(rows))
 
     @cached_property
-    def _travelling(self) -> list[Column]:
+    def _travelling(self) -> Selected:
         """The columns that go to the buckets."""
         own = [F.col(quoted(each.name)) for each in self.columns]
         codes = [F.col(each) for each in (BUCKET, CODE, CHECK, START)]
         lifted = {each.source: each.of_row for each in self.lifts}
-        return [*codes, *own, *lifted.values()]
+        return Selected(*codes, *own, *lifted.values())
 
     @property
     def fields(self) -> list[StructField]:
@@ -93,13 +94,13 @@ class OverOperator(Bucketed):
 
     def answers(self, found: DataFrame) -> DataFrame:
         """Return the rows with the values of their calls."""
-        return found.select(*self._answered)
+        return self._answered.over(found)
 
     @cached_property
-    def _answered(self) -> list[Column]:
+    def _answered(self) -> Selected:
         """The output columns."""
         own = [F.col(quoted(each.name)) for each in self.columns]
-        return [*own, *(each.value().alias(each.call.column) for each in self.calls)]
+        return Selected(*own, *(each.value().alias(each.call.column) for each in self.calls))
 
     # -- what people see --------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from eddyline.spark.aggregates.grouping import ROWS, START
 from eddyline.spark.aggregates.lifting import MICROS
 from eddyline.spark.arrow_tasks import BUCKET
+from eddyline.spark.prepared import Known, Reduced
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +28,8 @@ class Placement:
     groups: Groups
     n_buckets: int
     is_late: bool
+    known: Known = field(default_factory=Known)
+    """Steps of the operator that were laid before."""
 
     def coded(self, rows: DataFrame, start: str = MICROS) -> DataFrame:
         """Return rows with the start of their cells, their groups with codes, and their buckets.
@@ -54,16 +57,20 @@ class Placement:
 
     def _grouping(self, rows: DataFrame, start: str) -> DataFrame:
         """Return rows with the columns that tell cells apart."""
-        # Texts, as each column is a dozen calls into Spark, and each step is analysed by itself.
-        return rows.selectExpr("*", *self.groups.values, f"{start} AS {START}")
+        return self.known.selected(rows, "*", *self.groups.values, f"{start} AS {START}")
 
     def _coded(self, rows: DataFrame) -> DataFrame:
         """Return rows, or cells, of which there are fewer, with codes and buckets."""
-        return rows.selectExpr("*", *self.groups.codes(self.n_buckets))
+        return self.known.selected(rows, "*", *self.groups.codes(self.n_buckets))
 
-    @staticmethod
-    def _reduced(rows: DataFrame, keys: Sequence[Column], reduced: Sequence[Column]) -> DataFrame:
-        return rows.groupBy(*keys).agg(F.count(F.lit(1)).alias(ROWS), *reduced)
+    def _reduced(
+        self, rows: DataFrame, keys: Sequence[Column], reduced: Sequence[Column]
+    ) -> DataFrame:
+        """Return the cells of rows; of an operator, these are always reduced alike."""
+        if len(keys) not in self.known.reductions:
+            aggregates = [F.count(F.lit(1)).alias(ROWS), *reduced]
+            self.known.reductions[len(keys)] = Reduced(keys, aggregates)
+        return self.known.reductions[len(keys)].over(rows)
 
     def placed(self, cells: DataFrame) -> DataFrame:
         """Return rows or cells in the partitions that are their buckets."""

@@ -6,8 +6,8 @@ laid. What a step computes stands in common columns that go before the shuffle.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import reduce
+from dataclasses import dataclass, field
+from functools import cached_property, reduce
 from operator import and_
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -23,6 +23,7 @@ from eddyline.spark.filters.guard import Guard, settled
 from eddyline.spark.filters.operator import FilterOperator
 from eddyline.spark.joins.layout import INPUT, PASSES, TEXT_OF
 from eddyline.spark.operator import Laid, Operator
+from eddyline.spark.prepared import Added, Renamed
 from eddyline.spark.session import is_ansi
 from eddyline.sql.analysis import resolve_columns
 from eddyline.sql.parsing import SparkText, parse_output, quoted
@@ -49,6 +50,7 @@ class OwnColumns:
     """The number of the input."""
     places: Mapping[str, str]
     """The common column that holds each column, by name."""
+    renamed: Renamed = field(default_factory=Renamed, compare=False, repr=False)
 
     @property
     def is_mine(self) -> Column:
@@ -57,11 +59,11 @@ class OwnColumns:
 
     def named(self, df: DataFrame) -> DataFrame:
         """Return the common DataFrame with the columns of the input under their own names."""
-        return _renamed(df, {place: name for name, place in self.places.items()})
+        return self.renamed.over(df, {place: name for name, place in self.places.items()})
 
     def unnamed(self, df: DataFrame) -> DataFrame:
         """Return the common DataFrame with common columns alone, as ``named`` was given it."""
-        return _renamed(df, self.places)
+        return self.renamed.over(df, self.places)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ class InputPredicates:
     """Whether it is the first step over its input, so that its columns are those of the stream."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class InputColumns:
     """A projection of one input."""
 
@@ -92,15 +94,20 @@ class InputColumns:
     def lay(self, df: DataFrame) -> DataFrame:
         """Compute the columns for the rows of the input."""
         df = self.own.named(settled(df) if self.may_raise else df)
+        return self.own.unnamed(self._added.over(df) if self.computed else df)
+
+    @cached_property
+    def _added(self) -> Added:
         mine = self.own.is_mine & F.col(PASSES).isNotNull()
-        columns = {
-            place: F.when(mine, F.expr(text)).otherwise(F.col(place))
-            for place, text in self.computed.items()
-        }
-        return self.own.unnamed(df.withColumns(columns) if columns else df)
+        return Added(
+            {
+                place: F.when(mine, F.expr(text)).otherwise(F.col(place))
+                for place, text in self.computed.items()
+            }
+        )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class InputKeys:
     """The keys of an input that has steps, and what it carries through the shuffle."""
 
@@ -116,14 +123,22 @@ class InputKeys:
     def lay(self, df: DataFrame) -> DataFrame:
         """Compute them for the rows of the input that can join."""
         df = self.own.named(settled(df) if self.may_raise else df)
+        for each in self._added:
+            df = each.over(df)
+        return self.own.unnamed(df)
+
+    @cached_property
+    def _added(self) -> tuple[Added, Added]:
+        """The keys and what is carried; then whether a row that has these can join."""
         mine, passes = self.own.is_mine, F.col(PASSES)
         can_join = mine & passes if self.layout.is_awaited else mine
         values = {place: F.when(can_join, code) for place, code in self.codes.items()}
         values |= {place: F.when(mine, column_of(name)) for place, name in self.slots.items()}
-        df = df.withColumns({place: of.otherwise(F.col(place)) for place, of in values.items()})
         has_keys = passes_of(self.layout, [F.col(place).isNotNull() for place in self.codes])
-        df = df.withColumn(PASSES, F.when(can_join, has_keys).otherwise(passes))
-        return self.own.unnamed(df)
+        return (
+            Added({place: of.otherwise(F.col(place)) for place, of in values.items()}),
+            Added({PASSES: F.when(can_join, has_keys).otherwise(passes)}),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,8 +367,3 @@ def operators_of_inputs(
         for laid in inputs
         for step in laid.steps
     ]
-
-
-def _renamed(df: DataFrame, names: Mapping[str, str]) -> DataFrame:
-    """Return a DataFrame with other names for some columns."""
-    return df.toDF(*(names.get(each, each) for each in df.columns))

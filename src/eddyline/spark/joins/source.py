@@ -128,7 +128,7 @@ class Source:
         """Return the rows of a batch that have an event time, and at first those of the tables."""
         if is_first and self.tables is not None:
             df = df.unionByName(self.tables)
-        return df.where(F.col(START).isNotNull())
+        return df.where(f"{START} IS NOT NULL")
 
     def keyed(self, df: DataFrame) -> DataFrame:
         """Return rows of the inputs with all their keys, once all steps are laid over them."""

@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pyspark.sql import Observation
-from pyspark.sql import functions as F
-
+from eddyline.spark.prepared import RowCount
 from eddyline.spark.run.observed_metrics import PendingMetrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, Observation
 
     from eddyline.spark.operator import Operator
     from eddyline.spark.sinks.sinks import Sink
@@ -75,6 +73,7 @@ class SinkOutlet:
         self.sink = sink
         self.notes = sink.notes
         self.kept_by: Mapping[str, int] = {}
+        self._results = RowCount()
 
     def begin(self, *, continues: bool) -> None:
         """Let the sink get ready."""
@@ -82,8 +81,7 @@ class SinkOutlet:
 
     def write(self, df: DataFrame, batch_id: int) -> Callable[[float], int]:
         """Write the rows of one micro-batch."""
-        kept = Observation()
-        result = df.observe(kept, F.count(F.lit(1)).alias("n"))
+        result, kept = self._results.over(df)
         self.sink.write(result, batch_id)
         return lambda timeout_s: count_of(kept, timeout_s)
 

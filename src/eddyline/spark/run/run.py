@@ -11,8 +11,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException, StreamingQueryException
-from pyspark.sql import Observation
-from pyspark.sql import functions as F
 
 from eddyline.errors import EddylineError, OptionError, QueryError, StateError
 from eddyline.registry import unknown
@@ -24,6 +22,7 @@ from eddyline.runtime.snapshot import SnapshotFile
 from eddyline.spark import interrupts
 from eddyline.spark.lateness import warn_without_lateness
 from eddyline.spark.operator import Batch, Stateful
+from eddyline.spark.prepared import RowCount
 from eddyline.spark.run.chain import Chain
 from eddyline.spark.run.checkpoint_files import CheckpointFiles
 from eddyline.spark.run.failures import reworded
@@ -94,6 +93,7 @@ class Run(RunFace):
         self._counting = threading.Lock()
         self._last_batch = -1
         self._n_rows_before = 0
+        self._arrivals = RowCount()
         self._error: BaseException | None = None
         try:
             self._restore()
@@ -199,11 +199,11 @@ class Run(RunFace):
 
     def _process(self, df: DataFrame, batch: Batch) -> tuple[int, int]:
         """Run one batch, commit its state, and learn from it; returns the rows in and out."""
-        chain, arrived = self.chain, Observation()
+        chain = self.chain
         self.steering.apply()
         chain.open(batch)
         # Rows that are results already are counted once, where the sink takes them.
-        source = df if chain.is_ahead else df.observe(arrived, F.count(F.lit(1)).alias("n"))
+        source, arrived = (df, None) if chain.is_ahead else self._arrivals.over(df)
         result, awaited = chain.lay(df, batch, source)
         self._check_goes_on()
         kept = self.outlet.write(result, batch.id)
@@ -218,7 +218,7 @@ class Run(RunFace):
         entries = chain.take_entries()
         n_kept = kept(max(0.0, deadline - time.monotonic()))
         n_rows = n_kept
-        if not chain.is_ahead:
+        if arrived is not None:
             n_rows = count_of(arrived, max(0.0, deadline - time.monotonic()))
         # A batch that runs again after a failure was counted before, and counts once.
         if batch.id > self._last_batch:

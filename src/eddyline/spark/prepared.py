@@ -1,0 +1,121 @@
+"""Columns that every batch of a query is laid with: Spark is handed them once.
+
+Whatever Python hands over to Spark is a call for each column, and a dozen for one that is made of
+others. Calls take longer than what they ask for where a batch is small. Of steps that are the same
+in every batch the columns are kept where Spark has them, and a step is one call.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import Column, DataFrame
+
+
+class Selected:
+    """The columns that are selected of DataFrames with equal columns; texts are SQL."""
+
+    def __init__(self, *columns: Column | str) -> None:
+        self._columns = columns
+        self._known: Any = None
+
+    def over(self, df: DataFrame) -> DataFrame:
+        """Return a DataFrame with these columns alone."""
+        java: Any = df
+        if self._known is None:
+            self._known = java._jcols(*(_column(each) for each in self._columns))
+        return _made(df, java._jdf.select(self._known))
+
+
+class Added:
+    """Columns by name that are added to DataFrames, or take the place of those of their name."""
+
+    def __init__(self, columns: Mapping[str, Column]) -> None:
+        self._columns = columns
+        self._known: Any = None
+
+    def over(self, df: DataFrame) -> DataFrame:
+        """Return a DataFrame with these columns, too."""
+        java: Any = df
+        if self._known is None:
+            columns = self._columns
+            self._known = java._jseq([*columns]), java._jcols(*columns.values())
+        return _made(df, java._jdf.withColumns(*self._known))
+
+
+class Reduced:
+    """Aggregates of the rows of DataFrames by keys."""
+
+    def __init__(self, keys: Sequence[Column], aggregates: Sequence[Column]) -> None:
+        self._keys, self._aggregates = keys, aggregates
+        self._known: Any = None
+
+    def over(self, df: DataFrame) -> DataFrame:
+        """Return the keys and their aggregates."""
+        java: Any = df
+        if self._known is None:
+            first: Any
+            first, *others = self._aggregates
+            self._known = java._jcols(*self._keys), first._jc, java._jcols(*others)
+        keys, one, more = self._known
+        return _made(df, java._jdf.groupBy(keys).agg(one, more))
+
+
+class Renamed:
+    """DataFrames with other names for their columns; each new list of names is handed over once."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, ...], Any] = {}
+
+    def over(self, df: DataFrame, names: Mapping[str, str]) -> DataFrame:
+        """Return a DataFrame with other names for some columns, of which it need not have all."""
+        java: Any = df
+        found = tuple(names.get(each, each) for each in df.columns)
+        if found not in self._known:
+            self._known[found] = java._jseq(found)
+        return _made(df, java._jdf.toDF(self._known[found]))
+
+
+@dataclass(slots=True)
+class Known:
+    """Steps of an operator that were laid before, by what tells them apart."""
+
+    reductions: dict[int, Reduced] = field(default_factory=dict)
+    """By the number of their keys."""
+    _selections: dict[tuple[str, ...], Selected] = field(default_factory=dict)
+
+    def selected(self, df: DataFrame, *texts: str) -> DataFrame:
+        """Return what SQL texts say over a DataFrame; they must be the same in every batch."""
+        return self._selections.setdefault(texts, Selected(*texts)).over(df)
+
+
+class RowCount:
+    """The number of rows that pass, observed."""
+
+    def over(self, df: DataFrame) -> tuple[DataFrame, Observation]:
+        """Return a DataFrame that is observed, and where its count comes to be: metric ``n``."""
+        seen = Observation()
+        return df.observe(seen, self._count), seen
+
+    @cached_property
+    def _count(self) -> Column:
+        return F.count(F.lit(1)).alias("n")
+
+
+def _column(given: Column | str) -> Column:
+    return F.expr(given) if isinstance(given, str) else given
+
+
+def _made(like: DataFrame, java: Any) -> DataFrame:
+    """Return a DataFrame of the session of another one."""
+    kind: Any = type(like)
+    made: DataFrame = kind(java, like.sparkSession)
+    return made
