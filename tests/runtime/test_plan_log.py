@@ -164,6 +164,20 @@ def test_a_recall_by_mistake_is_given_up_and_counted():
     assert (life.view().n_mistaken, life.view().n_situations) == (1, 3)
 
 
+def test_what_contradicts_much_later_is_another_change():
+    life = Life(Dial())
+    life.batches(4, 0.0)
+    life.batches(4, 1.0, learned="k")
+    life.target.n_sampled = 60.0
+    assert life.batches(1, 0.0) == [("recall", "k", "a")]
+    life.target.n_sampled = 0.0  # no rows of these are sampled
+    assert life.batches(5) == []
+    life.target.n_sampled = 60.0
+    assert life.batches(1, 1.0) == [("recall", "a", "k")]
+    assert life.view().n_mistaken == 0
+    assert life.target.n_let_go == 0
+
+
 def test_a_situation_that_is_always_mistaken_is_not_recalled_any_more():
     held = Held([("a", 1.0)])
     assert Logged(_seen(0.0), held, n_settled=9, n_mistaken=1).may_recall

@@ -125,7 +125,7 @@ class PipelinePin(Pinnable):
         return "" if all_bits else ONE_ORDER
 
     def situation(self) -> Situation | None:
-        """Return what windows drop, and what finding that out costs."""
+        """Return what windows drop."""
         return None if self._pipeline is None else situation_of(self._pipeline.loop)
 
     def rows_met(self, n_rows: int) -> int:  # noqa: ARG002

@@ -30,9 +30,6 @@ each drops alone has to do."""
 ONE_ORDER = "the policy takes evidence of the order in force alone"
 """Said of an order that is not logged."""
 
-COST_COUNT = 150.0
-"""Rows that the share of a filter in the cost is taken to be counted over: times are that noisy."""
-
 GREEDY = AGreedyOptions(hysteresis=1.0, min_fill=1, min_gain=0.0)
 """What the best order is on the evidence, whatever the policy of the loop waits for."""
 
@@ -78,7 +75,7 @@ class OrderPin(Pinnable):
         return "" if all_bits else ONE_ORDER
 
     def situation(self) -> Situation | None:
-        """Return what each filter, and each pair of them, drops, and their shares of the cost."""
+        """Return what each filter, and each pair of them, drops."""
         return situation_of(self.loop)
 
     def rows_met(self, n_rows: int) -> int:
@@ -120,8 +117,12 @@ class OrderPin(Pinnable):
 def situation_of(loop: OrderLoop) -> Situation | None:
     """Return the conditions of an order; see ``OrderPin.situation``.
 
-    None while nothing was seen since the last change, and where the policy takes evidence of one
-    order alone.
+    Costs are none of them: what a call seems to cost for each row depends on how many rows reach
+    it, and so on the order in force.
+
+    Returns:
+        None while nothing was seen since the last change, and where the policy takes evidence of
+        one order alone.
     """
     known, met = loop.recent.profile(), _met(loop)
     n_sampled, n_tuples = known.n_tuples + known.n_passed, known.n_tuples
@@ -133,19 +134,15 @@ def situation_of(loop: OrderLoop) -> Situation | None:
     total = known.passed + float(weights.sum())
     together = (weights[:, None] * bits).T @ bits / (total or np.nan)
     pairs = list(combinations(range(n), 2)) if n <= MOST_PAIRED else []
-    costs = np.where(known.costs.is_known, known.costs.per_row_ns, np.nan)
     least = min(loop.options.min_fill, loop.recent.max_tuples)
     is_enough = n_tuples >= least or n_sampled >= WARMUP_SAMPLES * least
     return Situation(
         names=(
             *(f"{each} drops" for each in ids),
             *(f"{ids[f]} and {ids[g]} drop" for f, g in pairs),
-            *(f"cost of {each}" for each in ids),
         ),
-        shares=np.array(
-            [*together.diagonal(), *(together[pair] for pair in pairs), *(costs / costs.sum())]
-        ),
-        counts=np.array([*[n_sampled] * (n + len(pairs)), *[COST_COUNT] * n]),
+        shares=np.array([*together.diagonal(), *(together[pair] for pair in pairs)]),
+        counts=np.full(n + len(pairs), max(n_sampled, 1.0)),
         evidence=known.to_state(),
         n_sampled=n_sampled,
         is_settled=is_enough and bool(known.costs.is_known.all()),

@@ -38,6 +38,10 @@ MOST_SITUATIONS = 64
 MOST_PLANS = 8
 """Plans whose rows a situation keeps apart; of more, those of the fewest rows are let go of."""
 
+SOON = 2
+"""Batches within which another situation shows that a recall was a mistake; later it is taken for
+another change, such as where no rows of the batches between were sampled."""
+
 LEAVES = 1.5
 """Distance at which a situation is left: it is looked at in every batch, so that a distance at
 which one is only not recognized comes by chance."""
@@ -53,7 +57,7 @@ class SavedComponent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     names: tuple[str, ...]
     situations: list[SavedSituation]
     current: int | None
-    is_recalled: bool
+    recalled_at: int | None
     waiting: list[tuple[Any, float]]
     n_left_out: float
 
@@ -67,8 +71,8 @@ class ComponentLog:
         self.situations: list[Logged] = []
         self.current: Logged | None = None
         """The one that the run is in, as far as it is known."""
-        self.is_recalled = False
-        """Whether its plan was recalled, and nothing says yet that it was right."""
+        self.recalled_at: int | None = None
+        """The batch after which its plan was recalled, while nothing says that it was right."""
         self.waiting = Held()
         """Rows since it was last known which situation they are of."""
         self.n_left_out = 0.0
@@ -102,8 +106,8 @@ class ComponentLog:
     def _stay(self, logged: Logged, now: Situation) -> None:
         """Take note of a batch in the situation that was known."""
         if now.met is not None or now.is_settled:
-            logged.n_right += self.is_recalled
-            self.is_recalled = False
+            logged.n_right += self.recalled_at is not None
+            self.recalled_at = None
         logged.n_settled += now.is_settled
         self._note(logged, now)
         self._merge(logged)
@@ -149,9 +153,9 @@ class ComponentLog:
 
     def _mistaken(self, target: Pinnable, now: Situation, batch_id: int) -> list[JournalEntry]:
         """Give up the plan that was recalled for another situation than this one is."""
-        if not self.is_recalled or self.current is None:
+        recalled_at, self.recalled_at = self.recalled_at, None
+        if recalled_at is None or self.current is None or batch_id > recalled_at + SOON:
             return []
-        self.is_recalled = False
         self.current.n_mistaken += 1
         target.let_go()
         evidence = {"taken_for": self.current.seen.plain(), "now": now.plain()}
@@ -170,7 +174,7 @@ class ComponentLog:
         if not target.is_possible(plan) or is_opposed:
             return []
         target.take(plan, logged.seen.evidence)
-        self.is_recalled = True
+        self.recalled_at = batch_id
         evidence = {
             "then": logged.seen.plain(),
             "now": now.plain(),
@@ -182,7 +186,7 @@ class ComponentLog:
 
     def _forget(self) -> None:
         self.n_left_out += sum(each.held.total for each in self.situations)
-        self.situations, self.current, self.is_recalled = [], None, False
+        self.situations, self.current, self.recalled_at = [], None, None
 
     def view(self, target: Pinnable) -> LogView:
         """Return what the plans in force cost, and what the best of them alone would have."""
@@ -206,7 +210,7 @@ class ComponentLog:
             self.names,
             [saved(each) for each in self.situations],
             at,
-            self.is_recalled,
+            self.recalled_at,
             self.waiting.pairs(),
             self.n_left_out,
         )
@@ -222,7 +226,7 @@ class ComponentLog:
         self.waiting, self.n_left_out = Held(given.waiting), given.n_left_out
         if given.current is not None:
             self.current = self.situations[range(len(self.situations)).index(given.current)]
-        self.is_recalled = given.is_recalled and self.current is not None
+        self.recalled_at = given.recalled_at
         numbers = [self.n_left_out, *self.waiting.n_rows.values()]
         for each in self.situations:
             numbers += [*each.held.n_rows.values(), each.seen.n_sampled]

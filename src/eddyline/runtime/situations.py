@@ -1,8 +1,8 @@
 """Situations: the conditions under which a plan is good, in units that can be compared.
 
-Every condition is a share ([0, 1]): of rows that a filter drops, of the whole cost that is one
-filter's, of rows that are left as cells. Shares are compared as angles, asin √share: there the
-noise of a share that was counted over n rows is 1 / (2 √n), whatever the share.
+Every condition is a share ([0, 1]): of rows that a filter drops, of rows that are left as cells.
+Shares are compared as angles, asin √share: there the noise of a share that was counted over n rows
+is 1 / (2 √n), whatever the share.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Situation:
     shares: Floats
     """The conditions ([0, 1]; nan: not known; (C,))."""
     counts: Floats
-    """Rows that each was counted over, or that its noise is like (> 0; (C,))."""
+    """Rows that each was counted over (> 0; (C,))."""
     evidence: Any
     """Plain values by which any plan can be priced later; see ``Pinnable.cost_of``."""
     n_sampled: float
