@@ -14,6 +14,7 @@ from eddyline.options import (
     AlarmOptions,
     FilterOptions,
     JoinOptions,
+    RunOptions,
     SharingOptions,
 )
 from eddyline.ordering import ORDERING_POLICIES
@@ -52,6 +53,7 @@ def test_every_option_stands_on_the_page_with_its_default(field):
         *[("joins", field) for field in fields(JoinOptions)],
         *[("aggregates", field) for field in fields(AggregateOptions)],
         *[("alarms", field) for field in fields(AlarmOptions)],
+        *[("runs", field) for field in fields(RunOptions)],
     ],
     ids=lambda each: each if isinstance(each, str) else each.name,
 )

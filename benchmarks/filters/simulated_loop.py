@@ -176,6 +176,7 @@ class CountedLoop:
             FilterOptions.of(**options),
             attributes=attributes,
             reads=reads and tuple(reads[f] for f in self.written),
+            thinks_freely=True,  # its thoughts take no time, and evidence for a log is kept
             clock=self.clock,
         )
 

@@ -245,6 +245,22 @@ class AlarmOptions(_Keywords):
         is_switch(self, "adaptive")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions(_Keywords):
+    """Options of a query that runs, whatever its operators are.
+
+    Raises:
+        OptionError: a value is out of its range.
+    """
+
+    recall: bool = True
+    """Whether a plan is taken again, without learning it, where the conditions that it was good for
+    come again."""
+
+    def __post_init__(self) -> None:
+        is_switch(self, "recall")
+
+
 METHODS = ("auto", "witnesses", "blocks", "every_row", "statement")
 """Values of ``SharingOptions.method``."""
 

@@ -78,7 +78,7 @@ def test_state_that_does_not_fit_is_dropped(query, tmp_path):
     query(name="first").start("parquet", trigger="available_now", **places).await_termination()
     file = tmp_path / "ckpt" / "eddyline" / "state.json"
     saved = json.loads(file.read_text())
-    (filters,) = saved["state"].values()
+    filters = saved["state"]["filter"]
     filters["arrow"]["filter_ids"] = ["others", "of another time"]
     file.write_text(json.dumps(saved))
     run = query(name="second").start("parquet", trigger="available_now", **places)

@@ -17,6 +17,7 @@ class AlarmPin(Pinnable):
     """How templates are solved, by their texts; those that are left out stay as they are."""
 
     loop: AlarmLoop
+    why_unlogged = "the histograms that price all ways in each batch are not kept"
 
     def __init__(self, loop: AlarmLoop) -> None:
         super().__init__(loop)

@@ -15,6 +15,12 @@ class FilterPin(OrderPin):
 
     loop: FilterLoop
 
+    @property
+    def why_unlogged(self) -> str:  # type: ignore[override]
+        """Why orders are not logged; what those of classes cost, no sample tells later."""
+        is_routed = self.loop.table is not None
+        return "classes of rows have orders of their own" if is_routed else super().why_unlogged
+
     def adopt(self, plan: list[str]) -> None:
         """Put another order in force, for rows of every class."""
         super().adopt(plan)

@@ -82,7 +82,8 @@ class JoinLoop:
         self.pairs: dict[Pair, tuple[float, float]] = {}
         """By pair of inputs, the pairs of sampled rows that are joined, and all pairs; counted
         only where predicates close a cycle."""
-        self._neighbours = neighbours(graph) if has_cycle(graph) else {}
+        self.has_cycle = has_cycle(graph)
+        self._neighbours = neighbours(graph) if self.has_cycle else {}
         near = self._neighbours.items()
         self._edges = {frozenset({name, other}) for name, others in near for other in others}
         self._budget = Budget(MAX_OVERHEAD, saves=False, most_owed=MOST_SKIPPED)

@@ -6,17 +6,25 @@ from typing import TYPE_CHECKING, Any
 
 from eddyline.joins.grid_loop import plain_grid
 from eddyline.joins.plan import COMPONENT
-from eddyline.runtime.order_pin import best_order
-from eddyline.runtime.pins import Advice, AsItStands, Pinnable, are_names
+from eddyline.ordering.matrix_view import expected_cost_ns
+from eddyline.runtime.order_pin import ONE_ORDER, begin_with, best_order, order_for, situation_of
+from eddyline.runtime.pins import UNKNOWN_NS, Advice, AsItStands, Pinnable, are_names
+from eddyline.stats.profile import FilterProfile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from eddyline.joins.caches.loop import JoinCaches
     from eddyline.joins.done_loop import DoneLoop
     from eddyline.joins.grid_loop import GridLoop
     from eddyline.joins.loop import JoinLoop
+    from eddyline.joins.orders.loop import PipelineLoop
     from eddyline.joins.tier_loop import TierLoop
+    from eddyline.runtime.situations import Situation
+
+
+WHY_UNLOGGED = "what is kept lies by the plan, so that another one would have to move it first"
+"""Said of how rows are cut and what of them is hot: no evidence prices that."""
 
 
 def pinnable(
@@ -34,10 +42,11 @@ def pinnable(
         for name in loop.graph.inputs:
             yield PipelinePin(loop, name)
     if grids.is_adaptive:
-        yield AsItStands(HeldLayout(grids, caches), lambda: plain_grid(grids.plan))
+        layout = HeldLayout(grids, caches)
+        yield AsItStands(layout, lambda: plain_grid(grids.plan), WHY_UNLOGGED)
     if tiers.lengths:
         hot = HeldTiers(tiers, done)
-        yield AsItStands(hot, lambda: hot.plan)
+        yield AsItStands(hot, lambda: hot.plan, WHY_UNLOGGED)
 
 
 class HeldPipeline:
@@ -98,12 +107,64 @@ class PipelinePin(Pinnable):
 
     def advice(self) -> Advice | None:
         """Return the order of the look-ups that is the best on the evidence, and its cost."""
-        pipeline = self.join.pipeline(self.name)
+        pipeline = self._pipeline
         found = None if pipeline is None else best_order(pipeline.loop)
         if pipeline is None or found is None:
             return None
         order, cost_ns, held_ns = found
         return Advice([pipeline.targets[at] for at in order], cost_ns, held_ns)
+
+    @property
+    def why_unlogged(self) -> str:  # type: ignore[override]
+        """Why nothing is logged, if it is not."""
+        if self.join.has_cycle:
+            return "where predicates close a cycle, the ways to windows change, too"
+        if self._pipeline is not None and self._pipeline.growth.last:
+            return "what ways cost that make more combinations than they are given is in no sample"
+        all_bits = self._pipeline is None or self._pipeline.loop.policy.needs_all_bits
+        return "" if all_bits else ONE_ORDER
+
+    def situation(self) -> Situation | None:
+        """Return what windows drop."""
+        return None if self._pipeline is None else situation_of(self._pipeline.loop)
+
+    def rows_met(self, n_rows: int) -> int:  # noqa: ARG002
+        """Return the new rows of the input."""
+        return self._pipeline.n_met if self._pipeline else 0
+
+    def cost_of(self, plan: list[str], evidence: Any) -> float:
+        """Return the cost of finding out which rows have partners (ns per row)."""
+        if self._pipeline is None:
+            return UNKNOWN_NS
+        order = self._pipeline.ranking(plan)
+        return expected_cost_ns(order, self._profile(self._pipeline, evidence))
+
+    def best_single(self, held: Sequence[tuple[Any, float]]) -> list[str] | None:
+        """Return the order that a greedy algorithm chooses for all situations together."""
+        pipeline = self._pipeline
+        if pipeline is None:
+            return None
+        profiles = [(self._profile(pipeline, evidence), n_rows) for evidence, n_rows in held]
+        return list(pipeline.filters.order(order_for(profiles, pipeline.ranking(self.plan))))
+
+    def take(self, plan: list[str], evidence: Any) -> None:
+        """Put an order in force, and the evidence that it was chosen by."""
+        self.adopt(plan)
+        if self._pipeline is not None:
+            begin_with(self._pipeline.loop, self._profile(self._pipeline, evidence))
+
+    def let_go(self) -> None:
+        """Let all evidence go but what came since the last change."""
+        if self._pipeline is not None:
+            loop = self._pipeline.loop
+            loop.window.begin_with(loop.recent.profile())
+
+    @property
+    def _pipeline(self) -> PipelineLoop | None:
+        return self.join.pipeline(self.name)
+
+    def _profile(self, pipeline: PipelineLoop, evidence: Any) -> FilterProfile:
+        return FilterProfile.from_state(pipeline.targets, evidence)
 
 
 class HeldLayout:

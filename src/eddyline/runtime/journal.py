@@ -46,7 +46,8 @@ class JournalEntry:
     names, or of the driver) or the ``run``."""
     event: str
     """The decision: ``order`` (another order), ``stale`` (evidence let go), ``sample`` (a sample
-    confirmed the order), ``left_out`` (so many older entries of a task, or of the journal, were
+    confirmed the order), ``recall`` (the plan of a situation that came again), ``mistaken`` (it was
+    another situation), ``left_out`` (so many older entries of a task, or of the journal, were
     only counted), ``restore`` and ``drop_state`` (at a restart), ``pin``, ``adapt`` and ``stop``
     (by a person, or because of what the evidence names); of joins ``grid`` (rows are cut into
     other buckets, or a frequent key into several), ``tree`` (the ways between inputs), ``caches``,

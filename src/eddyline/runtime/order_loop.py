@@ -39,6 +39,9 @@ SPIKE_FACTOR = 4.0
 WARMUP_SAMPLES = 4
 """Sampled rows, as a multiple of ``min_fill``, that end a warm-up in which little is dropped."""
 
+LOGGED_TUPLES = 256
+"""Newest profile tuples that the log of plans keeps of a situation."""
+
 THINKING_FRAC = 0.01
 """Most time that the policy may take, as a share of the time that the filters take."""
 
@@ -49,6 +52,8 @@ class OrderState(msgspec.Struct, frozen=True, kw_only=True):
     filter_ids: tuple[str, ...]
     order: tuple[int, ...]
     window: list[dict[str, Any]]
+    recent: list[dict[str, Any]]
+    """What came since the last change."""
     spent_ns: tuple[float, float, float]
     """Recent work per row, all work, and all warm-ups (ns)."""
     policy: dict[str, Any]
@@ -97,12 +102,14 @@ class OrderLoop:
         """Whether the order stays whatever the evidence; see ``runtime.pins``."""
         self.monitor = find_monitor(options.monitor).build(n_filters, options.seed)
         self.window = ProfileWindow(filter_ids, options.window_rows)
-        self.totals = FilterProfile.empty(filter_ids)
+        self.recent = ProfileWindow(filter_ids, LOGGED_TUPLES if thinks_freely else 1)
+        """The newest evidence since the last change, on the driver: never any from before it."""
+        self.totals = self.newest = FilterProfile.empty(filter_ids)
         self._was_slow = np.zeros(n_filters, dtype=np.bool_)
         self._n_timed = np.zeros(n_filters)
         self._costs_changed = False
         self._new_tuples = 0
-        self._n_evaluations = self._n_met = 0
+        self._n_evaluations = self.n_met = 0
         self._warmups_ns = 0.0
         self._recent_ns = 0.0
         self._work_ns = 0.0
@@ -124,6 +131,7 @@ class OrderLoop:
         self.count(fresh)
         if not self.is_adaptive:
             return []
+        self.newest = fresh
         costs, ratios = self._without_spikes(fresh.costs)
         fresh = replace(fresh, costs=costs)
         self._add_work(fresh)
@@ -139,6 +147,8 @@ class OrderLoop:
     def _take_in(self, fresh: FilterProfile) -> None:
         """Add a profile to the evidence."""
         self.window.push(fresh)
+        if self.thinks_freely:
+            self.recent.push(fresh)
         self._new_tuples += fresh.n_tuples
 
     def _decide(self, batch_id: int) -> list[JournalEntry]:
@@ -184,10 +194,12 @@ class OrderLoop:
             return []
         if found.costs is not None:
             self.window.forget_costs(found.costs)
+            self.recent.forget_costs(found.costs)
             self._costs_changed = True
         evidence = {**found.evidence, "n_tuples": known.n_tuples}
         if found.n_fresh is not None:
             n_kept = max(found.n_fresh - fresh.n_tuples, 0)
+            self.recent.keep_newest(n_kept)
             least = max(n_kept, self.options.min_fill - fresh.n_tuples)
             is_short = found.n_fresh < self.options.min_fill and n_kept < known.n_tuples
             if is_short and not self._can_warm_up(known):
@@ -223,7 +235,7 @@ class OrderLoop:
             attributes=None,
         )
         self.totals = merge([self.totals, counts])
-        self._n_evaluations, self._n_met = fresh.n_evaluations, fresh.n_rows
+        self._n_evaluations, self.n_met = fresh.n_evaluations, fresh.n_rows
 
     def add_costs(self, costs: CostSums) -> None:
         """Add costs to the counts of the whole life that say nothing about an evaluation."""
@@ -248,6 +260,7 @@ class OrderLoop:
         self._n_timed += calls > 0
         if had_to_load.any():
             self.window.forget_costs(had_to_load)
+            self.recent.forget_costs(had_to_load)
             self._costs_changed = True
         is_slow = known & (time > SPIKE_FACTOR * expected)
         cut = is_slow & ~self._was_slow
@@ -327,7 +340,7 @@ class OrderLoop:
             cost_ns=cost,
             as_written_ns=as_written,
             n_evaluations=self._n_evaluations,
-            n_rows=self._n_met,
+            n_rows=self.n_met,
         )
 
     def figures(self, order: Order, written: Order) -> tuple[Floats, float, float]:
@@ -354,6 +367,7 @@ class OrderLoop:
             filter_ids=self.filter_ids,
             order=self.order,
             window=self.window.to_state(),
+            recent=self.recent.to_state(),
             spent_ns=(self._recent_ns, self._work_ns, self._warmups_ns),
             policy=self.policy.snapshot(),
             policy_name=type(self.policy).__name__,
@@ -387,6 +401,7 @@ class OrderLoop:
         if not self.is_adaptive:
             return  # switched off means the order as written, not the last one that was learned
         self.window.restore(state.window)
+        self.recent.restore(state.recent)
         self._recent_ns, self._work_ns, self._warmups_ns = state.spent_ns
         # What is restored was learned from more than one call.
         self._n_timed = np.where(self.window.profile().costs.is_known, 2.0, 0.0)

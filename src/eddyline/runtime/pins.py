@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
+import numpy as np
 
 from eddyline.data.durable_files import replace_file
 from eddyline.errors import PlanError, StateError
@@ -19,6 +20,9 @@ from eddyline.runtime.journal import JournalEntry
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
+
+    from eddyline.data.arrays import Floats
+    from eddyline.runtime.situations import Situation
 
 UNKNOWN_NS = float("nan")
 
@@ -51,7 +55,18 @@ class Held(Protocol):
 
 
 class Pinnable(ABC):
-    """One plan that a person may pin, by the component that the journal names."""
+    """One plan that a person may pin, by the component that the journal names.
+
+    What can be pinned can be logged, too, and recalled where its conditions come again: see
+    ``runtime.plan_log``.
+    """
+
+    why_unlogged: str = "nothing is measured by which its conditions would be known again"
+    """Why the plans that were in force are not logged; empty if they are."""
+    cost_unit: str = "ns"
+    """Unit of ``cost_of``: time, or what is counted in place of it."""
+    recalls: bool = True
+    """Whether a plan of before may be put in force for what is known of its situation."""
 
     def __init__(self, loop: Held) -> None:
         self.loop = loop
@@ -95,6 +110,48 @@ class Pinnable(ABC):
     def advice(self) -> Advice | None:
         """Return what the evidence says; None if it says nothing."""
         return None
+
+    # -- the log of plans -----------------------------------------------------------------------
+
+    def situation(self) -> Situation | None:
+        """Return the conditions of the plan, as measured since they last changed.
+
+        None while too little is known of them.
+        """
+        return None
+
+    def rows_met(self, n_rows: int) -> int:
+        """Return how many rows the plan met in the last batch, in which a query took in some."""
+        return n_rows
+
+    def cost_of(self, plan: Any, evidence: Any) -> float:  # noqa: ARG002
+        """Return what a plan costs by the evidence of a situation (per row met; nan: unknown)."""
+        return UNKNOWN_NS
+
+    def foreseen(self, plan: Any, evidence: Any) -> tuple[Floats, Floats]:  # noqa: ARG002
+        """Return what rows would show under a plan by the evidence of a situation.
+
+        Returns:
+            Shares and counts, as in ``Situation.met``.
+        """
+        return np.zeros(0), np.zeros(0)
+
+    def best_single(self, held: Sequence[tuple[Any, float]]) -> Any | None:  # noqa: ARG002
+        """Return the best plan for all situations together; None if only those in force are known.
+
+        Args:
+            held: the evidence of each situation, and the rows for which it held.
+        """
+        return None
+
+    def take(self, plan: Any, evidence: Any) -> None:  # noqa: ARG002
+        """Put a possible plan in force, and begin with the evidence of a situation before."""
+        self.adopt(plan)
+
+    def let_go(self) -> None:  # noqa: B027 - nothing was begun with
+        """Let go of the evidence that ``take`` began with: it was of another situation."""
+
+    # -- what a person decides ------------------------------------------------------------------
 
     def check(self, plan: Any) -> None:
         """Raise PlanError if a plan cannot be pinned."""
@@ -170,9 +227,10 @@ class OneOf(Pinnable):
 class AsItStands(Pinnable):
     """A plan that nobody writes by hand: only the one in force can be pinned."""
 
-    def __init__(self, loop: Held, plan: Callable[[], Any]) -> None:
+    def __init__(self, loop: Held, plan: Callable[[], Any], why_unlogged: str = "") -> None:
         super().__init__(loop)
         self._plan = plan
+        self.why_unlogged = why_unlogged or Pinnable.why_unlogged
 
     @property
     def plan(self) -> Any:

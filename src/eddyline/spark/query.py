@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Unpack
 
 from eddyline.errors import OptionError, QueryError
-from eddyline.options import FOR_ALL, check_names
+from eddyline.options import FOR_ALL, RunOptions, check_names
 from eddyline.query.step_graph import carries, tree
 from eddyline.query.steps import ReadStep
 from eddyline.spark.analysis import column_types
@@ -96,8 +96,10 @@ class Query:
         none."""
         kinds = [each.takes for each in self._made if each.takes is not None]
         known = [field.name for kind in dict.fromkeys(kinds) for field in fields(kind)]
+        known += [field.name for field in fields(RunOptions)]
         check_names("option", options, [*dict.fromkeys([*known, *FOR_ALL])])
-        self.settings = _settings(self._made)
+        self.run_options, _ = RunOptions.taken(options)
+        self.settings = _settings(self._made) | settings_of(self.run_options)
         """Its options, as texts."""
         self.is_stateful = any(isinstance(each, Stateful) for each in self._made)
         """Whether it keeps durable state."""
@@ -269,6 +271,7 @@ class Query:
             steps=tree(self.steps),
             columns=self.columns,
             rename=self._rename,
+            recalls=self.run_options.recall,
         )
 
 

@@ -63,6 +63,11 @@ class ProfileWindow:
         self._parts = deque([replace(kept, costs=known.costs)])
         self._merged = None
 
+    def begin_with(self, *profiles: FilterProfile) -> None:
+        """Replace the content by profiles, the oldest first."""
+        self._parts = deque(replace(each, attributes=None, blocks=None) for each in profiles)
+        self._expire()
+
     def profile(self) -> FilterProfile:
         """Return everything in the window as one profile."""
         if self._merged is None:

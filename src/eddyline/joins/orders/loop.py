@@ -93,9 +93,9 @@ class PipelineLoop:
             seed=options.seed,
         )
         self.loop = OrderLoop(self.component, self.targets, given, thinks_freely=True)
-        self.loop.order = self._ranking(order)
+        self.loop.order = self.ranking(order)
         self.growth = Growth(filters)
-        self._n_met = 0
+        self.n_met = 0
 
     @property
     def component(self) -> str:
@@ -105,7 +105,7 @@ class PipelineLoop:
     def adopt(self, order: tuple[str, ...]) -> None:
         """Put an order in force that another has chosen; what is learned goes on from there."""
         self.order = order
-        self.loop.adopt(self._ranking(order))
+        self.loop.adopt(self.ranking(order))
 
     @property
     def is_warming(self) -> bool:
@@ -118,7 +118,7 @@ class PipelineLoop:
         Samples of other filters are left out.
         """
         mine = [each for each in samples if each.filters == self.filters and len(each.codes)]
-        self._n_met = round(sum(len(each.codes) / each.prob for each in mine))
+        self.n_met = round(sum(len(each.codes) / each.prob for each in mine))
         if not mine:
             return []
         profiles = [
@@ -165,7 +165,7 @@ class PipelineLoop:
         the combinations that windows make has none: what it saves is not in them.
         """
         names = self.written
-        rankings = self._ranking(self.order), self._ranking(self.written)
+        rankings = self.ranking(self.order), self.ranking(self.written)
         of_targets, cost, as_written = self.loop.figures(*rankings)
         if self.growth.last and self.order != self.written:
             cost = as_written = float("nan")
@@ -178,7 +178,7 @@ class PipelineLoop:
             drop_fracs=tuple(fracs.values()),
             cost_ns=cost,
             as_written_ns=as_written,
-            n_rows=self._n_met,
+            n_rows=self.n_met,
         )
 
     def snapshot(self) -> PipelineState:
@@ -195,7 +195,7 @@ class PipelineLoop:
         self.loop.restore(state.loop)
         self.growth.restore(state.growth)
 
-    def _ranking(self, order: Sequence[str]) -> Order:
+    def ranking(self, order: Sequence[str]) -> Order:
         """Return the filters in the order of their windows."""
         places = {name: at for at, name in enumerate(order)}
         return tuple(sorted(range(len(self.targets)), key=lambda at: places[self.targets[at]]))

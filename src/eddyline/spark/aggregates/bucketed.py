@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, StructField, StructType
 
 from eddyline.aggregates.loop import PLANS, AggregateLoop
+from eddyline.aggregates.pin import AggregatePin
 from eddyline.aggregates.plan import (
     COMPONENT,
     AggregatePart,
@@ -25,7 +26,6 @@ from eddyline.aggregates.profile import AggregateProfile
 from eddyline.aggregates.samples import GroupSamples
 from eddyline.errors import QueryError
 from eddyline.options import AggregateOptions
-from eddyline.runtime.pins import OneOf
 from eddyline.spark.aggregates.fetched import answered, fetched
 from eddyline.spark.aggregates.grouping import Groups
 from eddyline.spark.aggregates.kept import Kept
@@ -167,9 +167,9 @@ class Bucketed(Kept):
         return Placement(self.groups, self.n_buckets, is_late, self._known)
 
     @property
-    def pinnable(self) -> tuple[OneOf, ...]:
+    def pinnable(self) -> tuple[AggregatePin, ...]:
         """Where rows become cells, if they do before they are counted."""
-        return () if self.by_row else (OneOf(self.loop, self.loop.plans, self.loop.best),)
+        return () if self.by_row else (AggregatePin(self.loop),)
 
     # -- one batch ------------------------------------------------------------------------------
 

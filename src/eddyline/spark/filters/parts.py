@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import structs
 
 from eddyline.data.sampling import seed_of
 from eddyline.filters.pin import FilterPin
@@ -179,6 +180,8 @@ class ArrowPart:
     def _task(self, batch_id: int, *, is_fixed: bool) -> tuple[FilterTask, tuple[str, ...]]:
         """Return the work of a batch's tasks, and the columns that they are handed."""
         loop = self.loop
+        # What the log of plans is told stays on the driver.
+        state = structs.replace(loop.snapshot(), recent=[]) if loop.is_adaptive else None
         # The plan of a plain stream is laid once, so it could not stop handing attributes over.
         is_named = loop.options.route_by is not None
         is_learning = loop.is_learning_routes and (is_named or not is_fixed)
@@ -191,7 +194,7 @@ class ArrowPart:
             options=loop.options,
             run_id=f"{self.run_id}/{loop.component}/{batch_id}.{self.n_learned}",
             batch_id=batch_id,
-            state=loop.snapshot() if loop.is_adaptive else None,
+            state=state,
             # Partial bits are only valid under the order they were taken: then the driver decides.
             may_switch=not loop.is_held and (loop.policy.needs_all_bits or batch_id < 0),
             held=loop.order if loop.is_held else None,

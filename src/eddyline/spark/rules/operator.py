@@ -354,7 +354,8 @@ class RuleOperator(Operator):
     def pinnable(self) -> tuple[AsItStands, ...]:
         """How the rules that run are looked for."""
         loop = self.compiled.loop
-        return (AsItStands(loop, lambda: str(loop.plan)),)
+        why = "the sample of all that rules look for, which prices their plans, is not kept"
+        return (AsItStands(loop, lambda: str(loop.plan), why),)
 
     def records(self) -> tuple[RuleRecord, ...]:
         """Return the record after a batch."""

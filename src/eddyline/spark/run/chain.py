@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import PlanError, StateError
 from eddyline.registry import unknown
+from eddyline.runtime.plan_log import PlanLog
 from eddyline.spark.operator import Batch, Stateful, collected
 from eddyline.state.manifest import RESTORE
+from eddyline.watch import plan_log as words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
 WHOLE_WAIT_S = 60.0
 """Longest wait for the metrics of a job that has run to its end (s)."""
 
+LOGGED = "plan log"
+"""Name of the log of plans beside the states of operators, none of which has a space."""
+
 Awaited = dict[str, tuple["Pending", ...]]
 """Observations that a job will make, by operator."""
 
@@ -43,16 +48,23 @@ class Chain:
     """The operators of one query, of unique names, in the order in which rows pass them.
 
     ``folder`` returns where durable state is kept, and is called if there is some; the state of a
-    query of another identity is of no use.
+    query of another identity is of no use. If it ``recalls``, plans are taken again where their
+    conditions come again.
 
     Raises:
         StateError: the folder holds the state of another query, or cannot be read.
     """
 
     def __init__(
-        self, operators: Sequence[Operator], folder: Callable[[], ManifestFolder], identity: str
+        self,
+        operators: Sequence[Operator],
+        folder: Callable[[], ManifestFolder],
+        identity: str,
+        *,
+        recalls: bool = True,
     ) -> None:
         self.operators = tuple(operators)
+        self.log = PlanLog(recalls=recalls)
         self.identity = identity
         self._stateful = tuple(each for each in operators if isinstance(each, Stateful))
         self._n_ahead = 0
@@ -205,18 +217,25 @@ class Chain:
 
         How many rows the batch has is told to those that are laid over all of them.
         """
-        entries = []
+        logged = (pin for pin in self.plannable.values() if not pin.why_unlogged)
+        ran_under = {pin.component: pin.plan for pin in logged}
+        n_rows, entries = batch.n_rows or 0, []
         for at, each in enumerate(self.operators):
             entries += each.learn(seen[each.name], batch)
             if at >= self._n_ahead and not each.passes_all:
                 batch = replace(batch, n_rows=None)
-        return entries
+        return entries + self.log.step(self.plannable, ran_under, n_rows, batch.id)
 
     def take_entries(self) -> list[JournalEntry]:
         """Return the decisions that were taken outside of ``learn`` since the last call."""
         return [entry for each in self.operators for entry in each.take_entries()]
 
     # -- what a person pins ---------------------------------------------------------------------
+
+    @property
+    def plannable(self) -> dict[str, Pinnable]:
+        """The plans that may be pinned, logged and recalled, by component."""
+        return {pin.component: pin for each in self.operators for pin in each.pinnable}
 
     def pinnable(self, name: str | None = None) -> dict[str, Pinnable]:
         """Return the plans that a person may pin, by component.
@@ -253,14 +272,17 @@ class Chain:
 
     def sections(self, history: History) -> list[Section]:
         """Return for people what the operators do, and why."""
-        return [section for each in self.operators for section in each.sections(history)]
+        found = [section for each in self.operators for section in each.sections(history)]
+        return [*found, *words.sections(self.log.views(self.plannable))]
 
     # -- saving ---------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
         """Return the learned state, by operator."""
         states = {each.name: each.snapshot() for each in self.operators}
-        return {name: state for name, state in states.items() if state is not None}
+        return {name: state for name, state in states.items() if state is not None} | {
+            LOGGED: self.log.snapshot()
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from what ``snapshot`` returned.
@@ -271,3 +293,5 @@ class Chain:
         for each in self.operators:
             if each.name in state:
                 each.restore(state[each.name])
+        if LOGGED in state:
+            self.log.restore(state[LOGGED], self.plannable)

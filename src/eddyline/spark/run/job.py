@@ -59,6 +59,8 @@ class Job:
     """Name and Spark type of each output column."""
     rename: str = "another name"
     """Advice on choosing another name, for errors."""
+    recalls: bool = True
+    """Whether plans are taken again where their conditions come again."""
 
 
 def settings_of(options: Any) -> dict[str, str]:

@@ -115,6 +115,7 @@ class Run(RunFace):
             self.job.operators(self.checkpoint),
             self._state_folder,
             self.job.identity,
+            recalls=self.job.recalls,
         )
         if made.has_state and not self._files.has_started:
             msg = (

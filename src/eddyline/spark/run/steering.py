@@ -100,12 +100,7 @@ class Steering:
     def apply(self) -> None:
         """Put pinned plans in force; called where a run starts, and before each micro-batch."""
         with self.deciding:
-            self._note(self._pins.apply(self._targets, self._last_batch()))
-
-    @property
-    def _targets(self) -> dict[str, Pinnable]:
-        operators = self._chain().operators
-        return {pin.component: pin for each in operators for pin in each.pinnable}
+            self._note(self._pins.apply(self._chain().plannable, self._last_batch()))
 
     @property
     def n_pinned(self) -> int:
@@ -115,7 +110,7 @@ class Steering:
     def views(self) -> tuple[PinView, ...]:
         """Return what is pinned."""
         with self.deciding:
-            return self._pins.views(self._targets)
+            return self._pins.views(self._chain().plannable)
 
     def lines(self) -> tuple[str, ...]:
         """Return what is pinned on a line for the progress; none if nothing is."""

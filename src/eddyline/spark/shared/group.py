@@ -141,6 +141,7 @@ class SharedQueries:
             settings=evaluation.settings,
             operators=lambda _: evaluation.operators(),
             rename="engine.query(…, name='…')",
+            recalls=all(each.run_options.recall for each in queries),
         )
         self._listed = dict(members_of(folder) or {})
         self._save_members()

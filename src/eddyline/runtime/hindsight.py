@@ -1,0 +1,81 @@
+"""What adapting has brought: the plans that were in force beside the best single one."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eddyline.runtime.logged import Logged
+    from eddyline.runtime.pins import Pinnable
+
+
+@dataclass(frozen=True, slots=True)
+class Hindsight:
+    """Costs by the evidence of all situations, each for the rows for which it held."""
+
+    cost: float = float("nan")
+    """Of the plans that were in force (per row; nan: not known)."""
+    best: Any = None
+    """The single plan that would have cost least: of those in force, and the one that is chosen for
+    all situations together."""
+    best_cost: float = float("nan")
+    """What it would have cost (per row)."""
+    n_plans: int = 0
+    """Plans that were in force."""
+    n_unpriced: int = 0
+    """Of them, those that cannot be priced in every situation, and are left out."""
+
+    @property
+    def saved(self) -> float:
+        """Share of the cost of the best single plan that was saved (nan: not known)."""
+        return 1.0 - self.cost / self.best_cost if self.best_cost > 0.0 else float("nan")
+
+
+@dataclass(frozen=True, slots=True)
+class LogView:
+    """What the log says of one component."""
+
+    component: str
+    n_situations: int = 0
+    n_rows: float = 0.0
+    """Rows of all situations."""
+    n_left_out: float = 0.0
+    """Rows of which no situation was known, or that was let go of."""
+    n_right: int = 0
+    """Recalls that were right."""
+    n_mistaken: int = 0
+    """Recalls that were given up."""
+    hindsight: Hindsight = field(default_factory=Hindsight)
+    unit: str = "ns"
+    """Of costs: ``ns``, or what is counted in place of time."""
+    why_not: str = ""
+    """Why its plans are not logged, if they are not."""
+
+
+def hindsight(situations: Sequence[Logged], target: Pinnable) -> Hindsight:
+    """Return what plans have cost in some situations, and what the best of them would have."""
+    n_rows = np.array([each.held.total for each in situations])
+    if not n_rows.sum() > 0.0:
+        return Hindsight()
+    keys = list(dict.fromkeys(key for each in situations for key in each.held.n_rows))
+    prices = np.array([[each.price(target, key) for key in keys] for each in situations])
+    held = np.array([[each.held.n_rows.get(key, 0.0) for key in keys] for each in situations])
+    # Rows under a plan without a price make the sum one that is not known.
+    cost = float(np.where(held > 0.0, held * prices, 0.0).sum() / n_rows.sum())
+    singles = dict(zip(keys, n_rows @ prices / n_rows.sum(), strict=True))
+    n_unpriced = int(np.isnan(list(singles.values())).sum())
+    found = [(float(single), json.loads(key)) for key, single in singles.items()]
+    evidence = [each.seen.evidence for each in situations]
+    together = target.best_single(list(zip(evidence, n_rows.tolist(), strict=True)))
+    if together is not None:
+        price = sum(n * target.cost_of(together, e) for n, e in zip(n_rows, evidence, strict=True))
+        found.append((float(price / n_rows.sum()), together))
+    known = [pair for pair in found if np.isfinite(pair[0])]
+    best_cost, best = min(known, key=lambda pair: pair[0]) if known else (float("nan"), None)
+    return Hindsight(cost, best, best_cost, len(keys), n_unpriced)

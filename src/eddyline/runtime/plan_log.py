@@ -1,0 +1,330 @@
+"""The log of plans: under which conditions a run was, for how many rows, and by which plans.
+
+Conditions that come again get the plan that was good for them, without learning it again; what is
+then measured says whether they were the same. The log also knows what any of its plans would have
+cost under all conditions so far, and so what adapting has brought.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from eddyline.errors import EddylineError, StateError
+from eddyline.runtime.hindsight import LogView, hindsight
+from eddyline.runtime.journal import JournalEntry
+from eddyline.runtime.logged import (
+    LEAST_ROWS,
+    Held,
+    Logged,
+    SavedSituation,
+    plan_key,
+    restored,
+    saved,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from eddyline.runtime.pins import Pinnable
+    from eddyline.runtime.situations import Situation
+
+MOST_SITUATIONS = 64
+"""Situations of one component; of more, those that held for the fewest rows are let go of."""
+
+MOST_PLANS = 8
+"""Plans whose rows a situation keeps apart; of more, those of the fewest rows are let go of."""
+
+SOON = 2
+"""Batches within which another situation shows that a recall was a mistake; later it is taken for
+another change, such as where no rows of the batches between were sampled."""
+
+LEAVES = 1.5
+"""Distance at which a situation is left: it is looked at in every batch, so that a distance at
+which one is only not recognized comes by chance."""
+
+MAX_LOSS = 1.1
+"""A plan is not recalled if by the few rows since the change it costs so many times as much as the
+one in force; where they are enough to choose a plan by, it has to cost less."""
+
+
+class SavedComponent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The log of one component as it is saved."""
+
+    names: tuple[str, ...]
+    situations: list[SavedSituation]
+    current: int | None
+    recalled_at: int | None
+    waiting: list[tuple[Any, float]]
+    n_left_out: float
+
+
+class ComponentLog:
+    """The situations of one component."""
+
+    def __init__(self, component: str) -> None:
+        self.component = component
+        self.names: tuple[str, ...] = ()
+        self.situations: list[Logged] = []
+        self.current: Logged | None = None
+        """The one that the run is in, as far as it is known."""
+        self.recalled_at: int | None = None
+        """The batch after which its plan was recalled, while nothing says that it was right."""
+        self.waiting = Held()
+        """Rows since it was last known which situation they are of."""
+        self.n_left_out = 0.0
+
+    def step(
+        self, target: Pinnable, ran_under: Any, n_rows: float, batch_id: int, *, recalls: bool
+    ) -> list[JournalEntry]:
+        """Take note of a batch; see ``PlanLog.step``."""
+        self.waiting.add(plan_key(ran_under), n_rows)
+        self.n_left_out += self.waiting.shortened(MOST_PLANS)
+        now = target.situation()
+        if now is None or (now.n_sampled < LEAST_ROWS and now.met is None):
+            return []
+        if now.names != self.names:  # other filters: nothing of before can be compared
+            self._forget()
+            self.names = now.names
+        if self.current is not None and self.current.distance(now, target) <= LEAVES:
+            self._stay(self.current, now)
+            return []
+        entries = self._mistaken(target, now, batch_id)
+        near = self._nearest(now, target)
+        if near is None:
+            self.current = self._new(now) if now.is_settled else None
+            return entries
+        if recalls and near.may_recall:
+            entries += self._recalled(near, now, target, batch_id)
+        self.current = near
+        self._note(near, now)
+        return entries
+
+    def _stay(self, logged: Logged, now: Situation) -> None:
+        """Take note of a batch in the situation that was known."""
+        if now.met is not None or now.is_settled:
+            logged.n_right += self.recalled_at is not None
+            self.recalled_at = None
+        logged.n_settled += now.is_settled
+        self._note(logged, now)
+        self._merge(logged)
+
+    def _note(self, logged: Logged, now: Situation) -> None:
+        logged.held.take(self.waiting)
+        self.n_left_out += logged.held.shortened(MOST_PLANS)
+        if now.is_settled:
+            logged.see(now)
+
+    def _new(self, now: Situation) -> Logged:
+        """Return a situation that was not met before."""
+        found = Logged(now, n_settled=1)
+        self.situations.append(found)
+        self._note(found, now)
+        if len(self.situations) > MOST_SITUATIONS:
+            least = min(self.situations[:-1], key=lambda each: each.held.total)
+            self._remove(least)
+            self.n_left_out += least.held.total
+        return found
+
+    def _merge(self, logged: Logged) -> None:
+        """Make one entry of those that are near now that more is known of one of them."""
+        for other in [each for each in self.situations if each is not logged]:
+            if logged.seen.distance(other.seen) <= 1.0:
+                logged.absorb(other)
+                self._remove(other)
+
+    def _remove(self, logged: Logged) -> None:
+        self.situations = [each for each in self.situations if each is not logged]
+
+    def _nearest(self, now: Situation, target: Pinnable) -> Logged | None:
+        """Return the situation that this is, if it is one of those before.
+
+        None, too, while it may be one of several with different plans and more may come to be
+        known.
+        """
+        near = [(each.distance(now, target), at) for at, each in enumerate(self.situations)]
+        found = sorted(pair for pair in near if pair[0] <= 1.0)
+        if not found or (len(found) > 1 and not now.is_settled):
+            return None
+        return self.situations[found[0][1]]
+
+    def _mistaken(self, target: Pinnable, now: Situation, batch_id: int) -> list[JournalEntry]:
+        """Give up the plan that was recalled for another situation than this one is."""
+        recalled_at, self.recalled_at = self.recalled_at, None
+        if recalled_at is None or self.current is None or batch_id > recalled_at + SOON:
+            return []
+        self.current.n_mistaken += 1
+        target.let_go()
+        evidence = {"taken_for": self.current.seen.plain(), "now": now.plain()}
+        plan = target.plan
+        return [JournalEntry(batch_id, self.component, "mistaken", plan, plan, evidence)]
+
+    def _recalled(
+        self, logged: Logged, now: Situation, target: Pinnable, batch_id: int
+    ) -> list[JournalEntry]:
+        """Take the plan of a situation that has come again, unless the newest rows oppose it."""
+        key, before = logged.best(target), target.plan
+        plan = json.loads(key)
+        cost, in_force = (target.cost_of(each, now.evidence) for each in (plan, before))
+        # Where enough is known already, the plan in force was chosen by it.
+        is_opposed = cost >= in_force if now.is_settled else cost > MAX_LOSS * in_force
+        if not target.is_possible(plan) or is_opposed:
+            return []
+        target.take(plan, logged.seen.evidence)
+        self.recalled_at = batch_id
+        evidence = {
+            "then": logged.seen.plain(),
+            "now": now.plain(),
+            "distance": round(logged.distance(now, target), 3),
+            "held_for_rows": round(logged.held.total),
+            "sampled_rows": round(now.n_sampled),
+        }
+        return [JournalEntry(batch_id, self.component, "recall", before, plan, evidence)]
+
+    def _forget(self) -> None:
+        self.n_left_out += sum(each.held.total for each in self.situations)
+        self.situations, self.current, self.recalled_at = [], None, None
+
+    def view(self, target: Pinnable) -> LogView:
+        """Return what the plans in force cost, and what the best of them alone would have."""
+        return LogView(
+            self.component,
+            n_situations=len(self.situations),
+            n_rows=sum(each.held.total for each in self.situations),
+            n_left_out=self.n_left_out + self.waiting.total,
+            n_right=sum(each.n_right for each in self.situations),
+            n_mistaken=sum(each.n_mistaken for each in self.situations),
+            hindsight=hindsight(self.situations, target),
+            unit=target.cost_unit,
+        )
+
+    # -- saving ---------------------------------------------------------------------------------
+
+    def snapshot(self) -> SavedComponent:
+        """Return the log as values that msgspec encodes."""
+        at = next((i for i, each in enumerate(self.situations) if each is self.current), None)
+        return SavedComponent(
+            self.names,
+            [saved(each) for each in self.situations],
+            at,
+            self.recalled_at,
+            self.waiting.pairs(),
+            self.n_left_out,
+        )
+
+    def restore(self, given: SavedComponent, target: Pinnable) -> None:
+        """Continue from what ``snapshot`` returned.
+
+        Raises:
+            ValueError, LookupError, TypeError, EddylineError: it is damaged.
+        """
+        self.names = given.names
+        self.situations = [restored(each, given.names) for each in given.situations]
+        self.waiting, self.n_left_out = Held(given.waiting), given.n_left_out
+        if given.current is not None:
+            self.current = self.situations[range(len(self.situations)).index(given.current)]
+        self.recalled_at = given.recalled_at
+        numbers = [self.n_left_out, *self.waiting.n_rows.values()]
+        for each in self.situations:
+            numbers += [*each.held.n_rows.values(), each.seen.n_sampled]
+            numbers += [each.n_settled, each.n_right, each.n_mistaken]
+            target.cost_of(target.plan, each.seen.evidence)
+        if not all(0.0 <= number < float("inf") for number in numbers):
+            msg = "a number of rows, batches or recalls is less than 0"
+            raise ValueError(msg)
+
+
+class PlanLog:
+    """The log of one run: of each component that measures what its plan depends on.
+
+    Args:
+        recalls: whether plans are taken again; the log is kept in any case.
+    """
+
+    def __init__(self, *, recalls: bool = True) -> None:
+        self.recalls = recalls
+        self._logs: dict[str, ComponentLog] = {}
+        self._changing = threading.Lock()
+        """Held while the log changes, or is looked at from another thread."""
+
+    def step(
+        self,
+        targets: Mapping[str, Pinnable],
+        ran_under: Mapping[str, Any],
+        n_rows: int,
+        batch_id: int,
+    ) -> list[JournalEntry]:
+        """Take note of a batch, and recall plans where situations come again.
+
+        Called once for each batch, after its loops have learned from it.
+
+        Args:
+            targets: what can be planned, by component.
+            ran_under: the plans that the batch met, by component.
+            n_rows: rows that the query took in.
+            batch_id: the micro-batch.
+
+        Returns:
+            The decisions: plans recalled, and those given up.
+        """
+        with self._changing:
+            return self._step(targets, ran_under, n_rows, batch_id)
+
+    def _step(
+        self,
+        targets: Mapping[str, Pinnable],
+        ran_under: Mapping[str, Any],
+        n_rows: int,
+        batch_id: int,
+    ) -> list[JournalEntry]:
+        self._logs = {name: log for name, log in self._logs.items() if name in targets}
+        entries: list[JournalEntry] = []
+        for name, target in targets.items():
+            if not target.can_adapt:
+                continue
+            log, met = self._logs.get(name), target.rows_met(n_rows)
+            if name not in ran_under or target.why_unlogged:
+                if log is not None:
+                    log.n_left_out += met
+                continue
+            log = self._logs.setdefault(name, ComponentLog(name))
+            recalls = self.recalls and target.recalls and not target.is_held
+            entries += log.step(target, ran_under[name], met, batch_id, recalls=recalls)
+        return entries
+
+    def views(self, targets: Mapping[str, Pinnable]) -> tuple[LogView, ...]:
+        """Return what the log says of each component that may adapt."""
+        with self._changing:
+            return tuple(
+                LogView(name, why_not=target.why_unlogged)
+                if target.why_unlogged or name not in self._logs
+                else self._logs[name].view(target)
+                for name, target in targets.items()
+                if target.can_adapt
+            )
+
+    def snapshot(self) -> dict[str, SavedComponent]:
+        """Return the log as values that msgspec encodes."""
+        return {name: log.snapshot() for name, log in self._logs.items()}
+
+    def restore(self, state: Any, targets: Mapping[str, Pinnable]) -> None:
+        """Continue from what ``snapshot`` returned, decoded from JSON.
+
+        What is of no component any more is let go of.
+
+        Raises:
+            StateError: it is damaged.
+        """
+        try:
+            given = msgspec.convert(state, dict[str, SavedComponent], from_attributes=True)
+            for name in given.keys() & targets.keys():
+                if targets[name].can_adapt:
+                    log = ComponentLog(name)
+                    log.restore(given[name], targets[name])
+                    self._logs[name] = log
+        except (EddylineError, LookupError, TypeError, ValueError, ArithmeticError) as error:
+            msg = f"the saved log of plans is damaged: {error}; start from an empty checkpoint"
+            raise StateError(msg) from error

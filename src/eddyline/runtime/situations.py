@@ -1,0 +1,87 @@
+"""Situations: the conditions under which a plan is good, in units that can be compared.
+
+Every condition is a share ([0, 1]): of rows that a filter drops, of rows that are left as cells.
+Shares are compared as angles, asin √share: there the noise of a share that was counted over n rows
+is 1 / (2 √n), whatever the share.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from eddyline.data.arrays import Floats
+
+ALIKE = 0.1
+"""Angles that differ by less are the same however well they were measured: shares of 0.45 and 0.55,
+or of 0.01 and 0.04."""
+
+UNKNOWN = float("inf")
+"""Distance where nothing can be compared."""
+
+Z_SCORE = 2.5
+"""Standard errors of both measurements by which they may differ beyond that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """What the rows of the last batch met, whether they were sampled or not."""
+
+    plan: Any
+    """The plan that all of them met."""
+    shares: Floats
+    """What is seen of the conditions under that plan ([0, 1]; nan: not known; (K,))."""
+    counts: Floats
+    """Rows that each was counted over (≥ 0; (K,))."""
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What is measured of the conditions of a plan."""
+
+    names: tuple[str, ...]
+    """What the conditions are of, for people; situations of other names are not compared."""
+    shares: Floats
+    """The conditions ([0, 1]; nan: not known; (C,))."""
+    counts: Floats
+    """Rows that each was counted over (> 0; (C,))."""
+    evidence: Any
+    """Plain values by which any plan can be priced later; see ``Pinnable.cost_of``."""
+    n_sampled: float
+    """Rows that were looked at."""
+    is_settled: bool
+    """Whether there are enough of them to choose a plan by."""
+    met: Met | None = None
+    """What all rows of the last batch showed; never saved."""
+
+    def distance(self, other: Situation) -> float:
+        """Return how far apart two are by their conditions; see ``distance``."""
+        if self.names != other.names:
+            return UNKNOWN
+        return distance(self.shares, self.counts, other.shares, other.counts)
+
+    def plain(self) -> dict[str, float]:
+        """Return the conditions for the journal: those that are known."""
+        named = zip(self.names, self.shares.tolist(), strict=True)
+        return {name: round(share, 4) for name, share in named if np.isfinite(share)}
+
+
+def distance(shares: Floats, counts: Floats, other: Floats, other_counts: Floats) -> float:
+    """Return how far apart the same shares of two measurements are; up to 1 they may be the same.
+
+    It is the greatest difference, over what may differ without meaning anything. Infinite where
+    nothing can be compared.
+    """
+    rows, other_rows = np.maximum(counts, 1.0), np.maximum(other_counts, 1.0)
+    noise = 0.5 * np.sqrt(1.0 / rows + 1.0 / other_rows)
+    apart = np.abs(_angles(shares) - _angles(other)) / (ALIKE + Z_SCORE * noise)
+    known = apart[np.isfinite(apart) & (counts >= 1.0) & (other_counts >= 1.0)]
+    return float(known.max()) if len(known) else UNKNOWN
+
+
+def _angles(shares: Floats) -> Floats:
+    angles: Floats = np.arcsin(np.sqrt(np.clip(shares, 0.0, 1.0)))
+    return angles

@@ -1,0 +1,82 @@
+"""Words for the log of plans: what adapting has brought, whatever operator adapts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from eddyline.watch.formatting import (
+    count,
+    counted,
+    duration,
+    finite,
+    percent,
+    plan_text,
+    ratio,
+    significant,
+)
+from eddyline.watch.sections import Facts, Section, Text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eddyline.runtime.hindsight import LogView
+
+LITTLE = 0.005
+"""Share of the work below which a difference is none: samples tell it no better."""
+
+TITLE = "what adapting brought"
+
+NOTE = (
+    "Estimates from the rows that were sampled in each situation: the work of the plans that were "
+    "in force, and that of the best single one all the time. What learning took is in neither."
+)
+
+
+def sections(views: Sequence[LogView]) -> list[Section]:
+    """Return what the plans in force cost beside the best single one, by component."""
+    pairs = tuple((each.component, _text(each)) for each in views)
+    if all(each.why_not or not each.n_rows for each in views):
+        return []
+    return [Section(TITLE, (Text(NOTE), Facts(pairs)))]
+
+
+def _text(view: LogView) -> str:
+    if view.why_not:
+        return f"not known: {view.why_not}"
+    if not view.n_rows:
+        return "not known yet"
+    return "; ".join(filter(None, (_saved(view), _basis(view), _recalls(view))))
+
+
+def _saved(view: LogView) -> str:
+    """Say what was saved against the best single plan."""
+    seen, unit = view.hindsight, view.unit
+    if finite(seen.best_cost) is None:
+        return "no plan that was in force can be priced in all situations"
+    best = f"the best single plan, {plan_text(seen.best)} ({_cost(seen.best_cost, unit)})"
+    if finite(seen.saved) is None:
+        return f"{best}; what was in force cannot be priced"
+    if abs(seen.saved) < LITTLE:
+        return f"adapting took as much work as {best}"
+    how = "saved" if seen.saved > 0.0 else "took, on top,"
+    return f"adapting {how} {percent(abs(seen.saved))} of the work of {best}"
+
+
+def _cost(cost: float, unit: str) -> str:
+    return f"{duration(cost) if unit == 'ns' else f'{significant(cost)} {unit}'} per row"
+
+
+def _basis(view: LogView) -> str:
+    """Say what the estimate is of."""
+    share = ratio(view.n_rows, view.n_rows + view.n_left_out)
+    rows = f"{counted(view.n_situations, 'situation')} with {percent(share)} of the rows"
+    n_unpriced = view.hindsight.n_unpriced
+    left_out = f", {count(n_unpriced)} without a price left out" if n_unpriced else ""
+    return f"{rows}; {counted(view.hindsight.n_plans, 'plan')} in force{left_out}"
+
+
+def _recalls(view: LogView) -> str:
+    if not (view.n_right or view.n_mistaken):
+        return ""
+    right = f"{counted(view.n_right, 'plan')} recalled"
+    return f"{right}, {count(view.n_mistaken)} by mistake" if view.n_mistaken else right
