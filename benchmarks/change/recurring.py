@@ -65,7 +65,8 @@ class LoggedFilters:
         seed = 10_000 * self.seed + self.n
         run = self.counted.run(stream, seed=seed, batch_rows=self.batch_rows)
         self.counted.loop.n_met = self.batch_rows
-        self.entries += self.log.step({"arrow": self.target}, ran_under, 0, self.n)
+        targets = {"arrow": self.target}
+        self.entries += self.log.step(targets, ran_under, self.batch_rows, self.n)
         self.n += 1
         codes = stream.histograms(self.batch_rows)
         self.codes += codes.sum(0)

@@ -28,7 +28,7 @@ class Life:
         is_late = self.target.plan == "late"
         self.shuffled.append(1.0 if is_late else profile.n_cells / max(profile.n_rows, 1))
         self.target.loop.step(profile)
-        return self.log.step({"aggregate": self.target}, ran_under, 0, 0)
+        return self.log.step({"aggregate": self.target}, ran_under, profile.n_rows, 0)
 
     def view(self):
         return self.log.views({"aggregate": self.target})[0]

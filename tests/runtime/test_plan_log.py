@@ -234,6 +234,14 @@ def test_other_filters_begin_another_log():
     assert (view.n_situations, view.n_rows, view.n_left_out) == (1, 2 * N_ROWS, 4 * N_ROWS)
 
 
+def test_a_batch_without_rows_is_none():
+    life = Life(Dial())
+    life.batches(2, 0.0)
+    before = life.log.snapshot()
+    assert life.log.step({"dial": life.target}, {"dial": "a"}, 0, 9) == []
+    assert life.log.snapshot() == before
+
+
 def test_rows_wait_until_it_is_known_what_they_met():
     life = Life(Dial())
     life.target.n_sampled = 5.0

@@ -270,6 +270,8 @@ class PlanLog:
         Returns:
             The decisions: plans recalled, and those given up.
         """
+        if not n_rows:
+            return []  # what loops took in last is of a batch before
         with self._changing:
             return self._step(targets, ran_under, n_rows, batch_id)
 

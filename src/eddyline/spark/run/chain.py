@@ -280,9 +280,8 @@ class Chain:
     def snapshot(self) -> dict[str, Any]:
         """Return the learned state, by operator."""
         states = {each.name: each.snapshot() for each in self.operators}
-        return {name: state for name, state in states.items() if state is not None} | {
-            LOGGED: self.log.snapshot()
-        }
+        states[LOGGED] = self.log.snapshot() or None
+        return {name: state for name, state in states.items() if state is not None}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from what ``snapshot`` returned.
