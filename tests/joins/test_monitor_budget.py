@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 
 import pytest
 
@@ -17,7 +18,7 @@ from eddyline.joins.operator.partner_ages import AgeCounts
 from eddyline.joins.plan import BucketReport
 
 
-def measured(budget, monitor_ns, *, n_batches=1_000, cold=0):
+def measured(budget, monitor_ns, *, n_batches=1_000, cold=0, learning=0):
     """Return what share of batches of 1,000,000 ns is measured, at a cost for each.
 
     The first ones are all measured, and not counted.
@@ -28,6 +29,9 @@ def measured(budget, monitor_ns, *, n_batches=1_000, cold=0):
         n += budget.may and number >= WARM_BATCHES
         report = BucketReport(0, ns=1_000_000, monitor_ns=monitor_ns if budget.may else 0)
         budget.step([report], {"s": AgeCounts(1_000, cold)})
+        if learning:
+            with budget.learning():
+                time.sleep(learning)
     return n / n_batches
 
 
@@ -37,6 +41,12 @@ def test_measuring_takes_no_more_than_its_share(monitor_ns):
     share = measured(MonitorBudget(), monitor_ns)
     every = math.ceil(monitor_ns / (MAX_OVERHEAD * 1_000_000))
     assert share == pytest.approx(1 / every, rel=0.05)
+
+
+def test_learning_counts_where_something_was_measured_alone():
+    """It takes as long as a fourth of a batch: less than is owed at most, and in every batch."""
+    share = measured(MonitorBudget(), 1_000, n_batches=60, learning=0.000_25)
+    assert 0 < share <= 2 / MOST_SKIPPED
 
 
 def test_it_goes_on_now_and_then_whatever_it_takes_and_at_once_where_much_is_found_cold():

@@ -128,6 +128,10 @@ class LearnedBound(Struct, frozen=True, forbid_unknown_fields=True):
         )
         return learned.bounded(learned._next_bound(n_rows))
 
+    def settled(self) -> Self:
+        """Return the same with the smallest bound, which it would come down to slowly."""
+        return self.bounded(self._smallest())
+
     def _next_bound(self, n_rows: int) -> int:
         """Return the bound for the batch after one of so many rows."""
         if self.n_rows * (1 - self.share) < 1:

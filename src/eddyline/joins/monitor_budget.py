@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from eddyline.runtime.budget import Budget
@@ -32,7 +33,7 @@ class MonitorBudget:
 
     def __init__(self) -> None:
         self._budget = Budget(MAX_OVERHEAD, saves=False, most_owed=MOST_SKIPPED)
-        self._is_urgent = False
+        self._is_urgent = self._has_measured = False
         self._n_batches = 0
 
     @property
@@ -41,11 +42,15 @@ class MonitorBudget:
         return self._budget.may or self._is_urgent or self._n_batches < WARM_BATCHES
 
     def learning(self) -> AbstractContextManager[None]:
-        """Take off the time that the body takes: what was measured is learned of."""
-        return self._budget.spending()
+        """Take off the time that the body takes, which learns of what a batch measured.
+
+        Without a measurement it is no cost of one, and measuring more rarely would not spare it.
+        """
+        return self._budget.spending() if self._has_measured else nullcontext()
 
     def step(self, reports: Iterable[BucketReport], ages: Mapping[str, AgeCounts]) -> None:
         """Take in what the tasks of a batch took, and what they found."""
+        self._has_measured = self.may
         self._n_batches += 1
         for each in reports:
             self._budget.spend(each.monitor_ns)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from eddyline.constraints.bounds import TOLD, LearnedBound, n_beyond
+from eddyline.constraints.bounds import LearnedBound, n_beyond
 from eddyline.errors import StateError
 from eddyline.runtime.journal import JournalEntry
 
@@ -28,7 +28,8 @@ which costs a look-up more."""
 
 MARGIN = 1.05
 """A row is hot for so many times the bound: bounds fall short of what was not measured
-[stream-constraints: safety margin]."""
+[stream-constraints: safety margin]. As long as that is between the bound and so many times it
+twice over nothing changes."""
 
 MOST_HOT = 0.5
 """A window has a cold tier if its rows are hot for no more than this share of its length: else a
@@ -108,7 +109,10 @@ class TierLoop:
                 # The first ages that are seen are beyond no bound: there was none.
                 is_first = not (learned.bound or _is_known(learned))
                 beyond = 0 if is_first else n_beyond(counts.bins, learned.bound)
-                self.bounds[name] = learned.measured(counts.n_pairs, beyond, counts.bins)
+                after = learned.measured(counts.n_pairs, beyond, counts.bins)
+                # The first bounds are wide, as too narrow ones would cost rows elsewhere.
+                was_known = _is_known(learned) or not _is_known(after)
+                self.bounds[name] = after if was_known else after.settled()
                 # What was measured long ago says little of the time that was seen since.
                 if not self.is_held:
                     self.plan[name] = self._span(name, length, seen - since)
@@ -130,11 +134,11 @@ class TierLoop:
         learned = self.bounds[name]
         if not _is_known(learned):
             return None
-        now, wanted = self.plan[name], int(learned.bound * MARGIN)
-        if now is not None and wanted <= now <= wanted * TOLD:
+        now, span = self.plan[name], int(learned.bound * MARGIN)
+        if now is not None and learned.bound <= now <= span * MARGIN:
             return now
-        span = int(wanted * TOLD**0.5)
-        return span if span <= MOST_HOT * length and seen >= SEEN * wanted else None
+        most = MOST_HOT * length * (1 if now is None else MARGIN)
+        return span if span <= most and seen >= SEEN * span else None
 
     def _evidence(self, name: str) -> dict[str, Any]:
         learned = self.bounds[name]

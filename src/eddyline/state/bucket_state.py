@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from operator import is_
+from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -18,8 +19,11 @@ InputFiles = dict[str, tuple[RunFile, ...]]
 """Files by input, the oldest first; an input without files may be missing."""
 
 
-class ColdRuns(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Cold runs, one or more, behind a filter of their keys; a tree."""
+class ColdRuns(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, dict=True):
+    """Cold runs, one or more, behind a filter of their keys; a tree.
+
+    A part that stays from one batch to the next keeps what was gathered of it.
+    """
 
     filter: RunFile
     """The filter of the keys of all of them, which says of all how many rows they are, and when."""
@@ -47,20 +51,24 @@ class ColdRuns(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tr
             due.extend(reversed(each.parts))
         return found
 
-    @property
-    def files(self) -> list[RunFile]:
-        """All runs and filters."""
-        return [
-            file for each in self._every() for file in (each.filter, each.run) if file is not None
-        ]
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of all runs and filters."""
+        own = (self.filter.name,) if self.run is None else (self.filter.name, self.run.name)
+        return own + tuple(chain.from_iterable(each.names for each in self.parts))
+
+    @cached_property
+    def first_end(self) -> int:
+        """The instant at which the first run has left the window (µs)."""
+        own = self.filter.last_end if self.run is None else self.run.last_end
+        return min((each.first_end for each in self.parts), default=own)
 
     def after(self, horizon: int) -> ColdRuns:
         """Return those with a row that is in its window at an instant or later (µs)."""
-        if not self.parts:
+        if not self.parts or self.first_end >= horizon:
             return self
         stay = [part.after(horizon) for part in self.parts if part.filter.last_end >= horizon]
-        is_same = len(stay) == len(self.parts) and all(map(is_, stay, self.parts))
-        return self if is_same else replace(self, parts=tuple(stay))
+        return replace(self, parts=tuple(stay))
 
 
 class BucketState(Struct, omit_defaults=True, forbid_unknown_fields=True):
@@ -92,7 +100,8 @@ class BucketState(Struct, omit_defaults=True, forbid_unknown_fields=True):
             for files in kind.values():
                 yield from (file.name for file in files)
         for parts in self.cold.values():
-            yield from (file.name for part in parts for file in part.files)
+            for part in parts:
+                yield from part.names
         yield from (file.name for file in self.groups.values())
 
 

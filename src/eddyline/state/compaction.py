@@ -18,6 +18,9 @@ FAN_IN = 4
 SPARE = 0.25
 """Share of a window that rows may outlive it because they share a run with later ones."""
 
+HOT_SPARE = 0.125
+"""The same of the time for which rows are hot: that is short already, so that few are merged."""
+
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:
@@ -40,7 +43,7 @@ def upkeep_of(
     too long to go with the later ones, or to leave the hot tier where rows are in it for less time
     (hot, µs; None: as long as they are in their window).
     """
-    longest = length * (1 + SPARE) if hot is None else length + hot * SPARE
+    longest = length * (1 + SPARE) if hot is None else length + hot * HOT_SPARE
 
     stay = tuple(run for run in runs if run.last_end >= horizon)
     for first in range(len(stay) - FAN_IN + 1):

@@ -113,6 +113,8 @@ class ManifestFolder:
         self._runs = self.place("").runs
         self._known: dict[int, set[str]] = {}
         """Names of the run files of manifests that this process has written."""
+        self._stems: dict[str, str] = {}
+        """What was in the folder of runs at the last commit; see ``_stem``."""
         files.create_dir(self._runs, recursive=True)
 
     def place(self, operator: str) -> StatePlace:
@@ -187,7 +189,8 @@ class ManifestFolder:
         kept = range(batch_id - KEPT + 1, batch_id)
         before = {name for each in self._present() if each in kept for name in self._names(each)}
         try:
-            there = {name: _stem(name) for name in names_in(self.files, self._runs)}
+            present, known = names_in(self.files, self._runs), self._stems
+            there = {name: known.get(name) or _stem(name) for name in present}
             needed = manifest.names
             new = needed - before
             if missing := new.difference(there.values()):
@@ -208,6 +211,7 @@ class ManifestFolder:
             raise StateError(msg, path=path) from error
         self._known = {each: self._known[each] for each in kept if each in self._known}
         self._known[batch_id] = needed
+        self._stems = there
         with suppress(OSError):  # the next commit tries again
             self._clean(batch_id, there, before | needed)
         return manifest

@@ -14,16 +14,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import eddyline as el
-from eddyline.alarms.alarm_set import AlarmSet
 from eddyline.alarms.step import AlarmStep
-from eddyline.models import graph
-from eddyline.models.declared import Declared, read_equations
 from eddyline.models.step import ModelStep
-from eddyline.models.streaming import StreamInput, StreamPlan
-from eddyline.query.correlations import CorrelateStep, Correlation, Reference
-from eddyline.query.steps import ProjectStep
 from tests.spark.joins.join_streams import stream_of, write_batch
-from tests.spark.run.early_models import ANSWER, SHAPE, SOON, ended, newest
+from tests.spark.run.early_models import ANSWER, SOON, ended, newest
+from tests.spark.run.made_steps import ALARMS, CORRELATED, HELD
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,6 +72,8 @@ class Kind:
     """The streams of which it keeps late rows; with them it has durable state."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Of the queries."""
+    key: str | None = None
+    """The key that is declared of the stream ``s``."""
     steps: tuple[Step, ...] = ()
     """Steps that no text of a query has, in place of its own after the first."""
     is_early: bool = False
@@ -87,7 +84,8 @@ class Kind:
         engine = el.Engine(spark)
         for name in "st":
             stream = stream_of(spark, folder, name, schema=SCHEMA)
-            engine.stream(name, stream, time="ts", lateness="2 seconds")
+            key = self.key if name == "s" else None
+            engine.stream(name, stream, time="ts", lateness="2 seconds", key=key)
         engine.function("often", lambda k: pc.less(k, 35), reads=["k"])
         for name, (text, time) in DERIVED.items():
             if any(re.search(rf"\bFROM {name}\b", each) for each, _ in self.answers.values()):
@@ -231,38 +229,6 @@ def _counted(rows: list[tuple[Any, ...]]) -> Counter[str]:
     return Counter(map(repr, rows))
 
 
-CORRELATED = (
-    ProjectStep(
-        "s",
-        (
-            "ts",
-            "inline(array(named_struct('__place', 0, '__mask', 1L, '__key', array(string(k)), "
-            "'__text', string(NULL), '__whole', 0L, '__fraction', 0L, '__carried', string(id), "
-            "'__event', CAST(NULL AS STRUCT<x: INT>), "
-            "'__alert', CAST(NULL AS STRUCT<first: BIGINT, events: BIGINT, value: DOUBLE>))))",
-        ),
-        "m",
-    ),
-    CorrelateStep(
-        "m",
-        (
-            (
-                0,
-                Correlation("c", "event_count", (Reference("r", ()),), 3_000_000, (("gte", 3),)),
-            ),
-        ),
-    ),
-    ProjectStep("m", ("bigint(__key[0]) AS k", "ts")),
-)
-"""Alerts where there were three rows of a ``k`` in three seconds."""
-
-HELD = StreamPlan(
-    (StreamInput(Declared(("k",), "ts", read_equations({"x": "id"}), 1_000_000), SHAPE),),
-    graph.Input(0, SHAPE),
-)
-ALARMS = AlarmSet({"any": "x >= 0", "high": "x < 1e9 AND k >= 20"})
-"""Alarms of rows as models that hold for a second: they hold as long as there are models."""
-
 KINDS = {
     "filters": Kind(
         {
@@ -315,6 +281,19 @@ KINDS = {
         },
         late="stu",
         options={"buckets": 2},
+    ),
+    "join with a key and a cold tier": Kind(
+        {
+            "q": (
+                "SELECT s.id AS a, t.id AS b, s.k AS k FROM s [RANGE 40 SECONDS], "
+                "t [RANGE 40 SECONDS], s u [RANGE 40 SECONDS] "
+                "WHERE s.id DIV 6 = t.id DIV 6 AND s.id = u.id",
+                "SELECT s.id AS a, t.id AS b, s.k AS k FROM s JOIN t ON s.id // 6 = t.id // 6",
+            )
+        },
+        late="stu",
+        options={"buckets": 2, "constraints": "exact"},
+        key="id",
     ),
     "left join": Kind(
         {

@@ -67,4 +67,7 @@ def test_no_row_is_lost_or_doubled_after_a_crash_at_any_point(spark, crashes, tm
         run = runs[0].shared.run if hasattr(runs[0], "shared") else runs[0]
         late = run.late_rows(each)["id"].to_pylist()
         assert sorted(late) == [id for id in ids if id >= LATE_ID], crashes.points
+    if "constraints" in kind.options:
+        tiers = runs[0].plan()["constraints"]
+        assert any("hot for" in str(each) for each in tiers.values()), tiers
     crashes.check_nothing_is_left()
