@@ -7,8 +7,10 @@ import json
 import msgspec
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from eddyline.constraints.bounds import LearnedBound, bins_of, top_of
+from eddyline.constraints.bounds import BINS_PER_OCTAVE, LearnedBound, bins_of, n_beyond, top_of
 from eddyline.errors import StateError
 from eddyline.joins.operator.partner_ages import AgeCounts
 from eddyline.joins.tier_loop import HELD, MOST_HOT, TierLoop
@@ -135,3 +137,21 @@ def test_batches_that_are_not_measured_teach_nothing_but_what_was_cold_is_counte
     loop.step({"s": AgeCounts(1_000, 7, {}, is_measured=False)}, {"s": 1}, 99)
     assert loop.bounds["s"] == before
     assert loop.n_cold["s"] == 7
+
+
+@given(bound=st.one_of(st.integers(0, 5_000), st.integers(0, 2**63 - 1)))
+def test_bins_beyond_a_bound_are_those_whose_greatest_span_is(bound):
+    near = int(np.log2(max(bound, 1)) * BINS_PER_OCTAVE)
+    bins = dict.fromkeys(range(max(near - 150, 0), near + 3), 1)
+    assert n_beyond(bins, bound) == sum(top_of(number) > bound for number in bins)
+
+
+def test_what_was_measured_long_ago_is_not_compared_with_the_time_that_was_seen_since():
+    loop, rng = TierLoop({"s": LENGTH}), np.random.default_rng(0)
+    loop.step({"s": ages(100_000_000, rng=rng)}, {"s": 100_000_000}, 0)
+    for number in range(1, 9):
+        unmeasured = AgeCounts(N_PAIRS, 0, {}, is_measured=False)
+        loop.step({"s": unmeasured}, {"s": 100_000_000 * (number + 1)}, number)
+    assert loop.plan["s"] is None
+    loop.step({"s": ages(100_000_000, rng=rng)}, {"s": 1_000_000_000}, 9)
+    assert loop.plan["s"] is not None
