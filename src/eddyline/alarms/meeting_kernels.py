@@ -100,7 +100,7 @@ def place(constants: Floats, low: int, high: int, value: float, is_after: bool) 
         half = left >> one
         at += half if is_before(constants[at + half - one], value, is_after) else np.uint64(0)
         left -= half
-    return int(at) + int(left > 0 and is_before(constants[at], value, is_after))
+    return int(at) + int(left == one and is_before(constants[at], value, is_after))
 
 
 @inlined
