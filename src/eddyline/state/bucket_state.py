@@ -26,7 +26,8 @@ class ColdRuns(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tr
     """
 
     filter: RunFile
-    """The filter of the keys of all of them, which says of all how many rows they are, and when."""
+    """The filter of the keys of all of them and of those of them that have left the window, which
+    says of all how many rows they are, and when."""
     run: RunFile | None = None
     """The run, if it is one."""
     parts: tuple[ColdRuns, ...] = ()
@@ -56,6 +57,12 @@ class ColdRuns(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tr
         """The names of all runs and filters."""
         own = (self.filter.name,) if self.run is None else (self.filter.name, self.run.name)
         return own + tuple(chain.from_iterable(each.names for each in self.parts))
+
+    @cached_property
+    def n_rows(self) -> int:
+        """The rows of the runs."""
+        own = 0 if self.run is None else self.run.n_rows
+        return own + sum(each.n_rows for each in self.parts)
 
     @cached_property
     def first_end(self) -> int:

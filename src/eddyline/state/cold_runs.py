@@ -65,10 +65,9 @@ class ColdTier(SortedRun):
         """The runs."""
         self._keys = keys
         self._opened = opened
-        self._n_rows = sum(part.filter.n_rows for part in parts)
+        self._n_rows = sum(part.n_rows for part in parts)
 
     def __len__(self) -> int:
-        # Rows of runs that have left the window count on, so that nobody has to add up all others.
         return self._n_rows
 
     @property
@@ -94,7 +93,7 @@ class ColdTier(SortedRun):
                 if part.run is not None:
                     yield Asked(self._opened(part.run), first, passing.places)
                 yield from self._asked(part.parts, first, key, passing)
-            first += part.filter.n_rows
+            first += part.n_rows
 
     def having(self, rows: NDArray[np.int64]) -> tuple[list[SortedRun], NDArray[np.int64]]:
         """Return the runs that have some rows (one or more), and these counted through them."""
@@ -117,7 +116,7 @@ def _numbered(parts: Sequence[ColdRuns], first: int) -> Iterator[tuple[int, RunF
         if part.run is not None:
             yield first, part.run
         yield from _numbered(part.parts, first)
-        first += part.filter.n_rows
+        first += part.n_rows
 
 
 def cooled(
