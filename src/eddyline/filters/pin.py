@@ -26,3 +26,9 @@ class FilterPin(OrderPin):
         super().adopt(plan)
         if self.loop.routes is not None:
             self.loop.routes.table = None
+
+
+class TaskPin(FilterPin):
+    """The order of a block whose tasks learn while they run."""
+
+    changes_within = True

@@ -67,6 +67,8 @@ class Pinnable(ABC):
     """Unit of ``cost_of``: time, or what is counted in place of it."""
     recalls: bool = True
     """Whether a plan of before may be put in force for what is known of its situation."""
+    changes_within: bool = False
+    """Whether tasks change the plan within a batch: most rows of one meet the plan after it."""
 
     def __init__(self, loop: Held) -> None:
         self.loop = loop

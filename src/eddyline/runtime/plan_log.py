@@ -263,7 +263,7 @@ class PlanLog:
 
         Args:
             targets: what can be planned, by component.
-            ran_under: the plans that the batch met, by component.
+            ran_under: the plans that the batch began with, by component.
             n_rows: rows that the query took in.
             batch_id: the micro-batch.
 
@@ -294,7 +294,8 @@ class PlanLog:
                 continue
             log = self._logs.setdefault(name, ComponentLog(name))
             recalls = self.recalls and target.recalls and not target.is_held
-            entries += log.step(target, ran_under[name], met, batch_id, recalls=recalls)
+            plan = target.plan if target.changes_within else ran_under[name]
+            entries += log.step(target, plan, met, batch_id, recalls=recalls)
         return entries
 
     def views(self, targets: Mapping[str, Pinnable]) -> tuple[LogView, ...]:

@@ -28,7 +28,8 @@ TITLE = "what adapting brought"
 
 NOTE = (
     "Estimates from the rows that were sampled in each situation: the work of the plans that were "
-    "in force, and that of the best single one all the time. What learning took is in neither."
+    "in force, and that of the best single one all the time. What learning took is in neither. "
+    "Where tasks learn, the rows of a batch count for the plan that it ended with."
 )
 
 

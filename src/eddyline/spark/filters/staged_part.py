@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from eddyline.filters.crossings import CrossingPlan, plan_crossings
 from eddyline.filters.loop import FilterLoop
-from eddyline.filters.pin import FilterPin
+from eddyline.filters.pin import TaskPin
 from eddyline.filters.view import CrossingView
 from eddyline.runtime.journal import JournalEntry
 from eddyline.stats.profile import merge
@@ -184,7 +184,7 @@ class StagedPart:
         return tuple(CrossingView(filters, share) for filters, share in found)
 
 
-class StagedPin(FilterPin):
+class StagedPin(TaskPin):
     """The order of all crossings: another one is for one crossing, that in force keeps several."""
 
     def __init__(self, part: StagedPart) -> None:
