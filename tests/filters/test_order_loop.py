@@ -10,6 +10,7 @@ import pytest
 
 from eddyline.errors import OptionError, PlanError, StateError
 from eddyline.filters.loop import FilterLoop
+from eddyline.filters.pin import FilterPin
 from eddyline.options import FilterOptions
 from eddyline.ordering.a_greedy import AGreedyOptions
 from eddyline.ordering.protocol import Proposal, WindowPolicy
@@ -294,6 +295,14 @@ class TestSaving:
         del state[key]
         with pytest.raises(StateError):
             self.loop().restore(state)
+
+    def test_state_that_was_saved_before_there_was_a_log_is_read(self, state):
+        del state["recent"]
+        loop = self.loop()
+        loop.restore(state)
+        assert loop.order == (2, 1, 0)
+        assert loop.window.profile().n_tuples > 0
+        assert FilterPin(loop).situation() is None, "nothing is known since the last change"
 
     def test_switched_off_means_as_written(self, state):
         loop = self.loop(adaptive=False)

@@ -17,6 +17,7 @@ from eddyline.filters.pin import FilterPin
 from eddyline.options import FilterOptions
 from eddyline.runtime.hindsight import Hindsight, LogView, hindsight
 from eddyline.runtime.logged import Held, Logged
+from eddyline.runtime.order_pin import ONE_ORDER
 from eddyline.runtime.pins import Pinnable
 from eddyline.runtime.plan_log import MOST_PLANS, MOST_SITUATIONS, PlanLog
 from eddyline.runtime.situations import Situation
@@ -442,5 +443,5 @@ def test_orders_of_classes_are_not_logged_and_it_is_said_why():
 @pytest.mark.parametrize("policy", ["sweep", "fixed"])
 def test_orders_of_policies_that_keep_their_own_evidence_are_not_logged(policy):
     loop = FilterLoop("native", tuple("ab"), FilterOptions(policy=policy), thinks_freely=True)
-    needs_all = loop.policy.needs_all_bits
-    assert bool(FilterPin(loop).why_unlogged) == (not needs_all)
+    assert FilterPin(loop).why_unlogged == ONE_ORDER
+    assert FilterPin(loop).situation() is None

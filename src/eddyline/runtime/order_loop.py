@@ -52,8 +52,8 @@ class OrderState(msgspec.Struct, frozen=True, kw_only=True):
     filter_ids: tuple[str, ...]
     order: tuple[int, ...]
     window: list[dict[str, Any]]
-    recent: list[dict[str, Any]]
-    """What came since the last change."""
+    recent: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    """What came since the last change; states that were saved before there was a log have none."""
     spent_ns: tuple[float, float, float]
     """Recent work per row, all work, and all warm-ups (ns)."""
     policy: dict[str, Any]

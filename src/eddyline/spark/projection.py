@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Self
 from pyspark.errors import AnalysisException
 
 from eddyline.errors import QueryError
+from eddyline.query.select.spark_window import WINDOW_CALLS
 from eddyline.query.steps import lag_of, name_of
 from eddyline.spark.analysis import refused, unlogged
 from eddyline.spark.called_column import called_column
@@ -39,9 +40,12 @@ class ProjectOperator(Operator):
 
     @property
     def is_plain(self) -> bool:
-        """Whether Spark computes the columns, of a row alone."""
-        drawn = names_among(READ_BY | GENERATORS, self._step.projections)
-        return not self._step.calls and not drawn
+        """Whether Spark computes the columns, of a row alone, which makes one result.
+
+        A row is in several windows, or in none if its time is NULL.
+        """
+        others = READ_BY | GENERATORS | {*WINDOW_CALLS}
+        return not self._step.calls and not names_among(others, self._step.projections)
 
     def event_time(self, site: Site, columns: Sequence[str]) -> tuple[str | None, Clock | None]:
         """Return the column that was said to be the event time, with a clock that knows its lag.

@@ -84,6 +84,16 @@ def test_what_depends_on_how_rows_are_read_is_laid_over_a_batch(engine, text):
     assert all(each.n_rows == each.n_kept > 0 for each in run.records)
 
 
+def test_windows_make_several_results_of_a_row(engine):
+    run, rows, _ = run_of(engine, "SELECT id, window(ts, '20 seconds', '10 seconds') AS w FROM s")
+    counts = [rows_of("s", n).num_rows for n in range(N_BATCHES)]
+    timed = [pc.count(rows_of("s", n)["ts"]).as_py() for n in range(N_BATCHES)]
+    assert [(each.n_rows, each.n_kept) for each in run.records] == [
+        (n, 2 * n_timed) for n, n_timed in zip(counts, timed, strict=True)
+    ]
+    assert len(rows) == 2 * sum(timed)
+
+
 def test_a_condition_behind_columns_is_told_how_many_rows_came(engine):
     run, rows, planned = run_of(engine, "SELECT id FROM odd WHERE odd = 1")
     came = [row for n in range(N_BATCHES) for row in rows_of("s", n).to_pylist()]
