@@ -43,8 +43,8 @@ def upkeep_of(
     too long to go with the later ones, or to leave the hot tier where rows are in it for less time
     (hot, µs; None: as long as they are in their window).
     """
-    longest = length * (1 + SPARE) if hot is None else length + hot * HOT_SPARE
-
+    spare = length * SPARE if hot is None or hot >= length else hot * HOT_SPARE
+    longest = length + spare
     stay = tuple(run for run in runs if run.last_end >= horizon)
     for first in range(len(stay) - FAN_IN + 1):
         group = stay[first : first + FAN_IN]
