@@ -160,6 +160,9 @@ class Learner:
             self.monitors.step([task.report], task.report.ages)
             with self.monitors.learning():
                 self._learn(task.report, n_hot, mine)
+            promises = [self.tiers.promises, self.orders.promises]
+            promises += [loop.promises for loop in self.done.values()]
+            self.monitors.rest(unless=any(promises))
         self.seconds.append(time.process_time() - started)
         self.hot.append(sum(n_hot.values()))
         self.cold.append(sum(each.n_cold for each in task.report.ages.values()))

@@ -88,3 +88,18 @@ def test_an_input_that_is_no_cover_any_more_keeps_its_rows_and_what_is_held_stay
     assert again.leaving == frozenset()
     with pytest.raises(StateError, match="matched rows of a join cannot be read"):
         again.restore({"p": 3})
+
+
+def test_batches_that_were_not_counted_leave_what_is_known_as_it_is():
+    loop = DoneLoop(MATCHED)
+    assert not loop.promises
+    fed(loop, TRIAL - 2)
+    assert loop.promises
+    before = loop.views()
+    assert not loop.step(("p",), {}, HOT, NS, TRIAL - 2)
+    assert loop.views() == before
+    (entry,) = loop.step(("p",), {}, HOT, NS, TRIAL - 1)
+    assert entry.after == "p hot until matched", "they count as time"
+    loop = DoneLoop(MATCHED)
+    fed(loop, 10, share=0.1)
+    assert not loop.promises

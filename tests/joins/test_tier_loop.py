@@ -155,3 +155,22 @@ def test_what_was_measured_long_ago_is_not_compared_with_the_time_that_was_seen_
     assert loop.plan["s"] is None
     loop.step({"s": ages(100_000_000, rng=rng)}, {"s": 1_000_000_000}, 9)
     assert loop.plan["s"] is not None
+
+
+def test_a_tier_is_promised_by_what_was_measured_last_even_before_the_bound_came_down():
+    loop = TierLoop({"s": LENGTH, "t": LENGTH})
+    assert not loop.promises
+    fed(loop, int(0.9 * LENGTH))
+    assert not loop.promises, "partners come at any time"
+    fed(loop, 1_000_000, first=20, n_batches=1)
+    assert loop.plan["s"] is None
+    assert loop.promises
+    unmeasured = AgeCounts(N_PAIRS, 0, {}, is_measured=False)
+    loop.step({"s": unmeasured}, {"s": 1}, 21)
+    assert loop.promises, "nothing else is known"
+    loop.step({"s": AgeCounts(0)}, {"s": 1}, 22)
+    assert not loop.promises, "nothing was found"
+    fed(loop, 1_000_000, first=23, n_batches=40)
+    assert loop.plan["s"] is not None
+    loop.step({"s": AgeCounts(0)}, {"s": 1}, 99)
+    assert loop.promises, "there is one"

@@ -86,3 +86,18 @@ def test_of_batches_that_are_not_measured_the_greatest_key_counts_alone():
         orders.step([{("t", 0): disorder_of(keys, orders.tops["t", 0], measures=False)}])
     assert orders.tops["t", 0] == 41_999
     assert orders.below()["s"][0] == before + 41_999 - top
+
+
+def test_far_smaller_distances_than_those_that_are_known_are_a_promise_and_others_are_none():
+    rng = np.random.default_rng(3)
+    orders, places = ValueOrders(watched(PAIR, "st", "st", ())), [("s", 0), ("t", 0)]
+    assert not orders.promises
+    fed(orders, places, lambda _, n: rng.integers(0, 1_000_000, n))
+    assert not orders.promises
+    fed(orders, places[:1], lambda _, n: rng.integers(900_000, 1_000_000, n), n_batches=1)
+    assert orders.promises
+    unmeasured = disorder_of(rng.integers(0, 1_000_000, 1_000), 1_000_000, measures=False)
+    orders.step([{places[0]: unmeasured}])
+    assert orders.promises, "nothing else is known"
+    fed(orders, places[:1], lambda _, n: rng.integers(0, 1_000_000, n), n_batches=1)
+    assert not orders.promises

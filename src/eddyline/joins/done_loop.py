@@ -34,7 +34,7 @@ TRIAL = 16
 """Batches after which what was saved is compared with what it cost: two sizes of merges."""
 
 FADE = 0.9
-"""What counts of a batch weigh one batch later."""
+"""What counts of a batch weigh one counted batch later."""
 
 REST = 64
 """Batches until the next trial after one that did not pay; twice as many after each."""
@@ -86,7 +86,6 @@ class Known(msgspec.Struct, forbid_unknown_fields=True):
         self.cost_ns = FADE * self.cost_ns + counts.ns
         self.batch_ns = FADE * self.batch_ns + ns
         self.n_left += n_left
-        self.n_in_state += 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +118,11 @@ class DoneLoop:
         self.known: dict[str, Known] = {}
 
     @property
+    def promises(self) -> bool:
+        """Whether rows leave by the rule, or so many are done that it is worth a try."""
+        return any(each.is_leaving or each.share >= LEAST_SHARE for each in self.known.values())
+
+    @property
     def leaving(self) -> frozenset[str]:
         """The inputs whose rows leave once they are done."""
         return frozenset(name for name, each in self.known.items() if each.is_leaving)
@@ -135,7 +139,8 @@ class DoneLoop:
 
         Args:
             names: the inputs whose rows may be done by the rule.
-            fresh: what was counted of them.
+            fresh: what was counted of them; nothing in batches that were not measured, but of rows
+                that leave.
             n_hot: the rows of each that are hot after the batch.
             ns: the time that the batch took (ns).
             batch_id: the micro-batch, for the journal.
@@ -143,7 +148,9 @@ class DoneLoop:
         self.known = {name: self.known.get(name, Known()) for name in names}
         entries = []
         for name, each in self.known.items():
-            each.add(fresh.get(name, DoneCounts()), n_hot.get(name, 0), ns)
+            if name in fresh or each.is_leaving:
+                each.add(fresh.get(name, DoneCounts()), n_hot.get(name, 0), ns)
+            each.n_in_state += 1
             if self.is_held or not _changes(each):
                 continue
             before, evidence = self._text(name, each), _evidence(each)

@@ -86,6 +86,12 @@ class TierLoop:
         self.n_cold = dict.fromkeys(lengths, 0)
         """Pairs found in cold runs so far."""
         self._since: dict[str, int] = {}
+        self._promising: set[str] = set()
+
+    @property
+    def promises(self) -> bool:
+        """Whether there is a cold tier, or would be one by what was measured last alone."""
+        return bool(self._promising) or any(span is not None for span in self.plan.values())
 
     def step(
         self, ages: Mapping[str, AgeCounts], latest: Mapping[str, int], batch_id: int = -1
@@ -106,6 +112,8 @@ class TierLoop:
                 self.n_cold[name] += counts.n_cold
             if counts is not None and counts.is_measured:
                 learned = self.bounds[name]
+                note = self._promising.add if _promises(counts, length) else self._promising.discard
+                note(name)
                 # The first ages that are seen are beyond no bound: there was none.
                 is_first = not (learned.bound or _is_known(learned))
                 beyond = 0 if is_first else n_beyond(counts.bins, learned.bound)
@@ -181,6 +189,12 @@ class TierLoop:
             self.n_cold[name] = learned.n_cold.get(name, 0)
             if name in learned.since:
                 self._since[name] = learned.since[name]
+
+
+def _promises(counts: AgeCounts, length: int) -> bool:
+    """Return whether a bound that holds these pairs is small beside a window's length (µs)."""
+    allowed = (1 - HELD) * counts.n_pairs
+    return counts.n_pairs > 0 and n_beyond(counts.bins, int(MOST_HOT * length)) <= allowed
 
 
 def _is_known(learned: LearnedBound) -> bool:

@@ -104,6 +104,12 @@ class ValueOrders:
             for places in passing.values()
             for place in places
         }
+        self._promising: set[Place] = set()
+
+    @property
+    def promises(self) -> bool:
+        """Whether what was measured last asks for far smaller bounds than those that are known."""
+        return bool(self._promising)
 
     @property
     def tops(self) -> dict[Place, int | None]:
@@ -131,10 +137,18 @@ class ValueOrders:
         whole: dict[Place, Disorder] = {}
         for part in fresh:
             for place, disorder in part.items():
-                whole[place] = disorder.merge(whole.get(place, Disorder()))
+                whole[place] = disorder.merge(whole[place]) if place in whole else disorder
         for place, disorder in whole.items():
             if place in self._known:
+                self._note(place, disorder)
                 self._known[place] = _after(self._known[place], disorder)
+
+    def _note(self, place: Place, batch: Disorder) -> None:
+        if batch.n_rows:
+            less = self._known[place].learned.bound // 2
+            is_less = n_beyond(batch.bins, less) <= (1 - HELD) * batch.n_rows
+            note = self._promising.add if is_less else self._promising.discard
+            note(place)
 
     def snapshot(self) -> list[tuple[str, int, LearnedLateness, int | None]]:
         """Return the learned state."""

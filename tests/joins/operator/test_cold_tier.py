@@ -65,7 +65,14 @@ class Tiered(Operator):
         rules = [(MATCHED, name) for name in covers] + [(PASSED, name) for name in below]
         leaving = frozenset(rule for rule in rules if self.draw(st.booleans()))
         tops = {(name, key): 3 for name in below for key in below[name]}
-        return {"spans": spans, "covers": covers, "below": below, "tops": tops, "leaving": leaving}
+        return {
+            "spans": spans,
+            "covers": covers,
+            "below": below,
+            "tops": tops,
+            "leaving": leaving,
+            "measures": self.draw(st.booleans()),
+        }
 
 
 @pytest.mark.large
@@ -199,6 +206,19 @@ def test_what_is_old_is_cold_and_late_partners_are_found_there_and_counted(tmp_p
     beyond = sum(n for each in ages.values() for at, n in each.bins.items() if at >= 6 * 64 + 43)
     older = [abs(a - b) for a, b in streams.got().elements()]
     assert beyond == sum(bins_of(np.array(older)[np.array(older) > 0]) >= 6 * 64 + 43)
+
+
+def test_where_all_is_hot_ages_are_looked_at_in_measured_batches_alone(tmp_path):
+    streams = Streams(GRAPH, tmp_path)
+    for _ in range(3):
+        streams.batch({"s": None, "t": None})
+    assert all(each.n_pairs and each.bins for each in streams.ages[-1].values())
+    rows = streams.next_rows()
+    for spans, names in (({"s": None, "t": None}, set()), ({"s": 40, "t": None}, {"s", "t"})):
+        task = streams.task(spans, measures=False)
+        list(task.run(rows))
+        assert task.report.ages.keys() == names
+        assert all(each.n_pairs and not each.bins for each in task.report.ages.values())
 
 
 def test_keys_that_do_not_come_again_are_kept_away_by_filters(tmp_path, monkeypatch):

@@ -100,7 +100,7 @@ class Keyed:
         p[self.rng.random(self.n) < 0.05] -= LENGTH // 2
         return {name: made(keys, starts) for name, keys in (("p", p), ("r", r))}
 
-    def batch(self, *, leaving=(), below=None, spans=None, n_lost=0):
+    def batch(self, *, leaving=(), below=None, spans=None, n_lost=0, measures=True):
         """Join a batch; so many tasks before the one that counts are lost, with their files."""
         rows = self.rows()
         horizon = self.at - 1 if self.at else ALWAYS
@@ -115,6 +115,7 @@ class Keyed:
             covers=frozenset("p"),
             below={} if below is None else {"p": {0: below}},
             leaving=frozenset((rule, "p") for rule in leaving),
+            measures=measures,
         )
         for _ in range(n_lost):
             list(BucketBatch(plan, self.place, self.state).run(rows))
@@ -201,6 +202,27 @@ def test_rows_whose_key_was_passed_are_not_hot_new_ones_neither(tmp_path):
     before, after = (merged_counts(each.counts, PASSED)["p"] for each in (plain, leaving))
     assert after.n_new_done == before.n_new_done > 0
     assert before.n_old_done > after.n_old_done == after.n_left > 0
+
+
+def test_of_batches_that_are_not_measured_rules_are_counted_by_which_rows_leave_alone(tmp_path):
+    """The others take no time in them, and all runs are as they would be."""
+    measured, plain = Keyed(tmp_path / "measured", 3), Keyed(tmp_path / "plain", 3)
+    none = Keyed(tmp_path / "none", 3)
+    for _ in range(60):
+        measured.batch(leaving=[MATCHED], below=measured.at)
+        plain.batch(leaving=[MATCHED], below=plain.at, measures=False)
+        none.batch(below=none.at, measures=False)
+    assert none.counts == [{}] * 60
+    of = [merged_counts(each.counts, MATCHED)["p"] for each in (measured, plain)]
+    for each in of:
+        assert each.ns > 0
+        each.ns = each.merge_ns = 0
+    assert of[0] == of[1]
+    assert of[0].n_left > 0
+    assert merged_counts(measured.counts, PASSED)
+    assert not merged_counts(plain.counts, PASSED)
+    assert plain.n_hot("p") == measured.n_hot("p") < none.n_hot("p") / 3
+    assert none.got() == plain.got() == measured.got() == plain.wanted()
 
 
 # -- the check ------------------------------------------------------------------------------------

@@ -109,7 +109,8 @@ class BucketBatch:
     ) -> Iterator[pa.Table]:
         """Yield what the new rows of the batch bring about; see ``delta_join.results``."""
         plan, ages = self.plan, None
-        if plan.spans:
+        has_cold = any(span is not None for span in plan.spans.values())
+        if has_cold or (plan.spans and plan.measures):
             ages = PartnerAges(plan.spans, measures=plan.measures)
             self.report.ages = ages.counts
         self._leaving.begin(windows, news)

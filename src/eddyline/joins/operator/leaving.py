@@ -41,12 +41,13 @@ class Leaving:
         self, windows: Mapping[str, Sequence[SortedRun]], news: Mapping[str, SortedRun]
     ) -> None:
         """Take note of results from now on."""
-        if self.plan.covers:
-            self.matched = MatchedRows(self.plan.covers, windows, news)
+        covers = [name for name in self.plan.covers if MATCHED in self._rules(name)]
+        if covers:
+            self.matched = MatchedRows(covers, windows, news)
 
     def lets_go(self, name: str) -> bool:
         """Return whether rows of an input leave by any rule."""
-        return any((rule, name) in self.plan.leaving for rule in self._rules(name))
+        return bool(self._leaving(name))
 
     def merged(self, name: str, run: SortedRun, ns: int) -> None:
         """Count a run that was merged, and the time that it took (ns)."""
@@ -109,9 +110,11 @@ class Leaving:
                 self._of(MATCHED, name).n_old_done += n_old
 
     def _rules(self, name: str) -> list[str]:
-        """Return the rules by which rows of an input may be done."""
-        passed = [PASSED] if name in self.plan.below else []
-        return [*passed, *([MATCHED] if name in self.plan.covers else [])]
+        """Return the rules that are counted: by which rows leave, or may be done if it measures."""
+        plan = self.plan
+        of = [(PASSED, plan.below), (MATCHED, plan.covers)]
+        mine = [rule for rule, names in of if name in names]
+        return mine if plan.measures else [rule for rule in mine if (rule, name) in plan.leaving]
 
     def _leaving(self, name: str) -> list[str]:
         return [rule for rule in self._rules(name) if (rule, name) in self.plan.leaving]

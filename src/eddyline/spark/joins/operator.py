@@ -302,6 +302,9 @@ class JoinOperator(Shown):
             with self._monitors.learning():
                 tiers = self.tiers.step(ages, self.inputs.latest, batch.id)
                 done = self._step_done(reports, batch.id)
+            promises = [self.tiers.promises, self.orders.promises]
+            promises += [loop.promises for loop in self.done.values()]
+            self._monitors.rest(unless=any(promises))
             return [
                 *entries,
                 *self.caches.step(profile, batch.id),
