@@ -8,7 +8,6 @@ It needs none where who asks first has run a job over all rows of the batch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
@@ -19,21 +18,20 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from eddyline.constraints.bounds import changes
 from eddyline.constraints.lateness import LatenessRule, LearnedLateness
 from eddyline.errors import StateError
-from eddyline.spark.disorder import counted, disorders, only, span_of
+from eddyline.spark.disorder import Asked, counted, disorders
 from eddyline.spark.event_time import micros_of
 from eddyline.spark.late_rows import MICROS, LateRows
 from eddyline.spark.lateness import warned_of_late
 from eddyline.spark.operator import Laid, Operator
 from eddyline.spark.relation import lateness_rule
 from eddyline.spark.run.observed_metrics import PendingMetrics
-from eddyline.state.event_time import earlier
 from eddyline.state.late_rows import late_rows, settle_late
 from eddyline.state.manifest import StatePart
 from eddyline.state.rows import ALWAYS, FOREVER
 from eddyline.watch import clock as words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
@@ -120,8 +118,9 @@ class StreamClock(Operator):
         """The rows of the batch, until they are looked at."""
         self._brought: PendingMetrics | None = None
         """What that job observes of them."""
-        self._span: tuple[Column, ...] = ()
+        self._span: list[Column] = []
         """What it observes, once it has."""
+        self.told: Sequence[Any] | None = None
         self._newest: dict[str, Any] = {}
         self._late_files: set[str] = set()
         self._last_batch = -1
@@ -190,7 +189,7 @@ class StreamClock(Operator):
         # Kept, as a lateness that is less now would skip what no batch has answered.
         passed = found.passed or self.lateness.streams(self.part.learned, {}).lows(found.latest)
         self.streams = self.lateness.streams(self.part.learned, passed)
-        self.own_before = self._after = self._low({})
+        self.own_before = self._after = self.streams.until({})
         self._last_batch = batch.id - 1
 
     def is_whole(self, observed: Sequence[Observed]) -> bool:  # noqa: ARG002
@@ -221,18 +220,28 @@ class StreamClock(Operator):
         self._last_batch = batch.id
         return StatePart.of(self.part, ())
 
-    def _low(self, latest: Mapping[str, int]) -> int:
-        """Return the instant before which all rows have come (µs)."""
-        return min(self.streams.low(each, latest) for each in self.streams.lateness)
-
     # -- one batch ------------------------------------------------------------------------------
 
     def prepare(self, df: DataFrame, batch: Batch) -> None:
         """Look at the event times of a batch, unless another job brings them."""
         self._unseen, self._batch_id, self._brought = df, batch.id, None
-        is_simple = self._number is None and not self.lateness.shares
-        if not (is_simple and self._runs_ahead is not None and self._runs_ahead()):
+        if self.looks:
             self._look()
+
+    @property
+    def looks(self) -> bool:
+        """Whether no other job brings the event times of the batch; see ``Looking``."""
+        runs_ahead = self._runs_ahead is not None and self._runs_ahead()
+        return bool(self.lateness.shares) or not runs_ahead
+
+    @property
+    def asks(self) -> Asked:
+        """What it asks of rows; see ``Looking``."""
+        before = None
+        if self.lateness.shares:
+            latest = [self.part.latest.get(each, ALWAYS) for each in self.lateness.given]
+            before = latest, [self.streams.low(each, {}) for each in self.lateness.given]
+        return Asked(self._micros, self._number, len(self.lateness.given), before)
 
     def _look(self) -> None:
         """Take in the event times of the batch, and put its late rows aside, once."""
@@ -264,17 +273,16 @@ class StreamClock(Operator):
             written = self.passing(rows).mapInArrow(task.run, "file string, n bigint").collect()
             self._late_files = {each.file for each in written}
             self._newest["n_late"] = sum(each.n for each in written)
-        self._after = self._low(self._newest["latest"])
+        self._after = self.streams.until(self._newest["latest"])
 
     def _counted(self, df: DataFrame) -> Sequence[Any]:
         """Return counts of the rows of a batch, as ``disorders`` reads them."""
+        told, self.told = self.told, None
+        if told is not None:
+            return told
         if self._brought is not None and (span := self._brought.get(COUNTS_WAIT_S)):
-            return only(span)
-        if not self.lateness.shares:
-            return counted(df, self._number, self._micros)
-        latest = [self.part.latest.get(each, ALWAYS) for each in self.lateness.given]
-        lows = [self.streams.low(each, {}) for each in self.lateness.given]
-        return counted(df, self._number, self._micros, (latest, lows))
+            return self.asks.of_span(span)
+        return counted(df, self.asks)
 
     def lay(self, df: DataFrame, batch: Batch) -> Laid:  # noqa: ARG002
         """Return the rows as they are, observed by the job that brings their event times."""
@@ -282,7 +290,7 @@ class StreamClock(Operator):
             return Laid(df)
         seen = Observation()
         self._brought = PendingMetrics(seen)
-        self._span = self._span or span_of(self._micros)
+        self._span = self._span or self.asks.span()
         return Laid(df.observe(seen, *self._span), look_at=self._unseen)
 
     def once(self, df: DataFrame) -> DataFrame:
@@ -325,12 +333,8 @@ class StreamClock(Operator):
         return words.lines(*self.records())
 
     def sections(self, history: History) -> list[Section]:  # noqa: ARG002
-        """Return for people how far the stream is."""
-        return words.sections(self._view())
-
-    def _view(self) -> words.ClockView:
-        """Return the clock as it stands; it is not what its query is about."""
-        return words.ClockView(
+        """Return for people how far the stream is; it is not what its query is about."""
+        seen = words.ClockView(
             stream=self.stream,
             n_rows=self.arrived.n_rows,
             n_untimed=self.arrived.n_untimed,
@@ -340,6 +344,7 @@ class StreamClock(Operator):
             has_lateness=any(self.streams.lateness.values()),
             learned=self.part.learned,
         )
+        return words.sections(seen)
 
     def snapshot(self) -> Arrived:
         """Return the counts."""
@@ -356,89 +361,3 @@ class StreamClock(Operator):
         except msgspec.ValidationError as error:
             msg = f"what is known of the rows of {self.stream!r} cannot be read: {error}"
             raise StateError(msg, stream=self.stream) from error
-
-
-@dataclass(frozen=True, slots=True)
-class ResultClock:
-    """The clock of results that are given when their instants are over: none of them is late.
-
-    Such are those of aggregates and, but for a span by which a column lags behind, of joins.
-    """
-
-    of: Clock
-    """The clock of the rows that they are results of."""
-    lag: int = 0
-    """How far results may be behind that (µs)."""
-    offset: int = 0
-    """See ``Clock``."""
-
-    @property
-    def before(self) -> int:
-        """See ``Clock``."""
-        return earlier(self.of.before, self.lag)
-
-    @property
-    def after(self) -> int:
-        """See ``Clock``."""
-        return earlier(self.of.after, self.lag)
-
-    @property
-    def is_idle(self) -> bool:
-        """See ``Clock``."""
-        return self.of.is_idle
-
-    @property
-    def has_late(self) -> bool:
-        """That no result is late; see ``Clock``."""
-        return False
-
-    def asked(self, runs_ahead: Callable[[], bool] | None = None) -> None:  # noqa: ARG002
-        """Take note that an operator asks; see ``Clock``. Others have asked in a batch before."""
-        self.of.asked()
-
-
-@dataclass(frozen=True, slots=True)
-class UnionClock:
-    """The clock of the rows of several parts: it is where the one that is behind all others is.
-
-    Args:
-        of: the clocks of the parts, with equal offsets.
-    """
-
-    of: tuple[Clock, ...]
-
-    @property
-    def leaves(self) -> tuple[Clock, ...]:
-        """The clocks of all parts, of those of parts that are unions, too."""
-        parts = (each.leaves if isinstance(each, UnionClock) else (each,) for each in self.of)
-        return tuple(leaf for own in parts for leaf in own)
-
-    @property
-    def before(self) -> int:
-        """See ``Clock``."""
-        return min(each.before for each in self.of)
-
-    @property
-    def after(self) -> int:
-        """See ``Clock``."""
-        return min(each.after for each in self.of)
-
-    @property
-    def offset(self) -> int:
-        """See ``Clock``."""
-        return self.of[0].offset
-
-    @property
-    def is_idle(self) -> bool:
-        """See ``Clock``."""
-        return all(each.is_idle for each in self.of)
-
-    @property
-    def has_late(self) -> bool:
-        """See ``Clock``."""
-        return any(each.has_late for each in self.of)
-
-    def asked(self, runs_ahead: Callable[[], bool] | None = None) -> None:  # noqa: ARG002
-        """Take note that an operator asks; see ``Clock``. No job is one over all parts."""
-        for each in self.of:
-            each.asked()

@@ -117,7 +117,7 @@ def laid_out(
         query,
         merging.left,
         is_source=False,
-        is_filtered=False,
+        is_filtered=isinstance(merging, UnionOperator),
         time=merging.time,
         clock=merging.clock,
         times=merging.times,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from eddyline.spark.disorder import Looking, counted_together
 from eddyline.spark.operator import PREFIX, Laid, Operator, Stateful
 from eddyline.sql.parsing import quoted
 
@@ -57,11 +58,23 @@ class Trunk(Operator):
         """Partitions in which results of operators with state go on."""
         self.made: dict[int, DataFrame] = {}
         """The results of the inputs, by number, in the batch that is being laid."""
+        self.looking: dict[int, Looking] = {}
+        """By the number of an input: who looks at the event times of its rows, if somebody does."""
         self._unobserved = self.laid = self.source
 
     def prepare(self, df: DataFrame, batch: Batch) -> None:  # noqa: ARG002 - of the protocol
-        """Keep the rows for who looks at some of them before the job."""
+        """Keep the rows for who looks at some of them before the job; look for several at once."""
         self._unobserved = df
+        asked = {number: each.asks for number, each in self.looking.items() if each.looks}
+        if len(asked) > 1:
+            places = {number: f"{ROWS}{number}" for number in asked}
+            for number, told in counted_together(df, asked, places).items():
+                self.looking[number].told = told
+
+    def once(self, df: DataFrame) -> DataFrame:
+        """Keep all rows of batch DataFrames; nobody looks at these."""
+        self._unobserved = self.laid = df
+        return df
 
     def lay(self, df: DataFrame, batch: Batch) -> Laid:  # noqa: ARG002
         """Keep the rows of a batch; the operators of inputs take theirs out of them."""
@@ -99,6 +112,8 @@ class Part:
     def operators(self) -> Iterator[Operator]:
         """Yield its operators, between those that take its rows out and put its results aside."""
         made = self.of.make()
+        if isinstance(first := next(iter(made), None), Looking):
+            self.trunk.looking[self.number] = first
         yield _TakeOut(self)
         yield from made
         yield _PutAside(self, is_cut=any(isinstance(each, Stateful) for each in made))

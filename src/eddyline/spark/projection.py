@@ -11,7 +11,7 @@ from eddyline.query.select.spark_window import WINDOW_CALLS
 from eddyline.query.steps import lag_of, name_of
 from eddyline.spark.analysis import refused, unlogged
 from eddyline.spark.called_column import called_column
-from eddyline.spark.clock import ResultClock
+from eddyline.spark.clocks_of_results import ResultClock
 from eddyline.spark.operator import Laid, Operator
 from eddyline.sql.functions import GENERATORS, READ_BY, names_among
 from eddyline.sql.parsing import quoted

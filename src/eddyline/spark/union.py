@@ -14,7 +14,8 @@ from eddyline.query.predicates import SqlPredicate
 from eddyline.query.step_graph import made_by
 from eddyline.query.steps import FilterStep, ProjectStep, ReadStep
 from eddyline.spark.analysis import refused
-from eddyline.spark.clock import StreamClock, UnionClock
+from eddyline.spark.clock import StreamClock
+from eddyline.spark.clocks_of_results import UnionClock
 from eddyline.spark.event_time import micros_of
 from eddyline.spark.operator import PREFIX, Laid, Operator
 from eddyline.spark.parts import Part as MadePart

@@ -64,6 +64,10 @@ class EventTime:
         """Return that instant for every stream (µs)."""
         return {name: self.low(name, latest) for name in self.lateness}
 
+    def until(self, latest: Mapping[str, int]) -> int:
+        """Return the instant before which the rows of all streams have come (µs)."""
+        return min(self.lows(latest).values())
+
     def horizon(self, name: str, latest: Mapping[str, int]) -> int | None:
         """Return the horizon of an input; see ``Retention.horizon``."""
         others = [self.low(other, latest) for other in self.lateness if other != name]

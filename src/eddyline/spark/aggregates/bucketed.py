@@ -34,7 +34,7 @@ from eddyline.spark.aggregates.placement import Placement
 from eddyline.spark.aggregates.task import AggregateWorker
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.buckets import ADAPTIVE, REPORT, BucketReports
-from eddyline.spark.clock import ResultClock
+from eddyline.spark.clocks_of_results import ResultClock
 from eddyline.spark.event_time import micros_of
 from eddyline.spark.operator import Laid, Pending
 from eddyline.spark.prepared import Added, Known

@@ -31,7 +31,7 @@ from eddyline.spark.aggregates.lifting import MICROS
 from eddyline.spark.aggregates.placement import start_of_cell
 from eddyline.spark.aggregates.sampled import marked_of, numbers_of, told
 from eddyline.spark.aggregates.task import END
-from eddyline.spark.clock import ResultClock
+from eddyline.spark.clocks_of_results import ResultClock
 from eddyline.spark.event_time import instant_of
 from eddyline.spark.prepared import Added, Selected
 from eddyline.sql.parsing import quoted

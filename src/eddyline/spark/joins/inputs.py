@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from eddyline.constraints.bounds import changes
 from eddyline.errors import StateError
 from eddyline.joins.state_part import InputsPart
-from eddyline.spark.disorder import counted, disorders
+from eddyline.spark.disorder import Asked, counted, disorders
 from eddyline.spark.joins.layout import INPUT, PASSES, START
 from eddyline.spark.lateness import warned_of_late
 from eddyline.spark.operator import Laid, Operator, Pending
@@ -25,7 +25,7 @@ from eddyline.state.rows import ALWAYS, FOREVER
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pyspark.sql import Column, DataFrame, Row
+    from pyspark.sql import Column, DataFrame
 
     from eddyline.constraints.lateness import Disorder, LatenessRule
     from eddyline.runtime.journal import JournalEntry
@@ -75,6 +75,9 @@ class JoinInputs(Operator):
         self._seen: dict[str, Disorder] = {}
         self._changed: list[JournalEntry] = []
         self._rows: DataFrame | None = None
+        self.told: Sequence[Any] | None = None
+        if source.trunk is not None and source.streams is not None:
+            source.trunk.looking[0] = self
 
     def attach(self, place: StatePlace) -> None:
         """Take note of the place of files, of which there are none."""
@@ -91,14 +94,17 @@ class JoinInputs(Operator):
         # Kept, as a lateness that is less now would skip what no batch has answered.
         passed = found.passed or self.lateness.streams(self.learned, {}).lows(found.latest)
         self.streams = self.lateness.streams(self.learned, passed)
-        self.before = self.after = self._low({})
+        self.before = self.after = self.streams.until({})
         self._is_empty = part is None
 
     def prepare(self, df: DataFrame, batch: Batch) -> None:  # noqa: ARG002 - of the protocol
         """Keep the rows for who looks at some of them before the job; look at their times."""
         self._rows, self._seen = self.source.of_streams(df), {}
-        if self._is_asked or self.lateness.shares:
-            found = {} if self._rows is None else disorders(self._looked_at(self._rows))
+        told, self.told = self.told, None
+        if self.looks:
+            if told is None and self._rows is not None:
+                told = counted(self._rows, self.asks)
+            found = disorders(told or ())
             for number, each in found.items():
                 if (name := self.source.layouts[number].name) in self.timed:
                     self._seen[name] = each
@@ -110,17 +116,24 @@ class JoinInputs(Operator):
             for made in self.source.made:
                 name = self.source.layouts[made.number].name
                 latest[name] = max(latest.get(name, ALWAYS), made.clock.after)
-            self.after = self._low(latest)
+            self.after = self.streams.until(latest)
 
-    def _looked_at(self, df: DataFrame) -> list[Row]:
-        """Return counts of the event times of a batch, as ``disorders`` reads them."""
-        number, micros = F.col(INPUT), F.col(START)
-        if not self.lateness.shares:
-            return counted(df, number, micros)
-        names = [each.name for each in self.source.layouts]
-        latest = [self.latest.get(each, ALWAYS) for each in names]
-        lows = [self.streams.low(n, {}) if n in self.timed else ALWAYS for n in names]
-        return counted(df, number, micros, (latest, lows))
+    @property
+    def looks(self) -> bool:
+        """Whether event times are asked for before the job; see ``Looking``."""
+        return self._is_asked or bool(self.lateness.shares)
+
+    @property
+    def asks(self) -> Asked:
+        """What it asks of rows; see ``Looking``."""
+        names, before = [each.name for each in self.source.layouts], None
+        if self.lateness.shares:
+            latest = [self.latest.get(each, ALWAYS) for each in names]
+            before = (
+                latest,
+                [self.streams.low(n, {}) if n in self.timed else ALWAYS for n in names],
+            )
+        return Asked(F.col(START), F.col(INPUT), len(names), before)
 
     def asked(self, runs_ahead: Callable[[], bool] | None = None) -> None:  # noqa: ARG002
         """Take note that an operator asks for event time; see ``operator.Clock``.
@@ -129,10 +142,6 @@ class JoinInputs(Operator):
         its instant.
         """
         self._is_asked = True
-
-    def _low(self, latest: Mapping[str, int]) -> int:
-        """Return the instant before which all results have come (µs)."""
-        return min(self.streams.low(name, latest) for name in self.timed)
 
     def rows(self) -> DataFrame | None:
         """Return the rows of the newest batch, without any observation of them."""

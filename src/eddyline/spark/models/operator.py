@@ -23,7 +23,8 @@ from eddyline.models.work import Work
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.spark.buckets import ADAPTIVE, REPORT, BucketReports
-from eddyline.spark.clock import ResultClock, StreamClock
+from eddyline.spark.clock import StreamClock
+from eddyline.spark.clocks_of_results import ResultClock
 from eddyline.spark.event_time import micros_of
 from eddyline.spark.models.arriving import MICROS, Arriving
 from eddyline.spark.models.early import as_final, with_revisions
