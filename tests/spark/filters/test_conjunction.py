@@ -385,3 +385,11 @@ def test_a_result_that_is_none_is_said_without_our_own_frames(mixed):
     with pytest.raises(PySparkException, match="returned an Arrow array of int64") as caught:
         mixed.transform(keep).collect()
     assert "executor.py" not in str(caught.value)
+
+
+def test_a_column_called_code_is_in_the_sample(spark):
+    df = spark.range(4_000).selectExpr("id % 2 AS code", "id AS v")
+    keep = el.all_of("code = 1", "v >= 1900")
+    df.transform(keep)
+    assert "ordered by a sample of 2000 rows" in " ".join(keep.view().notes)
+    assert keep.view().blocks[0].order == (1, 0)

@@ -234,9 +234,10 @@ class FilterOperator(Operator):
     def _read_sample(self, df: DataFrame, part: NativePart) -> None:
         n_rows, loop = self.options.read_sample_rows, part.loop
         code = part.block.timed_code("monotonically_increasing_id()")
-        observed = part.block.observed("code", is_learning=loop.is_learning_routes)
+        column = f"{PREFIX}_code"  # a column of the user's may be called code
+        observed = part.block.observed(column, is_learning=loop.is_learning_routes)
         try:
-            coded = df.withColumn("code", F.expr(code)).select(F.expr(observed).alias("seen"))
+            coded = df.withColumn(column, F.expr(code)).select(F.expr(observed).alias("seen"))
             # Of a limit that comes last, Spark runs as few tasks as have the rows.
             rows = [row["seen"] for row in coded.limit(n_rows).collect()]
         except Exception as error:  # noqa: BLE001 - a sample is a chance, never a reason to fail
