@@ -88,7 +88,7 @@ class Daemon:
 
     def connected(self):
         """Return a file of a new worker, with its process."""
-        with socket.create_connection(("127.0.0.1", self.port)) as sock:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=SOON_S) as sock:
             file = sock.makefile("rwb")
         return file, read_int(file)
 
@@ -147,10 +147,20 @@ def test_what_tasks_import_may_fail(tmp_path, monkeypatch):
             time.sleep(0.2)
 
 
+def is_ignored(number, process):
+    """Return whether a process ignores a signal."""
+    status = Path(f"/proc/{process}/status").read_text()
+    (mask,) = (line.split()[1] for line in status.splitlines() if line.startswith("SigIgn"))
+    return bool(int(mask, 16) >> (number - 1) & 1)
+
+
 def test_workers_end_with_it(tmp_path):
     with Daemon(tmp_path) as daemon:
         file, worker = daemon.connected()
-        os.kill(worker, 0)
+        until = time.monotonic() + SOON_S
+        while is_ignored(signal.SIGHUP, worker):  # as its daemon does, until it has begun
+            assert time.monotonic() < until
+            time.sleep(0.01)
     with file:
         assert file.read() == b""
     with Daemon(tmp_path) as daemon:
