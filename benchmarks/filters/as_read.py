@@ -71,12 +71,12 @@ def scanned(folder: Path | str) -> DataFrame:
     return spark_session().read.parquet(str(folder))
 
 
-def _dear(bound: float) -> Callable[[Any], Any]:
-    """Return a function that passes the numbers from a bound on, for some 300 ns each."""
+def _dear(bound: float, n_sines: int = N_SINES) -> Callable[[Any], Any]:
+    """Return a function that passes the numbers from a bound on, for some 7 ns a sine each."""
 
     def passes(values: Any) -> Any:
         found = values
-        for _ in range(N_SINES):
+        for _ in range(n_sines):
             found = np.sin(found)
         return (found > -2.0) & (values >= bound)
 
@@ -119,6 +119,40 @@ def equal_predicates(settings: Settings) -> Measurement:
         f"which all orders evaluate, {floor:.2f}; {times_told(times)}"
     )
     return Measurement(value, note, {**seconds_of(times), "best_order": ordered, "floor": floor})
+
+
+def unseen_predicates(settings: Settings) -> Measurement:
+    """Predicates of the day: how many there are, what they cost and drop, in any written order.
+
+    The best order of independent predicates goes by cost over share dropped.
+    """
+    df, ratios, told = scanned(numbers(settings.pick(1_000_000, 200_000))), [], []
+    for seed in range(settings.unseen, settings.unseen + settings.pick(5, 1)):
+        rng = np.random.default_rng(seed)
+        n = int(rng.integers(3, 9))
+        drops, n_sines = rng.uniform(0.02, 0.95, n), rng.integers(5, 100, n)
+        columns = rng.permutation(N_COLUMNS)[:n].tolist()
+        written = [
+            el.predicate(
+                _dear(float(drops[f]), int(n_sines[f])),
+                reads=[f"c{columns[f]}"],
+                name=f"p{f}",
+                arrays="numpy",
+            )
+            for f in range(n)
+        ]
+        best = [written[f] for f in np.argsort(n_sines / drops)]
+        known = el.all_of(*written)
+        noop(df.transform(known))
+        variants = {
+            "learned": lambda known=known: noop(df.transform(known)),
+            "best": lambda best=best: noop(df.transform(el.all_of(*best, adaptive=False))),
+        }
+        times = interleaved(variants, settings.pick(4, 2))
+        ratios.append(paired_ratio(times["learned"], times["best"]))
+        told.append(f"{n} predicates {ratios[-1]:.3f} ({times_told(times)})")
+    note = f"seeds {settings.unseen} and on: {'; '.join(told)}"
+    return Measurement(median(ratios), note, {"ratios": ratios})
 
 
 def _tenant_predicates() -> list[FunctionPredicate]:
@@ -343,6 +377,7 @@ def engine_share(settings: Settings, kind: str) -> Measurement:
 
 RUNS: Runs = {
     "scan_equal_predicates": equal_predicates,
+    "scan_unseen": unseen_predicates,
     "scan_tenants_saved": partial(tenants, value="saved"),
     "scan_tenants_time": partial(tenants, value="time"),
     "scan_staged": staged,
