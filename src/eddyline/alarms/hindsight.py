@@ -26,9 +26,9 @@ MOST_PERMUTED = 3
 def fixed_plans(template: Template) -> tuple[TemplatePlan, ...]:
     """Return the plans that a template could have had all the time."""
     written = tuple(range(len(template.conjuncts)))
-    orders = [*permutations(written)] if len(written) <= MOST_PERMUTED else [
-        (first, *(at for at in written if at != first)) for first in written
-    ]  # fmt: skip
+    orders = [(first, *(at for at in written if at != first)) for first in written]
+    if len(written) <= MOST_PERMUTED:
+        orders = [*permutations(written)]
     return tuple(TemplatePlan(way, each) for way in sharings_of(template) for each in orders)
 
 

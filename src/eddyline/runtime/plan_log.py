@@ -270,32 +270,23 @@ class PlanLog:
         Returns:
             The decisions: plans recalled, and those given up.
         """
-        if not n_rows:
-            return []  # what loops took in last is of a batch before
-        with self._changing:
-            return self._step(targets, ran_under, n_rows, batch_id)
-
-    def _step(
-        self,
-        targets: Mapping[str, Pinnable],
-        ran_under: Mapping[str, Any],
-        n_rows: int,
-        batch_id: int,
-    ) -> list[JournalEntry]:
-        self._logs = {name: log for name, log in self._logs.items() if name in targets}
         entries: list[JournalEntry] = []
-        for name, target in targets.items():
-            if not target.can_adapt:
-                continue
-            log, met = self._logs.get(name), target.rows_met(n_rows)
-            if name not in ran_under or target.why_unlogged:
-                if log is not None:
-                    log.n_left_out += met
-                continue
-            log = self._logs.setdefault(name, ComponentLog(name))
-            recalls = self.recalls and target.recalls and not target.is_held
-            plan = target.plan if target.changes_within else ran_under[name]
-            entries += log.step(target, plan, met, batch_id, recalls=recalls)
+        if not n_rows:
+            return entries  # what loops took in last is of a batch before
+        with self._changing:
+            self._logs = {name: log for name, log in self._logs.items() if name in targets}
+            for name, target in targets.items():
+                if not target.can_adapt:
+                    continue
+                log, met = self._logs.get(name), target.rows_met(n_rows)
+                if name not in ran_under or target.why_unlogged:
+                    if log is not None:
+                        log.n_left_out += met
+                    continue
+                log = self._logs.setdefault(name, ComponentLog(name))
+                recalls = self.recalls and target.recalls and not target.is_held
+                plan = target.plan if target.changes_within else ran_under[name]
+                entries += log.step(target, plan, met, batch_id, recalls=recalls)
         return entries
 
     def views(self, targets: Mapping[str, Pinnable]) -> tuple[LogView, ...]:

@@ -217,14 +217,14 @@ class Chain:
 
         How many rows the batch has is told to those that are laid over all of them.
         """
-        logged = (pin for pin in self.plannable.values() if not pin.why_unlogged)
-        ran_under = {pin.component: pin.plan for pin in logged}
+        targets = self.plannable
+        ran_under = {name: pin.plan for name, pin in targets.items() if not pin.why_unlogged}
         n_rows, entries = batch.n_rows or 0, []
         for at, each in enumerate(self.operators):
             entries += each.learn(seen[each.name], batch)
             if at >= self._n_ahead and not each.passes_all:
                 batch = replace(batch, n_rows=None)
-        return entries + self.log.step(self.plannable, ran_under, n_rows, batch.id)
+        return entries + self.log.step(targets, ran_under, n_rows, batch.id)
 
     def take_entries(self) -> list[JournalEntry]:
         """Return the decisions that were taken outside of ``learn`` since the last call."""
