@@ -113,6 +113,16 @@ def test_a_situation_that_comes_again_gets_its_plan():
     assert view.hindsight.cost == pytest.approx((12 * 1.0 + 3 * 2.0) / 15)
 
 
+@pytest.mark.parametrize(("within", "cost"), [(False, (1.5 + 3 * 1.0) / 4), (True, 1.0)])
+def test_where_tasks_learn_rows_count_for_the_plan_that_their_batch_ended_with(within, cost):
+    dial = Dial("f")  # as written, which costs 1.5 there
+    dial.changes_within = within
+    life = Life(dial)
+    assert life.batches(4, 0.0, learned="a") == []
+    assert life.view().n_rows == 4 * N_ROWS
+    assert life.view().hindsight.cost == pytest.approx(cost)
+
+
 def test_the_cheapest_plan_of_a_situation_is_recalled():
     life = Life(Dial("c"))
     life.batches(4, 0.0, learned="b")
