@@ -205,6 +205,7 @@ def operators_of(steps: Iterable[Step], site: Site) -> tuple[list[Operator], Sit
         QueryError: a step that does not fit the columns before it.
     """
     operators: list[Operator] = []
+    is_ahead = True
     for step in steps:
         if isinstance(step, ReadStep):
             continue
@@ -214,6 +215,9 @@ def operators_of(steps: Iterable[Step], site: Site) -> tuple[list[Operator], Sit
             raise PlanError(msg, step=str(step))
         made = OPERATORS[type(step)](step, site)
         operators.append(made)
+        is_ahead = is_ahead and made.is_plain
+        if isinstance(made, ProjectOperator) and not is_ahead:
+            made.check_batch_has(site.df)
         df = made.shape(site.df)
         time, clock = made.event_time(site, df.columns)
         times = {} if isinstance(step, ProjectStep) else site.times

@@ -13,7 +13,7 @@ from eddyline.spark.analysis import refused, unlogged
 from eddyline.spark.called_column import called_column
 from eddyline.spark.clocks_of_results import ResultClock
 from eddyline.spark.operator import Laid, Operator
-from eddyline.sql.functions import GENERATORS, READ_BY, names_among
+from eddyline.sql.functions import GENERATORS, HIDDEN, NON_DETERMINISTIC, names_among
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
@@ -42,9 +42,10 @@ class ProjectOperator(Operator):
     def is_plain(self) -> bool:
         """Whether Spark computes the columns, of a row alone, which makes one result.
 
-        A row is in several windows, or in none if its time is NULL.
+        A row is in several windows, or in none if its time is NULL. Columns that only the source
+        knows, such as ``_metadata``, are there where Spark reads the stream.
         """
-        others = READ_BY | GENERATORS | {*WINDOW_CALLS}
+        others = NON_DETERMINISTIC | GENERATORS | {*WINDOW_CALLS}
         return not self._step.calls and not names_among(others, self._step.projections)
 
     def event_time(self, site: Site, columns: Sequence[str]) -> tuple[str | None, Clock | None]:
@@ -66,6 +67,24 @@ class ProjectOperator(Operator):
             )
             raise QueryError(msg, query=self.query, time=time)
         return time, ResultClock(site.clock, lag)
+
+    def check_batch_has(self, df: DataFrame) -> None:
+        """Check columns that are computed of a batch, which has those of the schema alone.
+
+        Raises:
+            QueryError: one of them reads a column that only the source knows.
+        """
+        if not names_among(HIDDEN, self._step.projections):
+            return
+        try:
+            self.shape(df.sparkSession.createDataFrame([], df.schema))
+        except QueryError as error:
+            msg = (
+                f"query {self.query!r}: _metadata is known where Spark reads a stream, not behind "
+                "a condition, a join or an aggregate; make it a column of the stream: "
+                "engine.stream('s', df.select('*', '_metadata.file_name'), …)"
+            )
+            raise QueryError(msg, query=self.query) from error
 
     def lay(self, df: DataFrame, batch: Batch) -> Laid:  # noqa: ARG002 - the same for every batch
         """Compute the columns."""

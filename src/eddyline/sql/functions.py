@@ -202,7 +202,10 @@ NON_DETERMINISTIC = JAVA_CALLS | _words(
 )
 """Every built-in function for which Spark 4.3 says so; ``now()`` is one value per batch."""
 
-READ_BY = NON_DETERMINISTIC | {"_metadata"}
+HIDDEN = {"_metadata"}
+"""Columns that sources of files have beside those of their schema."""
+
+READ_BY = NON_DETERMINISTIC | HIDDEN
 """Names that stand for something that depends on how rows are read."""
 
 AGGREGATES = _words(

@@ -7,6 +7,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 import eddyline as el
+from eddyline.errors import QueryError
 from tests.spark.joins.join_streams import stream_of
 from tests.spark.run.lives import SCHEMA, rows_of, write
 
@@ -119,3 +120,28 @@ def test_a_batch_that_runs_again_counts_once(engine, tmp_path):
     run = query.start(take, **where)
     assert run.await_termination(120)
     assert taken == {n: sorted(rows_of("s", n)["k"].to_pylist()) for n in range(N_BATCHES)}
+
+
+def test_names_of_files(engine):
+    _, rows, _ = run_of(engine, "SELECT id, _metadata.file_name AS file FROM s")
+    assert rows
+    assert all(file.endswith(".parquet") for _, file in rows)
+    assert len({file for _, file in rows}) == N_BATCHES
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT id, _metadata.file_name AS file FROM s WHERE id > 3",
+        "SELECT more, _metadata.file_name AS file FROM "
+        "(SELECT id + 1 AS more FROM s WHERE id > 3) AS t",
+    ],
+)
+def test_names_of_files_behind_a_condition_are_refused(engine, text):
+    with pytest.raises(QueryError, match="_metadata is known where Spark reads"):
+        engine.query(text, name="q")
+
+
+def test_a_text_that_says_metadata_is_a_text(engine):
+    _, rows, _ = run_of(engine, "SELECT '_metadata' AS said FROM s WHERE id >= 0")
+    assert {row[0] for row in rows} == {"_metadata"}
