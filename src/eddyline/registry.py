@@ -78,7 +78,8 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     if not names:
         return f"unknown {kind} {name!r}; there is none yet"
     rest = len(names) - MOST_SHOWN
-    shown = ", ".join(names if rest <= 0 else names[:MOST_SHOWN])
+    some = names if rest <= 0 else names[:MOST_SHOWN]
+    shown = ", ".join(repr(each) if ", " in each else each for each in some)
     more = f" and {rest:,} more" if rest > 0 else ""
     close = hint(name, [(each, each) for each in names])
     return f"unknown {kind} {name!r}; known: {shown}{more}{close}"

@@ -21,7 +21,7 @@ from tests.spark.run.early_models import ANSWER, SOON, ended, newest
 from tests.spark.run.made_steps import ALARMS, CORRELATED, HELD
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -68,8 +68,9 @@ class Kind:
 
     answers: Mapping[str, tuple[str, str]]
     """By name: the query, and its rows as SQL of DuckDB."""
-    late: str = ""
-    """The streams of which it keeps late rows; with them it has durable state."""
+    late: Sequence[str] = ""
+    """The inputs of which it keeps late rows, which say their streams (``u`` is ``s`` again); with
+    them it has durable state."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Of the queries."""
     key: str | None = None
@@ -207,7 +208,12 @@ def windowed(groups: str, calls: str, where: str = "true", more: str = "") -> tu
 SUMS = windowed("k % 7 AS g", "count(*) AS n", "id % 3 <> 0")
 """The rows of the stream ``sums``."""
 
-DERIVED = {"pairs": (PAIRS, "ts"), "sums": (SUMS[0], "till")}
+BOTH = (
+    "SELECT id, ts, k FROM s WHERE id % 3 <> 0 "
+    "UNION ALL SELECT id, ts, k FROM t WHERE k < 35 AND id % 3 <> 0"
+)
+
+DERIVED = {"pairs": (PAIRS, "ts"), "sums": (SUMS[0], "till"), "both": (BOTH, "ts")}
 """Streams that are results, with their event time; made for the queries that read them."""
 
 
@@ -341,6 +347,16 @@ KINDS = {
         },
         late="st",
         options={"buckets": 2},
+    ),
+    "aggregate of a union": Kind(
+        {
+            "q": (
+                "SELECT k % 7 AS g, count(*) AS n, sum(id) AS total, window.end AS till "
+                "FROM both [RANGE 9 SECONDS SLIDE 3 SECONDS] GROUP BY k % 7",
+                slides(BOTH, LOWER, "k % 7 AS g", "count(*) AS n, sum(id) AS total"),
+            )
+        },
+        late=("s (1), t (2)",),
     ),
     "join of an aggregate": Kind(
         {
