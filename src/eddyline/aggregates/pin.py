@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eddyline.aggregates.loop import FEW, LEAST_ROWS
-from eddyline.runtime.pins import UNKNOWN_NS, OneOf
+from eddyline.runtime.loggable import UNKNOWN_NS
+from eddyline.runtime.pins import OneOf
 from eddyline.runtime.situations import Situation
 
 if TYPE_CHECKING:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from eddyline.joins.grid_loop import plain_grid
 from eddyline.joins.plan import COMPONENT
 from eddyline.ordering.matrix_view import expected_cost_ns
+from eddyline.runtime.loggable import UNKNOWN_NS
 from eddyline.runtime.order_pin import ONE_ORDER, begin_with, best_order, order_for, situation_of
-from eddyline.runtime.pins import UNKNOWN_NS, Advice, AsItStands, Pinnable, are_names
+from eddyline.runtime.pins import Advice, AsItStands, Pinnable, are_names
 from eddyline.stats.profile import FilterProfile
 
 if TYPE_CHECKING:

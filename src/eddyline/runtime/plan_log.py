@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -25,11 +26,12 @@ from eddyline.runtime.logged import (
     restored,
     saved,
 )
+from eddyline.runtime.situations import LEAVES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from eddyline.runtime.pins import Pinnable
+    from eddyline.runtime.loggable import Loggable
     from eddyline.runtime.situations import Situation
 
 MOST_SITUATIONS = 64
@@ -41,10 +43,6 @@ MOST_PLANS = 8
 SOON = 2
 """Batches within which another situation shows that a recall was a mistake; later it is taken for
 another change, such as where no rows of the batches between were sampled."""
-
-LEAVES = 1.5
-"""Distance at which a situation is left: it is looked at in every batch, so that a distance at
-which one is only not recognized comes by chance."""
 
 MAX_LOSS = 1.1
 """A plan is not recalled if by the few rows since the change it costs so many times as much as the
@@ -78,7 +76,7 @@ class ComponentLog:
         self.n_left_out = 0.0
 
     def step(
-        self, target: Pinnable, ran_under: Any, n_rows: float, batch_id: int, *, recalls: bool
+        self, target: Loggable, ran_under: Any, n_rows: float, batch_id: int, *, recalls: bool
     ) -> list[JournalEntry]:
         """Take note of a batch; see ``PlanLog.step``."""
         self.waiting.add(plan_key(ran_under), n_rows)
@@ -139,7 +137,7 @@ class ComponentLog:
     def _remove(self, logged: Logged) -> None:
         self.situations = [each for each in self.situations if each is not logged]
 
-    def _nearest(self, now: Situation, target: Pinnable) -> Logged | None:
+    def _nearest(self, now: Situation, target: Loggable) -> Logged | None:
         """Return the situation that this is, if it is one of those before.
 
         None, too, while it may be one of several with different plans and more may come to be
@@ -151,7 +149,7 @@ class ComponentLog:
             return None
         return self.situations[found[0][1]]
 
-    def _mistaken(self, target: Pinnable, now: Situation, batch_id: int) -> list[JournalEntry]:
+    def _mistaken(self, target: Loggable, now: Situation, batch_id: int) -> list[JournalEntry]:
         """Give up the plan that was recalled for another situation than this one is."""
         recalled_at, self.recalled_at = self.recalled_at, None
         if recalled_at is None or self.current is None or batch_id > recalled_at + SOON:
@@ -159,18 +157,19 @@ class ComponentLog:
         self.current.n_mistaken += 1
         target.let_go()
         evidence = {"taken_for": self.current.seen.plain(), "now": now.plain()}
-        plan = target.plan
+        plan = target.said(target.plan)
         return [JournalEntry(batch_id, self.component, "mistaken", plan, plan, evidence)]
 
     def _recalled(
-        self, logged: Logged, now: Situation, target: Pinnable, batch_id: int
+        self, logged: Logged, now: Situation, target: Loggable, batch_id: int
     ) -> list[JournalEntry]:
         """Take the plan of a situation that has come again, unless the newest rows oppose it."""
         key, before = logged.best(target), target.plan
         plan = json.loads(key)
         cost, in_force = (target.cost_of(each, now.evidence) for each in (plan, before))
         # Where enough is known already, the plan in force was chosen by it.
-        is_opposed = cost >= in_force if now.is_settled else cost > MAX_LOSS * in_force
+        limit = in_force / target.min_gain if now.is_settled else MAX_LOSS * in_force
+        is_opposed = cost >= limit if now.is_settled else cost > limit
         if not target.is_possible(plan) or is_opposed:
             return []
         target.take(plan, logged.seen.evidence)
@@ -182,14 +181,16 @@ class ComponentLog:
             "held_for_rows": round(logged.held.total),
             "sampled_rows": round(now.n_sampled),
         }
-        return [JournalEntry(batch_id, self.component, "recall", before, plan, evidence)]
+        plans = target.said(before), target.said(plan)
+        return [JournalEntry(batch_id, self.component, "recall", *plans, evidence)]
 
     def _forget(self) -> None:
         self.n_left_out += sum(each.held.total for each in self.situations)
         self.situations, self.current, self.recalled_at = [], None, None
 
-    def view(self, target: Pinnable) -> LogView:
+    def view(self, target: Loggable) -> LogView:
         """Return what the plans in force cost, and what the best of them alone would have."""
+        seen = hindsight(self.situations, target)
         return LogView(
             self.component,
             n_situations=len(self.situations),
@@ -197,8 +198,9 @@ class ComponentLog:
             n_left_out=self.n_left_out + self.waiting.total,
             n_right=sum(each.n_right for each in self.situations),
             n_mistaken=sum(each.n_mistaken for each in self.situations),
-            hindsight=hindsight(self.situations, target),
+            hindsight=replace(seen, best=None if seen.best is None else target.said(seen.best)),
             unit=target.cost_unit,
+            per=target.per,
         )
 
     # -- saving ---------------------------------------------------------------------------------
@@ -215,7 +217,7 @@ class ComponentLog:
             self.n_left_out,
         )
 
-    def restore(self, given: SavedComponent, target: Pinnable) -> None:
+    def restore(self, given: SavedComponent, target: Loggable) -> None:
         """Continue from what ``snapshot`` returned.
 
         Raises:
@@ -252,7 +254,7 @@ class PlanLog:
 
     def step(
         self,
-        targets: Mapping[str, Pinnable],
+        targets: Mapping[str, Loggable],
         ran_under: Mapping[str, Any],
         n_rows: int,
         batch_id: int,
@@ -289,7 +291,7 @@ class PlanLog:
                 entries += log.step(target, plan, met, batch_id, recalls=recalls)
         return entries
 
-    def views(self, targets: Mapping[str, Pinnable]) -> tuple[LogView, ...]:
+    def views(self, targets: Mapping[str, Loggable]) -> tuple[LogView, ...]:
         """Return what the log says of each component that may adapt."""
         with self._changing:
             return tuple(
@@ -304,7 +306,7 @@ class PlanLog:
         """Return the log as values that msgspec encodes."""
         return {name: log.snapshot() for name, log in self._logs.items()}
 
-    def restore(self, state: Any, targets: Mapping[str, Pinnable]) -> None:
+    def restore(self, state: Any, targets: Mapping[str, Loggable]) -> None:
         """Continue from what ``snapshot`` returned, decoded from JSON.
 
         What is of no component any more is let go of.

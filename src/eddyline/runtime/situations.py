@@ -22,6 +22,10 @@ or of 0.01 and 0.04."""
 UNKNOWN = float("inf")
 """Distance where nothing can be compared."""
 
+LEAVES = 1.5
+"""Distance at which a situation is left: it is looked at in every batch, so that a distance at
+which one is only not recognized comes by chance."""
+
 Z_SCORE = 2.5
 """Standard errors of both measurements by which they may differ beyond that."""
 
@@ -49,7 +53,7 @@ class Situation:
     counts: Floats
     """Rows that each was counted over (> 0; (C,))."""
     evidence: Any
-    """Plain values by which any plan can be priced later; see ``Pinnable.cost_of``."""
+    """Plain values by which any plan can be priced later; see ``Loggable.cost_of``."""
     n_sampled: float
     """Rows that were looked at."""
     is_settled: bool
