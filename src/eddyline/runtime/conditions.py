@@ -34,8 +34,9 @@ class Conditions:
     @property
     def shares(self) -> Floats:
         """The share of each condition ([0, 1]; nan: not known; (C,))."""
-        unknown = np.full(len(self.names), np.nan)
-        return np.divide(self._hits, self.counts, out=unknown, where=self.counts > 0.0)
+        found = np.full(len(self.names), np.nan)
+        np.divide(self._hits, self.counts, out=found, where=self.counts > 0.0)
+        return found
 
     def step(
         self, names: tuple[str, ...], shares: Floats, counts: Floats, n_sampled: float

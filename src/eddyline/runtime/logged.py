@@ -31,6 +31,10 @@ MOST_MISTAKEN = 2
 recalled any more."""
 
 
+SAME = 1.001
+"""Plans that cost up to so many times as much as the cheapest are as good."""
+
+
 class SavedSituation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A situation as it is saved."""
 
@@ -144,11 +148,11 @@ class Logged:
         return self.prices[key]
 
     def best(self, target: Loggable) -> str:
-        """Return the cheapest of the plans that it was met by, or that of most rows."""
-        known = [key for key in self.held.n_rows if np.isfinite(self.price(target, key))]
-        if known:
-            return min(known, key=lambda key: self.price(target, key))
-        return max(self.held.n_rows, key=lambda key: self.held.n_rows[key])
+        """Return the cheapest of the plans that it was met by, of several that of most rows."""
+        prices = {key: self.price(target, key) for key in self.held.n_rows}
+        least = min((price for price in prices.values() if np.isfinite(price)), default=np.inf)
+        known = [key for key, price in prices.items() if price <= SAME * least]
+        return max(known or prices, key=lambda key: self.held.n_rows[key])
 
     def absorb(self, other: Logged) -> None:
         """Take over another entry of the same situation."""

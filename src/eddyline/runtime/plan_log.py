@@ -49,6 +49,10 @@ MAX_LOSS = 1.1
 one in force; where they are enough to choose a plan by, it has to cost less."""
 
 
+CLEARLY = 0.9
+"""A plan that a situation was never met by is recalled if it costs so much of its own best one."""
+
+
 class SavedComponent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The log of one component as it is saved."""
 
@@ -164,8 +168,7 @@ class ComponentLog:
         self, logged: Logged, now: Situation, target: Loggable, batch_id: int
     ) -> list[JournalEntry]:
         """Take the plan of a situation that has come again, unless the newest rows oppose it."""
-        key, before = logged.best(target), target.plan
-        plan = json.loads(key)
+        plan, before = self._best(logged, target), target.plan
         cost, in_force = (target.cost_of(each, now.evidence) for each in (plan, before))
         # Where enough is known already, the plan in force was chosen by it.
         limit = in_force / target.min_gain if now.is_settled else MAX_LOSS * in_force
@@ -183,6 +186,22 @@ class ComponentLog:
         }
         plans = target.said(before), target.said(plan)
         return [JournalEntry(batch_id, self.component, "recall", *plans, evidence)]
+
+    def _best(self, logged: Logged, target: Loggable) -> Any:
+        """Return the plan to recall in a situation.
+
+        It is the best of those that it was met by, unless its evidence calls another one clearly
+        cheaper: of other situations, or what is chosen by that evidence.
+        """
+        own = logged.best(target)
+        others = dict.fromkeys(key for each in self.situations for key in each.held.n_rows)
+        chosen = target.best_single([(logged.seen.evidence, 1.0)])
+        if chosen is not None:
+            others[plan_key(chosen)] = None
+        limit = CLEARLY * logged.price(target, own)
+        found = {key: logged.price(target, key) for key in others if key != own}
+        better = {key: price for key, price in found.items() if price < limit}
+        return json.loads(min(better, key=better.__getitem__, default=own))
 
     def _forget(self) -> None:
         self.n_left_out += sum(each.held.total for each in self.situations)
