@@ -53,6 +53,10 @@ CLEARLY = 0.9
 """A plan that a situation was never met by is recalled if it costs so much of its own best one."""
 
 
+DAMAGED = (EddylineError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
+"""What evidence raises that is not that of its component."""
+
+
 class SavedComponent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The log of one component as it is saved."""
 
@@ -340,6 +344,6 @@ class PlanLog:
                     log = ComponentLog(name)
                     log.restore(given[name], targets[name])
                     self._logs[name] = log
-        except (EddylineError, LookupError, TypeError, ValueError, ArithmeticError) as error:
+        except DAMAGED as error:
             msg = f"the saved log of plans is damaged: {error}; start from an empty checkpoint"
             raise StateError(msg) from error
