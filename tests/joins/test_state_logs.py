@@ -86,7 +86,7 @@ def test_tiers_are_recalled_after_one_batch():
     assert max(spans) < 1.01 * min(spans)
     assert min(learned) > 2 * SECOND
     assert {each.event for each in life.decided} == {"recall"}
-    assert life.decided[-1].after[0].startswith("s hot for 1.0")
+    assert life.decided[-1].after.startswith("s hot for 1.0")
     view = life.view()
     assert (view.n_situations, view.n_mistaken) == (2, 0)
     assert view.hindsight.cost == pytest.approx(np.mean(costs), rel=0.01)
@@ -148,7 +148,7 @@ def test_rows_leave_again_after_one_batch_where_that_paid_before():
     assert not any(fed(life, 0.02, 30))
     assert not any(fed(without, 0.9, 30)), "it rests after a trial that did not pay"
     assert [each.event for each in life.decided] == ["recall", "recall"]
-    assert life.decided[0].after == ["p hot until matched"]
+    assert life.decided[0].after == "p hot until matched"
     assert life.view().hindsight.saved > without.view().hindsight.saved
 
 

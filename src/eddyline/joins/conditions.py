@@ -128,7 +128,9 @@ class HashConditions:
         totals = {key: float(of.sum()) for key, of in fresh.items()}
         if not any(totals.values()):
             return
-        names, shares, counts = [], [], []
+        names: list[str] = []
+        shares: list[float] = []
+        counts: list[float] = []
         for (name, key), of in fresh.items():
             n = totals[name, key]
             grouped = of.reshape(-1, GROUPS).sum(axis=0)

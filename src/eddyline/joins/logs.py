@@ -47,9 +47,9 @@ class TierLog(Loggable):
         """Return whether it says so of each window."""
         return isinstance(plan, dict) and plan.keys() == self.loop.lengths.keys()
 
-    def said(self, plan: Mapping[str, int | None]) -> list[str]:
+    def said(self, plan: Mapping[str, int | None]) -> str:
         """Return a plan in words."""
-        return list(plain_tiers(plan).values())
+        return ", ".join(plain_tiers(plan).values())
 
     def situation(self) -> Situation | None:
         """Return how old the rows are that are found."""
@@ -113,9 +113,10 @@ class DoneLog(Loggable):
         """Return whether they are inputs whose rows may be done."""
         return isinstance(plan, list) and {*plan} <= self.loop.known.keys()
 
-    def said(self, plan: Sequence[str]) -> list[str]:
+    def said(self, plan: Sequence[str]) -> str:
         """Return a plan in words."""
-        return [f"{name} hot until {self.loop.rule}" for name in plan] or ["rows stay hot"]
+        told = ", ".join(f"{name} hot until {self.loop.rule}" for name in plan)
+        return told or f"rows stay, {self.loop.rule} or not"
 
     def situation(self) -> Situation | None:
         """Return the share of the rows of each input that is done."""
@@ -216,11 +217,6 @@ class CacheLog(Loggable):
     loop: JoinCaches
     component = "caches"
     why_unlogged = "what a cache saves is known once it is full, and it begins empty each time"
-
-    @property
-    def can_adapt(self) -> bool:
-        """Whether any may be used."""
-        return self.loop.is_on
 
     @property
     def plan(self) -> list[str]:

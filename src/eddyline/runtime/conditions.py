@@ -50,11 +50,14 @@ class Conditions:
             n_sampled: rows that were looked at.
 
         Returns:
-            Whether what is known begins with this batch: all before was of other conditions.
+            Whether all before was of other conditions, so that what is known begins with this
+            batch. False where other things are counted from now on: nothing can be compared.
         """
         is_told = np.isfinite(shares) & (counts > 0.0)
-        is_other = names != self.names
-        if not is_other and is_told.any():
+        is_other = False
+        if names != self.names:
+            self._forget(names)
+        elif is_told.any():
             apart = distance(shares, counts, self.shares, self.counts)
             is_other = bool(np.isfinite(apart)) and apart > LEAVES
         if is_other:
