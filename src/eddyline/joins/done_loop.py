@@ -181,7 +181,7 @@ class DoneLoop:
             batch_id: the micro-batch, for the journal.
         """
         self.known = {name: self.known.get(name, Known()) for name in names}
-        self.seen.step(tuple(self.known), fresh)
+        self.seen.step(tuple(sorted(self.known)), fresh)
         entries = []
         for name, each in self.known.items():
             if name in fresh or each.is_leaving:

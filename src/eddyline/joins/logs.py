@@ -120,7 +120,7 @@ class DoneLog(Loggable):
 
     def situation(self) -> Situation | None:
         """Return the share of the rows of each input that is done."""
-        return self.loop.seen.situation(tuple(self.loop.known))
+        return self.loop.seen.situation(tuple(sorted(self.loop.known)))
 
     def cost_of(self, plan: Sequence[str], evidence: Any) -> float:
         """Return what letting rows go takes, or what merging them later does (ns per row)."""
