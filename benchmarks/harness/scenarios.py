@@ -13,7 +13,16 @@ from eddyline.ordering import ORDERING_POLICIES
 
 MODULES: dict[str, tuple[str, ...]] = {
     "filters": ("thesis", "predicate_eval", "intrusion", "spark_end_to_end", "as_read"),
-    "change": ("paper", "priced", "intrusion", "monitors", "quality", "bank", "recurring"),
+    "change": (
+        "paper",
+        "priced",
+        "intrusion",
+        "monitors",
+        "quality",
+        "bank",
+        "recurring",
+        "recurring_kinds",
+    ),
     "routing": ("counted", "spark"),
     "sharing": ("paper", "methods", "numbers", "few", "floors", "sigma", "automaton"),
     "joins": ("chained", "growth", "operator", "caches", "caches_plans", "real", "pathway"),

@@ -17,47 +17,75 @@ MANY = AggregateProfile(n_rows=10_000, n_cells=9_000)
 class Life:
     """An aggregate and the log of its plans."""
 
-    def __init__(self, *plans):
+    def __init__(self, *plans, recalls=True):
         self.target = AggregatePin(AggregateLoop(plans=plans))
-        self.log = PlanLog()
-        self.shuffled = []
-        """Rows or cells for each row, batch by batch."""
+        self.log = PlanLog(recalls=recalls)
+        self.plans, self.decided = [], []
 
     def batch(self, profile):
         ran_under = {"aggregate": self.target.plan}
-        is_late = self.target.plan == "late"
-        self.shuffled.append(1.0 if is_late else profile.n_cells / max(profile.n_rows, 1))
+        self.plans.append(self.target.plan)
         self.target.loop.step(profile)
-        return self.log.step({"aggregate": self.target}, ran_under, profile.n_rows, 0)
+        targets = {"aggregate": self.target}
+        self.decided += self.log.step(targets, ran_under, profile.n_rows, len(self.plans))
 
     def view(self):
         return self.log.views({"aggregate": self.target})[0]
 
 
-def test_what_was_shuffled_is_held_against_one_plan_for_all():
+def work(plan, profile):
+    """Rows' worth of work for each row: shuffled as 1, reduced as 0.487."""
+    cells = profile.n_cells / profile.n_rows
+    return 1.487 if plan == "late" else 0.487 + cells * 1.487
+
+
+def test_a_plan_is_recalled_after_one_batch_and_what_that_brought_is_known():
+    lives = [Life("early", "late"), Life("early", "late", recalls=False)]
+    for profile in ([FEW] * 4 + [MANY] * 6) * 3:
+        for life in lives:
+            life.batch(profile)
+    with_log, without = ("".join(plan[0] for plan in life.plans) for life in lives)
+    # The loop alone holds three batches against those of before until it shuffles rows.
+    assert without == "eeeeeeelll" + 2 * "leeeeeelll"
+    assert with_log == "eeeeeeelll" + 2 * "leeeelllll"
+    assert [each.event for each in lives[0].decided] == ["recall"] * 2
+    for life in lives:
+        view = life.view()
+        assert (view.n_situations, view.n_rows) == (2, 300_000)
+        profiles = ([FEW] * 4 + [MANY] * 6) * 3
+        took = [work(*each) for each in zip(life.plans, profiles, strict=True)]
+        assert view.hindsight.cost == pytest.approx(sum(took) / 30, rel=0.001)
+        early = 0.4 * work("early", FEW) + 0.6 * work("early", MANY)
+        assert view.hindsight.best == "early"
+        assert view.hindsight.best_cost == pytest.approx(early, rel=0.001)
+    (section,) = words.sections([lives[0].view()])
+    assert "1.29 shuffled rows' worth per row" in section.parts[1].pairs[0][1]
+    assert "2 plans recalled" in section.parts[1].pairs[0][1]
+
+
+def test_where_nothing_recurs_nothing_is_recalled():
     life = Life("early", "late")
-    for profile in [FEW] * 4 + [MANY] * 4 + [FEW] * 4:
-        assert life.batch(profile) == []  # the loop decides by the batch, nothing is recalled
-    view = life.view()
-    assert (view.n_situations, view.n_rows) == (2, 120_000)
-    assert view.hindsight.cost == pytest.approx(sum(life.shuffled) / 12)
-    assert {0.001, 0.9, 1.0} == set(life.shuffled)
-    assert view.hindsight.best == "early"
-    assert view.hindsight.best_cost == pytest.approx((8 * 0.001 + 4 * 0.9) / 12)
-    (section,) = words.sections([view])
-    assert "0.301 rows or cells shuffled per row" in section.parts[1].pairs[0][1]
+    for profile in [MANY] * 8 + [FEW] * 8:
+        life.batch(profile)
+    assert life.decided == []
 
 
-def test_the_driver_has_no_price():
-    life = Life("early", "late", "driver")
-    for _ in range(4):
-        life.batch(FEW)
-    view = life.view()
-    assert life.target.plan == "driver"
-    assert view.hindsight.n_unpriced == 1
-    (section,) = words.sections([view])
-    assert "what was in force cannot be priced" in section.parts[1].pairs[0][1]
-    assert "1 without a price left out" in section.parts[1].pairs[0][1]
+@pytest.mark.parametrize("n_handled", [10_000, 99_000, 101_000, 300_000])
+def test_prices_are_those_of_the_thresholds_of_the_loop(n_handled):
+    pin = AggregatePin(AggregateLoop())
+    n_cells = n_handled // 2
+    pin.loop.step(AggregateProfile(10**6, n_cells, n_handled - n_cells))
+    evidence = pin.situation().evidence
+    best = min(pin.plans, key=lambda plan: pin.cost_of(plan, evidence))
+    assert best == pin.loop.plan == ("driver" if n_handled <= 100_000 else "early")
+
+
+@pytest.mark.parametrize(("ratio", "plan"), [(1.2, "late"), (1.8, "early")])
+def test_rows_of_a_cell_decide_what_is_shuffled(ratio, plan):
+    pin = AggregatePin(AggregateLoop(plans=("early", "late")))
+    pin.loop.step(AggregateProfile(10**6, int(10**6 / ratio)))
+    evidence = pin.situation().evidence
+    assert min(pin.plans, key=lambda each: pin.cost_of(each, evidence)) == pin.loop.plan == plan
 
 
 def test_an_empty_batch_tells_nothing():

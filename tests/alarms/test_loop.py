@@ -7,14 +7,13 @@ from dataclasses import dataclass, field, replace
 import msgspec
 import numpy as np
 import pytest
-from benchmarks.alarms.prices import observed, priced
+from benchmarks.alarms.prices import observed
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eddyline.alarms.hindsight import Hindsight, fixed_plans
-from eddyline.alarms.loop import MIN_ROWS, WARM_UP, AlarmLoop
+from eddyline.alarms.loop import MIN_ROWS, AlarmLoop
 from eddyline.alarms.pin import AlarmPin
-from eddyline.alarms.plan import SHARINGS, TemplatePlan, plain
+from eddyline.alarms.plan import SHARINGS, TemplatePlan
 from eddyline.alarms.ranges import AlarmRanges
 from eddyline.errors import PlanError, StateError
 from eddyline.models import graph
@@ -130,49 +129,6 @@ def test_a_loop_goes_on_where_it_was_saved():
         other.restore(saved | {"costs": []})
     with pytest.raises(StateError, match="damaged"):
         other.restore(saved | {"more": 1})
-
-
-@pytest.mark.parametrize("way", ["unshared", "covered"])
-def test_hindsight_knows_the_best_plan_that_nobody_ran(way):
-    """The regret that is shown is that of running each plan over the same batches."""
-    loop = loop_of(NEAR)
-    AlarmPin(loop).hold({NEAR_TEXT: {"sharing": way, "order": ["x > ?", "y < ?"]}})
-    (template,) = ranges_of(lines(0), NEAR).program.templates
-    took = dict.fromkeys(fixed_plans(template), 0)
-    for at in range(WARM_UP):  # values of these are sampled
-        run(loop, lines(at), NEAR, at)
-        if at:  # the times of the first batch are let go of
-            for each in took:
-                took[each] += priced(
-                    ranges_of(lines(at), NEAR).program, lines(at), {NEAR_TEXT: each}
-                )
-    (view,) = loop.views()
-    true = took[TemplatePlan(way, (0, 1))] / min(took.values())
-    assert view.took == pytest.approx(took[TemplatePlan(way, (0, 1))], rel=0.05)
-    assert view.took / view.least == pytest.approx(true, rel=0.2)
-    best = min(took, key=took.__getitem__)
-    assert view.best == plain(best, template)
-    if way == "unshared":
-        assert true > 2
-
-
-def test_hindsight_adds_up():
-    (template,) = ranges_of(lines(0), NEAR).program.templates
-    plans = fixed_plans(template)
-    assert len(plans) == 6
-    costs = {each: 10.0 * (at + 1) for at, each in enumerate(plans)}
-    none = Hindsight()
-    assert none.best is None
-    assert np.isnan(none.regret)
-    found = none.after(3, plans[1], 15.0, costs).after(1, plans[0], 12.0, costs)
-    assert found.took == 3 * 15 + 12
-    assert found.plans[plans[0]] == 3 * 10 + 12
-    assert found.plans[plans[1]] == 3 * 15 + 20
-    assert found.best == plans[0]
-    assert found.regret == pytest.approx(57 / 42 - 1)
-    assert Hindsight.of(found.saved(template), template) == found
-    (other,) = ranges_of(lines(0), {"a": "x < 1"}).program.templates
-    assert Hindsight.of(found.saved(template), other) == none
 
 
 def test_templates_come_and_go():

@@ -14,7 +14,6 @@ VIEWS = (
     TemplateView(
         TEMPLATE, 20, "union", ("y < ?", "x > ?"), Estimate(110.0, 90.0, 150.0), 120.0,
         Estimate(0.25, 0.2, 0.3), 0.24,
-        {"sharing": "unshared", "order": ["x > ?", "y < ?"]}, 330.0, 300.0,
     ),
     TemplateView("z = ?", 1, "covered", ("z = ?",), None, 0.0, None, float("nan")),
 )  # fmt: skip
@@ -39,8 +38,6 @@ def test_sections_have_estimates_beside_what_came_true():
         "25.0 %",
         "24.0 %",
         "union",
-        "unshared, x > ? then y < ?",
-        "10.0 %",
     ):
         assert part in text
     assert "300" in text

@@ -1,29 +1,35 @@
-"""Where rows become cells, as a person may pin it, and as the log of plans prices it."""
+"""Where rows become cells, as a person may pin it, and as the log of plans knows and prices it."""
 
 from __future__ import annotations
 
+from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eddyline.aggregates.loop import FEW, LEAST_ROWS
-from eddyline.runtime.pins import UNKNOWN_NS, OneOf
+from eddyline.aggregates.loop import EARLY_ABOVE, FEW, FEW_BYTES, LATE_BELOW, LEAST_ROWS
+from eddyline.runtime.pins import OneOf
 from eddyline.runtime.situations import Situation
 
 if TYPE_CHECKING:
     from eddyline.aggregates.loop import AggregateLoop
+    from eddyline.aggregates.profile import AggregateProfile
+
+REDUCED = sqrt(LATE_BELOW * EARLY_ABOVE) - 1.0
+"""What it takes to reduce a row, where to shuffle it takes 1: so much that early and late cost the
+same in the middle between the ratios at which the loop takes the one and the other."""
 
 
 class AggregatePin(OneOf):
     """The plan of an aggregate.
 
-    Its loop decides by the newest batch, so there is nothing that a recall would spare it.
+    Its prices are those at which the thresholds of its loop lie. The loop weighs several batches,
+    and takes some to leave a plan; where conditions were met before, the log takes one.
     """
 
     loop: AggregateLoop
     why_unlogged = ""
-    cost_unit = "rows or cells shuffled"
-    recalls = False
+    cost_unit = "shuffled rows' worth"
 
     def __init__(self, loop: AggregateLoop) -> None:
         super().__init__(loop, loop.plans, loop.best)
@@ -33,13 +39,13 @@ class AggregatePin(OneOf):
         newest = self.loop.newest
         if not newest.n_rows:
             return None
-        per_row = newest.n_cells / newest.n_rows
+        per_row, handled = newest.n_cells / newest.n_rows, _handled(newest)
         n_rows = float(newest.n_rows)
         return Situation(
             names=("cells for each row", "cells beside those that the driver answers at most"),
-            shares=np.array([min(per_row, 1.0), newest.n_handled / (newest.n_handled + FEW)]),
+            shares=np.array([min(per_row, 1.0), handled / (handled + FEW)]),
             counts=np.full(2, n_rows),
-            evidence=per_row,
+            evidence=[per_row, handled / n_rows, FEW / n_rows],
             n_sampled=n_rows,
             is_settled=newest.n_rows >= LEAST_ROWS,
         )
@@ -49,8 +55,24 @@ class AggregatePin(OneOf):
         return self.loop.newest.n_rows
 
     def cost_of(self, plan: str, evidence: Any) -> float:
-        """Return what is shuffled for each row.
+        """Return what a row costs, in rows that are shuffled.
 
-        Not known of the driver: what it spares is the start of tasks.
+        A cell is shuffled and reduced as a row is. The driver shuffles none; it handles cells one
+        after the other, and as many as it answers at most are worth what starting tasks takes.
         """
-        return {"early": float(evidence), "late": 1.0}.get(plan, UNKNOWN_NS)
+        n_cells, n_handled, starting = map(float, evidence)
+        starting = starting if "driver" in self.plans else 0.0
+        if plan == "late":
+            return 1.0 + REDUCED + starting
+        made = REDUCED + n_cells * (1.0 + REDUCED)
+        return made + (n_handled if plan == "driver" else starting)
+
+    def take(self, plan: str, evidence: Any) -> None:  # noqa: ARG002 - the newest batch says it
+        """Put a plan in force, and forget the batches of before."""
+        self.adopt(plan)
+        self.loop.known = self.loop.newest
+
+
+def _handled(newest: AggregateProfile) -> float:
+    """Return the cells that buckets handled, or as many as have the size of what they did."""
+    return max(float(newest.n_handled), newest.n_bytes / FEW_BYTES * FEW)

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from eddyline.alarms.conditions import AlarmConditions
 from eddyline.alarms.costing import Shares, cost_of, shares_of
-from eddyline.alarms.hindsight import Hindsight, fixed_plans
-from eddyline.alarms.plan import COMPONENT, TemplatePlan, plain, sharings_of
+from eddyline.alarms.plan import COMPONENT, TemplatePlan, fixed_plans, sharings_of
 from eddyline.alarms.profile import AlarmProfile
 from eddyline.alarms.results import held
 from eddyline.alarms.saving import Learned, Saved, SavedTemplate, read
@@ -78,9 +78,14 @@ class State:
     """What it took for each segment, newer batches counting more."""
     since: int = 0
     """Batches since it changed."""
-    hindsight: Hindsight = field(default_factory=Hindsight)
     promised: float | None = None
     """What a change was estimated to cost, until it has come true (ns for each segment)."""
+
+    def begin(self) -> None:
+        """Let go of what conjuncts left out before segments changed."""
+        if self.orders is not None:
+            self.orders.window.keep_newest(0)
+            self.orders.recent.keep_newest(0)
 
     def accuracy_of(self, way: str) -> Accuracy:
         """Return how far estimates of a way are off.
@@ -105,12 +110,17 @@ class AlarmLoop:
         self.is_held = False
         """Whether the plan stays as it is; see ``runtime.pins``."""
         self._known = AlarmProfile()
+        self.seen = AlarmConditions()
+        """What the log of plans knows situations by."""
+        self.n_newest = 0
+        """Segments of the last batch."""
         self._states: dict[str, State] = {}
         self._templates: dict[str, Template] = {}
         self._bases: tuple[str, ...] = ()
         self._saved: dict[str, SavedTemplate] = {}
         self._n_steps = 0
-        self._is_surprised = False
+        self.is_surprised = False
+        """Whether the next batch is to tell how values are spread, whenever that was told last."""
         self.follow(program)
 
     @property
@@ -125,7 +135,7 @@ class AlarmLoop:
         At first and now and then, and where work took another time than was estimated.
         """
         is_due = self._n_steps < WARM_UP or self._n_steps % SAMPLE_EVERY == 0
-        return self.is_adaptive and (is_due or self._is_surprised)
+        return self.is_adaptive and (is_due or self.is_surprised)
 
     def follow(self, program: AlarmProgram) -> None:
         """Go on with other alarms; what is known of templates that stay is kept."""
@@ -166,26 +176,31 @@ class AlarmLoop:
 
     def step(self, fresh: AlarmProfile, batch_id: int = -1) -> list[JournalEntry]:
         """Take in what a batch observed, and change the plan if the evidence says so."""
+        self.n_newest = fresh.n_rows
         if not self.is_adaptive or not fresh.n_rows:
             return []
         entries: list[JournalEntry] = []
-        self._is_surprised = False
+        self.is_surprised = False
         for text, counts in fresh.templates.items():
             if text in self._templates:
                 entries += self._came_true(text, counts, batch_id)
         self._n_steps += 1
         # In the first batch much is compiled and loaded, which no later one has to do.
         share = 0.0 if self._n_steps == FIRST + 1 else FRESH
+        if self.seen.step(self._templates, self._bases, fresh):
+            self._known = self._known.without_values()
+            for state in self._states.values():
+                state.begin()
         # Where no values were sampled, those that are known stay as fresh as they are.
         older = self._known.decayed(FRESH) if fresh.values else self._known
         older = replace(older, costs=aged(self._known.costs, share))
         self._known = older.merged(replace(fresh, templates={}, outcomes={}))
         for text in self._costly:
             if text in fresh.templates:
-                if fresh.values and self._n_steps > FIRST:
-                    self._look_back(text, fresh.templates[text])
                 entries += self._ordered(text, fresh, batch_id)
                 entries += self._shared(text, batch_id)
+        if fresh.values and self._n_steps > FIRST:
+            self.seen.prices = self._prices()
         return entries
 
     @property
@@ -204,7 +219,7 @@ class AlarmLoop:
         if state.estimate is not None and state.since > 1:
             known = state.accuracy.get(counts.sharing, Accuracy())
             expected = known.corrected(state.estimate).value
-            self._is_surprised |= not 1 / SURPRISE < ns / max(expected, 1e-9) < SURPRISE
+            self.is_surprised |= not 1 / SURPRISE < ns / max(expected, 1e-9) < SURPRISE
             state.accuracy[counts.sharing] = known.after(state.estimate.value, ns)
         if state.expected is not None:
             n = counts.n_rows * len(self._templates[text])
@@ -216,19 +231,19 @@ class AlarmLoop:
         way = state.plan.sharing
         return [JournalEntry(batch_id, COMPONENT, "came_true", way, way, evidence)]
 
-    def _look_back(self, text: str, counts: TemplateCounts) -> None:
-        """Take note of what a batch would have taken by each plan, of which values are sampled."""
-        state, template = self._states[text], self._templates[text]
-        shares = shares_of(template, self._bases, self._known.values)
-        if shares is None or counts.sharing != state.plan.sharing or not counts.n_rows:
-            return
-        in_force = replace(state.plan, order=state.plan.order_of(template))
-        costs = {}
-        for plan in fixed_plans(template):
-            given = self._estimate(text, plan, shares)
-            costs[plan] = state.accuracy_of(plan.sharing).corrected(given).value
-        took = counts.ns / counts.n_rows
-        state.hindsight = state.hindsight.after(counts.n_rows, in_force, took, costs)
+    def _prices(self) -> dict[str, list[float]]:
+        """Return what the fixed plans of templates would cost a segment (ns)."""
+        found = {}
+        for text in self._costly:
+            shares = shares_of(self._templates[text], self._bases, self._known.values)
+            if shares is None:
+                continue
+            state = self._states[text]
+            found[text] = [
+                state.accuracy_of(plan.sharing).corrected(self._estimate(text, plan, shares)).value
+                for plan in fixed_plans(self._templates[text])
+            ]
+        return found
 
     def _ordered(self, text: str, fresh: AlarmProfile, batch_id: int) -> list[JournalEntry]:
         """Let the order of a template follow what its comparisons leave out and cost."""
@@ -338,7 +353,6 @@ class AlarmLoop:
             expected = state.results.corrected(expected)
         n = counts.n_rows * len(template) if counts else 0
         order = [template.conjuncts[at].text for at in state.plan.order_of(template)]
-        best = state.hindsight.best
         return TemplateView(
             text,
             len(template),
@@ -348,9 +362,6 @@ class AlarmLoop:
             state.ns,
             expected,
             counts.n_held / n if counts and n else float("nan"),
-            None if best is None else plain(best, template),
-            state.hindsight.took,
-            state.hindsight.least,
         )
 
     def record(self) -> AlarmRecord:
@@ -368,7 +379,7 @@ class AlarmLoop:
         for text in self._costly:
             each, template = self._states[text], self._templates[text]
             saved[text] = SavedTemplate.of(
-                each.plan, template, each.accuracy, each.results, each.orders, each.hindsight
+                each.plan, template, each.accuracy, each.results, each.orders
             )
         return Learned.of(self._known, saved)
 
@@ -396,8 +407,7 @@ class AlarmLoop:
         plan = given.plan_of(template)
         if plan is None:
             return State()
-        looked_back = Hindsight.of(given.hindsight, template)
-        state = State(plan, accuracy=given.accuracies, results=given.result, hindsight=looked_back)
+        state = State(plan, accuracy=given.accuracies, results=given.result)
         if given.orders is not None and len(template.conjuncts) > 1:
             state.orders = self._new_orders(template)
             state.orders.restore(given.orders)

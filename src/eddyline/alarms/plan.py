@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 COMPONENT = "alarms"
 """The name of alarms in the journal."""
+
+MOST_PERMUTED = 3
+"""Conjuncts up to which all orders are compared; of more, those that ask another one first."""
 
 SHARINGS = ("covered", "union", "unshared")
 
@@ -43,6 +47,15 @@ AlarmPlan = Mapping[str, TemplatePlan]
 def sharings_of(template: Template) -> tuple[str, ...]:
     """Return the ways in which a template can be shared: a union needs something before it."""
     return SHARINGS if len(template.conjuncts) > 1 else ("covered", "unshared")
+
+
+def fixed_plans(template: Template) -> tuple[TemplatePlan, ...]:
+    """Return the plans that a template could have had all the time."""
+    written = tuple(range(len(template.conjuncts)))
+    orders = [(first, *(at for at in written if at != first)) for first in written]
+    if len(written) <= MOST_PERMUTED:
+        orders = [*permutations(written)]
+    return tuple(TemplatePlan(way, each) for way in sharings_of(template) for each in orders)
 
 
 def plain(plan: TemplatePlan, template: Template) -> dict[str, Any]:

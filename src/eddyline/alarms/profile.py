@@ -79,6 +79,10 @@ class AlarmProfile:
             _both(self.outcomes, other.outcomes, lambda a, b: merge([a, b])),
         )
 
+    def without_values(self) -> AlarmProfile:
+        """Return the same without a segment: what work costs stays known."""
+        return replace(self, n_rows=0, n_blocks=0, values={}, coefs={})
+
     def decayed(self, share: float) -> AlarmProfile:
         """Return the same with sketches in which a segment counts that share of what it did."""
         return replace(

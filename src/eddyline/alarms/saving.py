@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from eddyline.alarms.hindsight import SavedHindsight
 from eddyline.alarms.plan import TemplatePlan, from_plain, plain
 from eddyline.alarms.profile import AlarmProfile
 from eddyline.alarms.tally import KINDS
@@ -21,7 +20,6 @@ from eddyline.stats.costs import CostSums
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from eddyline.alarms.hindsight import Hindsight
     from eddyline.alarms.templates import Template
     from eddyline.runtime.order_loop import OrderLoop
 
@@ -33,7 +31,6 @@ class SavedTemplate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     accuracy: dict[str, SavedAccuracy]
     results: SavedAccuracy
     orders: OrderState | None = None
-    hindsight: SavedHindsight = SavedHindsight()
 
     @classmethod
     def of(
@@ -43,7 +40,6 @@ class SavedTemplate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         accuracy: Mapping[str, Accuracy],
         results: Accuracy,
         orders: OrderLoop | None,
-        hindsight: Hindsight,
     ) -> Self:
         """Return it of what is known."""
         return cls(
@@ -51,7 +47,6 @@ class SavedTemplate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             {way: each.saved for way, each in accuracy.items()},
             results.saved,
             None if orders is None else orders.snapshot(),
-            hindsight.saved(template),
         )
 
     def plan_of(self, template: Template) -> TemplatePlan | None:

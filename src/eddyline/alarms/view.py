@@ -49,9 +49,3 @@ class TemplateView:
     """Share of segments on which an alarm is estimated to hold."""
     held: float
     """Ranges that an alarm had for each segment in the newest batch; nan: none was asked."""
-    best: Mapping[str, Any] | None = None
-    """The fixed plan that would have taken least by now, as plain values; None: unknown."""
-    took: float = 0.0
-    """What the template took in the batches that were looked back at (ns)."""
-    least: float = 0.0
-    """What that plan would have taken in these (ns)."""

@@ -132,6 +132,16 @@ class LearnedBound(Struct, frozen=True, forbid_unknown_fields=True):
         """Return the same with the smallest bound, which it would come down to slowly."""
         return self.bounded(self._smallest())
 
+    def begun(self, n_rows: float, bins: Mapping[int, float]) -> Self:
+        """Return the same with the smallest bound of other rows, as if these alone were measured.
+
+        Args:
+            n_rows: the rows.
+            bins: those with a span above 0, by its bin.
+        """
+        anew = structs.replace(self, bins=dict(bins), n_remembered=float(n_rows), excess=0.0)
+        return anew.settled()
+
     def _next_bound(self, n_rows: int) -> int:
         """Return the bound for the batch after one of so many rows."""
         if self.n_rows * (1 - self.share) < 1:

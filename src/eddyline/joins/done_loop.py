@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from eddyline.errors import StateError
+from eddyline.joins.conditions import DoneConditions
 from eddyline.joins.operator.done_rows import DoneCounts
 from eddyline.runtime.journal import JournalEntry
 from eddyline.state.compaction import FAN_IN
@@ -65,6 +66,14 @@ class Known(msgspec.Struct, forbid_unknown_fields=True):
     """Batches since it was decided last."""
     rest: int = REST
     """Batches until it is tried again."""
+    left_rows: float = 0.0
+    """New rows while rows left, and below that what of these is kept when they stay again."""
+    left_done: float = 0.0
+    """Those of them that were done."""
+    left_saved_ns: float = 0.0
+    """Time that later merges were spared (ns)."""
+    left_cost_ns: float = 0.0
+    """Time that letting rows go took beyond what is free (ns)."""
 
     @property
     def share(self) -> float:
@@ -82,10 +91,33 @@ class Known(msgspec.Struct, forbid_unknown_fields=True):
         per_row = self.merge_ns / self.n_merged if self.n_merged else 0.0
         n_merges = math.log(max(n_hot + n_left, 1) / max(counts.n_new, 1), FAN_IN)
         later = counts.n_left / 2 + n_new_left
-        self.saved_ns = FADE * self.saved_ns + later * max(n_merges, 1.0) * per_row
+        saved_ns = later * max(n_merges, 1.0) * per_row
+        self.saved_ns = FADE * self.saved_ns + saved_ns
         self.cost_ns = FADE * self.cost_ns + counts.ns
         self.batch_ns = FADE * self.batch_ns + ns
         self.n_left += n_left
+        if self.is_leaving:
+            over_ns = max(counts.ns - FREE * ns, 0.0)
+            self.left_rows = FADE * self.left_rows + counts.n_new
+            self.left_done = FADE * self.left_done + counts.n_new_done + counts.n_old_done
+            self.left_saved_ns = FADE * self.left_saved_ns + saved_ns
+            self.left_cost_ns = FADE * self.left_cost_ns + over_ns
+
+    def cost_ns_of(self, share: float, *, leaves: bool) -> float:
+        """Return what a new row costs if rows leave, or what merging them later costs if not.
+
+        Args:
+            share: of the rows that are done ([0, 1]).
+            leaves: whether they leave.
+
+        Returns:
+            ns; nan before they ever left.
+        """
+        if not self.left_rows or not self.left_done:
+            return math.nan
+        if leaves:
+            return self.left_cost_ns / self.left_rows
+        return share * self.left_saved_ns / self.left_done
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +142,15 @@ class DoneLoop:
     """
 
     component = "constraints"
+    is_adaptive = True
 
     def __init__(self, rule: str) -> None:
         self.rule = rule
         self.is_held = False
         """Whether all stays as it is, whatever the evidence; see ``runtime.pins``."""
         self.known: dict[str, Known] = {}
+        self.seen = DoneConditions()
+        """What the log of plans knows situations by."""
 
     @property
     def promises(self) -> bool:
@@ -146,6 +181,7 @@ class DoneLoop:
             batch_id: the micro-batch, for the journal.
         """
         self.known = {name: self.known.get(name, Known()) for name in names}
+        self.seen.step(tuple(sorted(self.known)), fresh)
         entries = []
         for name, each in self.known.items():
             if name in fresh or each.is_leaving:
@@ -160,6 +196,14 @@ class DoneLoop:
                 JournalEntry(batch_id, self.component, self.rule, before, after, evidence)
             )
         return entries
+
+    def take(self, leaving: frozenset[str]) -> None:
+        """Let the rows of some inputs leave, and of no others."""
+        for name, each in self.known.items():
+            if each.is_leaving != (name in leaving):
+                each.is_leaving = name in leaving
+                each.saved_ns = each.cost_ns = each.batch_ns = 0.0
+                each.n_in_state = 0
 
     def _text(self, name: str, each: Known) -> str:
         how = "until" if each.is_leaving else "whether or not"

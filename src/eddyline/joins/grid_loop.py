@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from eddyline.joins.conditions import HashConditions
 from eddyline.joins.grid_choice import MIN_GAIN, chosen_grid, fullest, gain
 from eddyline.joins.plan import COMPONENT
 from eddyline.runtime.journal import JournalEntry
@@ -60,6 +61,10 @@ class GridLoop:
             (name, key): np.zeros(N_BINS) for name in graph.inputs for key in graph.classes_of[name]
         }
         """Histograms of the hashes of rows, older batches counting less."""
+        self.seen = HashConditions()
+        """What the log of plans knows situations by."""
+        self.n_since_move = 0
+        """Batches since rows were cut in another way."""
         self.plan = chosen_grid(graph, n_buckets, uncut=uncut)
         """The grid of the next batch."""
 
@@ -84,21 +89,36 @@ class GridLoop:
             batch_id: the micro-batch, for the journal.
         """
         counted = list(fresh)
-        for key in self.bins:
-            new = [bins[key] for bins in counted if key in bins]
-            self.bins[key] = FRESH * self.bins[key] + sum(new, np.zeros(N_BINS))
+        new = {
+            key: sum((bins[key] for bins in counted if key in bins), np.zeros(N_BINS))
+            for key in self.bins
+        }
+        self.bins = {key: FRESH * of + new[key] for key, of in self.bins.items()}
+        self.n_since_move += 1
+        if self.is_adaptive:
+            self.seen.step(new)
         if self.is_held or (batch_id > REVIEW_EVERY and batch_id % REVIEW_EVERY):
             return []
         before, better = self.plan, self._better()
         if better == before or not self._is_worth_it(before, better):
             return []
-        self.plan = better
+        self.plan, self.n_since_move = better, 0
         evidence = {
             "rows_in_fullest_before": fullest(self.graph, before, self.bins),
             "rows_in_fullest_after": fullest(self.graph, better, self.bins),
         }
         plans = plain_grid(before), plain_grid(better)
         return [JournalEntry(batch_id, COMPONENT, "grid", *plans, evidence)]
+
+    def take(self, grid: Grid, bins: Bins) -> None:
+        """Let rows be cut in a way that was good before, and begin with the hashes of then."""
+        self.n_since_move = self.n_since_move if grid == self.plan else 0
+        self.plan, self.bins = grid, {key: np.array(bins[key]) for key in self.bins}
+
+    def may_take(self, grid: Grid) -> bool:
+        """Return whether a grid is one that the loop could have chosen."""
+        is_whole = len(grid.shape) == len(self.graph.classes)
+        return is_whole and grid.n_buckets <= self.n_buckets and self._may_be(grid)
 
     @property
     def _known(self) -> Bins | None:

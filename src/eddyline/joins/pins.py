@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from eddyline.joins.grid_loop import plain_grid
+from eddyline.joins.logs import CacheLog, DoneLog, GridLog, TierLog
 from eddyline.joins.plan import COMPONENT
 from eddyline.ordering.matrix_view import expected_cost_ns
+from eddyline.runtime.loggable import UNKNOWN_NS
 from eddyline.runtime.order_pin import ONE_ORDER, begin_with, best_order, order_for, situation_of
-from eddyline.runtime.pins import UNKNOWN_NS, Advice, AsItStands, Pinnable, are_names
+from eddyline.runtime.pins import Advice, AsItStands, Pinnable, are_names
 from eddyline.stats.profile import FilterProfile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from eddyline.joins.caches.loop import JoinCaches
     from eddyline.joins.done_loop import DoneLoop
@@ -20,11 +22,8 @@ if TYPE_CHECKING:
     from eddyline.joins.loop import JoinLoop
     from eddyline.joins.orders.loop import PipelineLoop
     from eddyline.joins.tier_loop import TierLoop
+    from eddyline.runtime.loggable import Held, Loggable
     from eddyline.runtime.situations import Situation
-
-
-WHY_UNLOGGED = "what is kept lies by the plan, so that another one would have to move it first"
-"""Said of how rows are cut and what of them is hot: no evidence prices that."""
 
 
 def pinnable(
@@ -43,10 +42,24 @@ def pinnable(
             yield PipelinePin(loop, name)
     if grids.is_adaptive:
         layout = HeldLayout(grids, caches)
-        yield AsItStands(layout, lambda: plain_grid(grids.plan), WHY_UNLOGGED)
+        logs = [GridLog(grids), *([CacheLog(caches)] if caches.is_on else [])]
+        yield InParts(layout, lambda: plain_grid(grids.plan), logs)
     if tiers.lengths:
         hot = HeldTiers(tiers, done)
-        yield AsItStands(hot, lambda: hot.plan, WHY_UNLOGGED)
+        yield InParts(hot, lambda: hot.plan, [TierLog(tiers), *map(DoneLog, done.values())])
+
+
+class InParts(AsItStands):
+    """A plan that is pinned as it stands, of parts that have conditions of their own."""
+
+    def __init__(self, loop: Held, plan: Callable[[], Any], parts: Sequence[Loggable]) -> None:
+        super().__init__(loop, plan)
+        self._parts = tuple(parts)
+
+    @property
+    def logged(self) -> tuple[Loggable, ...]:
+        """The parts."""
+        return self._parts
 
 
 class HeldPipeline:

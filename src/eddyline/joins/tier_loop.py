@@ -15,12 +15,16 @@ import msgspec
 
 from eddyline.constraints.bounds import LearnedBound, n_beyond
 from eddyline.errors import StateError
+from eddyline.joins.conditions import AgeConditions
 from eddyline.runtime.journal import JournalEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from eddyline.joins.operator.partner_ages import AgeCounts
+
+    Ages = Mapping[str, tuple[float, Mapping[int, float]]]
+    """By input, pairs, and those that are not of one age, by the bin of their age."""
 
 HELD = 0.999
 """Share of the pairs whose row of a window is to be hot; one in 1,000 is looked for behind filters,
@@ -85,6 +89,8 @@ class TierLoop:
         """By input, for how long its rows are hot (µs); None if all of them are."""
         self.n_cold = dict.fromkeys(lengths, 0)
         """Pairs found in cold runs so far."""
+        self.seen = AgeConditions(lengths)
+        """What the log of plans knows situations by."""
         self._since: dict[str, int] = {}
         self._promising: set[str] = set()
 
@@ -104,6 +110,7 @@ class TierLoop:
             batch_id: the micro-batch, for the journal.
         """
         before = dict(self.plan)
+        self.seen.step(ages)
         seen = min(latest.values(), default=0)
         for name, length in self.lengths.items():
             since = self._since.setdefault(name, seen) if latest else seen
@@ -159,7 +166,29 @@ class TierLoop:
 
     def plain(self) -> dict[str, str]:
         """Return the plan as texts, by input."""
-        return {name: _text(name, span) for name, span in self.plan.items()}
+        return plain_tiers(self.plan)
+
+    # -- the log of plans -----------------------------------------------------------------------
+
+    def take(self, plan: Mapping[str, int | None], ages: Ages) -> None:
+        """Put spans in force (µs), and begin with the ages that they were chosen by."""
+        self.plan = dict(plan)
+        for name in ages.keys() & self.bounds.keys():
+            self.bounds[name] = self.bounds[name].begun(*ages[name])
+
+    def tiers_for(self, held: Sequence[tuple[Ages, float]]) -> dict[str, int | None]:
+        """Return the spans (µs) for ages that held for some rows each, all together."""
+        found: dict[str, int | None] = dict.fromkeys(self.lengths)
+        for name, length in self.lengths.items():
+            whole: dict[int, float] = {}
+            for ages, n_rows in held:
+                n_pairs, bins = ages.get(name, (0.0, {}))
+                for number, n in bins.items():
+                    whole[number] = whole.get(number, 0.0) + n * n_rows / n_pairs
+            n = sum(n_rows for ages, n_rows in held if name in ages)
+            span = int(LearnedBound(HELD, 0).begun(n, whole).bound * MARGIN)
+            found[name] = span if n and span <= MOST_HOT * length else None
+        return found
 
     def views(self) -> tuple[TierView, ...]:
         """Return the tiers as they stand."""
@@ -189,6 +218,11 @@ class TierLoop:
             self.n_cold[name] = learned.n_cold.get(name, 0)
             if name in learned.since:
                 self._since[name] = learned.since[name]
+
+
+def plain_tiers(plan: Mapping[str, int | None]) -> dict[str, str]:
+    """Return tiers as texts, by input."""
+    return {name: _text(name, span) for name, span in plan.items()}
 
 
 def _promises(counts: AgeCounts, length: int) -> bool:

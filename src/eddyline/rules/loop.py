@@ -16,6 +16,7 @@ import numpy as np
 from eddyline.data.sampling import sampled_rows
 from eddyline.data.unique import distinct
 from eddyline.rules.compile.bitmap_block import BitmapBlocks
+from eddyline.rules.conditions import RuleConditions
 from eddyline.rules.planning.access_predicates import MIN_ROWS
 from eddyline.rules.planning.planner import make_plan, plan_from
 from eddyline.rules.planning.python_order import python_orders
@@ -72,7 +73,8 @@ class RuleLoop:
 
     A plan to start with may come from another loop of the same program; ``is_measured`` says
     whether it was made from rows, and not from guesses. The clock is monotonic (ns). Only where the
-    rules ``may_be_stated``, which a task cannot, is one statement of Spark's among the plans.
+    rules ``may_be_stated``, which a task cannot, is one statement of Spark's among the plans. Where
+    plans are logged, as on the driver, the conditions of the newest rows are kept.
     """
 
     component = COMPONENT
@@ -85,6 +87,7 @@ class RuleLoop:
         plan: SharingPlan | None = None,
         is_measured: bool = False,
         may_be_stated: bool = False,
+        is_logged: bool = False,
         clock: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         self.program = program
@@ -98,13 +101,19 @@ class RuleLoop:
         self.plan = self._made(None) if plan is None else plan
         self._window: deque[SharingProfile] = deque()
         self._n_old = 0  # parts of the window from before the plan was made
-        self._is_settling = False  # whether the plan was made from such rows, for lack of others
+        self.is_settling = False
+        """Whether the plan was made from such rows, for lack of others: the next
+        review plans anew."""
         self._budget = Budget(MAX_PLANNING, clock=clock)
         self._asking = Budget(MAX_ASKING, most_owed=MOST_OWED, clock=clock)
         self.is_held = False
         """Whether the plan stays as it is; see ``runtime.pins``."""
         self.is_measured = is_measured
         """Whether the plan was made from rows, and not from guesses."""
+        self.conditions = RuleConditions(program) if is_logged else None
+        """What the log of plans knows situations by."""
+        self.n_newest = 0
+        """Rows of the last batch, as far as they were counted."""
         self._last = self._since = self.total
         self._first: SharingProfile | None = None
         self._monitors: dict[BitmapBlockPlan, RearrangementMonitor] = {}
@@ -146,6 +155,7 @@ class RuleLoop:
     def step(self, fresh: SharingProfile, batch_id: int = -1) -> list[JournalEntry]:
         """Take in what the last batches observed, and plan again if the evidence says so."""
         counts = self._last = fresh.without_sample()
+        self.n_newest = fresh.n_rows
         self.total, self._since = self.total.merge(counts), self._since.merge(counts)
         if fresh.evaluation_ns:
             n_rows, spent_ns = self._matched
@@ -155,11 +165,22 @@ class RuleLoop:
         if self.plan.is_statement and not fresh.n_sampled:
             return []  # the matcher has not run
         self._remember(fresh)
+        if self.conditions is not None:
+            self.conditions.step(fresh)
         self._budget.earn(fresh.evaluation_ns)
         self._asking.earn(fresh.evaluation_ns)
         self._asking.spend(fresh.python.sampled_ns)
         why = self._why(fresh)
         return [] if why is None else self._planned(why, batch_id)
+
+    def take(self, plan: SharingPlan) -> None:
+        """Put a plan in force that was good for rows like the newest ones; those before are let go.
+
+        It is reviewed like any other.
+        """
+        self._window.clear()
+        self._put(plan)
+        self.is_settling = False
 
     def record(self) -> RuleRecord:
         """Return the state of the rules after the last batch."""
@@ -212,7 +233,7 @@ class RuleLoop:
         if self._since.n_rows < self.options.review_rows:
             return None
         now, self._since = self._since, SharingProfile.empty(self.program)
-        if self._is_settling and self._n_sampled(self._n_old) >= MIN_ROWS:
+        if self.is_settling and self._n_sampled(self._n_old) >= MIN_ROWS:
             while self._n_old:
                 self._forget_oldest()
             # Where planning had to wait for long, there may have been another change meanwhile.
@@ -261,19 +282,23 @@ class RuleLoop:
     def _way_costs(self) -> WayCosts:
         return WayCosts.of(self.program, *self._matched)
 
-    def _planned(self, evidence: dict[str, Any], batch_id: int) -> list[JournalEntry]:
-        with self._budget.spending():
-            before, profile = self.plan, self.profile
-            self.plan = self._made(profile)
-        self.is_measured = True
-        self._n_old, self._is_settling = len(self._window), evidence["why"] != SETTLED
-        self._first = None
+    def _put(self, plan: SharingPlan) -> None:
+        """Put a plan in force, which what is counted from now on is held against."""
+        self.plan, self.is_measured = plan, True
+        self._n_old, self._first = len(self._window), None
         self._since = SharingProfile.empty(self.program)
         self._monitors = {}
         for block in self.plan.blocks:
             monitor = RearrangementMonitor(self.options.review_rows, self.options.min_change)
             monitor.adopt(block.sequence.macro if block.sequence else ())
             self._monitors[block] = monitor
+
+    def _planned(self, evidence: dict[str, Any], batch_id: int) -> list[JournalEntry]:
+        with self._budget.spending():
+            before, profile = self.plan, self.profile
+            made = self._made(profile)
+        self._put(made)
+        self.is_settling = evidence["why"] != SETTLED
         entries = _order_entries(self.program, before, self.plan, evidence["why"], batch_id)
         if self.plan == replace(before, python_orders=self.plan.python_orders):
             return entries

@@ -11,8 +11,8 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from eddyline.runtime.loggable import Loggable
     from eddyline.runtime.logged import Logged
-    from eddyline.runtime.pins import Pinnable
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +54,13 @@ class LogView:
     hindsight: Hindsight = field(default_factory=Hindsight)
     unit: str = "ns"
     """Of costs: ``ns``, or what is counted in place of time."""
+    per: str = "row"
+    """What costs are of."""
     why_not: str = ""
     """Why its plans are not logged, if they are not."""
 
 
-def hindsight(situations: Sequence[Logged], target: Pinnable) -> Hindsight:
+def hindsight(situations: Sequence[Logged], target: Loggable) -> Hindsight:
     """Return what plans have cost in some situations, and what the best of them would have."""
     n_rows = np.array([each.held.total for each in situations])
     if not n_rows.sum() > 0.0:

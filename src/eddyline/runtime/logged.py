@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from eddyline.data.arrays import Floats
-    from eddyline.runtime.pins import Pinnable
+    from eddyline.runtime.loggable import Loggable
 
 SETTLED = 2
 """Batches after which a plan that was not given up is settled."""
@@ -29,6 +29,10 @@ LEAST_ROWS = 30
 MOST_MISTAKEN = 2
 """A situation that was mistaken for others so many times more than it was known again is not
 recalled any more."""
+
+
+SAME = 1.001
+"""Plans that cost up to so many times as much as the cheapest are as good."""
 
 
 class SavedSituation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -104,9 +108,9 @@ class Logged:
     """What plans cost in it, as far as that was asked (per row; nan: not known)."""
 
     foreseen: dict[str, tuple[Floats, Floats]] = field(default_factory=dict)
-    """What rows would show under plans, as far as that was asked; see ``Pinnable.foreseen``."""
+    """What rows would show under plans, as far as that was asked; see ``Loggable.foreseen``."""
 
-    def distance(self, now: Situation, target: Pinnable) -> float:
+    def distance(self, now: Situation, target: Loggable) -> float:
         """Return how far it is from what is measured.
 
         That is what samples say, if they are enough, and what all rows of the last batch showed
@@ -136,19 +140,19 @@ class Logged:
             self.prices.clear()
             self.foreseen.clear()
 
-    def price(self, target: Pinnable, key: str) -> float:
+    def price(self, target: Loggable, key: str) -> float:
         """Return what a plan costs in it (per row; nan: not known)."""
-        if key not in self.prices:
+        if not np.isfinite(self.prices.get(key, np.nan)):  # it may have become known since
             _make_room(self.prices)
             self.prices[key] = target.cost_of(json.loads(key), self.seen.evidence)
         return self.prices[key]
 
-    def best(self, target: Pinnable) -> str:
-        """Return the cheapest of the plans that it was met by, or that of most rows."""
-        known = [key for key in self.held.n_rows if np.isfinite(self.price(target, key))]
-        if known:
-            return min(known, key=lambda key: self.price(target, key))
-        return max(self.held.n_rows, key=lambda key: self.held.n_rows[key])
+    def best(self, target: Loggable) -> str:
+        """Return the cheapest of the plans that it was met by, of several that of most rows."""
+        prices = {key: self.price(target, key) for key in self.held.n_rows}
+        least = min((price for price in prices.values() if np.isfinite(price)), default=np.inf)
+        known = [key for key, price in prices.items() if price <= SAME * least]
+        return max(known or prices, key=lambda key: self.held.n_rows[key])
 
     def absorb(self, other: Logged) -> None:
         """Take over another entry of the same situation."""

@@ -6,25 +6,21 @@ written down at once and outlives its run; like every plan it changes the work, 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
-import numpy as np
 
 from eddyline.data.durable_files import replace_file
 from eddyline.errors import PlanError, StateError
 from eddyline.runtime.journal import JournalEntry
+from eddyline.runtime.loggable import UNKNOWN_NS, Held, Loggable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from eddyline.data.arrays import Floats
-    from eddyline.runtime.situations import Situation
-
-UNKNOWN_NS = float("nan")
 
 BY_PERSON = {"by": "person"}
 """Evidence of what a person has decided."""
@@ -42,116 +38,27 @@ class Advice:
     """Expected cost of the plan that is held (ns per input row; nan: unknown)."""
 
 
-class Held(Protocol):
-    """A loop that can be held: ``step`` takes in profiles, and leaves the plan as it is."""
-
-    component: str
-    is_held: bool
-
-    @property
-    def is_adaptive(self) -> bool:
-        """Whether its plan may change at all, by its options."""
-        ...
-
-
-class Pinnable(ABC):
+class Pinnable(Loggable):
     """One plan that a person may pin, by the component that the journal names.
 
-    What can be pinned can be logged, too, and recalled where its conditions come again: see
-    ``runtime.plan_log``.
+    What can be pinned can be logged, too, and recalled where its conditions come again.
     """
 
     why_unlogged: str = "nothing is measured by which its conditions would be known again"
-    """Why the plans that were in force are not logged; empty if they are."""
-    cost_unit: str = "ns"
-    """Unit of ``cost_of``: time, or what is counted in place of it."""
-    recalls: bool = True
-    """Whether a plan of before may be put in force for what is known of its situation."""
-    changes_within: bool = False
-    """Whether tasks change the plan within a batch: most rows of one meet the plan after it."""
-
-    def __init__(self, loop: Held) -> None:
-        self.loop = loop
 
     @property
-    def component(self) -> str:
-        """Name of what decides, as in the journal."""
-        return self.loop.component
-
-    @property
-    def is_held(self) -> bool:
-        """Whether the plan stays as it is."""
-        return self.loop.is_held
-
-    @property
-    def can_adapt(self) -> bool:
-        """Whether the plan may change at all, by the options of its query."""
-        return self.loop.is_adaptive
-
-    @property
-    @abstractmethod
-    def plan(self) -> Any:
-        """The plan in force, as plain values that JSON knows."""
+    def logged(self) -> tuple[Loggable, ...]:
+        """What the log of plans knows of it: itself, or parts with conditions of their own."""
+        return (self,)
 
     @property
     @abstractmethod
     def possible(self) -> str:
         """The plans that may be pinned, in words."""
 
-    @abstractmethod
-    def is_possible(self, plan: Any) -> bool:
-        """Return whether a plan may be pinned; it is of any type."""
-
-    def adopt(self, plan: Any) -> None:
-        """Put a possible plan in force in place of another; between batches only.
-
-        Needed where others than the one in force are possible.
-        """
-        raise NotImplementedError
-
     def advice(self) -> Advice | None:
         """Return what the evidence says; None if it says nothing."""
         return None
-
-    # -- the log of plans -----------------------------------------------------------------------
-
-    def situation(self) -> Situation | None:
-        """Return the conditions of the plan, as measured since they last changed.
-
-        None while too little is known of them.
-        """
-        return None
-
-    def rows_met(self, n_rows: int) -> int:
-        """Return how many rows the plan met in the last batch, in which a query took in some."""
-        return n_rows
-
-    def cost_of(self, plan: Any, evidence: Any) -> float:  # noqa: ARG002
-        """Return what a plan costs by the evidence of a situation (per row met; nan: unknown)."""
-        return UNKNOWN_NS
-
-    def foreseen(self, plan: Any, evidence: Any) -> tuple[Floats, Floats]:  # noqa: ARG002
-        """Return what rows would show under a plan by the evidence of a situation.
-
-        Returns:
-            Shares and counts, as in ``Situation.met``.
-        """
-        return np.zeros(0), np.zeros(0)
-
-    def best_single(self, held: Sequence[tuple[Any, float]]) -> Any | None:  # noqa: ARG002
-        """Return the best plan for all situations together; None if only those in force are known.
-
-        Args:
-            held: the evidence of each situation, and the rows for which it held.
-        """
-        return None
-
-    def take(self, plan: Any, evidence: Any) -> None:  # noqa: ARG002
-        """Put a possible plan in force, and begin with the evidence of a situation before."""
-        self.adopt(plan)
-
-    def let_go(self) -> None:  # noqa: B027 - nothing was begun with
-        """Let go of the evidence that ``take`` began with: it was of another situation."""
 
     # -- what a person decides ------------------------------------------------------------------
 

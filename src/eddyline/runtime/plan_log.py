@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -25,11 +26,12 @@ from eddyline.runtime.logged import (
     restored,
     saved,
 )
+from eddyline.runtime.situations import LEAVES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from eddyline.runtime.pins import Pinnable
+    from eddyline.runtime.loggable import Loggable
     from eddyline.runtime.situations import Situation
 
 MOST_SITUATIONS = 64
@@ -42,13 +44,17 @@ SOON = 2
 """Batches within which another situation shows that a recall was a mistake; later it is taken for
 another change, such as where no rows of the batches between were sampled."""
 
-LEAVES = 1.5
-"""Distance at which a situation is left: it is looked at in every batch, so that a distance at
-which one is only not recognized comes by chance."""
-
 MAX_LOSS = 1.1
 """A plan is not recalled if by the few rows since the change it costs so many times as much as the
 one in force; where they are enough to choose a plan by, it has to cost less."""
+
+
+CLEARLY = 0.9
+"""A plan that a situation was never met by is recalled if it costs so much of its own best one."""
+
+
+DAMAGED = (EddylineError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
+"""What evidence raises that is not that of its component."""
 
 
 class SavedComponent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -78,7 +84,7 @@ class ComponentLog:
         self.n_left_out = 0.0
 
     def step(
-        self, target: Pinnable, ran_under: Any, n_rows: float, batch_id: int, *, recalls: bool
+        self, target: Loggable, ran_under: Any, n_rows: float, batch_id: int, *, recalls: bool
     ) -> list[JournalEntry]:
         """Take note of a batch; see ``PlanLog.step``."""
         self.waiting.add(plan_key(ran_under), n_rows)
@@ -139,7 +145,7 @@ class ComponentLog:
     def _remove(self, logged: Logged) -> None:
         self.situations = [each for each in self.situations if each is not logged]
 
-    def _nearest(self, now: Situation, target: Pinnable) -> Logged | None:
+    def _nearest(self, now: Situation, target: Loggable) -> Logged | None:
         """Return the situation that this is, if it is one of those before.
 
         None, too, while it may be one of several with different plans and more may come to be
@@ -151,7 +157,7 @@ class ComponentLog:
             return None
         return self.situations[found[0][1]]
 
-    def _mistaken(self, target: Pinnable, now: Situation, batch_id: int) -> list[JournalEntry]:
+    def _mistaken(self, target: Loggable, now: Situation, batch_id: int) -> list[JournalEntry]:
         """Give up the plan that was recalled for another situation than this one is."""
         recalled_at, self.recalled_at = self.recalled_at, None
         if recalled_at is None or self.current is None or batch_id > recalled_at + SOON:
@@ -159,18 +165,18 @@ class ComponentLog:
         self.current.n_mistaken += 1
         target.let_go()
         evidence = {"taken_for": self.current.seen.plain(), "now": now.plain()}
-        plan = target.plan
+        plan = target.said(target.plan)
         return [JournalEntry(batch_id, self.component, "mistaken", plan, plan, evidence)]
 
     def _recalled(
-        self, logged: Logged, now: Situation, target: Pinnable, batch_id: int
+        self, logged: Logged, now: Situation, target: Loggable, batch_id: int
     ) -> list[JournalEntry]:
         """Take the plan of a situation that has come again, unless the newest rows oppose it."""
-        key, before = logged.best(target), target.plan
-        plan = json.loads(key)
+        plan, before = self._best(logged, target), target.plan
         cost, in_force = (target.cost_of(each, now.evidence) for each in (plan, before))
         # Where enough is known already, the plan in force was chosen by it.
-        is_opposed = cost >= in_force if now.is_settled else cost > MAX_LOSS * in_force
+        limit = in_force / target.min_gain if now.is_settled else MAX_LOSS * in_force
+        is_opposed = cost >= limit if now.is_settled else cost > limit
         if not target.is_possible(plan) or is_opposed:
             return []
         target.take(plan, logged.seen.evidence)
@@ -182,14 +188,32 @@ class ComponentLog:
             "held_for_rows": round(logged.held.total),
             "sampled_rows": round(now.n_sampled),
         }
-        return [JournalEntry(batch_id, self.component, "recall", before, plan, evidence)]
+        plans = target.said(before), target.said(plan)
+        return [JournalEntry(batch_id, self.component, "recall", *plans, evidence)]
+
+    def _best(self, logged: Logged, target: Loggable) -> Any:
+        """Return the plan to recall in a situation.
+
+        It is the best of those that it was met by, unless its evidence calls another one clearly
+        cheaper: of other situations, or what is chosen by that evidence.
+        """
+        own = logged.best(target)
+        others = dict.fromkeys(key for each in self.situations for key in each.held.n_rows)
+        chosen = target.best_single([(logged.seen.evidence, 1.0)])
+        if chosen is not None:
+            others[plan_key(chosen)] = None
+        limit = CLEARLY * logged.price(target, own)
+        found = {key: logged.price(target, key) for key in others if key != own}
+        better = {key: price for key, price in found.items() if price < limit}
+        return json.loads(min(better, key=better.__getitem__, default=own))
 
     def _forget(self) -> None:
         self.n_left_out += sum(each.held.total for each in self.situations)
         self.situations, self.current, self.recalled_at = [], None, None
 
-    def view(self, target: Pinnable) -> LogView:
+    def view(self, target: Loggable) -> LogView:
         """Return what the plans in force cost, and what the best of them alone would have."""
+        seen = hindsight(self.situations, target)
         return LogView(
             self.component,
             n_situations=len(self.situations),
@@ -197,8 +221,9 @@ class ComponentLog:
             n_left_out=self.n_left_out + self.waiting.total,
             n_right=sum(each.n_right for each in self.situations),
             n_mistaken=sum(each.n_mistaken for each in self.situations),
-            hindsight=hindsight(self.situations, target),
+            hindsight=replace(seen, best=None if seen.best is None else target.said(seen.best)),
             unit=target.cost_unit,
+            per=target.per,
         )
 
     # -- saving ---------------------------------------------------------------------------------
@@ -215,7 +240,7 @@ class ComponentLog:
             self.n_left_out,
         )
 
-    def restore(self, given: SavedComponent, target: Pinnable) -> None:
+    def restore(self, given: SavedComponent, target: Loggable) -> None:
         """Continue from what ``snapshot`` returned.
 
         Raises:
@@ -252,7 +277,7 @@ class PlanLog:
 
     def step(
         self,
-        targets: Mapping[str, Pinnable],
+        targets: Mapping[str, Loggable],
         ran_under: Mapping[str, Any],
         n_rows: int,
         batch_id: int,
@@ -289,7 +314,7 @@ class PlanLog:
                 entries += log.step(target, plan, met, batch_id, recalls=recalls)
         return entries
 
-    def views(self, targets: Mapping[str, Pinnable]) -> tuple[LogView, ...]:
+    def views(self, targets: Mapping[str, Loggable]) -> tuple[LogView, ...]:
         """Return what the log says of each component that may adapt."""
         with self._changing:
             return tuple(
@@ -304,7 +329,7 @@ class PlanLog:
         """Return the log as values that msgspec encodes."""
         return {name: log.snapshot() for name, log in self._logs.items()}
 
-    def restore(self, state: Any, targets: Mapping[str, Pinnable]) -> None:
+    def restore(self, state: Any, targets: Mapping[str, Loggable]) -> None:
         """Continue from what ``snapshot`` returned, decoded from JSON.
 
         What is of no component any more is let go of.
@@ -319,6 +344,6 @@ class PlanLog:
                     log = ComponentLog(name)
                     log.restore(given[name], targets[name])
                     self._logs[name] = log
-        except (EddylineError, LookupError, TypeError, ValueError, ArithmeticError) as error:
+        except DAMAGED as error:
             msg = f"the saved log of plans is damaged: {error}; start from an empty checkpoint"
             raise StateError(msg) from error

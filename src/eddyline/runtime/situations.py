@@ -8,6 +8,7 @@ is 1 / (2 √n), whatever the share.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,13 @@ or of 0.01 and 0.04."""
 
 UNKNOWN = float("inf")
 """Distance where nothing can be compared."""
+
+LEAVES = 1.5
+"""Distance at which a situation is left: it is looked at in every batch, so that a distance at
+which one is only not recognized comes by chance."""
+
+MOST_TOLD = 40
+"""Conditions that the journal tells of a situation."""
 
 Z_SCORE = 2.5
 """Standard errors of both measurements by which they may differ beyond that."""
@@ -49,7 +57,7 @@ class Situation:
     counts: Floats
     """Rows that each was counted over (> 0; (C,))."""
     evidence: Any
-    """Plain values by which any plan can be priced later; see ``Pinnable.cost_of``."""
+    """Plain values by which any plan can be priced later; see ``Loggable.cost_of``."""
     n_sampled: float
     """Rows that were looked at."""
     is_settled: bool
@@ -64,9 +72,10 @@ class Situation:
         return distance(self.shares, self.counts, other.shares, other.counts)
 
     def plain(self) -> dict[str, float]:
-        """Return the conditions for the journal: those that are known."""
+        """Return the conditions for the journal: those that are known, the first of many."""
         named = zip(self.names, self.shares.tolist(), strict=True)
-        return {name: round(share, 4) for name, share in named if np.isfinite(share)}
+        known = ((name, round(share, 4)) for name, share in named if np.isfinite(share))
+        return dict(islice(known, MOST_TOLD))
 
 
 def distance(shares: Floats, counts: Floats, other: Floats, other_counts: Floats) -> float:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from math import isnan
 from typing import TYPE_CHECKING
 
-from eddyline.alarms.hindsight import regret_of
 from eddyline.watch.formatting import clipped, counted
 from eddyline.watch.sections import Facts, Section, Table, Tile, columns, last_change
 
@@ -21,7 +19,7 @@ CHANGES = ("sharing", "order")
 
 TEMPLATES = columns(
     "template, alarms: count, solved, asks in this order, estimated: ns, took: ns, "
-    "estimated to hold: share, held: share, best in hindsight, regret: share"
+    "estimated to hold: share, held: share"
 )
 
 MOST = 30
@@ -37,12 +35,6 @@ WORDS = (
     ("Union", "each alarm is asked its first comparison alone; the others are computed once"),
     ("Unshared", "each alarm alone"),
     ("Estimated", "of the next batch, for each segment, put right by how far estimates were off"),
-    (
-        "Regret",
-        "by what share more time was taken than by the best plan that never changes: what was in "
-        "force was measured, others are estimated, in batches of which values were sampled; below "
-        "0: no plan that never changes is as good",
-    ),
     ("Held", "ranges that an alarm had for each segment, on average"),
 )
 """Meanings of the words of these sections."""
@@ -72,8 +64,6 @@ def sections(views: Sequence[TemplateView], history: History) -> list[Section]:
             each.ns or None,
             None if each.expected is None else each.expected.value,
             each.held,
-            _told(each),
-            _regret([each]),
         )
         for each in views[:MOST]
     )
@@ -81,23 +71,9 @@ def sections(views: Sequence[TemplateView], history: History) -> list[Section]:
     tiles = (
         Tile("alarms", sum(each.n_alarms for each in views), "count"),
         Tile("templates", len(views), "count"),
-        Tile("regret", _regret(views), "share"),
     )
     return [
         Section("Alarms", (Table(TEMPLATES, rows, note),), tiles),
         *last_change(history.last(*CHANGES, components=("alarms",))),
         Section("Words of alarms", (Facts(WORDS),), is_aside=True),
     ]
-
-
-def _told(view: TemplateView) -> str:
-    """Return the best plan in hindsight in words."""
-    if view.best is None:
-        return ""
-    return clipped(f"{view.best['sharing']}, {' then '.join(view.best['order'])}", 60)
-
-
-def _regret(views: Sequence[TemplateView]) -> float | None:
-    """Return by what share templates took more than by the best fixed plan of each."""
-    found = regret_of(sum(each.took for each in views), sum(each.least for each in views))
-    return None if isnan(found) else found

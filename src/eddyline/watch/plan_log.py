@@ -51,10 +51,10 @@ def _text(view: LogView) -> str:
 
 def _saved(view: LogView) -> str:
     """Say what was saved against the best single plan."""
-    seen, unit = view.hindsight, view.unit
+    seen = view.hindsight
     if finite(seen.best_cost) is None:
         return "no plan that was in force can be priced in all situations"
-    best = f"the best single plan, {plan_text(seen.best)} ({_cost(seen.best_cost, unit)})"
+    best = f"the best single plan, {plan_text(seen.best)} ({_cost(seen.best_cost, view)})"
     if finite(seen.saved) is None:
         return f"{best}; what was in force cannot be priced"
     if abs(seen.saved) < LITTLE:
@@ -63,8 +63,9 @@ def _saved(view: LogView) -> str:
     return f"adapting {how} {percent(abs(seen.saved))} of the work of {best}"
 
 
-def _cost(cost: float, unit: str) -> str:
-    return f"{duration(cost) if unit == 'ns' else f'{significant(cost)} {unit}'} per row"
+def _cost(cost: float, view: LogView) -> str:
+    told = duration(cost) if view.unit == "ns" else f"{significant(cost)} {view.unit}"
+    return f"{told} per {view.per}"
 
 
 def _basis(view: LogView) -> str:

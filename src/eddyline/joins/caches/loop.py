@@ -99,6 +99,11 @@ class JoinCaches:
         self._plan = NO_CACHES
         self._journaled: tuple[Candidate, ...] = ()
 
+    @property
+    def is_adaptive(self) -> bool:
+        """Whether any cache may be used."""
+        return self.is_on
+
     # -- one batch ------------------------------------------------------------------------------
 
     def plan(self, orders: Pipelines, batch_id: int) -> CachePlan:

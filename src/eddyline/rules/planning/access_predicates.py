@@ -54,7 +54,11 @@ def plan_of(
     program: Program, profile: SharingProfile | None = None, *, method: str = "auto"
 ) -> SharingPlan:
     """Return the cheapest plan, measured or guessed, its sequences not learned yet."""
-    rates = literal_rates(program, profile)
+    return plan_by(program, literal_rates(program, profile), method=method)
+
+
+def plan_by(program: Program, rates: Floats, *, method: str = "auto") -> SharingPlan:
+    """Return the cheapest plan by the rates of literals, its sequences not learned yet."""
     can = can_access(program)
     found = [
         cheapest_access_predicate(formula, rates, can) if program.constant[rule] < 0 else None
@@ -77,6 +81,13 @@ def literal_rates(program: Program, profile: SharingProfile | None) -> Floats:
     """Return the share of rows for which each literal holds ([0, 1])."""
     if profile is None or profile.n_sampled < MIN_ROWS:
         return _guessed(program)
+    # Half a row more: what was not seen in a sample is rare, not impossible.
+    counted = counted_rates(program, profile) * profile.n_sampled
+    return np.minimum(1.0, (counted + 0.5) / (profile.n_sampled + 1))
+
+
+def counted_rates(program: Program, profile: SharingProfile) -> Floats:
+    """Return the share of the sampled rows for which each literal holds, however few they are."""
     literals = program.literals
     rates = np.full(len(literals.kinds), 0.5)
     n_rows = profile.n_sampled
@@ -95,8 +106,8 @@ def literal_rates(program: Program, profile: SharingProfile | None) -> Floats:
             needs = list(program.externals[place].needs)
             met = int(profile.pattern_counts[needs].sum())
             rates[literal] = min(met, n_rows) if needs else n_rows * 0.5
-    # Half a row more: what was not seen in a sample is rare, not impossible.
-    return np.minimum(1.0, (rates + 0.5) / (n_rows + 1))
+    found: Floats = rates / max(n_rows, 1)
+    return found
 
 
 def _guessed(program: Program) -> Floats:
@@ -162,7 +173,7 @@ def _blocked(program: Program, found: Sequence[AccessPredicate | None], rates: F
         if program.constant[rule] >= 0 or not _deciders(formula, program.literals):
             continue
         met = 1.0 if access is None else min(1.0, access[0])
-        left = _let_through(formula, program.literals, rates)
+        left = let_through(formula, program.literals, rates)
         savings.append(((met - left) * PAIR_NS, rule))
     savings.sort(reverse=True)
     # Those that gain the most: as many as together save more than the block's look-ups take.
@@ -180,7 +191,7 @@ def _blocked(program: Program, found: Sequence[AccessPredicate | None], rates: F
     return {rule for _, rule in savings[:chosen]}
 
 
-def _let_through(formula: Formula, literals: Literals, rates: Floats) -> float:
+def let_through(formula: Formula, literals: Literals, rates: Floats) -> float:
     """Return the share of rows on which bitmaps let a rule through ([0, 1]).
 
     What is not on regions is taken to hold, and literals to be independent.
@@ -189,7 +200,7 @@ def _let_through(formula: Formula, literals: Literals, rates: Floats) -> float:
         return float(rates[formula.id]) if literals.kinds[formula.id] == REGION else 1.0
     if isinstance(formula, Always):
         return 1.0
-    parts = [_let_through(part, literals, rates) for part in formula.parts]
+    parts = [let_through(part, literals, rates) for part in formula.parts]
     return float(np.prod(parts)) if isinstance(formula, All) else min(1.0, sum(parts))
 
 

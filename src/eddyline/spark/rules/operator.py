@@ -23,10 +23,10 @@ from eddyline.errors import StateError
 from eddyline.rules.compile.compiler import compile_rules
 from eddyline.rules.description import counts_of, entries_of, rows_of, rule_view, to_come
 from eddyline.rules.loop import RuleLoop
+from eddyline.rules.pin import RulePin
 from eddyline.rules.planning.statement import is_long
 from eddyline.rules.profile import SharingProfile
 from eddyline.rules.view import COMPONENT, RuleCount, added
-from eddyline.runtime.pins import AsItStands
 from eddyline.runtime.reports import decisions_of
 from eddyline.spark.operator import Laid, Operator, Pending
 from eddyline.spark.rules.binding import session_settings
@@ -198,7 +198,7 @@ class RuleOperator(Operator):
             made_for=(version, *_kind(df)),
             sources=sources,
             bound=bound,
-            loop=RuleLoop(program, self.options, may_be_stated=True),
+            loop=RuleLoop(program, self.options, may_be_stated=True, is_logged=True),
             load=loader(df.sparkSession, program),
             program_id=uuid.uuid4().hex,
             options=self.options,
@@ -351,11 +351,9 @@ class RuleOperator(Operator):
         return (self.compiled.loop,)
 
     @property
-    def pinnable(self) -> tuple[AsItStands, ...]:
+    def pinnable(self) -> tuple[RulePin, ...]:
         """How the rules that run are looked for."""
-        loop = self.compiled.loop
-        why = "the sample of all that rules look for, which prices their plans, is not kept"
-        return (AsItStands(loop, lambda: str(loop.plan), why),)
+        return (RulePin(self.compiled.loop),)
 
     def records(self) -> tuple[RuleRecord, ...]:
         """Return the record after a batch."""

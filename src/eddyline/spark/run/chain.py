@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from eddyline.runtime.journal import JournalEntry
+    from eddyline.runtime.loggable import Loggable
     from eddyline.runtime.operator import Record
     from eddyline.runtime.pins import Pinnable
     from eddyline.runtime.records import History
@@ -217,7 +218,7 @@ class Chain:
 
         How many rows the batch has is told to those that are laid over all of them.
         """
-        targets = self.plannable
+        targets = self.logged
         ran_under = {name: pin.plan for name, pin in targets.items() if not pin.why_unlogged}
         n_rows, entries = batch.n_rows or 0, []
         for at, each in enumerate(self.operators):
@@ -234,8 +235,13 @@ class Chain:
 
     @property
     def plannable(self) -> dict[str, Pinnable]:
-        """The plans that may be pinned, logged and recalled, by component."""
+        """The plans that may be pinned, by component."""
         return {pin.component: pin for each in self.operators for pin in each.pinnable}
+
+    @property
+    def logged(self) -> dict[str, Loggable]:
+        """The plans that the log knows, by component."""
+        return {each.component: each for pin in self.plannable.values() for each in pin.logged}
 
     def pinnable(self, name: str | None = None) -> dict[str, Pinnable]:
         """Return the plans that a person may pin, by component.
@@ -273,7 +279,7 @@ class Chain:
     def sections(self, history: History) -> list[Section]:
         """Return for people what the operators do, and why."""
         found = [section for each in self.operators for section in each.sections(history)]
-        return [*found, *words.sections(self.log.views(self.plannable))]
+        return [*found, *words.sections(self.log.views(self.logged))]
 
     # -- saving ---------------------------------------------------------------------------------
 
@@ -293,4 +299,4 @@ class Chain:
             if each.name in state:
                 each.restore(state[each.name])
         if LOGGED in state:
-            self.log.restore(state[LOGGED], self.plannable)
+            self.log.restore(state[LOGGED], self.logged)

@@ -137,7 +137,9 @@ def sections(view: JoinView, history: History) -> list[Section]:
         if (found := order_series(f"pipeline {each.name}", history.batches)) is not None
     ]
     learned = learned_tables(view.learned)
-    components = {"join", "constraints", *(f"pipeline {each.name}" for each in view.pipelines)}
+    rules = {f"constraints {each.rule}" for each in view.done}
+    pipelines = {f"pipeline {each.name}" for each in view.pipelines}
+    components = {"join", "constraints", *rules, *pipelines}
     return [
         _lead(view, points, history, ran),
         Section("inputs", (_arrived(view), _kept(view), *learned, *_series(points))),
