@@ -29,8 +29,7 @@ from eddyline.aggregates.plan import (
 from eddyline.aggregates.samples import Marks
 from eddyline.data.one_chunk import whole
 from eddyline.state.reorder_buffer import HeldRows
-from eddyline.state.row_files import between
-from eddyline.state.rows import ALWAYS, FOREVER, Rows
+from eddyline.state.rows import ALWAYS, Rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -77,10 +76,10 @@ class BucketBatch:
             OSError: files cannot be read or written.
         """
         started = time.thread_time_ns()
-        new = None if arrived is None else _by_start(arrived)
-        due = self.held().before(self.until)
-        if new is not None:
-            due.append(between(new, ALWAYS, self.until))
+        due, late = self.held().before(self.until), None
+        if arrived is not None:
+            new, late = _parted(arrived, self.until)
+            due.append(new)
         fresh = self.fresh(due)
         n_results, n_bytes = 0, 0 if arrived is None else arrived.payload.nbytes
         for results in self.tables(fresh):
@@ -90,7 +89,6 @@ class BucketBatch:
                 yield results
         state = self.state
         if self.place is not None:
-            late = None if new is None else between(new, self.until, FOREVER)
             state = BucketState(self.held().after(self.until, late), self.history_after(fresh))
         self.report = BucketReport(
             self.report.bucket,
@@ -255,10 +253,14 @@ def _changed(
     return np.flatnonzero(is_changed)
 
 
-def _by_start(rows: Rows) -> Rows:
-    if (rows.starts[1:] >= rows.starts[:-1]).all():
-        return rows
-    return rows.taken(np.argsort(rows.starts, kind="stable"))
+def _parted(rows: Rows, until: int) -> tuple[Rows, Rows]:
+    """Return the rows before an instant as they stand, and the others by event time."""
+    is_due = rows.starts < until
+    if is_due.all():
+        return rows, rows.taken(np.empty(0, np.int64))
+    late = np.flatnonzero(~is_due)
+    late = late[np.argsort(rows.starts[late], kind="stable")]
+    return rows.taken(np.flatnonzero(is_due)), rows.taken(late)
 
 
 def no_cells() -> Rows:

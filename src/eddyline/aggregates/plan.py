@@ -127,8 +127,10 @@ class AggregatePlan:
     shares: tuple[Share, ...] = ()
     """Of several queries, in the place of a window: those of each."""
     lifts: Mapping[str, Lift] = field(default_factory=dict)
-    """How the columns of rows that are counted, or before OVER, are made of those that travel; of
-    cells all travel as they are."""
+    """How the columns of rows that come are made of those that travel. Empty: all travel as they
+    are, as of cells."""
+    reduces: bool = False
+    """Whether rows come that tasks make cells of."""
     compares: bool = False
     """Whether output rows differ if and only if values do: then results that come to be are given
     where values changed, and none of before."""

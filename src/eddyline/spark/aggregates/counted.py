@@ -13,7 +13,6 @@ from eddyline.errors import QueryError
 from eddyline.query.select.names import identifier
 from eddyline.spark.aggregates.grouping import CHECK, CODE, START, Groups
 from eddyline.spark.aggregates.lifting import MICROS
-from eddyline.spark.aggregates.travelling import plain_name
 from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.sql.parsing import quoted
 
@@ -77,10 +76,8 @@ class Counted:
         """
         own = [PASSES] if self.where else []
         own += [OWN_CODE, OWN_CHECK] if self.has_own else []
-        groups = {
-            name: quoted(name) if self.where or plain_name(text) is None else text
-            for name, text in self.groups.columns
-        }
+        names = self.groups.names
+        groups = {each: quoted(each) for each in names} if self.where else self.groups.travelling
         return {each: each for each in own} | groups
 
     def rows(self, rows: DataFrame, n_buckets: int, columns: Sequence[Column]) -> DataFrame:

@@ -73,6 +73,11 @@ class LiftedPartial:
     made: Made | None = None
     """How tasks make it; None: Spark does."""
 
+    @property
+    def can_reduce(self) -> bool:
+        """Whether tasks make cells of partials of single rows."""
+        return bool(self.name and self.monoid.lift_sql) and self.monoid.can_merge
+
     @cached_property
     def reduced(self) -> Column:
         """Spark's aggregate that makes one partial of many rows; of a user's, their arguments."""

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from eddyline.aggregates.cells import in_order, merged
 from eddyline.aggregates.change_bucket import ChangeBatch
 from eddyline.aggregates.columns import is_there, one_array
 from eddyline.aggregates.count_bucket import CountBatch
@@ -74,6 +75,8 @@ class AggregateWorker:
             StateError: its state cannot be read or written.
         """
         rows = users_lifted(cells_of(arrived, self.plan.lifts), self.plan.users)
+        if self.plan.reduces and rows is not None:
+            rows = merged(in_order(rows), self.plan.partials.made)
         with state_of(bucket, "cells", "" if self.place is None else self.place.folder):
             state = cells_of_bucket(self.part, bucket, self.n_buckets, self.place)
             task = self.kind(self.plan, self.place, state, bucket)

@@ -57,10 +57,15 @@ class Travelling:
         """
         self.lifts[name] = Lift("same", self._travels(text, column))
 
-    def add_partial(self, partial: LiftedPartial) -> None:
-        """Add the partials of single rows."""
+    def add_partial(self, partial: LiftedPartial, *, is_timed: bool = True) -> None:
+        """Add the partials of single rows.
+
+        Args:
+            partial: of a call.
+            is_timed: whether tasks know the event time of each row.
+        """
         made = partial.made
-        if made is None:
+        if made is None or (made.way == "timed" and not is_timed):
             self._made[partial.source] = partial.of_row
             self.lifts[partial.source] = Lift("same", partial.source)
         else:
