@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eddyline.aggregates.cells import CHECK, CODE, group_bounds, in_order, merged, together
+from eddyline.aggregates.comparing import Beside
 from eddyline.aggregates.history import History, Reach, Span
 from eddyline.aggregates.plan import (
     INSTANT,
@@ -28,14 +29,13 @@ from eddyline.aggregates.plan import (
 from eddyline.aggregates.samples import Marks
 from eddyline.data.one_chunk import whole
 from eddyline.state.reorder_buffer import HeldRows
-from eddyline.state.row_files import between
-from eddyline.state.rows import ALWAYS, FOREVER, Rows
+from eddyline.state.rows import ALWAYS, Rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from eddyline.aggregates.plan import AggregatePlan
-    from eddyline.data.arrays import Ints
+    from eddyline.data.arrays import Ints, Mask
     from eddyline.state.place import StatePlace
     from eddyline.state.run_files import RunFile
 
@@ -76,10 +76,10 @@ class BucketBatch:
             OSError: files cannot be read or written.
         """
         started = time.thread_time_ns()
-        new = None if arrived is None else _by_start(arrived)
-        due = self.held().before(self.until)
-        if new is not None:
-            due.append(between(new, ALWAYS, self.until))
+        due, late = self.held().before(self.until), None
+        if arrived is not None:
+            new, late = _parted(arrived, self.until)
+            due.append(new)
         fresh = self.fresh(due)
         n_results, n_bytes = 0, 0 if arrived is None else arrived.payload.nbytes
         for results in self.tables(fresh):
@@ -89,7 +89,6 @@ class BucketBatch:
                 yield results
         state = self.state
         if self.place is not None:
-            late = None if new is None else between(new, self.until, FOREVER)
             state = BucketState(self.held().after(self.until, late), self.history_after(fresh))
         self.report = BucketReport(
             self.report.bucket,
@@ -155,23 +154,45 @@ class BucketBatch:
             instants: of the results (µs).
             ranges: lo and hi of each, and those of the result before ((results, 4)).
         """
-        lo, hi, old_lo, old_hi = (np.ascontiguousarray(ranges[:, k]) for k in range(ROOM_COLUMNS))
-        is_there, was_there = lo < hi, old_lo < old_hi
-        places = np.where(is_there, lo, old_lo)
+        beside = Beside(ranges)
+        is_there, was_there = ranges[:, 0] < ranges[:, 1], ranges[:, 2] < ranges[:, 3]
+        values = self.plan.values or {name: name for name in self.partials}
+        if not self.plan.tells_old:
+            lo, hi = (np.ascontiguousarray(ranges[:, k]) for k in range(2))
+            found = {
+                name: self.partials[source].value(whole(cells.payload[source]), lo, hi)
+                for name, source in values.items()
+            }
+            return pa.table(self._of_groups(cells, ranges[:, 0], instants) | found)
+        found = {
+            name: beside.values(self.partials[source], cells.payload[source])
+            for name, source in values.items()
+        }
+        if self.plan.compares:
+            kept = _changed(beside, found, is_there, was_there)
+            columns = self._of_groups(cells, ranges[kept, 0], instants[kept])
+            at = pa.array(beside.at[kept])
+            return pa.table(columns | {name: each.take(at) for name, each in found.items()})
+        columns = self._of_groups(cells, np.where(is_there, ranges[:, 0], ranges[:, 2]), instants)
+        for name, each in found.items():
+            columns[name] = each.take(pa.array(beside.at))
+            columns[f"{OLD}{name}"] = each.take(pa.array(beside.at - 1))
+        return pa.table(columns | {IS: pa.array(is_there), WAS: pa.array(was_there)})
+
+    def _of_groups(self, cells: Rows, places: Ints, instants: Ints) -> dict[str, pa.Array]:
+        """Return the columns that results have beside their values.
+
+        Args:
+            cells: in order.
+            places: a cell of the group of each result.
+            instants: of the results (µs).
+        """
         of = pa.array(places)
         columns = {name: cells.payload[name].take(of) for name in self.plan.groups}
         if self.plan.watched is not None:
             columns[SHOWN] = self._shown(cells.codes[CODE][places])
         columns[INSTANT] = pa.array(instants)
-        values = self.plan.values or {name: name for name in self.partials}
-        for name, source in values.items():
-            column, monoid = whole(cells.payload[source]), self.partials[source]
-            columns[name] = monoid.value(column, lo, hi)
-            if self.plan.tells_old:
-                columns[f"{OLD}{name}"] = monoid.value(column, old_lo, old_hi)
-        if self.plan.tells_old:
-            columns |= {IS: pa.array(is_there), WAS: pa.array(was_there)}
-        return pa.table(columns)
+        return columns
 
     def _shown(self, codes: Ints) -> pa.Array:
         """Return the codes of the groups of results where they are marked."""
@@ -182,15 +203,22 @@ class BucketBatch:
 
 def with_ties(cells: Rows, columns: tuple[str, ...]) -> Rows:
     """Return rows in order, those of one group and instant by the values of some columns."""
-    same = (cells.starts[1:] == cells.starts[:-1]) & (cells.codes[0][1:] == cells.codes[0][:-1])
+    same = cells.starts[1:] == cells.starts[:-1]
+    for of in cells.codes.values():
+        same &= of[1:] == of[:-1]
     if not same.any():
         return cells
-    keys = {f"code{key}": pa.array(of) for key, of in cells.codes.items()}
-    table = pa.table({**keys, "start": pa.array(cells.starts)})
+    # Rows that are tied stand behind each other: each group of them is sorted where it is.
+    is_tied = np.append(same, False) | np.append(False, same)
+    tied = np.flatnonzero(is_tied)
+    run = np.cumsum(np.append(True, ~same))[tied]
+    table = pa.table({"run": run})
     for number, name in enumerate(columns):
-        table = table.append_column(f"tie{number}", cells.payload[name])
+        table = table.append_column(f"tie{number}", cells.payload[name].take(pa.array(tied)))
     order = pc.sort_indices(table, sort_keys=[(each, "ascending") for each in table.column_names])
-    return cells.taken(order.to_numpy())
+    places = np.arange(len(cells))
+    places[tied] = tied[order.to_numpy()]
+    return cells.taken(places)
 
 
 def filled_ranges(find: Callable[..., int], cells: Rows, *facts: Any) -> tuple[Ints, Ints]:
@@ -210,10 +238,29 @@ def kept_spans(kind: str, history: History, fresh: Rows | None, horizon: int) ->
     return {kind: spans} if spans else {}
 
 
-def _by_start(rows: Rows) -> Rows:
-    if (rows.starts[1:] >= rows.starts[:-1]).all():
-        return rows
-    return rows.taken(np.argsort(rows.starts, kind="stable"))
+def _changed(
+    beside: Beside, values: Mapping[str, pa.Array], is_there: Mask, was_there: Mask
+) -> Ints:
+    """Return the results that are there, but for those of equal values to the one before."""
+    is_changed = is_there & ~was_there
+    open_ = np.flatnonzero(is_there & was_there)
+    for each in values.values():
+        if not open_.size:
+            break
+        differs = beside.differs(each, open_)
+        is_changed[open_[differs]] = True
+        open_ = open_[~differs]
+    return np.flatnonzero(is_changed)
+
+
+def _parted(rows: Rows, until: int) -> tuple[Rows, Rows]:
+    """Return the rows before an instant as they stand, and the others by event time."""
+    is_due = rows.starts < until
+    if is_due.all():
+        return rows, rows.taken(np.empty(0, np.int64))
+    late = np.flatnonzero(~is_due)
+    late = late[np.argsort(rows.starts[late], kind="stable")]
+    return rows.taken(np.flatnonzero(is_due)), rows.taken(late)
 
 
 def no_cells() -> Rows:

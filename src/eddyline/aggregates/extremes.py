@@ -107,6 +107,15 @@ class Timely(Extreme):
         values[tied] = ranks_of(array.field(1).filter(pa.array(tied))).view(np.uint64)
         return self._of_pairs(times, values, there, lo, hi)
 
+    def value(
+        self, column: pa.Array | pa.ChunkedArray, lo: NDArray[np.int64], hi: NDArray[np.int64]
+    ) -> pa.Array:
+        """Return the value of that entry of each range, without its time."""
+        array = one_array(column)
+        if not pa.types.is_struct(array.type):
+            return self.merge(array, lo, hi)
+        return taken(array.field(1), self.positions(array, lo, hi))
+
     def _by_place(
         self, places: NDArray[np.int64], begin: NDArray[np.int64], end: NDArray[np.int64]
     ) -> NDArray[np.int64]:

@@ -129,6 +129,14 @@ def function_of(name: str, n_arguments: int, *, is_distinct: bool = False) -> Ag
     return function
 
 
+def is_plain(final: str) -> bool:
+    """Return whether the value of a call is what its one monoid gives, 0 for the NULL of a count.
+
+    A count of any row is not NULL, so two such values are distinct if what the monoid gives is.
+    """
+    return final in (_VALUE, _COUNT)
+
+
 def _takes(function: AggregateFunction, n_arguments: int) -> bool:
     return function.n_arguments == n_arguments or function.n_arguments < 0 < n_arguments
 
@@ -145,7 +153,7 @@ def _one(lift: str, monoid: str, final: str, reference: str, n: int = 1) -> Aggr
 
 def _timely(monoid: str, reference: str) -> AggregateFunction:
     """Return a function that gives the value of a row by its time, be it NULL."""
-    return _one("struct({t} AS t, {x} AS x)", monoid, "{0}.x", reference)
+    return _one("struct({t} AS t, {x} AS x)", monoid, "{0}", reference)
 
 
 def _by(monoid: str, reference: str) -> AggregateFunction:
@@ -195,7 +203,7 @@ def _quantile(frac: str, reference: str, n: int = 2) -> AggregateFunction:
     )
 
 
-_COUNT = "coalesce({0}, 0L)"
+_VALUE, _COUNT = "{0}", "coalesce({0}, 0L)"
 _LEAST = _one("{x}", "min", "{0}", "min({x})")
 _GREATEST = _one("{x}", "max", "{0}", "max({x})")
 _EVERY = _one("{x}", "min", "{0}", "every({x})")

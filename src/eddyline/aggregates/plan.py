@@ -17,6 +17,7 @@ from eddyline.state.run_files import RunFile
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from eddyline.aggregates.lifts import Lift
     from eddyline.aggregates.monoid import Monoid
     from eddyline.query.query import Emits
     from eddyline.query.windows import SlideWindow, Window
@@ -125,6 +126,14 @@ class AggregatePlan:
     """Codes of groups of which some results are marked; None: none is, and nothing is counted."""
     shares: tuple[Share, ...] = ()
     """Of several queries, in the place of a window: those of each."""
+    lifts: Mapping[str, Lift] = field(default_factory=dict)
+    """How the columns of rows that come are made of those that travel. Empty: all travel as they
+    are, as of cells."""
+    reduces: bool = False
+    """Whether rows come that tasks make cells of."""
+    compares: bool = False
+    """Whether output rows differ if and only if values do: then results that come to be are given
+    where values changed, and none of before."""
 
     @property
     def users(self) -> dict[str, UserMonoid]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import pytest
 from hypothesis import Phase, given
 from hypothesis import strategies as st
 
+from eddyline.aggregates.loop import AggregateLoop
 from eddyline.query.windows import RowsWindow
+from eddyline.spark.aggregates import bucketed
 from tests.examples import examples
 from tests.oracles import duckdb_aggregates
 from tests.oracles.aggregate_strategies import KINDS, ZONE, aggregate_cases, over_cases
@@ -69,6 +72,14 @@ def test_over(spark, case):
 @examples(6, phases=PHASES)
 def test_streams_that_give_little(spark, case):
     check(spark, case)
+
+
+@given(case=aggregate_cases().filter(has_answers))
+@examples(8, phases=PHASES)
+def test_cells_that_are_made_behind_the_shuffle(spark, case):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bucketed, "AggregateLoop", partial(AggregateLoop, plan="late"))
+        check(spark, case, adaptive=False)
 
 
 @pytest.mark.large

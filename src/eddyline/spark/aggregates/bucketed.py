@@ -138,6 +138,11 @@ class Bucketed(Kept):
         """Whether rows go to the buckets as they are, and not as cells."""
         return False
 
+    @property
+    def reduces(self) -> bool:
+        """Whether rows go to the buckets as they are, and tasks make cells of them."""
+        return False
+
     def plan_of(self, before: int, after: int) -> AggregatePlan:
         """Return the work of the buckets between two instants (µs)."""
         raise NotImplementedError
@@ -163,7 +168,7 @@ class Bucketed(Kept):
     @property
     def placement(self) -> Placement:
         """The way of rows to their buckets, by the plan in force."""
-        is_late = self.loop.plan == "late" and not self.by_row
+        is_late = self.loop.plan == "late" and not self.by_row and not self.reduces
         return Placement(self.groups, self.n_buckets, is_late, self._known)
 
     @property

@@ -68,25 +68,35 @@ class Counted:
         """Whether groups are others than partitions."""
         return self.spans or len(self.groups.columns) > len(self.partitions.columns)
 
+    @property
+    def travelling(self) -> dict[str, str]:
+        """What tasks read of rows beside aggregates and ties: SQL by the names that it has there.
+
+        Of groups that are columns of the rows this is the column.
+        """
+        own = [PASSES] if self.where else []
+        own += [OWN_CODE, OWN_CHECK] if self.has_own else []
+        names = self.groups.names
+        groups = {each: quoted(each) for each in names} if self.where else self.groups.travelling
+        return {each: each for each in own} | groups
+
     def rows(self, rows: DataFrame, n_buckets: int, columns: Sequence[Column]) -> DataFrame:
         """Return rows with codes, their bucket, and other columns.
 
         Args:
             rows: with their event time.
             n_buckets: into which partitions are cut; 1 where a group may have rows of several.
-            columns: that travel, too.
+            columns: that travel; see ``travelling``.
         """
         made, codes = [F.col(each) for each in (BUCKET, CODE, CHECK, START)], []
         if self.where:
             rows = rows.selectExpr("*", f"coalesce(({self.where}\n), FALSE) AS {PASSES}")
-            made.append(F.col(PASSES))
         if self.has_own:
             codes = self.groups.hashes(OWN_CODE, OWN_CHECK)
-            made += [F.col(OWN_CODE), F.col(OWN_CHECK)]
         values = [
             f"CASE WHEN {PASSES} THEN ({text}\n) END AS {quoted(name)}" if self.where else plain
             for (name, text), plain in zip(self.groups.columns, self.groups.values, strict=True)
         ]
         rows = rows.selectExpr("*", *self.partitions.values, *values, f"{MICROS} AS {START}")
         rows = rows.selectExpr("*", *self.partitions.codes(n_buckets), *codes)
-        return rows.select(*made, *(F.col(quoted(each)) for each in self.groups.names), *columns)
+        return rows.select(*made, *columns)

@@ -9,9 +9,19 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType, VariantType
+from pyspark.sql.types import (
+    ArrayType,
+    DoubleType,
+    FloatType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    VariantType,
+)
 
 from eddyline.errors import NotSupportedError, QueryError
+from eddyline.spark.aggregates.travelling import plain_name
 from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.sql.parsing import quoted
 
@@ -35,6 +45,8 @@ CHECK_SEED = 0x9E3779B9
 
 
 _NESTED = StructType, ArrayType
+
+_FLOATS = FloatType, DoubleType
 
 
 def code_columns() -> Iterator[str]:
@@ -99,9 +111,21 @@ class Groups:
         return [f"({text}\n) AS {quoted(name)}" for name, text in self.columns]
 
     @property
+    def travelling(self) -> dict[str, str]:
+        """SQL of their columns over rows that have these, by name; of a column, that column."""
+        return {
+            name: quoted(name) if plain_name(text) is None else text for name, text in self.columns
+        }
+
+    @property
     def are_nested(self) -> bool:
         """Whether some have parts: a zero in these has a sign until Spark groups by them."""
         return any(isinstance(each.dataType, _NESTED) for each in self.fields)
+
+    @property
+    def are_exact(self) -> bool:
+        """Whether equal groups have equal bits: zeros have a sign, and there are many NaN."""
+        return not any(isinstance(each.dataType, (*_NESTED, *_FLOATS)) for each in self.fields)
 
     @cached_property
     def own_keys(self) -> list[Column]:

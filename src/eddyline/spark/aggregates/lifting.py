@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -11,9 +11,18 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
-from pyspark.sql.types import ArrayType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    DecimalType,
+    MapType,
+    NumericType,
+    StructField,
+    StructType,
+    VariantType,
+)
 
 from eddyline.aggregates.functions import AggregateFunction, Partial, function_of, number_type
+from eddyline.aggregates.lifts import WAYS
 from eddyline.aggregates.monoids import MONOIDS
 from eddyline.aggregates.user import UserMonoid
 from eddyline.errors import QueryError
@@ -24,11 +33,24 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
 
+    from eddyline.aggregates.lifts import Way
     from eddyline.aggregates.monoid import Monoid
     from eddyline.query.aggregates import AggregateCall
 
+_NESTED = StructType, ArrayType, MapType, VariantType
+
 MICROS = "__micros"
 """The column of the event time of rows (µs)."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """What tasks make partials of single rows of; see ``aggregates.lifts``."""
+
+    way: Way
+    text: str
+    """SQL of what travels; empty if nothing does."""
+    kind: pa.DataType | None
 
 
 @dataclass(frozen=True)
@@ -48,6 +70,13 @@ class LiftedPartial:
     """Type of the column."""
     value_kind: DataType
     """Type of what the monoid gives of partials."""
+    made: Made | None = None
+    """How tasks make it; None: Spark does."""
+
+    @property
+    def can_reduce(self) -> bool:
+        """Whether tasks make cells of partials of single rows."""
+        return bool(self.name and self.monoid.lift_sql) and self.monoid.can_merge
 
     @cached_property
     def reduced(self) -> Column:
@@ -121,11 +150,18 @@ class Lifting:
         """Return a call of a function of the table."""
         asked = function_of(call.function, len(arguments), is_distinct=call.is_distinct)
         function = asked.by_row if self.by_row and asked.by_row else asked
-        kinds = [each[1] for each in self.df.selectExpr(*arguments).dtypes] if arguments else []
-        of_numbers = number_type(kinds[0]) if kinds else "double"
+        given = self.df.selectExpr(*arguments).schema if arguments else ()
+        kinds = [each.dataType for each in given]
+        of_numbers = number_type(kinds[0].simpleString()) if kinds else "double"
         lifts = function.lifts(arguments, time=MICROS, number=of_numbers)
         partials = tuple(
-            self._partial(f"__p{number}_{at}", each, _filtered(lift, call.where))
+            _with_made(
+                self._partial(f"__p{number}_{at}", each, _filtered(lift, call.where)),
+                each,
+                _filtered(arguments[0], call.where) if len(kinds) == 1 else "",
+                kinds[0] if len(kinds) == 1 else None,
+                is_filtered=bool(call.where),
+            )
             for at, (each, lift) in enumerate(zip(function.partials, lifts, strict=True))
         )
         reference = asked.reference_of(arguments, time=MICROS)
@@ -160,6 +196,46 @@ class Lifting:
 
     def _type(self, text: str) -> DataType:
         return as_nullable(self.df.selectExpr(f"({text}\n) AS c").schema[0].dataType)
+
+
+def _with_made(
+    partial: LiftedPartial,
+    of: Partial,
+    argument: str,
+    kind: DataType | None,
+    *,
+    is_filtered: bool,
+) -> LiftedPartial:
+    """Return a partial with how tasks make it of what travels, where they can.
+
+    Args:
+        partial: over the rows.
+        of: what it is of in the table.
+        argument: SQL of the one argument, NULL where FILTER is not true.
+        kind: type of the argument; None if there is not one.
+        is_filtered: whether there is a FILTER.
+    """
+    way = WAYS.get((of.lift, of.monoid))
+    made: Made | None = None
+    if of.monoid == "count":
+        if is_filtered or way is None or (way == "present" and kind is None):
+            made = Made("true", f"({partial.lift}\n) IS NOT NULL", None)
+        else:
+            made = Made(way, argument, None)
+    elif way is None or kind is None or isinstance(kind, _NESTED):
+        made = None
+    elif way == "same":
+        made = Made(way, argument, None)
+    elif way == "timed":
+        made = None if is_filtered else Made(way, argument, None)
+    elif isinstance(kind, NumericType):
+        is_exact = isinstance(kind, DecimalType)
+        if way == "moments":
+            made = None if is_exact else Made(way, argument, pa.float64())
+        else:
+            own = partial.kind["sum"].dataType if isinstance(partial.kind, StructType) else None
+            made = Made(way, argument, to_arrow_type(own or partial.kind, timezone="UTC"))
+    return replace(partial, made=made)
 
 
 def as_nullable(kind: DataType) -> DataType:

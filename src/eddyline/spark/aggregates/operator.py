@@ -25,12 +25,15 @@ from eddyline.errors import NotSupportedError, QueryError
 from eddyline.query.aggregates import WINDOW, both
 from eddyline.query.windows import LONGEST, SessionWindow, SlideWindow
 from eddyline.spark.aggregates.bucketed import Bucketed
+from eddyline.spark.aggregates.compared import shows_changes
 from eddyline.spark.aggregates.counted import Counted
-from eddyline.spark.aggregates.grouping import START
+from eddyline.spark.aggregates.grouping import CHECK, CODE, START
 from eddyline.spark.aggregates.lifting import MICROS
 from eddyline.spark.aggregates.placement import start_of_cell
 from eddyline.spark.aggregates.sampled import marked_of, numbers_of, told
 from eddyline.spark.aggregates.task import END
+from eddyline.spark.aggregates.travelling import Travelling
+from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.spark.clocks_of_results import ResultClock
 from eddyline.spark.event_time import instant_of
 from eddyline.spark.prepared import Added, Selected
@@ -73,6 +76,8 @@ class AggregateOperator(Bucketed):
         self.ties = tuple(site.df.columns) if self.by_row else ()
         """The columns that order rows of one instant, where rows are counted."""
         self.partials = self.partials_of(self.calls)
+        self.compares = self.emits == "istream" and shows_changes(step, self.calls)
+        """Whether tasks see which results changed, and tell none of before."""
         self.answers(self._nothing)  # says what is wrong with it
 
     @classmethod
@@ -117,6 +122,9 @@ class AggregateOperator(Bucketed):
             values={each.column: each.source for each in self.lifts} if self.by_row else {},
             spans=self.counted is not None and self.counted.spans,
             watched=None if self.place is None else self.samples.watched,
+            compares=self.compares,
+            lifts=self._travels.lifts if self.by_row or self.reduces else {},
+            reduces=self.reduces,
         )
 
     def event_time(
@@ -145,16 +153,51 @@ class AggregateOperator(Bucketed):
         """Return rows or cells with their buckets."""
         to, reduced = self.placement, [each.reduced for each in self.lifts]
         if self.counted is not None:
-            # Equal partials of several calls travel in one column.
-            lifted = {each.source: each.of_row for each in self.lifts}
-            ties = [F.col(quoted(each)).alias(tie) for tie, each in self._ties.items()]
-            columns = [*lifted.values(), *ties]
-            return self.counted.rows(rows, self.n_buckets, columns)
+            return self.counted.rows(rows, self.n_buckets, self._travels.columns)
+        if self.reduces:
+            return self._rows.over(to.coded(rows, self._start))
         if not isinstance(self.window, SessionWindow):
             return to.grouped(rows, self._start, reduced)
         ends = F.min(MICROS).alias(LEAST), F.max(MICROS).alias(END)
         made = to.grouped(rows, self._start, [*reduced, *ends])
         return made.withColumn(START, F.col(LEAST)).drop(LEAST)
+
+    @property
+    def reduces(self) -> bool:
+        """Whether rows go to the buckets as they are, and tasks make cells of them."""
+        return self.loop.plan == "late" and self._can_reduce
+
+    @cached_property
+    def _can_reduce(self) -> bool:
+        """Whether tasks make of rows the cells that Spark would make.
+
+        Not of sessions, as these have an end of their own; nor where Spark makes equal groups one
+        that have other bits.
+        """
+        is_known = not self.by_row and not isinstance(self.window, SessionWindow)
+        return is_known and self.groups.are_exact and all(each.can_reduce for each in self.lifts)
+
+    @cached_property
+    def _rows(self) -> Selected:
+        """Rows of which tasks make cells."""
+        codes = (F.col(each) for each in (BUCKET, CODE, CHECK, START))
+        return Selected(*codes, *self._travels.columns)
+
+    @cached_property
+    def _travels(self) -> Travelling:
+        """What of rows travels, and what tasks make of it."""
+        found = Travelling(self.rows_shape.columns)
+        counted = self.counted
+        groups = self.groups.travelling if counted is None else counted.travelling
+        for name, text in groups.items():
+            found.add(name, text)
+        # Equal partials of several calls are one column, but in cells.
+        is_timed = isinstance(self.window, SlideWindow)
+        for one in {each.source: each for each in self.lifts}.values():
+            found.add_partial(one, is_timed=not is_timed)
+        for tie, each in self._ties.items():
+            found.add(tie, quoted(each))
+        return found
 
     @property
     def _ties(self) -> dict[str, str]:
@@ -187,6 +230,11 @@ class AggregateOperator(Bucketed):
     # -- results --------------------------------------------------------------------------------
 
     @property
+    def _tells_old(self) -> bool:
+        """Whether tasks tell the results before, too, so that output rows can be compared."""
+        return self.emits in ("istream", "dstream") and not self.compares
+
+    @property
     def fields(self) -> list[StructField]:
         """The columns that tasks return, but for the report."""
         values = [field for call in self.calls for field in call.fields]
@@ -194,7 +242,7 @@ class AggregateOperator(Bucketed):
         found = [*self.groups.fields, *own, *values]
         if isinstance(self.window, SessionWindow):
             found.append(StructField(FIRST, LongType()))
-        if self.emits in ("istream", "dstream"):
+        if self._tells_old:
             found += [StructField(f"{OLD}{each.name}", each.dataType) for each in values]
             found += [StructField(name, BooleanType()) for name in (IS, WAS)]
         return [StructField(each.name, each.dataType) for each in found]
@@ -212,7 +260,7 @@ class AggregateOperator(Bucketed):
             raise QueryError(msg, query=self.query) from error
 
     def _answers(self, found: DataFrame) -> DataFrame:
-        if self.emits not in ("istream", "dstream"):
+        if not self._tells_old:
             return self._projected(found)
         for each in self._sides:
             found = each.over(found)

@@ -13,6 +13,7 @@ from eddyline.aggregates.plan import AggregatePlan, Frame
 from eddyline.query.windows import UNBOUNDED
 from eddyline.spark.aggregates.bucketed import Bucketed
 from eddyline.spark.aggregates.grouping import CHECK, CODE, START
+from eddyline.spark.aggregates.travelling import Travelling
 from eddyline.spark.analysis import check_names
 from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.spark.prepared import Selected
@@ -73,6 +74,7 @@ class OverOperator(Bucketed):
             UNBOUNDED,
             frames=tuple(frames),
             ties=tuple(each.name for each in self.columns) if is_counted else (),
+            lifts=self._travels.lifts,
         )
 
     def cells(self, rows: DataFrame) -> DataFrame:
@@ -82,10 +84,18 @@ class OverOperator(Bucketed):
     @cached_property
     def _travelling(self) -> Selected:
         """The columns that go to the buckets."""
-        own = [F.col(quoted(each.name)) for each in self.columns]
         codes = [F.col(each) for each in (BUCKET, CODE, CHECK, START)]
-        lifted = {each.source: each.of_row for each in self.lifts}
-        return Selected(*codes, *own, *lifted.values())
+        return Selected(*codes, *self._travels.columns)
+
+    @cached_property
+    def _travels(self) -> Travelling:
+        """What of rows travels to the buckets, and what tasks make of it."""
+        found = Travelling([each.name for each in self.columns])
+        for each in self.columns:
+            found.add(each.name, quoted(each.name))
+        for one in {each.source: each for each in self.lifts}.values():
+            found.add_partial(one)
+        return found
 
     @property
     def fields(self) -> list[StructField]:

@@ -28,6 +28,7 @@ class Placement:
     groups: Groups
     n_buckets: int
     is_late: bool
+    """Whether Spark makes cells behind the shuffle."""
     known: Known = field(default_factory=Known)
     """Steps of the operator that were laid before."""
 

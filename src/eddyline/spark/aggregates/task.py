@@ -10,9 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from eddyline.aggregates.cells import in_order, merged
 from eddyline.aggregates.change_bucket import ChangeBatch
 from eddyline.aggregates.columns import is_there, one_array
 from eddyline.aggregates.count_bucket import CountBatch
+from eddyline.aggregates.lifts import lifted
 from eddyline.aggregates.moving import state_of as cells_of_bucket
 from eddyline.aggregates.plan import COMPONENT
 from eddyline.aggregates.rows import RowBatch
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
 
     from eddyline.aggregates.bucket import BucketBatch
+    from eddyline.aggregates.lifts import Lift
     from eddyline.aggregates.plan import AggregatePart, AggregatePlan, BucketReport
     from eddyline.aggregates.user import UserMonoid
     from eddyline.data.arrays import Ints, Mask
@@ -71,7 +74,9 @@ class AggregateWorker:
         Raises:
             StateError: its state cannot be read or written.
         """
-        rows = lifted(cells_of(arrived), self.plan.users)
+        rows = users_lifted(cells_of(arrived, self.plan.lifts), self.plan.users)
+        if self.plan.reduces and rows is not None:
+            rows = merged(in_order(rows), self.plan.partials.made)
         with state_of(bucket, "cells", "" if self.place is None else self.place.folder):
             state = cells_of_bucket(self.part, bucket, self.n_buckets, self.place)
             task = self.kind(self.plan, self.place, state, bucket)
@@ -90,8 +95,13 @@ class AggregateWorker:
         return kinds.get(type(self.plan.window), ChangeBatch)
 
 
-def cells_of(arrived: Sequence[pa.RecordBatch]) -> Rows | None:
-    """Return the cells, or rows, that came to a bucket; None if none did."""
+def cells_of(arrived: Sequence[pa.RecordBatch], lifts: Mapping[str, Lift]) -> Rows | None:
+    """Return the cells, or rows, that came to a bucket; None if none did.
+
+    Args:
+        arrived: in the order in which they came.
+        lifts: how columns are made of those that came; none: these are they.
+    """
     filled = [each for each in arrived if each.num_rows]
     if not filled:
         return None
@@ -99,8 +109,14 @@ def cells_of(arrived: Sequence[pa.RecordBatch]) -> Rows | None:
     coded = [*takewhile(table.column_names.__contains__, code_columns())]
     starts = _ints(table[START])
     ends = _ints(table[END]) if END in table.column_names else starts
-    kept = [name for name in table.column_names if name not in (*coded, START, END, BUCKET, ROWS)]
-    payload = pa.table({name: as_type(table[name], as_kept(table[name].type)) for name in kept})
+    own = (*coded, START, END, BUCKET, ROWS)
+    columns: Mapping[str, pa.Array | pa.ChunkedArray]
+    columns = (
+        lifted(table, starts, lifts)
+        if lifts
+        else {name: table[name] for name in table.column_names if name not in own}
+    )
+    payload = pa.table({name: as_type(of, as_kept(of.type)) for name, of in columns.items()})
     return Rows({key: _ints(table[name]) for key, name in enumerate(coded)}, starts, ends, payload)
 
 
@@ -112,7 +128,7 @@ def _n_rows(arrived: Sequence[pa.RecordBatch]) -> int:
     )
 
 
-def lifted(rows: Rows | None, users: Mapping[str, UserMonoid]) -> Rows | None:
+def users_lifted(rows: Rows | None, users: Mapping[str, UserMonoid]) -> Rows | None:
     """Return rows or cells whose columns of users' aggregates are partials, and not arguments.
 
     Of cells the arguments of all their rows came, in a list.
