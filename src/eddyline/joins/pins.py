@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from eddyline.joins.grid_loop import plain_grid
-from eddyline.joins.plan import COMPONENT
+from eddyline.joins.plan import COMPONENT, WAYS
 from eddyline.ordering.matrix_view import expected_cost_ns
 from eddyline.runtime.order_pin import ONE_ORDER, begin_with, best_order, order_for, situation_of
-from eddyline.runtime.pins import UNKNOWN_NS, Advice, AsItStands, Pinnable, are_names
+from eddyline.runtime.pins import UNKNOWN_NS, Advice, AsItStands, OneOf, Pinnable, are_names
 from eddyline.stats.profile import FilterProfile
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from eddyline.joins.loop import JoinLoop
     from eddyline.joins.orders.loop import PipelineLoop
     from eddyline.joins.tier_loop import TierLoop
+    from eddyline.joins.way_loop import WayLoop
     from eddyline.runtime.situations import Situation
 
 
@@ -33,6 +34,7 @@ def pinnable(
     caches: JoinCaches,
     tiers: TierLoop,
     done: Mapping[str, DoneLoop],
+    ways: WayLoop,
 ) -> Iterator[Pinnable]:
     """Yield what a person may pin of a join.
 
@@ -47,6 +49,8 @@ def pinnable(
     if tiers.lengths:
         hot = HeldTiers(tiers, done)
         yield AsItStands(hot, lambda: hot.plan, WHY_UNLOGGED)
+    if ways.is_adaptive:
+        yield OneOf(ways, WAYS, lambda: ways.advised)
 
 
 class HeldPipeline:

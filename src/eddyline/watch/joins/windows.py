@@ -6,6 +6,7 @@ from math import prod
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from eddyline.joins.plan import BROADCAST
 from eddyline.joins.view import JoinRecord
 from eddyline.runtime.records import History, OrderRecord
 from eddyline.watch import orders
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from eddyline.watch.orders import OrderSeries
     from eddyline.watch.series import Point
 
-CHANGES = ("order", "grid", "tree", "caches", "lateness", "tiers", "matched", "passed")
+CHANGES = ("order", "grid", "way", "tree", "caches", "lateness", "tiers", "matched", "passed")
 """Events of the journal that are another plan."""
 
 NAME_WIDTH = 40
@@ -137,7 +138,12 @@ def sections(view: JoinView, history: History) -> list[Section]:
         if (found := order_series(f"pipeline {each.name}", history.batches)) is not None
     ]
     learned = learned_tables(view.learned)
-    components = {"join", "constraints", *(f"pipeline {each.name}" for each in view.pipelines)}
+    components = {
+        "join",
+        "way",
+        "constraints",
+        *(f"pipeline {each.name}" for each in view.pipelines),
+    }
     return [
         _lead(view, points, history, ran),
         Section("inputs", (_arrived(view), _kept(view), *learned, *_series(points))),
@@ -205,6 +211,11 @@ def _declared(view: JoinView) -> str:
 
 
 def _grid(view: JoinView) -> str:
+    if view.way == BROADCAST:
+        return (
+            "The tables are small, and each task has all of them (broadcast): rows of the stream "
+            "are joined where they are."
+        )
     n_buckets = prod(view.grid)
     shape = f"{_shape(view.grid)} = " if len(view.grid) > 1 else ""
     lead = f"Rows lie in {shape}{counted(n_buckets, 'bucket')}"
@@ -283,6 +294,8 @@ def _pipelines(view: JoinView) -> Section:
     state = "orders are learned" if view.is_adaptive else "orders are fixed"
     if all(len(each.probes) < 2 for each in view.pipelines):
         state = "one window each, nothing to order"
+    if view.way == BROADCAST:
+        state = "tables come to the rows, which is not counted"
     rows = []
     for pipeline in view.pipelines:
         written = {name: place for place, name in enumerate(pipeline.written, 1)}
