@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from eddyline.joins.grid_loop import plain_grid
 from eddyline.joins.logs import CacheLog, DoneLog, GridLog, TierLog
-from eddyline.joins.plan import COMPONENT
+from eddyline.joins.plan import COMPONENT, WAYS
 from eddyline.ordering.matrix_view import expected_cost_ns
 from eddyline.runtime.loggable import UNKNOWN_NS
 from eddyline.runtime.order_pin import ONE_ORDER, begin_with, best_order, order_for, situation_of
-from eddyline.runtime.pins import Advice, AsItStands, Pinnable, are_names
+from eddyline.runtime.pins import Advice, AsItStands, OneOf, Pinnable, are_names
 from eddyline.stats.profile import FilterProfile
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from eddyline.joins.loop import JoinLoop
     from eddyline.joins.orders.loop import PipelineLoop
     from eddyline.joins.tier_loop import TierLoop
+    from eddyline.joins.way_loop import WayLoop
     from eddyline.runtime.loggable import Held, Loggable
     from eddyline.runtime.situations import Situation
 
@@ -32,6 +33,7 @@ def pinnable(
     caches: JoinCaches,
     tiers: TierLoop,
     done: Mapping[str, DoneLoop],
+    ways: WayLoop,
 ) -> Iterator[Pinnable]:
     """Yield what a person may pin of a join.
 
@@ -47,6 +49,14 @@ def pinnable(
     if tiers.lengths:
         hot = HeldTiers(tiers, done)
         yield InParts(hot, lambda: hot.plan, [TierLog(tiers), *map(DoneLog, done.values())])
+    if ways.is_adaptive:
+        yield WayPin(ways, WAYS, lambda: ways.advised)
+
+
+class WayPin(OneOf):
+    """Where the rows of a join meet."""
+
+    why_unlogged = "tables do not change, so there is nothing to be known again"
 
 
 class InParts(AsItStands):

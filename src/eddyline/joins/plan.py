@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 COMPONENT = "join"
 """Name of a join in journals, reports of tasks and manifests."""
 
+BUCKETS, BROADCAST = WAYS = "buckets", "broadcast"
+"""Where rows meet: in the buckets that windows lie in, or, tables being small, where they are."""
+
 
 @dataclass(frozen=True, slots=True)
 class PartnerPlan:

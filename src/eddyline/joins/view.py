@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from eddyline.joins.plan import BUCKETS
 from eddyline.runtime.records import Numbers
 
 if TYPE_CHECKING:
@@ -144,6 +145,8 @@ class JoinView:
     """The declared keys that are checked, such as ``id of s``."""
     splits: tuple[str, ...] = ()
     """Of each key that is cut by event time, too, in how many parts the inputs are, in words."""
+    way: str = BUCKETS
+    """Where rows meet, one of ``plan.WAYS``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,4 +38,6 @@ def instant_of(micros: Column, *, is_local: bool) -> Column:
     if not is_local:
         return F.timestamp_micros(micros)
     epoch = F.expr("TIMESTAMP_NTZ '1970-01-01 00:00:00'")
-    return epoch + F.make_dt_interval(secs=(micros / F.lit(1_000_000)).cast("decimal(18,6)"))
+    # As decimals: a double has too few digits for the µs of what is after 2112.
+    seconds = micros.cast("decimal(20,0)") / F.lit(1_000_000)
+    return epoch + F.make_dt_interval(secs=seconds.cast("decimal(18,6)"))

@@ -48,6 +48,8 @@ class Batch:
     """Whether nothing was learned yet."""
     n_rows: int | None = None
     """Rows that an operator was laid over, where that is known; None: it is not."""
+    is_taken_whole: bool = False
+    """Whether its sink is known to run a job over all of its results."""
 
 
 class Metrics(Protocol):

@@ -87,6 +87,8 @@ class Kind:
             stream = stream_of(spark, folder, name, schema=SCHEMA)
             key = self.key if name == "s" else None
             engine.stream(name, stream, time="ts", lateness="2 seconds", key=key)
+        names = [(k, k // 2) for k in range(0, 20, 2)]
+        engine.table("names", spark.createDataFrame(names, "k INT, name BIGINT"))
         engine.function("often", lambda k: pc.less(k, 35), reads=["k"])
         for name, (text, time) in DERIVED.items():
             if any(re.search(rf"\bFROM {name}\b", each) for each, _ in self.answers.values()):
@@ -300,6 +302,15 @@ KINDS = {
         late="stu",
         options={"buckets": 2, "constraints": "exact"},
         key="id",
+    ),
+    "join with a table": Kind(
+        {
+            "q": (
+                "SELECT s.id AS a, n.name AS b FROM s [NOW], names n WHERE s.k = n.k AND s.id > 9",
+                "SELECT id AS a, k // 2 AS b FROM s WHERE k % 2 = 0 AND k < 20 AND id > 9",
+            )
+        },
+        late="s",
     ),
     "left join": Kind(
         {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cached_property
-from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -75,6 +74,16 @@ class JoinInputs(Operator):
         self._seen: dict[str, Disorder] = {}
         self._changed: list[JournalEntry] = []
         self._rows: DataFrame | None = None
+        self.begins: Callable[[Batch], None] = lambda _batch: None
+        """Called before each batch is looked at: the join says then what it needs."""
+        self.must_look = False
+        """Whether event times of the whole batch are needed, of which its sink may take a part."""
+        self.has_tables = False
+        """Whether the join has taken the rows of the tables that come with the first batch."""
+        self.earliest: dict[str, int] = {}
+        """The least event time of each stream in the newest batch (µs), once it is closed."""
+        self._looked: dict[str, int] = {}
+        """Counts of the rows of the batch where it was looked at, as they are observed else."""
         self.told: Sequence[Any] | None = None
         if source.trunk is not None and source.streams is not None:
             source.trunk.looking[0] = self
@@ -97,13 +106,16 @@ class JoinInputs(Operator):
         self.before = self.after = self.streams.until({})
         self._is_empty = part is None
 
-    def prepare(self, df: DataFrame, batch: Batch) -> None:  # noqa: ARG002 - of the protocol
+    def prepare(self, df: DataFrame, batch: Batch) -> None:
         """Keep the rows for who looks at some of them before the job; look at their times."""
+        self.has_tables = False
+        self.begins(batch)
         self._rows, self._seen = self.source.of_streams(df), {}
         told, self.told = self.told, None
         if self.looks:
             if told is None and self._rows is not None:
                 told = counted(self._rows, self.asks)
+            self._looked = _as_observed(told or ())
             found = disorders(told or ())
             for number, each in found.items():
                 if (name := self.source.layouts[number].name) in self.timed:
@@ -121,7 +133,7 @@ class JoinInputs(Operator):
     @property
     def looks(self) -> bool:
         """Whether event times are asked for before the job; see ``Looking``."""
-        return self._is_asked or bool(self.lateness.shares)
+        return self._is_asked or self.must_look or bool(self.lateness.shares)
 
     @property
     def asks(self) -> Asked:
@@ -147,17 +159,24 @@ class JoinInputs(Operator):
         """Return the rows of the newest batch, without any observation of them."""
         if self._rows is None:
             return None
-        return self.source.timed(self._rows, is_first=self._is_empty)
+        return self.source.timed(self._rows, is_first=self.brings_tables)
+
+    @property
+    def brings_tables(self) -> bool:
+        """Whether the rows of the tables come with those of the newest batch: but once."""
+        return self._is_empty and not self.has_tables
 
     def has(self, number: int) -> bool:
-        """Return whether the newest batch may have rows of an input: tables come but once."""
-        return self._is_empty or self.source.layouts[number].name in self.timed
+        """Return whether the newest batch may have rows of an input."""
+        return self.brings_tables or self.source.layouts[number].name in self.timed
 
     def lay(self, df: DataFrame, batch: Batch) -> Laid:  # noqa: ARG002
         """Count the rows of a batch; the first one brings those of the tables as well."""
+        df, is_first = self.source.joined(df), self.brings_tables
+        if self.must_look:
+            return Laid(self.source.timed(df, is_first=is_first))
         seen = Observation()
-        df = self.source.joined(df).observe(seen, *self._counted)
-        laid = self.source.timed(df, is_first=self._is_empty)
+        laid = self.source.timed(df.observe(seen, *self._counted), is_first=is_first)
         return Laid(laid, (Pending("arrived", PendingMetrics(seen)),))
 
     def once(self, df: DataFrame) -> DataFrame:
@@ -178,6 +197,7 @@ class JoinInputs(Operator):
                 )
             columns += [
                 F.max(F.when(tells, F.col(START))).alias(f"latest{each.number}"),
+                F.min(F.when(is_mine, F.col(START))).alias(f"earliest{each.number}"),
                 F.count(F.when(is_mine, F.col(START))).alias(f"timed{each.number}"),
                 F.count(F.when(is_mine, 1)).alias(f"all{each.number}"),
             ]
@@ -185,12 +205,15 @@ class JoinInputs(Operator):
 
     def is_whole(self, observed: Sequence[Observed]) -> bool:
         """Return whether the arrivals were counted."""
-        return bool(observed)
+        return self.must_look or bool(observed)
 
     def close(self, observed: Sequence[Observed], batch: Batch) -> StatePart:
         """Return the event times after the batch."""
-        metrics, before = observed[0].metrics, dict(self.latest)
+        metrics, before = self._metrics(observed), dict(self.latest)
+        self.earliest = {}
         for each in self.source.layouts:
+            if (first := metrics.get(f"earliest{each.number}")) is not None:
+                self.earliest[each.name] = int(first)
             newest = metrics.get(f"latest{each.number}")
             if newest is not None and each.name in self.timed:
                 self.latest[each.name] = max(self.latest.get(each.name, newest), int(newest))
@@ -202,14 +225,21 @@ class JoinInputs(Operator):
 
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:  # noqa: ARG002
         """Count what arrived."""
-        for seen, each in product(observed, self.source.layouts):
+        metrics = self._metrics(observed)
+        for each in self.source.layouts:
             counts = self.counts[each.name]
             n_all, n_timed = (
-                int(seen.metrics.get(f"{kind}{each.number}") or 0) for kind in ("all", "timed")
+                int(metrics.get(f"{kind}{each.number}") or 0) for kind in ("all", "timed")
             )
             counts.n_arrived += n_all
             counts.n_untimed += n_all - n_timed
         return self._changed
+
+    def _metrics(self, observed: Sequence[Observed]) -> Mapping[str, Any]:
+        """Return the counts of the rows of the batch; none if nothing is known of them."""
+        if self.must_look:
+            return self._looked
+        return observed[0].metrics if observed else {}
 
     def count_late(self, n_late: Mapping[str, int]) -> None:
         """Add the late rows of a batch; warn once of an input of which many come too late."""
@@ -235,3 +265,16 @@ class JoinInputs(Operator):
         except (KeyError, msgspec.ValidationError) as error:
             msg = f"what is known of the inputs of the join cannot be read: {error!r}"
             raise StateError(msg) from error
+
+
+def _as_observed(told: Sequence[Any]) -> dict[str, int]:
+    """Return what ``counted`` returned as what is observed of the same rows."""
+    found: dict[str, int] = {}
+    for row in told:
+        number, instants = row["number"], (row["earliest"], row["latest"])
+        for kind, n in (("all", row["n_rows"]), ("timed", row["n_timed"])):
+            found[f"{kind}{number}"] = found.get(f"{kind}{number}", 0) + n
+        for kind, pick, at in zip(("earliest", "latest"), (min, max), instants, strict=True):
+            if at is not None:
+                found[f"{kind}{number}"] = pick(found.get(f"{kind}{number}", at), at)
+    return found

@@ -24,7 +24,7 @@ from eddyline.joins.monitor_budget import MonitorBudget
 from eddyline.joins.operator.done_rows import MATCHED, PASSED, merged_counts
 from eddyline.joins.operator.partner_ages import merged
 from eddyline.joins.operator.probe_counts import JoinWork
-from eddyline.joins.plan import COMPONENT, BatchPlan
+from eddyline.joins.plan import BUCKETS, COMPONENT, WAYS, BatchPlan
 from eddyline.joins.profile import JoinProfile
 from eddyline.joins.state_part import JoinPart
 from eddyline.joins.tier_loop import TierLoop
@@ -35,6 +35,7 @@ from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.spark.buckets import ADAPTIVE, REPORT, BucketReports
 from eddyline.spark.joins.bound import bind_join
+from eddyline.spark.joins.handing import Handing
 from eddyline.spark.joins.input_steps import operators_of_inputs
 from eddyline.spark.joins.inputs import JoinInputs
 from eddyline.spark.joins.placement import Placement
@@ -70,6 +71,7 @@ class LearnedJoin(msgspec.Struct):
     done: dict[str, Any] = msgspec.field(default_factory=dict)
     orders: Any = None
     unique: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
+    way: str = BUCKETS
 
 
 class JoinOperator(Shown):
@@ -127,6 +129,9 @@ class JoinOperator(Shown):
             is_on=self.options.adaptive and self.options.caches and can_cache,
             seed=self.options.seed,
         )
+        self.handing = Handing(bound, self.inputs)
+        self.ways = self.handing.ways
+        self.inputs.begins = self._begin
         self.part = JoinPart(self.grids.plan)
         """The state after the newest batch."""
         self.work = JoinWork()
@@ -163,6 +168,7 @@ class JoinOperator(Shown):
         with self._lock:
             self.part = JoinPart(self.grids.plan) if part is None else part.read(JoinPart)
             self._last_batch = batch.id - 1
+        self.handing.open(has_tables=part is not None)
         if self._is_new:
             self.grids.start(self.part.grid)
         # A batch that runs again is cut as it was: the files of its late rows have the same names.
@@ -170,6 +176,8 @@ class JoinOperator(Shown):
 
     def is_whole(self, observed: Sequence[Observed]) -> bool:
         """Return whether every bucket has reported."""
+        if self.handing.is_on:
+            return self.handing.is_whole(observed)
         return self._reports.of(observed).keys() == {*range(self._grid.n_buckets)}
 
     def close(self, observed: Sequence[Observed], batch: Batch) -> StatePart:
@@ -178,12 +186,17 @@ class JoinOperator(Shown):
         Raises:
             StateError: late rows cannot be made durable.
         """
-        found = self._reports.of(observed)
-        n_late = dict(self.part.n_late)
-        for report in found.values():
-            for name, n in report.n_late.items():
-                n_late[name] = n_late.get(name, 0) + n
-        late_files = {file for report in found.values() for file in report.late_files}
+        n_late = Counter(self.part.n_late)
+        if self.handing.is_on:
+            grid, buckets = self.part.grid, self.part.buckets
+            late_files = self.handing.late_files(self.place, batch.id)
+            n_late[self.handing.name] += self.handing.n_late
+        else:
+            found, grid = self._reports.of(observed), self._grid
+            buckets = {bucket: found[bucket].after for bucket in sorted(found)}
+            late_files = {file for report in found.values() for file in report.late_files}
+            for report in found.values():
+                n_late.update(report.n_late)
         try:
             settle_late(self.place, batch.id, late_files)
         except OSError as error:
@@ -192,17 +205,22 @@ class JoinOperator(Shown):
                 f"batch runs again when the query is started anew"
             )
             raise StateError(msg, folder=self.place.late) from error
-        buckets = {bucket: found[bucket].after for bucket in sorted(found)}
         with self._lock:
-            self.part = JoinPart(self._grid, buckets, n_late)
+            self.part = JoinPart(grid, buckets, dict(+n_late))
             self._last_batch = batch.id
         return self.part.packed()
 
     # -- one batch ------------------------------------------------------------------------------
 
+    def _begin(self, batch: Batch) -> None:
+        """Choose the way of a batch, before its rows are looked at."""
+        self.part = self.handing.begin(batch, self.part, self.place)
+
     def lay(self, df: DataFrame, batch: Batch) -> Laid:
         """Return the results of a batch, before any condition on them."""
         self._is_new = False
+        if self.handing.is_on:
+            return self.handing.lay(df, self.part, self.place, self.loop.plan[self.handing.name])
         # A micro-batch has a session of its stream's own.
         df.sparkSession.conf.set(ADAPTIVE, "false")
         bound, done = self.bound, Observation()
@@ -286,6 +304,12 @@ class JoinOperator(Shown):
 
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
         """Take in what the buckets of a batch did."""
+        return [*self.handing.take_entries(), *self._learned(observed, batch)]
+
+    def _learned(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
+        if self.handing.is_on:
+            self._count_handed(observed)
+            return []
         found = self._reports.of(observed)
         reports = [found[bucket] for bucket in sorted(found)]
         if not reports:
@@ -339,6 +363,19 @@ class JoinOperator(Shown):
         self.n_results += n_results
         self._loads = tuple(each.n_here for each in reports)
 
+    def _count_handed(self, observed: Sequence[Observed]) -> None:
+        """Count a batch in which the tables were handed to the rows."""
+        handing = self.handing
+        n_here, n_results = handing.counts(observed)
+        with self._lock:
+            for table, n in (handing.begun.n_rows if handing.begun else {}).items():
+                self.n_joined[table] += n
+            self.n_joined[handing.name] += n_here
+            if handing.n_late:
+                self.inputs.count_late({handing.name: handing.n_late})
+            self._newest, self._loads = (handing.n_late, n_results), ()
+            self.n_results += n_results
+
     # -- saving ---------------------------------------------------------------------------------
 
     def snapshot(self) -> LearnedJoin:
@@ -352,6 +389,7 @@ class JoinOperator(Shown):
             {rule: loop.snapshot() for rule, loop in self.done.items()},
             self.orders.snapshot(),
             self.unique,
+            self.ways.plan,
         )
 
     def restore(self, state: Any) -> None:
@@ -367,6 +405,7 @@ class JoinOperator(Shown):
             raise StateError(msg, query=self.bound.name) from error
         unknown = learned.done.keys() - self.done.keys()
         unknown |= learned.unique.keys() - {*self.graph.inputs}
+        unknown |= {learned.way} - {*WAYS}
         if unknown:
             msg = f"what the join {self.bound.name!r} has learned is of others: {sorted(unknown)}"
             raise StateError(msg, query=self.bound.name)
@@ -379,5 +418,7 @@ class JoinOperator(Shown):
         if learned.orders is not None:
             self.orders.restore(learned.orders)
         self.unique = learned.unique
+        if self.ways.is_adaptive:
+            self.ways.plan = learned.way
         self.n_joined |= {name: learned.n_joined.get(name, 0) for name in self.n_joined}
         self.n_results = learned.n_results

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from eddyline.joins.operator.probe_counts import JoinWork
     from eddyline.joins.state_part import JoinPart
     from eddyline.joins.tier_loop import TierLoop
+    from eddyline.joins.way_loop import WayLoop
     from eddyline.options import JoinOptions
     from eddyline.runtime.operator import Record
     from eddyline.runtime.pins import Pinnable
@@ -53,6 +54,7 @@ class Shown(Operator):
     caches: JoinCaches
     tiers: TierLoop
     done: dict[str, DoneLoop]
+    ways: WayLoop
     part: JoinPart
     work: JoinWork
     n_joined: dict[str, int]
@@ -107,8 +109,8 @@ class Shown(Operator):
 
     @property
     def pinnable(self) -> tuple[Pinnable, ...]:
-        """The order of each pipeline, how rows are laid out, and the tiers of windows."""
-        return tuple(pinnable(self.loop, self.grids, self.caches, self.tiers, self.done))
+        """The order of each pipeline, how rows are laid out, the tiers of windows, and the way."""
+        return tuple(pinnable(self.loop, self.grids, self.caches, self.tiers, self.done, self.ways))
 
     def plan(self) -> dict[str, list[str]]:
         """Return the order of each pipeline, by names."""
@@ -132,6 +134,7 @@ class Shown(Operator):
                 fullest=float(loads.max() / mean) if mean > 0 else float("nan"),
                 n_results=self.n_results,
                 is_adaptive=self.options.adaptive,
+                way=self.ways.plan,
                 learned=self.inputs.learned,
                 tiers=self.tiers.views(),
                 done=tuple(view for loop in self.done.values() for view in loop.views()),

@@ -14,10 +14,11 @@ from eddyline.joins.operator.event_time_bucket import OrderedBatch, results_of_a
 from eddyline.joins.operator.partner_bucket import PartnerBatch, results_by_partner
 from eddyline.joins.operator.probe_counts import JoinWork
 from eddyline.joins.plan import COMPONENT
-from eddyline.spark.arrow_tasks import begin_task, bucket_of
+from eddyline.spark.arrow_tasks import begin_task, bucket_of, task_ids
 from eddyline.spark.buckets import as_sent, as_type, report_row, state_of
 from eddyline.spark.joins.layout import INPUT, KEY, PASSES, START
 from eddyline.state.bucket_state import BucketState
+from eddyline.state.late_rows import write_late
 from eddyline.state.rows import Rows, SortedRun, as_kept, result_column, values_of
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from eddyline.spark.joins.layout import InputLayout
     from eddyline.state.place import StatePlace
     from eddyline.state.repartitioning import Buckets
+    from eddyline.state.rows import KeyColumn
 
 
 @dataclass(frozen=True)
@@ -152,6 +154,26 @@ class BatchWorker:
             for found in task.run(inputs):
                 yield from self.shape.outputs(found)
         yield report_row(COMPONENT, task.report, self.shape.results)
+
+
+@dataclass(frozen=True)
+class LateWorker:
+    """Writes late rows of one input, where no bucket meets them."""
+
+    batch_id: int
+    shape: Shape
+    place: StatePlace
+    keys_only: Mapping[str, tuple[KeyColumn, ...]]
+    """By input: key columns that its rows do not carry, because their codes tell them."""
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write the rows of a partition, and return the name of the file and their number."""
+        begin_task()
+        inputs, _ = self.shape.inputs(each for each in batches if each.num_rows)
+        for name, rows in inputs.items():
+            keys = self.keys_only.get(name, ())
+            file = write_late(self.place, self.batch_id, task_ids()[0], name, rows, keys)
+            yield pa.RecordBatch.from_pydict({"file": [file], "n": [len(rows)]})
 
 
 def _kept(column: pa.ChunkedArray) -> pa.ChunkedArray:

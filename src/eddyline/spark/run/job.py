@@ -30,6 +30,11 @@ class Outlet(Protocol):
         ...
 
     @property
+    def takes_all(self) -> bool:
+        """Whether each write runs a job over all rows; see ``sinks.Sink.takes_all``."""
+        ...
+
+    @property
     def kept_by(self) -> Mapping[str, int]:
         """Rows of the last micro-batch by query, of several that run together."""
         ...
@@ -73,6 +78,7 @@ class SinkOutlet:
 
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
+        self.takes_all = bool(getattr(sink, "takes_all", False))
         self.notes = sink.notes
         self.kept_by: Mapping[str, int] = {}
         self._results = RowCount()

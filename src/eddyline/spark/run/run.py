@@ -162,7 +162,12 @@ class Run(RunFace):
 
     def _on_batch(self, df: DataFrame, batch_id: int) -> None:
         started = time.monotonic()
-        batch = Batch(batch_id, self._n_rows_before, is_first=self._last_batch < 0)
+        batch = Batch(
+            batch_id,
+            self._n_rows_before,
+            is_first=self._last_batch < 0,
+            is_taken_whole=self.outlet.takes_all,
+        )
         try:
             n_rows, n_kept = self._process(df, batch)
             seconds = time.monotonic() - started

@@ -92,6 +92,9 @@ def _is_plain(text: str) -> bool:
 class SharedOutlet:
     """A sink for each of several queries."""
 
+    takes_all = False
+    """Those that are stopped take no more rows."""
+
     def __init__(self, members: Iterable[Member]) -> None:
         self.members = {each.name: each for each in members}
         self.names: Callable[[], Sequence[str]] = tuple

@@ -38,6 +38,7 @@ class FileSink:
     """
 
     notes: tuple[str, ...] = ()
+    takes_all = True
 
     def __init__(
         self,

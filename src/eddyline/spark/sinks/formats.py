@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+TAKE_ALL = frozenset(
+    {"avro", "csv", "delta", "jdbc", "json", "kafka", "noop", "orc", "parquet", "text"}
+)
+"""Data sources that write every row; of others it is not known."""
+
 _QUERY_ID = "sql.streaming.queryId"
 """Spark's local property of the id of a streaming query, which its checkpoint keeps."""
 
@@ -46,6 +51,7 @@ class FormatSink:
         self.kind = checked_text("format of the sink", kind)
         self.path = None if path is None else str(path)
         self.options = dict(options or {})
+        self.takes_all = kind.lower() in TAKE_ALL
         if kind != "delta":
             self.notes = (f"{kind}: a batch that runs again after a failure is appended once more",)
         _check_known(kind)

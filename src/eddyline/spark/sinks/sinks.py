@@ -38,6 +38,9 @@ class Sink(Protocol):
 
     notes: tuple[str, ...]
     """What people who run it should know of it."""
+    takes_all: bool
+    """Whether each write runs a job that computes every row of the batch. Whoever needs to have
+    seen all rows then has them observed by that job; else it asks for them in one of its own."""
 
     def begin(self, *, continues: bool) -> None:
         """Get ready; called once, before the run starts.
@@ -59,6 +62,7 @@ class _Fresh:
     """A sink that has nothing of earlier runs."""
 
     notes: tuple[str, ...] = ()
+    takes_all: bool = True
 
     def begin(self, *, continues: bool) -> None:
         """Do nothing."""
@@ -113,10 +117,15 @@ class ConsoleSink(_Fresh):
 
 
 class CallableSink(_Fresh):
-    """Hands each batch to a function of the user's: ``function(df, batch_id)``."""
+    """Hands each batch to a function of the user's: ``function(df, batch_id)``.
+
+    A function may take some of the rows, or none. One that always takes all of them says so by an
+    attribute: ``function.takes_all = True``.
+    """
 
     def __init__(self, function: BatchWriter) -> None:
         self.function = function
+        self.takes_all = getattr(function, "takes_all", False) is True
 
     def write(self, df: DataFrame, batch_id: int) -> None:
         """Call the function."""

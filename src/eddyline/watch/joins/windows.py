@@ -6,6 +6,7 @@ from math import prod
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from eddyline.joins.plan import BROADCAST
 from eddyline.joins.view import JoinRecord
 from eddyline.runtime.records import History, OrderRecord
 from eddyline.watch import orders
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from eddyline.watch.orders import OrderSeries
     from eddyline.watch.series import Point
 
-CHANGES = ("order", "grid", "tree", "caches", "lateness", "tiers", "matched", "passed")
+CHANGES = ("order", "grid", "way", "tree", "caches", "lateness", "tiers", "matched", "passed")
 """Events of the journal that are another plan."""
 
 NAME_WIDTH = 40
@@ -139,7 +140,7 @@ def sections(view: JoinView, history: History) -> list[Section]:
     learned = learned_tables(view.learned)
     rules = {f"constraints {each.rule}" for each in view.done}
     pipelines = {f"pipeline {each.name}" for each in view.pipelines}
-    components = {"join", "constraints", *rules, *pipelines}
+    components = {"join", "tables", "constraints", *rules, *pipelines}
     return [
         _lead(view, points, history, ran),
         Section("inputs", (_arrived(view), _kept(view), *learned, *_series(points))),
@@ -207,6 +208,11 @@ def _declared(view: JoinView) -> str:
 
 
 def _grid(view: JoinView) -> str:
+    if view.way == BROADCAST:
+        return (
+            "The tables are small, and each task has all of them (broadcast): rows of the stream "
+            "are joined where they are."
+        )
     n_buckets = prod(view.grid)
     shape = f"{_shape(view.grid)} = " if len(view.grid) > 1 else ""
     lead = f"Rows lie in {shape}{counted(n_buckets, 'bucket')}"
@@ -285,6 +291,8 @@ def _pipelines(view: JoinView) -> Section:
     state = "orders are learned" if view.is_adaptive else "orders are fixed"
     if all(len(each.probes) < 2 for each in view.pipelines):
         state = "one window each, nothing to order"
+    if view.way == BROADCAST:
+        state = "tables come to the rows, which is not counted"
     rows = []
     for pipeline in view.pipelines:
         written = {name: place for place, name in enumerate(pipeline.written, 1)}
