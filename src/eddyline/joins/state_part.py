@@ -40,10 +40,10 @@ class JoinPart(Struct, frozen=True, forbid_unknown_fields=True):
         n_bytes = sum(file.n_bytes for file in (*runs, *filters))
         return sum(file.n_rows for file in runs), len(runs), n_bytes
 
-    def dropped(self, name: str) -> tuple[int, int]:
-        """Return how many dropped rows of an input something is known of, and the bytes of that."""
+    def dropped_bytes(self, name: str) -> int:
+        """Return the size of what is known of rows of an input that were dropped (bytes)."""
         files = [file for each in self.buckets.values() for file in each.dropped.get(name, ())]
-        return sum(file.n_rows for file in files), sum(file.n_bytes for file in files)
+        return sum(file.n_bytes for file in files)
 
     def n_waiting(self, name: str) -> int:
         """Return how many rows of an input are in files of rows that wait for event time."""
