@@ -178,18 +178,17 @@ class JoinOptions(_Keywords):
     constraints: Any = False
     """``"exact"`` (or True) learns for how long rows of a window are asked for, and keeps older
     ones, and those that keys say can be in no other result, in a cold tier, where late partners
-    still find them; False keeps all of them alike."""
+    still find them; ``"discard"`` drops the older ones, also where there is no window, so that
+    results may be missing, and says how many at most; False keeps all of them alike."""
     seed: int = 0
     """Chooses the sampled rows; never changes an answer (≥ 0)."""
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.constraints, bool) or self.constraints == "exact"):
-            msg = f"option 'constraints' is 'exact', True or False, got {self.constraints!r}"
-            if self.constraints == "discard":
-                msg += (
-                    ": no bound is known that holds for the results which discarded rows would "
-                    "cost, so none are discarded; 'exact' keeps them in a cold tier"
-                )
+        if not (isinstance(self.constraints, bool) or self.constraints in (EXACT, DISCARD)):
+            msg = (
+                f"option 'constraints' is 'exact', 'discard', True or False, "
+                f"got {self.constraints!r}"
+            )
             raise OptionError(msg, name="constraints", value=self.constraints)
         if self.buckets is not None:
             in_range(self, "buckets", 1, 240)
@@ -260,6 +259,9 @@ class RunOptions(_Keywords):
     def __post_init__(self) -> None:
         is_switch(self, "recall")
 
+
+EXACT, DISCARD = "exact", "discard"
+"""Values of ``JoinOptions.constraints``, beside True and False."""
 
 METHODS = ("auto", "witnesses", "blocks", "every_row", "statement")
 """Values of ``SharingOptions.method``."""

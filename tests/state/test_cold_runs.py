@@ -7,17 +7,16 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs
 
-from eddyline.state import cold_runs
-from eddyline.state.cold_runs import ColdTier, ReadFilters, cooled
+from eddyline.state.cold_runs import ColdTier, cooled
+from eddyline.state.read_files import ReadFiles
 from eddyline.state.rows import Rows, SortedRun
 from eddyline.state.run_files import RunFile
 from eddyline.state.run_index_kernels import hashes_of
 
 
 @pytest.fixture
-def kept(monkeypatch):
-    monkeypatch.setattr(cold_runs, "MOST_READ_BYTES", 250)
-    return ReadFilters()
+def kept():
+    return ReadFiles(250)
 
 
 def test_filters_that_are_used_stay_and_others_go_by_their_size(kept):

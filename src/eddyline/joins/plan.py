@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from eddyline.joins.caches.counts import CachePlan, CacheReport
     from eddyline.joins.graph import JoinGraph
     from eddyline.joins.operator.done_rows import Done
+    from eddyline.joins.operator.lost_results import LostCounts
     from eddyline.joins.operator.partner_ages import AgeCounts
     from eddyline.joins.orders.probe_profiling import DropProbing, DropSample
     from eddyline.joins.unique_keys import UniqueKey
@@ -85,6 +86,9 @@ class BatchPlan:
     spans: Mapping[str, int | None] = field(default_factory=dict)
     """By input whose window may have a cold tier: for how long its rows are hot (µs); None: all of
     them are. The ages of rows that are found are measured of these inputs alone."""
+    kept_for: Mapping[str, int | None] | None = None
+    """By input of which rows may be dropped: for how long they are kept (µs); None: as long as
+    their window says. None of a join that drops none."""
     keys: Mapping[str, UniqueKey] = field(default_factory=dict)
     """Keys that were declared, by input: new rows are checked."""
     covers: frozenset[str] = frozenset()
@@ -96,7 +100,8 @@ class BatchPlan:
     measures: bool = True
     """Whether ages of rows and the order of keys are measured; else what is cheap is counted."""
     leaving: frozenset[tuple[str, str]] = frozenset()
-    """Rules and inputs by which rows go cold once they are done; such an input has a span."""
+    """Rules and inputs by which rows go cold once they are done, or are dropped; such an input has
+    a span, or is one of which rows may be dropped."""
     caches: CachePlan = NO_CACHES
     """Use of caches of joined rows; none if omitted."""
     probing: DropProbing | None = None
@@ -133,6 +138,8 @@ class BucketReport:
     """How many rows were done by each rule, and what it took to let them go."""
     disorder: dict[Place, Disorder] = field(default_factory=dict)
     """How far new keys were behind those before them."""
+    lost: dict[str, LostCounts] = field(default_factory=dict)
+    """What rows that were dropped cost, by input."""
     monitor_ns: int = 0
     """Time that measuring ages and the order of keys took (ns)."""
     unique: dict[str, tuple[int, ...]] = field(default_factory=dict)

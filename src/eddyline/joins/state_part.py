@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from eddyline.constraints.lateness import LearnedLateness
+from eddyline.joins.discards import DiscardState
 from eddyline.state.bucket_state import BucketState, files_of
 from eddyline.state.grid import Grid
 from eddyline.state.manifest import StatePart
@@ -24,6 +25,8 @@ class JoinPart(Struct, frozen=True, forbid_unknown_fields=True):
     """The files of each bucket, by its number."""
     n_late: dict[str, int] = field(default_factory=dict)
     """Late rows of each input so far."""
+    discards: DiscardState | None = None
+    """What is known of which rows are dropped; None if none are."""
 
     def files(self, name: str) -> list[RunFile]:
         """Return the runs of the window of an input, without the cold ones."""
@@ -36,6 +39,11 @@ class JoinPart(Struct, frozen=True, forbid_unknown_fields=True):
         filters = [file for part in parts for file in part.filters]
         n_bytes = sum(file.n_bytes for file in (*runs, *filters))
         return sum(file.n_rows for file in runs), len(runs), n_bytes
+
+    def dropped_bytes(self, name: str) -> int:
+        """Return the size of what is known of rows of an input that were dropped (bytes)."""
+        files = [file for each in self.buckets.values() for file in each.dropped.get(name, ())]
+        return sum(file.n_bytes for file in files)
 
     def n_waiting(self, name: str) -> int:
         """Return how many rows of an input are in files of rows that wait for event time."""

@@ -41,20 +41,23 @@ Place = tuple[str, int]
 """An input and a key class."""
 
 
-def disorder_of(codes: NDArray[np.int64], top: int | None, *, measures: bool = True) -> Disorder:
+def disorder_of(
+    codes: NDArray[np.int64], top: int | None, *, measures: bool = True, is_whole: bool = False
+) -> Disorder:
     """Return how far keys (at least one) are behind the greatest one of the batches before.
 
     Args:
         codes: the keys.
         top: the greatest one; None if there was none.
         measures: whether that is measured; if not, only the greatest key counts, and no row.
+        is_whole: whether all rows are measured, not some that stand for others.
     """
     earliest, latest = int(codes.min()), int(codes.max())
     if not measures:
         return Disorder(0, 0, earliest, latest)
     if top is None:
         return Disorder(codes.size, 0, earliest, latest)
-    step = -(-codes.size // MEASURED)
+    step = 1 if is_whole else -(-codes.size // MEASURED)
     behind = np.minimum(float(top) - codes[::step].astype(np.float64), float(WIDEST))
     numbers, counts = np.unique(bins_of(behind[behind >= 1].astype(np.int64)), return_counts=True)
     bins = dict(zip(numbers.tolist(), (counts * step).tolist(), strict=True))
@@ -95,12 +98,13 @@ class ValueOrders:
 
     Args:
         passing: see ``watched``.
+        held: share of the rows of a stream that are to be no farther behind ((0, 1)).
     """
 
-    def __init__(self, passing: Mapping[Place, tuple[Place, ...]]) -> None:
-        self.passing = passing
+    def __init__(self, passing: Mapping[Place, tuple[Place, ...]], held: float = HELD) -> None:
+        self.passing, self._held = passing, held
         self._known = {
-            place: _Known(LearnedLateness(HELD), None)
+            place: _Known(LearnedLateness(held), None)
             for places in passing.values()
             for place in places
         }
@@ -146,7 +150,7 @@ class ValueOrders:
     def _note(self, place: Place, batch: Disorder) -> None:
         if batch.n_rows:
             less = self._known[place].learned.bound // 2
-            is_less = n_beyond(batch.bins, less) <= (1 - HELD) * batch.n_rows
+            is_less = n_beyond(batch.bins, less) <= (1 - self._held) * batch.n_rows
             note = self._promising.add if is_less else self._promising.discard
             note(place)
 
@@ -163,7 +167,7 @@ class ValueOrders:
         kind = list[tuple[str, int, LearnedLateness, int | None]]
         try:
             for name, key, learned, top in msgspec.convert(state, kind, str_keys=True):
-                if (name, key) in self._known and learned.share == HELD:
+                if (name, key) in self._known and learned.share == self._held:
                     self._known[name, key] = _Known(learned, top)
         except msgspec.ValidationError as error:
             msg = f"what was learned of the order of a join's keys cannot be read: {error}"

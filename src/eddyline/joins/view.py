@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from eddyline.constraints.lateness import LearnedLateness
+    from eddyline.joins.discards import DiscardView
     from eddyline.joins.done_loop import DoneView
     from eddyline.joins.tier_loop import TierView
 
@@ -53,6 +54,8 @@ class InputView:
     """Rows in its cold tier, beside those that it holds."""
     cold_bytes: int = 0
     """Size of their files."""
+    dropped_bytes: int = 0
+    """Size of what is known of rows that were dropped."""
 
     @property
     def is_table(self) -> bool:
@@ -141,6 +144,8 @@ class JoinView:
     """The windows that may have a cold tier."""
     done: tuple[DoneView, ...] = ()
     """The inputs whose rows may leave once they are done, by rule."""
+    discards: tuple[DiscardView, ...] = ()
+    """The inputs of which rows may be dropped, and what that cost."""
     declared: tuple[str, ...] = ()
     """The declared keys that are checked, such as ``id of s``."""
     splits: tuple[str, ...] = ()
@@ -178,14 +183,30 @@ class JoinRecord:
     """The time that holds nearly all pairs with a row of each input (µs); None if none is known."""
     n_found_cold: int = 0
     """Pairs that were found in cold tiers so far."""
+    n_dropped: int = 0
+    """Rows of windows that the batch dropped."""
+    n_missing_at_most: int = 0
+    """No more results are missing of the batch for want of rows that were dropped."""
+    n_missing_about: float = 0.0
+    """About so many are."""
+    dropped_bytes: int = 0
+    """Size of what is known after the batch of rows that were dropped."""
 
     def numbers(self, n_rows: int) -> Numbers:
         """Return its counts, and what its windows hold."""
-        sums = {"n_rows": n_rows, "n_late": self.n_late, "n_results": self.n_results}
+        sums: dict[str, float] = {
+            "n_rows": n_rows,
+            "n_late": self.n_late,
+            "n_results": self.n_results,
+        }
+        if self.n_dropped or self.n_missing_at_most:
+            sums |= {"n_dropped": self.n_dropped, "n_missing_at_most": self.n_missing_at_most}
+            sums["n_missing_about"] = self.n_missing_about
         held = {"n_kept": sum(self.n_kept), "n_bytes": sum(self.n_bytes)}
         return Numbers(sums, held | {"n_waiting": self.n_waiting})
 
     def with_earlier(self, earlier: JoinRecord, share: float) -> JoinRecord:  # noqa: ARG002
         """Return one record for several batches: counts add up, windows are as after the last."""
-        n_late = self.n_late + earlier.n_late
-        return replace(self, n_late=n_late, n_results=self.n_results + earlier.n_results)
+        summed = "n_late", "n_results", "n_dropped", "n_missing_at_most", "n_missing_about"
+        sums = {name: getattr(self, name) + getattr(earlier, name) for name in summed}
+        return replace(self, **sums)

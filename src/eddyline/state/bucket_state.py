@@ -85,6 +85,9 @@ class BucketState(Struct, omit_defaults=True, forbid_unknown_fields=True):
     """Sorted runs of the rows in each window."""
     cold: dict[str, tuple[ColdRuns, ...]] = field(default_factory=dict)
     """By input, the runs of its window that are hardly asked for any more, the oldest first."""
+    dropped: InputFiles = field(default_factory=dict)
+    """What is known of rows that were dropped before they left their window; see
+    ``dropped_rows``."""
     waiting: InputFiles = field(default_factory=dict)
     """Rows in reorder buffers, from the instant on that event time has not passed yet."""
     ends: InputFiles = field(default_factory=dict)
@@ -103,7 +106,7 @@ class BucketState(Struct, omit_defaults=True, forbid_unknown_fields=True):
     @property
     def names(self) -> Iterator[str]:
         """The names of all files."""
-        for kind in (self.runs, self.waiting, self.ends):
+        for kind in (self.runs, self.dropped, self.waiting, self.ends):
             for files in kind.values():
                 yield from (file.name for file in files)
         for parts in self.cold.values():

@@ -7,9 +7,7 @@ written again. A key that no filter on the way to a run holds back is looked up 
 
 from __future__ import annotations
 
-import threading
 import uuid
-from collections import OrderedDict
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -19,6 +17,7 @@ import pyarrow as pa
 from eddyline.state.bucket_state import ColdRuns
 from eddyline.state.compaction import by_size, upkeep_of
 from eddyline.state.key_filters import AskedKeys, Filters, KeyFilter
+from eddyline.state.read_files import ReadFiles
 from eddyline.state.rows import Asked, SortedRun
 from eddyline.state.run_files import RunFile, open_tables, write_tables
 
@@ -194,35 +193,7 @@ def write_filter(
     )
 
 
-class ReadFilters:
-    """Filters that a process has read, those that were used last at the end."""
-
-    def __init__(self) -> None:
-        self._read: OrderedDict[tuple[str, int], tuple[int, Filters]] = OrderedDict()
-        """By path and checksum, with the size of the file; a name is never used twice."""
-        self._n_bytes = 0
-        self._lock = threading.Lock()
-
-    def get(self, which: tuple[str, int]) -> Filters | None:
-        """Return the filters of a file; None if they are not kept."""
-        with self._lock:
-            if which not in self._read:
-                return None
-            self._read.move_to_end(which)
-            return self._read[which][1]
-
-    def keep(self, which: tuple[str, int], n_bytes: int, filters: Filters) -> None:
-        """Keep the filters of a file of a size, and let go of those that were used longest ago."""
-        with self._lock:
-            if which in self._read:
-                return
-            self._read[which] = n_bytes, filters
-            self._n_bytes += n_bytes
-            while self._n_bytes > MOST_READ_BYTES and len(self._read) > 1:
-                self._n_bytes -= self._read.popitem(last=False)[1][0]
-
-
-_READ = ReadFilters()
+_READ: ReadFiles[Filters] = ReadFiles(MOST_READ_BYTES)
 """Those of this process."""
 
 

@@ -44,13 +44,16 @@ def upkeep_of(
     (hot, µs; None: as long as they are in their window).
     """
     spare = length * SPARE if hot is None or hot >= length else hot * HOT_SPARE
-    longest = length + spare
+
+    def fits(group: Sequence[RunFile]) -> bool:
+        if length == FOREVER:
+            return hot is None or _spread_of_starts(group) <= spare
+        return _spread(group) <= length + spare
+
     stay = tuple(run for run in runs if run.last_end >= horizon)
     for first in range(len(stay) - FAN_IN + 1):
         group = stay[first : first + FAN_IN]
-        if len({_size(run) for run in group}) == 1 and (
-            length == FOREVER or _spread(group) <= longest
-        ):
+        if len({_size(run) for run in group}) == 1 and fits(group):
             return Upkeep(stay, group)
     return Upkeep(stay, ())
 
@@ -67,6 +70,11 @@ def _size(run: RunFile) -> int:
         n_rows //= FAN_IN
         power += 1
     return power
+
+
+def _spread_of_starts(group: Sequence[RunFile]) -> int:
+    """Return the time from the first start of runs to their last one (µs)."""
+    return max(run.last_start for run in group) - min(run.first_start for run in group)
 
 
 def _spread(group: Sequence[RunFile]) -> int:

@@ -59,7 +59,12 @@ def buckets_for(
     if before == grid:
         return buckets
     every: dict[str, tuple[RunFile, ...]] = {}
+    dropped: dict[str, tuple[RunFile, ...]] = {}
     for name, classes in classes_of.items():
         states = [buckets[number] for number in before.once(classes) if number in buckets]
         every[name] = tuple(file for state in states for file in state.all_runs(name))
-    return dict.fromkeys(range(grid.n_buckets), BucketState(every))
+        if gone := tuple(file for state in states for file in state.dropped.get(name, ())):
+            dropped[name] = gone
+    # What is known of dropped rows cannot be cut: where keys of other buckets are in it, too, they
+    # are not asked for, or there are more rows of a key than there were, never fewer.
+    return dict.fromkeys(range(grid.n_buckets), BucketState(every, dropped=dropped))

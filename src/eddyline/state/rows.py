@@ -123,6 +123,8 @@ class SortedRun:
     rows: Rows
     indexes: dict[int, Index] = field(default_factory=dict)
     """By key class; made when it is first asked for, or read with the run."""
+    alike: dict[int, int] = field(default_factory=dict)
+    """By key class, the rows of the most frequent key; counted when they are first asked for."""
     is_cold: ClassVar[bool] = False
     """Whether it stands for the cold tier of a window, of which it is the first part then."""
 
@@ -171,3 +173,11 @@ class SortedRun:
             rows = self.rows
             self.indexes[key] = Index.of(rows.codes[key], rows.starts, rows.ends)
         return self.indexes[key]
+
+    def most_alike(self, key: int) -> int:
+        """Return how many rows no key of a class has more of."""
+        if key not in self.alike:
+            hashes = self.index(key).hashes
+            cuts = np.flatnonzero(hashes[1:] != hashes[:-1]) + 1
+            self.alike[key] = int(np.diff(cuts, prepend=0, append=len(self)).max(initial=0))
+        return self.alike[key]

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from eddyline.data.durable_files import is_local
-from eddyline.state.rows import Rows, SortedRun
+from eddyline.state.rows import FOREVER, Rows, SortedRun
 from eddyline.state.run_index import Index
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ class RunFile:
     """Size of its files."""
     checksum: int
     """Of its files; see ``checksum_of``."""
+    last_start: int = FOREVER
+    """The latest event time of its rows (µs); FOREVER if nobody asks for it."""
 
 
 def write_run(files: fs.FileSystem, folder: str, name: str, run: SortedRun) -> RunFile:
@@ -68,7 +70,7 @@ def write_run(files: fs.FileSystem, folder: str, name: str, run: SortedRun) -> R
     paths = paths_of(folder, name)
     written = write_tables(files, paths, [pa.table(arrays), run.rows.payload.combine_chunks()])
     starts, ends = run.rows.starts, run.rows.ends
-    return RunFile(name, len(run), int(starts.min()), int(ends.max()), *written)
+    return RunFile(name, len(run), int(starts.min()), int(ends.max()), *written, int(starts.max()))
 
 
 def paths_of(folder: str, name: str) -> tuple[str, str]:

@@ -49,7 +49,7 @@ class Operator:
         sizes = [self.n_buckets if k == self.common else 1 for k in range(len(self.query.keys))]
         self.grid = Grid(tuple(sizes))
         self.windows = [BucketState() for _ in range(self.n_buckets)]
-        self.latest, self.codes, self.found = {}, {}, []
+        self.latest, self.codes, self.found, self.reports = {}, {}, [], []
 
     def batch(self, tables, *, is_first):
         inputs = self.inputs(tables, is_first=is_first)
@@ -71,6 +71,7 @@ class Operator:
                 task = BucketBatch(plan, place_in(self.folder), self.windows[bucket], bucket)
                 self.found += task.run(mine)
                 self.windows[bucket] = task.report.after
+                self.reports.append(task.report)
         for each in self.query.inputs:
             rows = inputs.get(each.name)
             if rows is not None and len(rows):

@@ -16,6 +16,7 @@ import numpy as np
 from eddyline.joins.caches.bucket_caches import caches_of
 from eddyline.joins.caches.row_ids import NEWS
 from eddyline.joins.operator.delta_join import results
+from eddyline.joins.operator.discarding import Discarding
 from eddyline.joins.operator.key_check import check_keys, unique_classes
 from eddyline.joins.operator.leaving import Leaving
 from eddyline.joins.operator.partner_ages import PartnerAges
@@ -63,6 +64,7 @@ class BucketBatch:
     """Report of the work; complete once the results were taken."""
     _caches: CachedBatch | None = field(init=False, default=None)
     _leaving: Leaving = field(init=False)
+    _discarding: Discarding | None = field(init=False, default=None)
     _to_write: dict[str, SortedRun] = field(init=False, default_factory=dict)
     """By input, the merged run that is to be written."""
 
@@ -76,6 +78,9 @@ class BucketBatch:
         started = time.perf_counter_ns()
         self.report = BucketReport(self.bucket)
         self._leaving = Leaving(self.plan, self.report.done)
+        if self.plan.kept_for is not None:
+            self._discarding = Discarding(self.plan, self.place, self.before)
+            self.report.lost = self._discarding.lost.counts
         on_time = {name: self._on_time(name, batch[name]) for name in sorted(batch)}
         news = {name: SortedRun.of(rows) for name, rows in on_time.items() if len(rows)}
         caches = self._caches = caches_of(
@@ -97,6 +102,8 @@ class BucketBatch:
         for name, run in news.items():
             self._count(name, run)
             self._keep(name, run)
+        if self._discarding is not None:
+            self.report.after.dropped = self._discarding.end()
         if caches is not None:
             self.report.caches = caches.close(self.report.after.runs)
         self.report.ns = time.perf_counter_ns() - started
@@ -114,8 +121,12 @@ class BucketBatch:
             ages = PartnerAges(plan.spans, measures=plan.measures)
             self.report.ages = ages.counts
         self._leaving.begin(windows, news)
-        work, matched = self.report.work, self._leaving.matched
-        yield from results(plan.graph, plan.orders, windows, news, work, shortcut, ages, matched)
+        lost = None
+        if self._discarding is not None:
+            self._discarding.ready()
+            lost = self._discarding.lost
+        every = plan.graph, plan.orders, windows, news, self.report.work
+        yield from results(*every, shortcut, ages, self._leaving.matched, lost)
         self.report.monitor_ns += 0 if ages is None else ages.ns
 
     def _horizon(self, name: str) -> int | None:
@@ -160,9 +171,13 @@ class BucketBatch:
         if horizon is None:
             return []
         cold, files = self._cooled(name, horizon, length)
+        hot = self.plan.spans.get(name)
+        if self._discarding is not None:
+            hot = self._discarding.begin(name, horizon)
+            if self.plan.moved is None:
+                files = self._discarding.aged(name, files, horizon)
         if self._leaving.lets_go(name):
             files = by_size(files)
-        hot = self.plan.spans.get(name)
         upkeep = upkeep_of(files, horizon=horizon, length=length, hot=hot)
         stay = {file: self._open(name, file) for file in upkeep.stay}
         merge = upkeep.merge if self.plan.moved is None else upkeep.stay
@@ -170,6 +185,8 @@ class BucketBatch:
             started = work_ns()
             parts = [self._mine(name, file, stay[file].rows) for file in merge]
             merged = SortedRun.of(_alive(Rows.together(parts), horizon))
+            if self._discarding is not None:
+                merged = self._discarding.without_old(name, merged, horizon)
             self._leaving.merged(name, merged, work_ns() - started)
             now = {}
             if len(merged) and self._leaving.lets_go(name):
@@ -226,7 +243,9 @@ class BucketBatch:
         for place, top in self.plan.tops.items():
             if place[0] == name:
                 codes = run.rows.codes[place[1]]
-                found = disorder_of(codes, top, measures=self.plan.measures)
+                is_whole = self._discarding is not None
+                measures = self.plan.measures
+                found = disorder_of(codes, top, measures=measures, is_whole=is_whole)
                 self.report.disorder[place] = found
         self.report.monitor_ns += work_ns() - started
         counted = np.flatnonzero(self._counts(name, run.rows))
@@ -254,11 +273,14 @@ class BucketBatch:
         return now
 
     def _left(self, name: str, run: SortedRun, mask: NDArray[np.bool_]) -> SortedRun:
-        """Write the rows of a mask as a cold run; return those that stay."""
+        """Write the rows of a mask as a cold run, or drop them; return those that stay."""
         if not mask.any():
             return run
         started = work_ns()
         left, stay = run.where(mask), run.where(~mask)
+        if self._discarding is not None:
+            self._discarding.drop(name, left)
+            return stay
         cold = self.report.after.cold
         own = cold_run(self.place.files, self.place.runs, self._write(left), left)
         cold[name] = (*cold.get(name, ()), own)

@@ -3,7 +3,7 @@
 Inputs take turns (the delta rule): the new rows of an input probe the windows of the others, which
 hold the new rows of all inputs before it. So each result is found once, by the new row in it whose
 input is last. While a window is empty, the new rows of the others join nothing, and probe nothing
-unless a shortcut has to see them.
+unless a shortcut has to see them, or rows were dropped that they miss.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from eddyline.joins.graph import JoinGraph
+    from eddyline.joins.operator.lost_results import LostResults
     from eddyline.joins.operator.matched_rows import MatchedRows
     from eddyline.joins.operator.partner_ages import PartnerAges
     from eddyline.joins.operator.pipeline import Shortcut
@@ -40,26 +41,29 @@ def results(
     shortcut: Shortcut | None = None,
     ages: PartnerAges | None = None,
     matched: MatchedRows | None = None,
+    lost: LostResults | None = None,
 ) -> Iterator[pa.Table]:
     """Join the new rows of a batch with each other and with the windows (runs, the oldest first).
 
     The counts of all probes are added to ``work``, ages of what is found to ``ages``, the rows of
-    results to ``matched``; a shortcut spares probes.
+    results to ``matched``, what is missed to ``lost``; a shortcut spares probes.
 
     Returns:
         Tables with the columns of the inputs, named ``input.column``, and the first and the last
         instant of each result, ``_start`` and ``_end`` (µs).
     """
     seen = {name: tuple(windows.get(name, ())) for name in graph.inputs}
+    gone = lost if lost is not None and lost.may_be else None
+    sees_all = shortcut is not None or gone is not None
     after = {name: (*runs, news[name]) if name in news else runs for name, runs in seen.items()}
     for name in graph.inputs:
         if name not in news:
             continue
-        if shortcut is None and not all(runs for other, runs in seen.items() if other != name):
+        if not sees_all and not all(runs for other, runs in seen.items() if other != name):
             seen[name] = after[name]
             continue
         base = sum(map(len, seen[name]))
-        pipeline = Pipeline(graph, name, orders[name], seen, work, ages)
+        pipeline = Pipeline(graph, name, orders[name], seen, work, ages, gone)
         for start in range(0, len(news[name]), BLOCK_ROWS):
             rows = slice(start, min(start + BLOCK_ROWS, len(news[name])))
             first = Composites.from_rows(name, news[name], rows, base)
@@ -67,6 +71,8 @@ def results(
             if found is not None:
                 if matched is not None:
                     matched.found(found)
+                if lost is not None and len(found):
+                    lost.found(found, after)
                 yield gather(found, after)
         seen[name] = after[name]
 

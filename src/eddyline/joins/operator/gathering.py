@@ -37,6 +37,19 @@ def asked_of(
     return (*runs, *window[1:]), found
 
 
+def starts_of(window: Sequence[SortedRun], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return from when on some rows (one or more), counted through a window, are in it (µs)."""
+    window, some = asked_of(window, rows)
+    lengths = np.array([len(run) for run in window])
+    ends = np.cumsum(lengths)
+    of = np.searchsorted(ends, some, "right")
+    found = np.empty(some.size, np.int64)
+    for run in np.unique(of).tolist():
+        mine = np.flatnonzero(of == run)
+        found[mine] = window[run].rows.starts[some[mine] - (ends[run] - lengths[run])]
+    return found
+
+
 def rows_of_parts(parts: Sequence[pa.Table], rows: NDArray[np.int64]) -> pa.Table:
     """Return rows, counted through, of tables with equal columns (one or more) that stand for one.
 

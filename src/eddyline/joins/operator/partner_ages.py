@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eddyline.constraints.bounds import bins_of
-from eddyline.joins.operator.gathering import asked_of
+from eddyline.joins.operator.gathering import starts_of
 from eddyline.stats.work_clock import work_ns
 
 if TYPE_CHECKING:
@@ -97,14 +97,6 @@ def _bins(
 ) -> dict[int, int]:
     """Return the bins of the ages of rows that were found by others at some instants (µs)."""
     step = -(-rows.size // MEASURED)
-    window, some = asked_of(window, rows[::step])
-    lengths = np.array([len(run) for run in window])
-    ends, starts = np.cumsum(lengths), np.ascontiguousarray(instants[::step])
-    of = np.searchsorted(ends, some, "right")
-    own = np.empty(some.size, np.int64)
-    for run in np.unique(of).tolist():
-        mine = np.flatnonzero(of == run)
-        own[mine] = window[run].rows.starts[some[mine] - (ends[run] - lengths[run])]
-    ages = starts - own
+    ages = instants[::step] - starts_of(window, rows[::step])
     numbers, counts = np.unique(bins_of(ages[ages > 0]), return_counts=True)
     return dict(zip(numbers.tolist(), (counts * step).tolist(), strict=True))

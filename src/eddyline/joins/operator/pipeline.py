@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from eddyline.joins.graph import JoinGraph
     from eddyline.joins.operator.composites import Composites
+    from eddyline.joins.operator.lost_results import LostResults
     from eddyline.joins.operator.partner_ages import PartnerAges
     from eddyline.joins.operator.probe_counts import JoinWork
     from eddyline.state.rows import SortedRun
@@ -61,6 +62,8 @@ class Pipeline:
     """The counts of all probes; added to."""
     ages: PartnerAges | None = None
     """Measures the ages of rows that are found; None if nobody asks."""
+    lost: LostResults | None = None
+    """Counts what is missed of rows that were dropped; None if none were."""
 
     def run(self, first: Composites, shortcut: Shortcut | None = None) -> Composites | None:
         """Join new rows of the input with the windows of all others; None if nothing is joined."""
@@ -84,6 +87,8 @@ class Pipeline:
         """
         for position in range(start, stop):
             name, bound = self.order[position], (self.name, *self.order[:position])
+            if self.lost is not None:
+                self.lost.missed(self, position, joined)
             started, n_in = time.perf_counter_ns(), len(joined)
             if not self.windows[name]:
                 self.work.probe(self.name, name).add(n_in, 0, 0)

@@ -14,7 +14,7 @@ from eddyline.errors import QueryError
 from eddyline.joins.graph import JoinGraph
 from eddyline.joins.operator.partner_bucket import FOUND
 from eddyline.joins.plan import PartnerPlan
-from eddyline.options import FilterOptions, JoinOptions
+from eddyline.options import DISCARD, FilterOptions, JoinOptions
 from eddyline.query.predicates import SqlPredicate
 from eddyline.query.select.names import identifier
 from eddyline.query.step_graph import asks_python, made_by
@@ -196,10 +196,23 @@ class BoundJoin:
     @property
     def tiered(self) -> dict[str, int]:
         """The lengths of the windows that may have a cold tier (µs), by input."""
-        if not (self.options.constraints and self.options.adaptive):
+        if self.options.constraints == DISCARD:
+            return {}
+        return {name: us for name, us in self._constrained.items() if us < LONGEST}
+
+    @property
+    def discarding(self) -> dict[str, int]:
+        """The lengths of the windows of which rows may be dropped (µs), by input."""
+        return self._constrained if self.options.constraints == DISCARD else {}
+
+    @property
+    def _constrained(self) -> dict[str, int]:
+        """The lengths of the windows of which constraints are used (µs), by input."""
+        is_plain = self.step.kind == "inner" and not self.is_ordered
+        if not (self.options.constraints and self.options.adaptive and is_plain):
             return {}
         lengths = {each.name: each.window.length for each in self.source.layouts}
-        return {name: lengths[name] for name in self.timed if 0 < lengths[name] < LONGEST}
+        return {name: lengths[name] for name in self.timed if lengths[name] > 0}
 
     # -- keys -----------------------------------------------------------------------------------
 

@@ -16,12 +16,14 @@ from pyspark.sql import functions as F
 
 from eddyline.errors import StateError
 from eddyline.joins.caches.loop import JoinCaches
+from eddyline.joins.discards import Discards, DiscardState
 from eddyline.joins.done_loop import DoneLoop
 from eddyline.joins.grid_choice import chosen_grid
 from eddyline.joins.grid_loop import GridLoop
 from eddyline.joins.loop import JoinLoop
 from eddyline.joins.monitor_budget import MonitorBudget
 from eddyline.joins.operator.done_rows import MATCHED, PASSED, merged_counts
+from eddyline.joins.operator.lost_results import merged_lost
 from eddyline.joins.operator.partner_ages import merged
 from eddyline.joins.operator.probe_counts import JoinWork
 from eddyline.joins.plan import BUCKETS, COMPONENT, WAYS, BatchPlan
@@ -45,9 +47,10 @@ from eddyline.spark.operator import Laid, Pending
 from eddyline.spark.run.observed_metrics import PendingMetrics
 from eddyline.state.late_rows import settle_late
 from eddyline.state.repartitioning import Moved, buckets_for
+from eddyline.state.rows import ALWAYS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -102,15 +105,17 @@ class JoinOperator(Shown):
         # A row meets all its partners in one bucket, where it is decided: no key is split.
         is_inner = bound.step.kind == "inner"
         is_plain = is_inner and not bound.is_ordered
-        self.tiers = TierLoop(bound.tiered if is_plain else {})
+        self.tiers = TierLoop(bound.tiered)
         self.done = {rule: DoneLoop(rule) for rule in (PASSED, MATCHED)}
         """By rule, whether rows leave once they are done."""
         self._monitors = MonitorBudget()
         rough = bound.source.rough
         self.orders = ValueOrders(watched(self.graph, self.tiers.lengths, bound.timed, rough))
+        lengths = bound.discarding
+        self.discards = Discards(lengths, watched(self.graph, lengths, bound.timed, rough))
         self.unique: dict[str, tuple[int, ...]] = {}
         """By static table, the key classes of which no two of its rows have the same code."""
-        can_cache = is_plain and not self.tiers.lengths
+        can_cache = is_plain and not self.tiers.lengths and not self.discards.lengths
         tables = frozenset(self.graph.inputs) - {*bound.timed}
         self.loop = JoinLoop(self.graph, self.options, tables)
         self.grids = GridLoop(
@@ -140,6 +145,8 @@ class JoinOperator(Shown):
         self._loads: tuple[int, ...] = ()
         """New rows of each bucket in the newest batch, with copies."""
         self._newest = (0, 0)
+        self._told: list[JournalEntry] = []
+        """What is to be journaled of the newest batch's discards."""
         self._grid = self.grids.plan
         self._placement: Placement | None = None
         self._last_batch = -1
@@ -167,6 +174,7 @@ class JoinOperator(Shown):
         """Start from the windows after the batch before."""
         with self._lock:
             self.part = JoinPart(self.grids.plan) if part is None else part.read(JoinPart)
+            self.discards.restore(self.part.discards or DiscardState())
             self._last_batch = batch.id - 1
         self.handing.open(has_tables=part is not None)
         if self._is_new:
@@ -187,6 +195,7 @@ class JoinOperator(Shown):
             StateError: late rows cannot be made durable.
         """
         n_late = Counter(self.part.n_late)
+        reports: list[BucketReport] = []
         if self.handing.is_on:
             grid, buckets = self.part.grid, self.part.buckets
             late_files = self.handing.late_files(self.place, batch.id)
@@ -194,8 +203,9 @@ class JoinOperator(Shown):
         else:
             found, grid = self._reports.of(observed), self._grid
             buckets = {bucket: found[bucket].after for bucket in sorted(found)}
-            late_files = {file for report in found.values() for file in report.late_files}
-            for report in found.values():
+            reports = [found[bucket] for bucket in sorted(found)]
+            late_files = {file for report in reports for file in report.late_files}
+            for report in reports:
                 n_late.update(report.n_late)
         try:
             settle_late(self.place, batch.id, late_files)
@@ -206,9 +216,19 @@ class JoinOperator(Shown):
             )
             raise StateError(msg, folder=self.place.late) from error
         with self._lock:
-            self.part = JoinPart(grid, buckets, dict(+n_late))
+            self._told = self._step_discards(reports, batch.id)
+            self.part = JoinPart(grid, buckets, dict(+n_late), self.discards.state())
             self._last_batch = batch.id
         return self.part.packed()
+
+    def _step_discards(self, reports: Sequence[BucketReport], batch_id: int) -> list[JournalEntry]:
+        """Take in what dropped rows cost; what is learned of it is committed with the batch."""
+        if not reports:  # tables were handed to the rows: nothing was looked for in windows
+            return []
+        lost = merged_lost(each.lost for each in reports)
+        seen = min(self.inputs.streams.lows({}).values())
+        disorder = [each.disorder for each in reports]
+        return self.discards.step(lost, disorder, seen if seen > ALWAYS + 1 else None, batch_id)
 
     # -- one batch ------------------------------------------------------------------------------
 
@@ -260,6 +280,8 @@ class JoinOperator(Shown):
         return self.bound.empty_results
 
     def _plan(self, batch_id: int) -> BatchPlan:
+        drops = self.discards.kept_for is not None
+        learned = self.discards if drops else self.orders
         bound, time, latest = self.bound, self.inputs.streams, self.inputs.latest
         is_inner = bound.step.kind == "inner"
         return BatchPlan(
@@ -278,12 +300,12 @@ class JoinOperator(Shown):
             spans=self._spans,
             keys=bound.keys,
             covers=self.covers,
-            below=self.orders.below(),
-            tops=self.orders.tops,
-            measures=self._monitors.may,
-            leaving=frozenset(
-                (rule, name) for rule, loop in self.done.items() for name in loop.leaving
-            ),
+            below=learned.below(),
+            tops=self.discards.orders.tops if drops else self.orders.tops,
+            # What is dropped decides what is in the answer: it depends on no time that is measured.
+            measures=drops or self._monitors.may,
+            leaving=frozenset(self._leaving),
+            kept_for=self.discards.kept_for,
             caches=self.caches.plan(self.loop.plan, batch_id),
         )
 
@@ -292,6 +314,14 @@ class JoinOperator(Shown):
         """The inputs with tiers of which a row is in one result at most."""
         keys = self.unique | {name: (each.key,) for name, each in self.bound.keys.items()}
         return covers(self.graph, keys) & self.tiers.lengths.keys()
+
+    @property
+    def _leaving(self) -> Iterator[tuple[str, str]]:
+        """The rules by which rows of inputs leave one by one."""
+        if self.discards.lengths:
+            yield from ((PASSED, name) for name in self.discards.below())
+        for rule, loop in self.done.items():
+            yield from ((rule, name) for name in loop.leaving)
 
     @property
     def _spans(self) -> dict[str, int | None]:
@@ -335,6 +365,7 @@ class JoinOperator(Shown):
                 *self.grids.step((each.bins for each in reports), batch.id),
                 *tiers,
                 *done,
+                *self._told,
             ]
 
     def _step_done(self, reports: Sequence[BucketReport], batch_id: int) -> list[JournalEntry]:

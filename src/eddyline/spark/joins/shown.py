@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from eddyline.joins.caches.loop import JoinCaches
+    from eddyline.joins.discards import Discards
     from eddyline.joins.done_loop import DoneLoop
     from eddyline.joins.graph import JoinGraph
     from eddyline.joins.grid_loop import GridLoop
@@ -53,6 +54,7 @@ class Shown(Operator):
     grids: GridLoop
     caches: JoinCaches
     tiers: TierLoop
+    discards: Discards
     done: dict[str, DoneLoop]
     ways: WayLoop
     part: JoinPart
@@ -104,6 +106,10 @@ class Shown(Operator):
                 cold_rows=tuple(n_rows for n_rows, _, _ in cold.values()),
                 within_us=tuple(tiers[name].bound if name in tiers else None for name in cold),
                 n_found_cold=sum(each.n_cold for each in tiers.values()),
+                n_dropped=sum(each.n_dropped for each in self.discards.newest.values()),
+                n_missing_at_most=sum(each.n_most for each in self.discards.newest.values()),
+                n_missing_about=sum(each.n_about for each in self.discards.newest.values()),
+                dropped_bytes=sum(self.part.dropped_bytes(name) for name in self.graph.inputs),
             )
         return (*self.loop.record().pipelines, joined)
 
@@ -137,6 +143,7 @@ class Shown(Operator):
                 way=self.ways.plan,
                 learned=self.inputs.learned,
                 tiers=self.tiers.views(),
+                discards=self.discards.views(),
                 done=tuple(view for loop in self.done.values() for view in loop.views()),
                 declared=tuple(
                     f"{each.column} of {name}" for name, each in self.bound.keys.items()
@@ -164,6 +171,7 @@ class Shown(Operator):
             n_waiting=self.part.n_waiting(each.name),
             n_cold=n_cold,
             cold_bytes=cold_bytes,
+            dropped_bytes=self.part.dropped_bytes(each.name),
             awaited_from=low if low > ALWAYS else None,
         )
 
@@ -182,7 +190,11 @@ class Shown(Operator):
                 f"{', '.join(strict)} without a lateness: a row earlier than one of an earlier "
                 f"batch is late, and not joined (lateness='1 minute' of its stream waits for it)"
             )
-        timed = (each for each in self.bound.inputs if each.time is not None)
+        timed = (
+            each
+            for each in self.bound.inputs
+            if each.time is not None and each.name not in self.discards.lengths
+        )
         if endless := [each.name for each in timed if each.window == UnboundedWindow()]:
             yield (
                 f"{', '.join(endless)} [UNBOUNDED], as a stream without a window is: its rows are "
@@ -208,10 +220,17 @@ class Shown(Operator):
                 f"can come in its window any more: rows that wait at the end of a run are decided "
                 f"in a later one; all rows are joined in one task"
             )
-        if self.options.constraints and not self.tiers.lengths:
+        if self.discards.lengths:
+            yield (
+                "constraints='discard': rows that are hardly asked for any more are dropped, so "
+                "that results may be missing; none is wrong, and the section on constraints says "
+                "how many are missing at most (constraints='exact' misses none)"
+            )
+        elif self.options.constraints and not self.tiers.lengths:
             yield (
                 "constraints are not used: they need an inner join, a window of a length "
-                "([RANGE 10 MINUTES]), results that do not wait for event time, and adaptive=True"
+                "([RANGE 10 MINUTES]) or 'discard', results that do not wait for event time, and "
+                "adaptive=True"
             )
         keyed = (each for each in self.bound.inputs if each.key is not None)
         if unused := [each for each in keyed if each.name not in self.bound.keys]:

@@ -24,6 +24,10 @@ TIERS = columns(
     "input, hot for, partners within, pairs: count, hot: count, hot size: bytes, cold: count, "
     "cold size: bytes, found cold: count, share found cold: share"
 )
+DISCARDS = columns(
+    "input, kept for, partners within, dropped: count, "
+    "missing at most: count, about: number, partners missed: count"
+)
 DONE = columns("input, once, leaves, rows: share, left: count, spares: ns, takes: ns")
 WORDS = (
     ("Hot, cold", "rows that are likely to be asked for, and those behind filters of their keys"),
@@ -33,9 +37,28 @@ WORDS = (
 )
 """Meanings of the words of these sections, where there are some."""
 
+OF_DISCARDS = (
+    ("Dropped", "rows that were hardly asked for any more; of their keys a summary is kept"),
+    ("Missing at most", "results that were not found for want of dropped rows: never more"),
+    ("About", "an estimate of the same, without what a summary counts too many"),
+    ("Partners missed", "those that are known for certain: k is raised by them"),
+)
+"""The same where rows are dropped."""
+
+
+def words(view: JoinView) -> tuple[tuple[str, str], ...]:
+    """Return the meanings of the words of the sections of a join."""
+    if view.discards:
+        return OF_DISCARDS
+    return WORDS if view.tiers else ()
+
 
 def sections(view: JoinView, points: Sequence[Point]) -> list[Section]:
     """Return what is cold, why, and what that brings; nothing without constraints."""
+    if view.discards:
+        said = [Text(each) for each in missing(view)]
+        figures = _figures_of_discards(points)
+        return [Section("constraints", (*said, _discards(view), *figures))]
     if not view.tiers:
         return []
     tables = [_tiers(view)] + ([_done(view)] if view.done else [])
@@ -69,6 +92,46 @@ def summary(view: JoinView) -> list[str]:
             f"take {span(int(takes))}."
         )
     return said
+
+
+def missing(view: JoinView) -> list[str]:
+    """Return in sentences how much was dropped, and what that cost at most."""
+    n_dropped, n_most, n_seen = (
+        sum(getattr(each, name) for each in view.discards)
+        for name in ("n_dropped", "n_most", "n_seen")
+    )
+    about = sum(each.n_about for each in view.discards)
+    if not n_dropped:
+        return ["No row was dropped so far, and no result is missing."]
+    n_bytes = sum(each.dropped_bytes for each in view.inputs)
+    said = f"Dropped as hardly asked for: {counted(n_dropped, 'row')}; {size(n_bytes)} are kept of "
+    said += "their keys. "
+    if not n_most:
+        return [said + "No result is missing for that."]
+    return [
+        f"{said}Results missing for that: at most {count(n_most)}, about {count(about)}; found: "
+        f"{count(view.n_results)}. Partners known to be missed: {count(n_seen)}."
+    ]
+
+
+def _discards(view: JoinView) -> Table:
+    rows = tuple(
+        (
+            clipped(each.name, NAME_WIDTH),
+            "its window" if each.kept_for is None else span(each.kept_for),
+            span(each.bound) if each.n_pairs else UNKNOWN,
+            each.n_dropped,
+            each.n_most,
+            each.n_about,
+            each.n_seen,
+        )
+        for each in view.discards
+    )
+    note = (
+        "For how long the rows of an input are kept, what was dropped, and the results that are "
+        "missing for it, before conditions that are no equalities."
+    )
+    return Table(DISCARDS, rows, note)
 
 
 def _tiers(view: JoinView) -> Table:
@@ -121,6 +184,26 @@ def _figures(points: Sequence[Point]) -> Iterator[Figure]:
     yield from _figure("Rows in the cold tiers", points, cold, "count")
     yield from _figure("Partners within", points, in_s, "number", axis="s")
     yield from _figure("Pairs found cold so far", points, {"pairs": found}, "count")
+
+
+def _figures_of_discards(points: Sequence[Point]) -> Iterator[Figure]:
+    """Yield what is kept and known after each batch, and what is missing of it at most."""
+    records = [next(point.records(JoinRecord), None) for point in points]
+
+    def of(value: Callable[[JoinRecord], float]) -> tuple[float | None, ...]:
+        return tuple(None if each is None else value(each) for each in records)
+
+    rows = {
+        "kept": of(lambda each: sum(each.n_kept)),
+        "dropped in the batch": of(lambda each: each.n_dropped),
+    }
+    lost = {
+        "at most": of(lambda each: each.n_missing_at_most),
+        "about": of(lambda each: each.n_missing_about),
+        "found": of(lambda each: each.n_results),
+    }
+    yield from _figure("Rows kept and dropped", points, rows, "count")
+    yield from _figure("Results missing", points, lost, "count")
 
 
 def _by_input(

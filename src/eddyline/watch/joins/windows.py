@@ -53,7 +53,19 @@ if TYPE_CHECKING:
     from eddyline.watch.orders import OrderSeries
     from eddyline.watch.series import Point
 
-CHANGES = ("order", "grid", "way", "tree", "caches", "lateness", "tiers", "matched", "passed")
+CHANGES = (
+    "order",
+    "grid",
+    "way",
+    "tree",
+    "caches",
+    "lateness",
+    "tiers",
+    "matched",
+    "passed",
+    "kept",
+    "missed",
+)
 """Events of the journal that are another plan."""
 
 NAME_WIDTH = 40
@@ -116,6 +128,8 @@ def lines(records: Iterable[Record], n_rows: int, seconds: float) -> tuple[str, 
             found.append(f"windows {_held(each)}")
             if each.n_cold:
                 found.append(f"{count(each.n_cold)} rows cold, {size(each.cold_bytes)}")
+            if each.n_missing_at_most:
+                found.append(f"at most {count(each.n_missing_at_most)} results missing")
             found += [f"{count(each.n_late)} late"] if each.n_late else []
             found += [f"{count(each.n_waiting)} waiting"] if each.n_waiting else []
     return tuple(found)
@@ -155,7 +169,7 @@ def sections(view: JoinView, history: History) -> list[Section]:
 
 
 def _words(view: JoinView) -> tuple[tuple[str, str], ...]:
-    return (*WORDS, *(constraints.WORDS if view.tiers else ()))
+    return (*WORDS, *constraints.words(view))
 
 
 # -- in sentences -------------------------------------------------------------------------------

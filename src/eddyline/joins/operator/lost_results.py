@@ -1,0 +1,177 @@
+"""Results that a batch misses because rows were dropped: a bound that holds, and an estimate.
+
+A missed result is missed when the last of its rows comes. That row goes through its pipeline, and
+on its way through the windows there is a first one of which the partner was dropped. So at each
+window the combinations that got there are looked up among the dropped rows of that window; those
+that are found there may go on to all partners, kept or dropped, of the windows behind it. Where a
+key of these is known, both are counted by it. Where it was that of the dropped row, no key has more
+partners than the most frequent one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eddyline.joins.operator.composites import SEED, Composites
+from eddyline.joins.operator.gathering import starts_of
+from eddyline.state.dropped_rows import DroppedRows
+from eddyline.state.rows import ALWAYS
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from eddyline.joins.operator.pipeline import Pipeline
+    from eddyline.state.rows import SortedRun
+
+MOST = 2**62
+"""No more results than that are told, which no query has: sums stay whole numbers of 64 bits."""
+
+WHOLE = 2.0**53
+"""Sums of whole numbers are exact below it."""
+
+
+@dataclass(slots=True)
+class LostCounts:
+    """What dropped rows of one input cost in a batch, and what its others were needed for."""
+
+    n_found: int = 0
+    """Results that were found."""
+    widest: int = 0
+    """The greatest age of a row of the input in one of them: the event time from it to the latest
+    row of the result (µs)."""
+    n_most: int = 0
+    """No more results were missed of which a row of the input was the first to be missing."""
+    n_about: float = 0.0
+    """About so many were."""
+    n_seen: int = 0
+    """Combinations of which a dropped partner is known for certain."""
+    widest_seen: int = 0
+    """The greatest age of the newest such partner (µs)."""
+    n_dropped: int = 0
+    """Rows of the input that were dropped."""
+
+    def add(self, other: LostCounts) -> None:
+        """Count those of another part, too."""
+        self.n_found += other.n_found
+        self.widest = max(self.widest, other.widest)
+        self.n_most = min(self.n_most + other.n_most, MOST)
+        self.n_about += other.n_about
+        self.n_seen += other.n_seen
+        self.widest_seen = max(self.widest_seen, other.widest_seen)
+        self.n_dropped += other.n_dropped
+
+
+def merged_lost(parts: Iterable[Mapping[str, LostCounts]]) -> dict[str, LostCounts]:
+    """Return the counts of several buckets, by input."""
+    whole: dict[str, LostCounts] = {}
+    for part in parts:
+        for name, counts in part.items():
+            whole.setdefault(name, LostCounts()).add(counts)
+    return whole
+
+
+@dataclass(slots=True)
+class LostResults:
+    """Counts what is missed in one bucket in one batch.
+
+    Args:
+        names: the inputs of which rows may be dropped.
+    """
+
+    names: Collection[str]
+    dropped: dict[str, DroppedRows] = field(default_factory=dict)
+    """By input, those of its rows that were dropped."""
+    counts: dict[str, LostCounts] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin to count."""
+        self.counts = {name: LostCounts() for name in self.names}
+
+    @property
+    def may_be(self) -> bool:
+        """Whether anything was dropped."""
+        return any(each.slices for each in self.dropped.values())
+
+    def found(self, joined: Composites, windows: Mapping[str, Sequence[SortedRun]]) -> None:
+        """Take note of results (one or more)."""
+        for name, counts in self.counts.items():
+            ages = joined.starts - starts_of(windows[name], joined.rows[name])
+            counts.n_found += len(joined)
+            counts.widest = max(counts.widest, int(ages.max()))
+
+    def missed(self, pipeline: Pipeline, position: int, joined: Composites) -> None:
+        """Count what is missed of the window at a position by the combinations that got there."""
+        name = pipeline.order[position]
+        if name not in self.dropped or not self.dropped[name].slices:
+            return
+        bound = (pipeline.name, *pipeline.order[:position])
+        links = pipeline.graph.links(bound, name)
+        codes = {key: joined.codes[key] for key in links}
+        found = self.dropped[name].counted(codes, joined.starts, joined.ends)
+        hit = np.flatnonzero(found.most)
+        if not hit.size:
+            return
+        ghosts = joined.take(hit)
+        most, about = found.most[hit].astype(np.float64), found.about[hit]
+        for later in range(position + 1, len(pipeline.order)):
+            at_most, perhaps = self._partners(pipeline, position, later, ghosts)
+            most, about = most * at_most, about * perhaps
+        counts = self.counts[name]
+        counts.n_most = min(counts.n_most + _whole(most.sum()), MOST)
+        counts.n_about += float(about.sum())
+        newest = found.newest[hit]
+        is_seen = (newest > ALWAYS) & (most > 0)
+        if is_seen.any():
+            counts.n_seen += int(is_seen.sum())
+            ages = ghosts.starts[is_seen] - newest[is_seen]
+            counts.widest_seen = max(counts.widest_seen, int(ages.max()))
+
+    def _partners(
+        self, pipeline: Pipeline, position: int, later: int, ghosts: Composites
+    ) -> tuple[NDArray[np.float64] | float, NDArray[np.float64] | float]:
+        """Return how many partners of a later window there are at most, and about how many.
+
+        Args:
+            pipeline: it is of.
+            position: of the window whose partners were dropped.
+            later: position of a window behind it.
+            ghosts: the combinations before the one, without the dropped row.
+        """
+        graph, order = pipeline.graph, pipeline.order
+        name, window = order[later], pipeline.windows[order[later]]
+        dropped = self.dropped.get(name, DroppedRows(()))
+        known = graph.links((pipeline.name, *order[:position]), name)
+        if known:
+            codes = {key: ghosts.codes[key] for key in known}
+            kept = _counted(ghosts, name, window, known)
+            gone = dropped.counted(codes, ghosts.starts, ghosts.ends)
+            return kept + gone.most.astype(np.float64), kept + gone.about
+        links = graph.links((pipeline.name, *order[:later]), name)
+        kept_most = min(sum(run.most_alike(key) for run in window) for key in links)
+        at_most = float(kept_most + dropped.most(links))
+        done = [of for (_, other), of in pipeline.work.probes.items() if other == name]
+        n_in = sum(each.n_in for each in done)
+        mean = sum(each.n_out for each in done) / n_in if n_in else 1.0
+        return at_most, min(mean, at_most)
+
+
+def _counted(
+    ghosts: Composites, name: str, window: Sequence[SortedRun], links: Sequence[int]
+) -> NDArray[np.float64]:
+    """Return how many rows of a window each of some combinations finds."""
+    if not window:
+        return np.zeros(len(ghosts))
+    numbered = {SEED: np.arange(len(ghosts))}
+    asked = Composites(numbered, ghosts.codes, ghosts.starts, ghosts.ends)
+    found = asked.join(name, window, links, ())
+    return np.bincount(found.rows[SEED], minlength=len(ghosts)).astype(np.float64)
+
+
+def _whole(total: float) -> int:
+    """Return a sum as a whole number that is not less."""
+    return int(total) if total < WHOLE else int(min(total * (1 + 1e-9), MOST))

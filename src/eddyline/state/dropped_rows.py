@@ -1,0 +1,262 @@
+"""What stays of the rows of a window that were dropped: summaries of their keys, in slices.
+
+Rows that are dropped in one batch are a slice, a file of its own. Slices are merged as runs are,
+FAN_IN of a size become one, so that the newest ones tell the time of their rows best; and where
+there are more than MOST_SLICES, two neighbours with the fewest rows. A slice goes once all its rows
+have left their window. So what is kept is of a bounded size, however many rows were dropped, and
+windows without an end included.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from eddyline.state.compaction import upkeep_of
+from eddyline.state.dropped_key_kernels import DEPTH
+from eddyline.state.dropped_keys import DroppedCounts, DroppedKeys
+from eddyline.state.key_filters import AskedKeys, KeyFilter
+from eddyline.state.read_files import ReadFiles
+from eddyline.state.rows import ALWAYS
+from eddyline.state.run_files import RunFile, open_tables, write_tables
+from eddyline.state.run_index_kernels import hashes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+    from pyarrow import fs
+
+    from eddyline.state.rows import SortedRun
+
+MOST_SLICES = 8
+"""Most slices of one input in one bucket."""
+
+MOST_READ_BYTES = 256 * 2**20
+"""Size of the files of slices that a process keeps."""
+
+_PARTS = (
+    ("words", pa.uint64()),
+    ("facts", pa.int64()),
+    ("hashes", pa.uint64()),
+    ("counts", pa.int64()),
+    ("newest", pa.int64()),
+    ("counters", pa.int64()),
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Slice:
+    """Rows (one or more) that were dropped, as far as anything is known of them."""
+
+    n_rows: int
+    first_start: int
+    """The earliest event time of them (µs)."""
+    last_start: int
+    """The latest one (µs)."""
+    last_end: int
+    """The last instant at which one of them would be in its window (µs)."""
+    keys: Mapping[int, DroppedKeys]
+    """By key class."""
+    file: RunFile | None = None
+    """Where it is written; None if it is not yet."""
+
+    @classmethod
+    def of(cls, run: SortedRun) -> Slice:
+        """Return the slice of the rows (one or more) of a run."""
+        starts, ends = run.rows.starts, run.rows.ends
+        keys = {key: DroppedKeys.of(run, key) for key in run.keys}
+        times = int(starts.min()), int(starts.max()), int(ends.max())
+        return cls(len(run), *times, keys)
+
+    @classmethod
+    def together(cls, parts: Sequence[Slice]) -> Slice:
+        """Return one slice in the place of several."""
+        return cls(
+            sum(each.n_rows for each in parts),
+            min(each.first_start for each in parts),
+            max(each.last_start for each in parts),
+            max(each.last_end for each in parts),
+            {
+                key: DroppedKeys.together([each.keys[key] for each in parts])
+                for key in parts[0].keys
+            },
+        )
+
+    @property
+    def described(self) -> RunFile:
+        """Its file; of one that is not written yet what such a file would say, without a name."""
+        if self.file is not None:
+            return self.file
+        return RunFile(
+            "", self.n_rows, self.first_start, self.last_end, 0, id(self), self.last_start
+        )
+
+    def written(self, files: fs.FileSystem, folder: str) -> RunFile:
+        """Return its file, which is written now if it was not before.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        if self.file is not None:
+            return self.file
+        columns: dict[str, pa.Array] = {}
+        for key, own in self.keys.items():
+            facts = np.array([own.filter.lowest, own.filter.highest, own.most], np.int64)
+            listed = own.hashes, own.counts, own.newest
+            arrays = own.filter.words, facts, *listed, own.counters.reshape(-1)
+            for (part, kind), values in zip(_PARTS, arrays, strict=True):
+                columns[f"{part}_{key}"] = _as_list(values, kind)
+        name = uuid.uuid4().hex
+        size, checksum = write_tables(files, [_path(folder, name)], [pa.table(columns)])
+        times = self.first_start, self.last_end
+        return RunFile(name, self.n_rows, *times, size, checksum, self.last_start)
+
+    @classmethod
+    def read(cls, files: fs.FileSystem, folder: str, file: RunFile) -> Slice:
+        """Return the slice of a file; a process reads it once.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        which = _path(folder, file.name), file.checksum
+        if (kept := _READ.get(which)) is not None:
+            return kept
+        (table,) = open_tables(files, [which[0]], file.checksum)
+        lists = {name: table[name].chunk(0).values.to_numpy() for name in table.column_names}
+        keys = {}
+        for key in (
+            int(name.removeprefix("facts_")) for name in lists if name.startswith("facts_")
+        ):
+            words, facts, hashes, counts, newest, counters = (
+                lists[f"{part}_{key}"] for part, _ in _PARTS
+            )
+            lowest, highest, most = map(int, facts)
+            counters = counters.reshape(DEPTH, -1) if counters.size else counters
+            known = KeyFilter(words, lowest, highest)
+            keys[key] = DroppedKeys(known, most, hashes, counts, newest, counters)
+        times = file.first_start, file.last_start, file.last_end
+        found = cls(file.n_rows, *times, keys, file)
+        _READ.keep(which, file.n_bytes, found)
+        return found
+
+
+_READ: ReadFiles[Slice] = ReadFiles(MOST_READ_BYTES)
+"""Those of this process."""
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedRows:
+    """The dropped rows of one input in one bucket."""
+
+    slices: Sequence[Slice]
+
+    def counted(
+        self,
+        codes: Mapping[int, NDArray[np.int64]],
+        starts: NDArray[np.int64],
+        ends: NDArray[np.int64],
+    ) -> DroppedCounts:
+        """Return how many dropped rows may be partners of other rows, or combinations.
+
+        Args:
+            codes: of these, in each key class (one or more) in which partners must have the same.
+            starts: the instant from which each of them lives (µs).
+            ends: the last instant at which it does (µs).
+        """
+        n = starts.size
+        found = DroppedCounts(np.zeros(n, np.int64), np.zeros(n), np.full(n, ALWAYS))
+        asked = {key: AskedKeys.of(hashes_of(own), own) for key, own in codes.items()}
+        for each in self.slices:
+            lives = (starts <= each.last_end) & (ends >= each.first_start)
+            places: NDArray[np.int64] = np.flatnonzero(lives)
+            for key, own in asked.items():
+                if places.size:
+                    passing = each.keys[key].filter.passing(own.taken(places))
+                    places = places[passing]
+            if places.size:
+                _add(
+                    found,
+                    places,
+                    [each.keys[key].counted(own.taken(places)) for key, own in asked.items()],
+                )
+        return found
+
+    def most(self, keys: Sequence[int]) -> int:
+        """Return how many rows no key has more of, of whichever of some key classes says least."""
+        return min(sum(each.keys[key].most for each in self.slices) for key in keys)
+
+
+def _add(found: DroppedCounts, places: NDArray[np.int64], parts: Sequence[DroppedCounts]) -> None:
+    """Add what a slice has at some places: partners have the same key in each of some classes."""
+    most = np.minimum.reduce([each.most for each in parts])
+    about = np.minimum.reduce([each.about for each in parts])
+    newest = np.minimum.reduce([each.newest for each in parts])
+    found.most[places] += most
+    found.about[places] += np.where(most > 0, about, 0.0)
+    found.newest[places] = np.maximum(found.newest[places], newest)
+
+
+def alive(
+    files: fs.FileSystem, folder: str, before: Sequence[RunFile], horizon: int
+) -> list[Slice]:
+    """Return the slices of an input, without those of which all rows have left their window.
+
+    Args:
+        files: where they are.
+        folder: of runs.
+        before: their files, the oldest first.
+        horizon: rows that left their window before this instant are not needed (µs).
+
+    Raises:
+        OSError: one cannot be read.
+    """
+    return [Slice.read(files, folder, each) for each in before if each.last_end >= horizon]
+
+
+def kept(
+    files: fs.FileSystem, folder: str, slices: Sequence[Slice], *, horizon: int, length: int
+) -> tuple[RunFile, ...]:
+    """Return the files of slices (the oldest first), some of which are made one.
+
+    Args:
+        files: where they are.
+        folder: of runs.
+        slices: what is known of the dropped rows of an input.
+        horizon: see ``alive``.
+        length: of the window (µs), or FOREVER.
+
+    Raises:
+        OSError: one cannot be written.
+    """
+    parts = [each for each in slices if each.last_end >= horizon]
+    while due := _due(parts, horizon, length):
+        first, n = due
+        parts[first : first + n] = [Slice.together(parts[first : first + n])]
+    return tuple(each.written(files, folder) for each in parts)
+
+
+def _due(parts: Sequence[Slice], horizon: int, length: int) -> tuple[int, int] | None:
+    """Return which slices are to be one, as the first one and how many; None if none are."""
+    described = [each.described for each in parts]
+    merge = upkeep_of(described, horizon=horizon, length=length).merge
+    if merge:
+        return described.index(merge[0]), len(merge)
+    if len(parts) <= MOST_SLICES:
+        return None
+    pairs = [one.n_rows + other.n_rows for one, other in pairwise(parts)]
+    return pairs.index(min(pairs)), 2
+
+
+def _path(folder: str, name: str) -> str:
+    return f"{folder}/{name}.dropped.arrow"
+
+
+def _as_list(values: NDArray[np.generic], kind: pa.DataType) -> pa.Array:
+    offsets = pa.array([0, values.size], pa.int64())
+    return pa.LargeListArray.from_arrays(offsets, pa.array(values, kind))
