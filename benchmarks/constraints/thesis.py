@@ -156,7 +156,7 @@ def _with(graph: Graph, batch: int = BATCH, rules: frozenset[str] = RULES) -> Le
     return on
 
 
-def _varying(n: int) -> Ints:
+def varying_k(n: int) -> Ints:
     """Return a k that is flat, rises and drops gradually, and rises and drops quickly."""
     at = np.array([0, 0.2, 0.4, 0.5, 0.65, 0.7, 0.73, 0.85, 0.88, 1])
     ks = np.array([2_000, 2_000, 6_000, 6_000, 2_000, 2_000, 6_000, 6_000, 2_000, 2_000])
@@ -166,7 +166,7 @@ def _varying(n: int) -> Ints:
 def varying(settings: Settings, kind: str) -> Measurement:
     """The worst block of 4,000 arrivals (Figs 6.11, 6.13 and 6.15)."""
     n = settings.pick(800_000, 200_000) // ARRIVALS_A_CHILD[kind]
-    on = _with(MADE[kind](_varying(n)))
+    on = _with(MADE[kind](varying_k(n)))
     found = np.array(on.found)
     shares = np.array(on.cold)[found > 0] / found[found > 0]
     note = (

@@ -38,7 +38,7 @@ MODULES: dict[str, tuple[str, ...]] = {
         "early",
         "one_sided",
     ),
-    "constraints": ("learned", "thesis", "expressway", "real", "spark", "lateness"),
+    "constraints": ("learned", "thesis", "discard", "expressway", "real", "spark", "lateness"),
     "alarms": ("estimates", "sharing", "adaptive", "vessels"),
     "page": ("cost",),
 }

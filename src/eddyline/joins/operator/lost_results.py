@@ -11,7 +11,7 @@ partners than the most frequent one.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from eddyline.joins.operator.pipeline import Pipeline
+    from eddyline.joins.graph import JoinGraph
+    from eddyline.joins.operator.probe_counts import JoinWork
     from eddyline.state.rows import SortedRun
 
 MOST = 2**62
@@ -75,6 +76,35 @@ def merged_lost(parts: Iterable[Mapping[str, LostCounts]]) -> dict[str, LostCoun
     return whole
 
 
+class Way(Protocol):
+    """The way of the new rows of an input through the windows of the others: a pipeline."""
+
+    @property
+    def graph(self) -> JoinGraph:
+        """The join."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """The input."""
+        ...
+
+    @property
+    def order(self) -> Sequence[str]:
+        """The other inputs."""
+        ...
+
+    @property
+    def windows(self) -> Mapping[str, Sequence[SortedRun]]:
+        """The runs of each input."""
+        ...
+
+    @property
+    def work(self) -> JoinWork:
+        """The counts of all probes."""
+        ...
+
+
 @dataclass(slots=True)
 class LostResults:
     """Counts what is missed in one bucket in one batch.
@@ -104,7 +134,7 @@ class LostResults:
             counts.n_found += len(joined)
             counts.widest = max(counts.widest, int(ages.max()))
 
-    def missed(self, pipeline: Pipeline, position: int, joined: Composites) -> None:
+    def missed(self, pipeline: Way, position: int, joined: Composites) -> None:
         """Count what is missed of the window at a position by the combinations that got there."""
         name = pipeline.order[position]
         if name not in self.dropped or not self.dropped[name].slices:
@@ -132,7 +162,7 @@ class LostResults:
             counts.widest_seen = max(counts.widest_seen, int(ages.max()))
 
     def _partners(
-        self, pipeline: Pipeline, position: int, later: int, ghosts: Composites
+        self, pipeline: Way, position: int, later: int, ghosts: Composites
     ) -> tuple[NDArray[np.float64] | float, NDArray[np.float64] | float]:
         """Return how many partners of a later window there are at most, and about how many.
 

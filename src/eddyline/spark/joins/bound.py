@@ -194,25 +194,18 @@ class BoundJoin:
         return own
 
     @property
-    def tiered(self) -> dict[str, int]:
-        """The lengths of the windows that may have a cold tier (µs), by input."""
-        if self.options.constraints == DISCARD:
-            return {}
-        return {name: us for name, us in self._constrained.items() if us < LONGEST}
+    def constrained(self) -> dict[str, int]:
+        """The lengths of the windows of which constraints are used (µs), by input.
 
-    @property
-    def discarding(self) -> dict[str, int]:
-        """The lengths of the windows of which rows may be dropped (µs), by input."""
-        return self._constrained if self.options.constraints == DISCARD else {}
-
-    @property
-    def _constrained(self) -> dict[str, int]:
-        """The lengths of the windows of which constraints are used (µs), by input."""
+        One that has no end is among them only where rows are dropped.
+        """
         is_plain = self.step.kind == "inner" and not self.is_ordered
         if not (self.options.constraints and self.options.adaptive and is_plain):
             return {}
-        lengths = {each.name: each.window.length for each in self.source.layouts}
-        return {name: lengths[name] for name in self.timed if lengths[name] > 0}
+        every = {each.name: each.window.length for each in self.source.layouts}
+        lengths = {name: every[name] for name in self.timed if every[name] > 0}
+        drops = self.options.constraints == DISCARD
+        return {name: us for name, us in lengths.items() if drops or us < LONGEST}
 
     # -- keys -----------------------------------------------------------------------------------
 

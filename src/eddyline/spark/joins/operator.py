@@ -32,7 +32,7 @@ from eddyline.joins.state_part import JoinPart
 from eddyline.joins.tier_loop import TierLoop
 from eddyline.joins.unique_keys import covers, uncut_classes
 from eddyline.joins.value_order import ValueOrders, watched
-from eddyline.options import JoinOptions
+from eddyline.options import DISCARD, JoinOptions
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.spark.buckets import ADAPTIVE, REPORT, BucketReports
@@ -105,14 +105,15 @@ class JoinOperator(Shown):
         # A row meets all its partners in one bucket, where it is decided: no key is split.
         is_inner = bound.step.kind == "inner"
         is_plain = is_inner and not bound.is_ordered
-        self.tiers = TierLoop(bound.tiered)
+        lengths, drops = bound.constrained, self.options.constraints == DISCARD
+        self.tiers = TierLoop({} if drops else lengths)
         self.done = {rule: DoneLoop(rule) for rule in (PASSED, MATCHED)}
         """By rule, whether rows leave once they are done."""
         self._monitors = MonitorBudget()
         rough = bound.source.rough
         self.orders = ValueOrders(watched(self.graph, self.tiers.lengths, bound.timed, rough))
-        lengths = bound.discarding
-        self.discards = Discards(lengths, watched(self.graph, lengths, bound.timed, rough))
+        dropped = lengths if drops else {}
+        self.discards = Discards(dropped, watched(self.graph, dropped, bound.timed, rough))
         self.unique: dict[str, tuple[int, ...]] = {}
         """By static table, the key classes of which no two of its rows have the same code."""
         can_cache = is_plain and not self.tiers.lengths and not self.discards.lengths
