@@ -117,7 +117,7 @@ class Rules:
         options = SharingOptions(
             method="witnesses", sample_prob=0.1, sample_rows=1_000, review_rows=10_000
         )
-        self.loop = RuleLoop(PROGRAM, options, is_logged=True)
+        self.loop = RuleLoop(PROGRAM, options, logged_as="tens")
         self.matcher = Matcher(PROGRAM, self.loop.plan)
         self._n = 0
 

@@ -107,9 +107,26 @@ def test_the_log_of_alarms_outlives_its_process():
     assert again.view() == life.view()
     assert max(again.phase(4, swapped=True)) < 1.02
     assert again.view().n_situations == 2
-    log["alarms"]["situations"][0]["evidence"] = [[], {"no template": [1.0]}]
+    log["alarms"]["situations"][0]["evidence"] = [[], {again.template.text: [1.0]}]
     with pytest.raises(StateError, match="the saved log of plans is damaged"):
         PlanLog().restore(log, again.targets)
+
+
+def test_the_log_goes_on_when_templates_come_and_go():
+    life = Life()
+    life.phase(10, swapped=False)
+    both = {"c": "x > 1", "d": "y < -9 AND x > 9"}
+    for texts in (both, TEMPLATES["three"] | both, TEMPLATES["three"]):
+        life.program = program_over(block(0, swapped=False), texts)
+        life.loop.follow(life.program)
+        life.view()
+        for at in range(3):
+            _, profile, _ = observed(life.program, block(at, swapped=True), life.loop.plan)
+            life.loop.step(profile, at)
+            before = {"alarms": life.targets["alarms"].plan}
+            life.log.step(life.targets, before, N_ROWS, at)
+    view = life.view()
+    assert view.n_rows + view.n_left_out == 19 * N_ROWS
 
 
 @pytest.mark.parametrize("way", ["unshared", "covered"])

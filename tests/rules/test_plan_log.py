@@ -27,7 +27,7 @@ class Life(Run):
 
     def __init__(self, *, recalls=True, seed=1):
         super().__init__(seed=seed, **OPTIONS)
-        self.loop = RuleLoop(PROGRAM, self.loop.options, is_logged=True, clock=self.clock)
+        self.loop = RuleLoop(PROGRAM, self.loop.options, logged_as="tens", clock=self.clock)
         self.log, self.n, self.decided = PlanLog(recalls=recalls), 0, []
 
     @property

@@ -205,6 +205,30 @@ def test_a_plan_that_the_newest_rows_oppose_is_not_recalled():
     assert life.batches(1, 0.0) == []
 
 
+@pytest.mark.parametrize(("min_gain", "found"), [(1.9, [("recall", "k", "a")]), (2.1, [])])
+def test_a_plan_has_to_gain_what_its_component_asks_for(min_gain, found):
+    life = Life(Dial())
+    life.batches(4, 0.0)
+    life.batches(4, 1.0, learned="k")
+    life.target.min_gain = min_gain  # "k" costs twice as much there
+    assert life.batches(1, 0.0) == found
+
+
+def test_a_situation_that_ended_before_its_plan_was_learned_gets_a_better_one_of_another():
+    life = Life(Dial("f"))  # which costs 1.5 there
+    life.batches(4, 0.0)
+    life.batches(4, 0.3, learned="b")
+    life.batches(4, 1.0, learned="k")
+    assert life.batches(1, 0.0) == [("recall", "k", "b")]
+
+
+def test_of_plans_that_cost_the_same_the_one_of_most_rows_is_best():
+    held = Held([("a", 10.0), ("b", 600.0), ("k", 999.0)])
+    dial = Dial()
+    dial.cost_of = lambda plan, evidence: {"a": 1.0, "b": 1.0005, "k": 2.0}[plan]
+    assert json.loads(Logged(_seen(0.0), held).best(dial)) == "b"
+
+
 def test_the_log_is_bounded_and_has_one_entry_for_a_situation():
     life = Life(Dial())
     rng = np.random.default_rng(3)

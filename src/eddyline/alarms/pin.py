@@ -91,14 +91,15 @@ class AlarmPin(Pinnable):
     def cost_of(self, plan: Mapping[str, Any], evidence: Any) -> float:
         """Return what the templates of the evidence cost (ns per segment).
 
-        Of orders that are not told apart it is that of the one that asks the same first.
+        Of orders that are not told apart it is that of the one that asks the same first. Unknown
+        where templates have come or gone.
         """
-        if evidence is None:
+        if evidence is None or not {*evidence[1]} <= plan.keys() & self.loop.templates.keys():
             return UNKNOWN_NS
         total, templates = 0.0, self.loop.templates
         for text, prices in evidence[1].items():
             own = from_plain(plan[text], templates[text])
-            known = dict(zip(fixed_plans(self.loop.templates[text]), prices, strict=True))
+            known = dict(zip(fixed_plans(templates[text]), prices, strict=True))
             if own is None:
                 return UNKNOWN_NS
             if own not in known:
@@ -113,10 +114,13 @@ class AlarmPin(Pinnable):
         for evidence, n_rows in held:
             for text, prices in evidence[1].items():
                 sums[text] = sums.get(text, np.zeros(len(prices))) + n_rows * np.array(prices)
-        plans = {
-            text: fixed_plans(self.loop.templates[text])[np.argmin(of)] for text, of in sums.items()
+        templates = self.loop.templates
+        best = {
+            text: fixed_plans(templates[text])[np.argmin(of)]
+            for text, of in sums.items()
+            if text in templates
         }
-        return self._plain(plans)
+        return self._plain(best)
 
     def take(self, plan: Mapping[str, Any], evidence: Any) -> None:  # noqa: ARG002
         """Put a plan in force; the next batch tells how values are spread."""

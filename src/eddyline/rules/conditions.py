@@ -32,9 +32,10 @@ class RuleConditions:
 
     Args:
         program: the rules.
+        identity: what is the same as long as they mean the same, also in another process.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, identity: str) -> None:
         self.program = program
         self.n_literals = n = len(program.literals.kinds)
         self.known = Conditions()
@@ -48,7 +49,7 @@ class RuleConditions:
         self.names = (
             *(f"rows that tests of {each} select together" for each in columns.tolist()),
             *(f"rows that a test of {each} selects" for each in columns.tolist()),
-            *(f"literal {at} holds" for at in range(n)),
+            *(f"literal {at} of rules {identity} holds" for at in range(n)),
         )
 
     def step(self, fresh: SharingProfile) -> None:

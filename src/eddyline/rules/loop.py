@@ -74,7 +74,8 @@ class RuleLoop:
     A plan to start with may come from another loop of the same program; ``is_measured`` says
     whether it was made from rows, and not from guesses. The clock is monotonic (ns). Only where the
     rules ``may_be_stated``, which a task cannot, is one statement of Spark's among the plans. Where
-    plans are logged, as on the driver, the conditions of the newest rows are kept.
+    plans are logged, as on the driver, the conditions of the newest rows are kept: ``logged_as``
+    is the same as long as the rules mean the same, also in another process.
     """
 
     component = COMPONENT
@@ -87,7 +88,7 @@ class RuleLoop:
         plan: SharingPlan | None = None,
         is_measured: bool = False,
         may_be_stated: bool = False,
-        is_logged: bool = False,
+        logged_as: str | None = None,
         clock: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         self.program = program
@@ -110,7 +111,7 @@ class RuleLoop:
         """Whether the plan stays as it is; see ``runtime.pins``."""
         self.is_measured = is_measured
         """Whether the plan was made from rows, and not from guesses."""
-        self.conditions = RuleConditions(program) if is_logged else None
+        self.conditions = None if logged_as is None else RuleConditions(program, logged_as)
         """What the log of plans knows situations by."""
         self.n_newest = 0
         """Rows of the last batch, as far as they were counted."""

@@ -86,6 +86,7 @@ def test_what_is_cold_is_found_also_after_a_restart_and_everything_is_shown(spar
     text = first.explain()
     assert "hot for" in text
     assert "rows of the windows are cold" in text
+    assert "windows of hot rows per row" in text, "what adapting brought"
     tiers = [each for each in first.journal if each["event"] == "tiers"]
     assert tiers
     assert tiers[0]["before"].endswith("all hot")

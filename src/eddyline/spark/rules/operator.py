@@ -123,9 +123,7 @@ class Compiled:
     @cached_property
     def digest(self) -> str:
         """Identifies the rules, without titles and the like, their options and their input."""
-        means = [[name, source.meaning] for name, source in self.running.items()]
-        content = json.dumps([means, str(self.options), self.made_for[1:]])
-        return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
+        return _digest(self.running, str(self.options), self.made_for[1:])
 
 
 class RuleOperator(Operator):
@@ -194,11 +192,14 @@ class RuleOperator(Operator):
         bound = self._binder.bind(df, sources.values(), skips=self.store.skips)
         self._binder.keep(sources)
         program = compile_rules(bound.rules)
+        running = {each.name: sources[each.name] for each in bound.rules}
+        logged_as = _digest(running, str(self.options), _kind(df))
+        loop = RuleLoop(program, self.options, may_be_stated=True, logged_as=logged_as)
         return Compiled(
             made_for=(version, *_kind(df)),
             sources=sources,
             bound=bound,
-            loop=RuleLoop(program, self.options, may_be_stated=True, is_logged=True),
+            loop=loop,
             load=loader(df.sparkSession, program),
             program_id=uuid.uuid4().hex,
             options=self.options,
@@ -401,6 +402,13 @@ class RuleOperator(Operator):
             self.compiled.loop.restore(saved.plan)
             self._past = {each[0]: RuleCount(*each) for each in saved.counts}
             self._n_past = saved.rows
+
+
+def _digest(running: Mapping[str, RuleSource], *others: Any) -> str:
+    """Return what identifies rules by what they mean, and by what else they depend on."""
+    means = [[name, source.meaning] for name, source in running.items()]
+    content = json.dumps([means, *others])
+    return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
 
 
 def _kind(df: DataFrame) -> tuple[Any, ...]:
