@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from pyarrow import fs
 
@@ -83,13 +83,13 @@ def rows_of(of, window, batch):
     return Rows({CODE: code, CHECK: check}, starts, starts, pa.table(columns))
 
 
-def found(of, window, emits, lateness, batches, *, compares=False):
+def found(of, window, emits, lateness, batches, *, compares=False, is_alone=False):
     """Return the results of a stream, batch by batch, of one bucket; perhaps it compares them."""
     is_counted = isinstance(window, RowsWindow)
     names = tuple(name for name, _ in of.groups)
     ties = tuple(f"__tie{name}" for name in plain_table([]).column_names) if is_counted else ()
     spans = is_counted and not {*window.partition_by} <= {*names}
-    facts = {"ties": ties, "spans": spans, "compares": compares}
+    facts = {"ties": ties, "spans": spans, "compares": compares, "is_alone": is_alone}
     plan = AggregatePlan(0, 0, names, PARTIALS, window, emits, **facts)
     state, before, results = BucketState(), -(2**62), []
     with tempfile.TemporaryDirectory() as folder:
@@ -104,6 +104,7 @@ def found(of, window, emits, lateness, batches, *, compares=False):
             for table in task.run(rows_of(of, window, timed)):
                 results += answers(table, names, "rstream" if compares else emits)
             state, before = task.report.after, after
+            assert not (is_alone and state.history)
     return sorted(results, key=repr)
 
 
@@ -137,6 +138,35 @@ def check(case):
 @examples(300)
 def test_rows_that_are_counted(case):
     check(case)
+
+
+def test_windows_of_the_newest_row_need_none_of_before(monkeypatch):
+    """If results say when they are: no two of them are equal."""
+    original = rows_of
+
+    def timed(*args):
+        rows = original(*args)
+        if rows is not None:
+            at = rows.payload.schema.get_field_index("m")
+            payload = rows.payload.set_column(at, "m", pa.array(rows.starts))
+            rows = Rows(rows.codes, rows.starts, rows.ends, payload)
+        return rows
+
+    monkeypatch.setitem(globals(), "rows_of", timed)
+    found_any = []
+
+    @given(case=cases(st.builds(RowsWindow, st.just(1), st.sampled_from([(), ("k",)]))))
+    @examples(100)
+    def each(case):
+        of, window, _, lateness, batches = case
+        assume({*window.partition_by} <= {name for name, _ in of.groups})
+        given = (of, window, "istream", lateness, batches)
+        alone = found(*given, compares=True, is_alone=True)
+        assert alone == found(*given, compares=True) == found(*given)
+        found_any.extend(alone)
+
+    each()
+    assert found_any
 
 
 @given(case=cases(st.one_of(LENGTHS, st.just(UNBOUNDED))))

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from eddyline.aggregates.history import Span
     from eddyline.data.arrays import Ints
 
 MOST_ROWS = 2**22
@@ -50,11 +51,7 @@ class CountBatch(ChangeBatch):
         """Yield the results of the instants at which rows come, as only then others leave."""
         if fresh is None:
             return
-        history = self.reached("changes", self.reach)
-        # Groups of several partitions have rows of those in which nothing comes, too.
-        wanted = None if self.gives_all or self.plan.spans else fresh
-        before = history.cells(ALWAYS, (ALWAYS, self.first_instant), wanted)
-        rows = self.entries(before, fresh)
+        rows = self.entries(self._before(fresh), fresh)
         assert rows is not None
         groups, leaves = _grouped(rows, _leaves(rows, self.reach.n_rows))
         if not len(groups):
@@ -69,6 +66,19 @@ class CountBatch(ChangeBatch):
         else:
             facts = leaves, self.first_instant, self.plan.after
             yield self.table(groups, *filled_ranges(change_ranges, groups, *facts))
+
+    def _before(self, fresh: Rows) -> list[Rows]:
+        """Return the rows of before that windows have."""
+        if self.plan.is_alone:
+            return []
+        history = self.reached("changes", self.reach)
+        # Groups of several partitions have rows of those in which nothing comes, too.
+        wanted = None if self.gives_all or self.plan.spans else fresh
+        return history.cells(ALWAYS, (ALWAYS, self.first_instant), wanted)
+
+    def history_after(self, fresh: Rows | None) -> dict[str, tuple[Span, ...]]:
+        """Return the files of rows that windows of later batches have."""
+        return {} if self.plan.is_alone else super().history_after(fresh)
 
     def _of_several(self, groups: Rows, leaves: Ints, instants: Ints) -> Iterator[pa.Table]:
         """Yield the results of groups whose rows are of several partitions.

@@ -131,6 +131,9 @@ class AggregatePlan:
     are, as of cells."""
     reduces: bool = False
     """Whether rows come that tasks make cells of."""
+    is_alone: bool = False
+    """Whether the results of windows that count rows need no rows but those that come: of before
+    nothing is read, and nothing is kept."""
     compares: bool = False
     """Whether output rows differ if and only if values do: then results that come to be are given
     where values changed, and none of before."""

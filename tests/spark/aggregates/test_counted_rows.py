@@ -63,3 +63,15 @@ def test_calls_that_have_a_partial_in_common(frame):
 def test_a_condition_that_spark_refuses(frame):
     with pytest.raises(QueryError, match="WHERE v \\+ 1"):
         answers(frame, "ROWS 2", ["k"], "v + 1")
+
+
+def test_windows_of_the_newest_row(frame):
+    """Those of one instant come together: the greatest, by its columns, is the last."""
+    asked = {"g": "last(g)", "v": "last(v)", "at": "last(ts)"}
+    nines = frame.where("k = 'a'").selectExpr("k", "g", "IF(g = 1, 9, v) AS v", "ts")
+    tied = nines.unionAll(frame.where("g = 1").selectExpr("k", "g", "8 AS v", "ts"))
+    found = answers(tied, "PARTITION BY k ROWS 1", ["k"], **asked)
+    last = [(at, k, g, v) for at, k, g, v, _ in found]
+    assert last == [(0, "a", 1, 9), (1, "a", 2, 0), (2, "b", 1, 8), (3, "a", 1, 9)]
+    kept = answers(tied, "PARTITION BY k ROWS 1", ["k"], "v = 8", **asked)
+    assert [(at, k, v) for at, k, _, v, _ in kept] == [(2, "b", 8)]

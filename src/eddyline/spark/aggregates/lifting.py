@@ -13,8 +13,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import (
     ArrayType,
+    BooleanType,
+    DatetimeType,
     DecimalType,
     MapType,
+    NullType,
     NumericType,
     StructField,
     StructType,
@@ -37,7 +40,7 @@ if TYPE_CHECKING:
     from eddyline.aggregates.monoid import Monoid
     from eddyline.query.aggregates import AggregateCall
 
-_NESTED = StructType, ArrayType, MapType, VariantType
+_NESTED = StructType, ArrayType, MapType, VariantType, NullType
 
 MICROS = "__micros"
 """The column of the event time of rows (µs)."""
@@ -218,7 +221,9 @@ def _with_made(
     way = WAYS.get((of.lift, of.monoid))
     made: Made | None = None
     if of.monoid == "count":
-        if is_filtered or way is None or (way == "present" and kind is None):
+        # Of a text it is enough to send whether it is there.
+        is_short = isinstance(kind, NumericType | DatetimeType | BooleanType)
+        if is_filtered or way is None or (way == "present" and not is_short):
             made = Made("true", f"({partial.lift}\n) IS NOT NULL", None)
         else:
             made = Made(way, argument, None)

@@ -32,7 +32,7 @@ from eddyline.spark.aggregates.lifting import MICROS
 from eddyline.spark.aggregates.placement import start_of_cell
 from eddyline.spark.aggregates.sampled import marked_of, numbers_of, told
 from eddyline.spark.aggregates.task import END
-from eddyline.spark.aggregates.travelling import Travelling
+from eddyline.spark.aggregates.travelling import Travelling, plain_name
 from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.spark.clocks_of_results import ResultClock
 from eddyline.spark.event_time import instant_of
@@ -52,6 +52,9 @@ if TYPE_CHECKING:
 
 LEAST = "__least"
 """The column of the first instant of the rows of a cell."""
+
+OF_ONE_ROW = {"first", "first_value", "any_value", "last", "last_value", "min", "max"}
+"""Aggregates that give of one row the argument as it is."""
 
 NEW, BEFORE = "__new", "__before"
 """Columns of output rows, now and before, where only changes are emitted."""
@@ -90,6 +93,20 @@ class AggregateOperator(Bucketed):
         """Whether windows count rows."""
         return self.window.counts is not None
 
+    @property
+    def _is_alone(self) -> bool:
+        """Whether a result is of the row that comes, and differs from all before it.
+
+        A window of one row has the newest one alone. Where output columns tell its event time, no
+        result equals the one before.
+        """
+        counts, counted = self.window.counts, self.counted
+        if counts is None or counted is None or counted.spans or not self.compares:
+            return False
+        times = (each for each in self.step.calls if not each.where and len(each.arguments) == 1)
+        names = {plain_name(each.arguments[0]) for each in times if each.function in OF_ONE_ROW}
+        return counts.rows == 1 and self.time.lower() in {(each or "").lower() for each in names}
+
     @cached_property
     def counted(self) -> Counted | None:
         """The rows that windows count; None if they count none."""
@@ -123,6 +140,7 @@ class AggregateOperator(Bucketed):
             spans=self.counted is not None and self.counted.spans,
             watched=None if self.place is None else self.samples.watched,
             compares=self.compares,
+            is_alone=self._is_alone,
             lifts=self._travels.lifts if self.by_row or self.reduces else {},
             reduces=self.reduces,
         )

@@ -46,16 +46,9 @@ class Travelling:
         """The columns that travel, over the rows."""
         return [made.alias(name) for name, made in self._made.items()]
 
-    def add(self, name: str, text: str, column: Column | None = None) -> None:
-        """Add a column.
-
-        Args:
-            name: in tasks.
-            text: SQL over the rows.
-            column: it stands for the text, if that is no more than a column of the rows, or for
-                what a name that no other column has says.
-        """
-        self.lifts[name] = Lift("same", self._travels(text, column))
+    def add(self, name: str, text: str) -> None:
+        """Add a column by its name in tasks, and SQL over the rows."""
+        self.lifts[name] = Lift("same", self._travels(text))
 
     def add_partial(self, partial: LiftedPartial, *, is_timed: bool = True) -> None:
         """Add the partials of single rows.
@@ -69,18 +62,17 @@ class Travelling:
             self._made[partial.source] = partial.of_row
             self.lifts[partial.source] = Lift("same", partial.source)
         else:
-            of = self._travels(made.text, None) if made.text else ""
+            of = self._travels(made.text) if made.text else ""
             self.lifts[partial.source] = Lift(made.way, of, made.kind)
 
-    def _travels(self, text: str, column: Column | None) -> str:
+    def _travels(self, text: str) -> str:
         """Return the name under which an expression travels."""
         plain = plain_name(text)
         own = None if plain is None else self._known.get(plain.lower())
         key = text if own is None else f"`{own}"
         if key not in self._names:
             name = self._names[key] = f"{TRAVELS}{len(self._names)}"
-            found = F.expr(text) if column is None else column
-            self._made[name] = found if own is None else F.col(quoted(own))
+            self._made[name] = F.expr(text) if own is None else F.col(quoted(own))
         return self._names[key]
 
 
