@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import eddyline as el
+from eddyline.spark import disorder
 from eddyline.spark.joins.broadcast import Broadcast
 from tests.spark.joins.join_streams import stream_of, write_batch
 
@@ -106,7 +107,34 @@ def test_tables_at_the_rows_give_what_buckets_give(spark, folder, kind):
     assert [each.n_late for run in runs for each in run.view().inputs[:1]] == [late.num_rows] * 2
 
 
-def test_late_rows_are_known_whatever_a_function_takes(spark, folder):
+@pytest.fixture
+def looks(monkeypatch):
+    """The looks at event times, each of which is a job."""
+    made = []
+
+    def counted(*given):
+        made.append(given)
+        return disorder.counted(*given)
+
+    monkeypatch.setattr("eddyline.spark.joins.inputs.counted", counted)
+    return made
+
+
+def test_a_sink_that_takes_all_rows_tells_their_time(spark, folder, looks):
+    taken = []
+
+    def every(df, batch_id):
+        taken.extend(df.collect())
+
+    every.takes_all = True
+    run = started(spark, folder, QUERIES["inner"], every, checkpoint="every")
+    assert run.view().way == "broadcast"
+    assert len(taken) == run.view().n_results > 5
+    assert sorted(run.late_rows("s")["id"].to_pylist()) == LATE
+    assert not looks
+
+
+def test_late_rows_are_known_whatever_a_function_takes(spark, folder, looks):
     taken = []
 
     def some(df, batch_id):
@@ -117,6 +145,7 @@ def test_late_rows_are_known_whatever_a_function_takes(spark, folder):
     view = run.view()
     assert view.way == "broadcast"
     assert 1 < len(taken) <= 6
+    assert len(looks) == N_BATCHES
     assert sorted(run.late_rows("s")["id"].to_pylist()) == LATE
     assert view.inputs[0].n_arrived == N_BATCHES * N_ROWS
     assert view.inputs[0].latest == 39_000_000
