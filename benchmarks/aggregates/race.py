@@ -248,6 +248,7 @@ def _counted(answers: list[tuple[int, int]]) -> Callable[[DataFrame, int], None]
         assert row is not None
         answers.append((int(row[0]), int(row[1] or 0)))
 
+    sink.takes_all = True  # type: ignore[attr-defined]  # it sums up all rows of a batch
     return sink
 
 

@@ -163,7 +163,8 @@ class JoinOptions(_Keywords):
     monitor: Any = "two_sample"
     """Monitor, which tells fresh evidence; see ``FilterOptions.monitor``."""
     adaptive: bool = True
-    """False keeps the orders as written, uses no cache, and keeps buckets as they were first."""
+    """False keeps the orders as written, uses no cache, keeps buckets as they were first, and hands
+    no table to the rows."""
     buckets: int | None = None
     """Most buckets that rows are cut into; Spark's shuffle partitions if None ([1, 240])."""
     sample_rows: int = 200
