@@ -246,6 +246,24 @@ class AlarmOptions(_Keywords):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ModelOptions(_Keywords):
+    """Options of models of a stream: how it is learned what their joins ask before.
+
+    Raises:
+        OptionError: a value is out of its range; it says which and what the range is.
+    """
+
+    adaptive: bool = True
+    """False has joins ask by samples, and nothing estimated."""
+    risk: float = 0.0
+    """How much the width of an estimate counts against the estimate itself ([0, 1])."""
+
+    def __post_init__(self) -> None:
+        in_range(self, "risk", 0.0, 1.0)
+        is_switch(self, "adaptive")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions(_Keywords):
     """Options of a query that runs, whatever its operators are.
 

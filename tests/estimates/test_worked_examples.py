@@ -9,7 +9,7 @@ from eddyline.estimates import aggregates, filters, plans
 from eddyline.estimates.accuracy import Accuracy
 from eddyline.estimates.filters import Estimate, Times
 from eddyline.estimates.histograms import CoefHistogram
-from eddyline.estimates.joins import join
+from eddyline.estimates.joins import overlaps, share
 from eddyline.estimates.plans import Node
 from eddyline.estimates.volumes import below, bernstein, ordered, pairs_below
 from eddyline.models.polynomials import evaluate, shifted
@@ -124,10 +124,6 @@ def test_5_7_order_of_boxes_and_lines():
 
 
 def test_5_8_bounds_of_a_conjunction():
-    x = np.array([300.0, 300, 400]), np.array([0.0, 150, 250])
-    y = np.array([200.0, 150, 150, 250, 250]), np.array([180.0, 90, 30, 0, 0])
-    z = np.array([100.0, 400, 500]), np.array([50.0, 100, 0])
-    assert filters.conditional_bounds([x, y, z]) == pytest.approx((0.00675, 0.072))
     nothing = Times(np.zeros(1, np.uint64), np.ones(1))
     parts = [(Estimate.exactly(share), nothing) for share in (0.4, 0.3, 0.15)]
     assert (filters.conjunction(parts)[0].low, filters.conjunction(parts)[0].high) == (0, 0.15)
@@ -135,12 +131,14 @@ def test_5_8_bounds_of_a_conjunction():
 
 def test_5_9_rate_of_a_join():
     x, y = cells((10, [(0, 1), (0, 0)], 10)), cells((10, [(5, 6), (0, 0)], 10))
-    assert join(x, y, 100, is_aligned=True).value == pytest.approx(0.5)
-    assert join(x, y, 100, is_aligned=False).value == pytest.approx(1.0)  # 20 pairs of 19
+    assert (share(x, y, is_aligned=True).value, share(y, x, is_aligned=True).value) == (1, 0)
+    assert overlaps(10, 10, is_aligned=True) / 20 == 0.5
+    assert overlaps(10, 10, is_aligned=False) / 20 == 0.95
     half = cells((10, [(0, 0), (1, 1)], 10)), cells((10, [(5, 5), (0, 0)], 10))
-    assert join(*half, 100, is_aligned=True).value == pytest.approx(0.5)
-    assert aggregates.n_sums([10, 7], is_aligned=False) == 16
-    assert aggregates.n_sums([3, 20], is_aligned=False) == 22
+    assert share(*half, is_aligned=True).value == pytest.approx(1.0)  # pieces, however long
+    assert [overlaps(10, 7, is_aligned=False), overlaps(3, 20, is_aligned=False)] == [16, 22]
+    assert aggregates.n_sums(17, 2, is_aligned=False) == 16
+    assert aggregates.n_sums(20, 2, is_aligned=True) == 10
 
 
 def test_5_10_share_of_a_maximum():
@@ -156,21 +154,24 @@ def test_5_10_share_of_a_maximum():
 
 def test_5_11_maximum_of_a_window():
     assert [aggregates.stays_constant(n) for n in (2, 3, 6)] == pytest.approx([1 / 3, 0.5, 5 / 7])
-    assert aggregates.constant_for(4, 0.5, 10) == pytest.approx(6.875)
 
 
-def test_5_12_sum():
-    one, other = np.array([0, 0, 0.5, 0, 0.5]), np.array([0, 0.25, 0, 0.75])
-    found = aggregates.convolved([one, other])
-    assert found[[3, 5, 7]] == pytest.approx([0.125, 0.5, 0.375])
-    three = aggregates.convolved([np.array([0, 0.5, 0.5])] * 3)
-    assert three[3:7] == pytest.approx([0.125, 0.375, 0.375, 0.125])
+def covered(upstream, cover, gives, compensations):
+    """Return the cost of an operator for the loosest of some queries, then of each for itself."""
+    shared = Node(cover, gives, (upstream,))
+    return plans.cost_of([Node(each, plans.ONE, (shared,)) for each in compensations])
+
+
+def unshared(upstream, costs):
+    """Return the cost of an operator for each query."""
+    pairs = zip(upstream, costs, strict=True)
+    return plans.cost_of([Node(cost, plans.ONE, (each,)) for each, cost in pairs])
 
 
 def test_5_14_cost_of_a_cover_and_its_risk():
     gives = Estimate(0.4, 0.2, 0.8)
-    shared = plans.covered(ROOT, 1, gives, [1] * 3)
-    alone = plans.unshared([ROOT] * 3, [1] * 3)
+    shared = covered(ROOT, 1, gives, [1] * 3)
+    alone = unshared([ROOT] * 3, [1] * 3)
     assert (shared.cost.value, alone.cost.value) == pytest.approx((2.2, 3))
     assert (shared.risk, alone.risk) == pytest.approx((1.8, 0))
     assert (shared.objective(0.25), alone.objective(0.25)) == pytest.approx((2.1, 2.25))
@@ -182,19 +183,20 @@ def test_5_14_cost_of_a_cover_and_its_risk():
 @pytest.mark.parametrize(("cost", "shared", "alone"), [(1, 3.03, 1.5), (10, 11.13, 15)])
 def test_5_15_cost_of_a_union(cost, shared, alone):
     upstream = [Node(0.0, Estimate.exactly(0.5), (ROOT,)) for _ in range(3)]
-    found = plans.union(upstream, 0.7, Estimate.exactly(0.6), cost, Estimate.exactly(0.4), [1] * 3)
+    whole = Node(0.7, Estimate.exactly(0.6), upstream)
+    found = covered(whole, cost, Estimate.exactly(0.4), [1] * 3)
     assert found.cost.value == pytest.approx(shared)
-    assert plans.unshared(upstream, [cost] * 3).cost.value == pytest.approx(alone)
+    assert unshared(upstream, [cost] * 3).cost.value == pytest.approx(alone)
 
 
 def test_5_16_a_query_goes_to_another_cover():
     def cost(*thresholds):
         gives = Estimate.exactly(max(thresholds) / 100)
-        return plans.covered(ROOT, 1, gives, [1] * len(thresholds)).cost.value
+        return covered(ROOT, 1, gives, [1] * len(thresholds)).cost.value
 
     def risen(*thresholds):
         gives = Estimate.exactly(1 - min(thresholds) / 100)
-        return plans.covered(ROOT, 1, gives, [1] * len(thresholds)).cost.value
+        return covered(ROOT, 1, gives, [1] * len(thresholds)).cost.value
 
     assert (cost(10, 20, 80), cost(70, 90)) == pytest.approx((3.4, 2.8))
     moved = cost(70, 90, 80) - cost(70, 90) + cost(10, 20) - cost(10, 20, 80)

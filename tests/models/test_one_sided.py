@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from eddyline.models.condition_text import read_condition
 from eddyline.models.joins import joined, joined_among, joined_entities, joined_with_others
-from eddyline.models.one_sided import LEAST_SAMPLED, MIN_LEFT_OUT, may_hold
+from eddyline.models.one_sided import LEAST_SAMPLED, MIN_LEFT_OUT, Asking, may_hold
 from eddyline.models.solving import where
 from tests.models.pieces import EPOCH, drawn, pieces
 
@@ -27,15 +27,19 @@ PARTS = st.sampled_from(
 WAYS = {
     "same": joined,
     "others": joined_with_others,
-    "near": lambda one, other, condition: joined_with_others(
-        one, other, condition, within={"x": 3.0}
+    "near": lambda one, other, condition, **more: joined_with_others(
+        one, other, condition, within={"x": 3.0}, **more
     ),
-    "among": lambda one, _, condition: joined_among(one, condition),
-    "cell": lambda one, _, condition: joined_among(one, condition, sides=one.keys % 2),
-    "entities": lambda one, other, condition: joined_entities(
-        one, other, (np.array([0, 1, 0]), np.array([1, 1, 2])), condition
+    "among": lambda one, _, condition, **more: joined_among(one, condition, **more),
+    "cell": lambda one, _, condition, **more: joined_among(
+        one, condition, sides=one.keys % 2, **more
+    ),
+    "entities": lambda one, other, condition, **more: joined_entities(
+        one, other, (np.array([0, 1, 0]), np.array([1, 1, 2])), condition, **more
     ),
 }
+PLANS = [None, (), ("left",), ("right",), ("left", "right"), ("right", "left")]
+"""Which sides are asked before, in which order; None: as samples say."""
 
 
 @st.composite
@@ -59,10 +63,17 @@ def told(made, segments):
     return sorted(map(repr, zip(*pairs, *(each.tolist() for each in rest), *coefs, strict=True)))
 
 
-@given(sides(), sides(), st.lists(PARTS, min_size=1, max_size=3), st.sampled_from(sorted(WAYS)))
-def test_results_are_those_of_pairing_first(one, other, parts, way):
+@given(
+    sides(),
+    sides(),
+    st.lists(PARTS, min_size=1, max_size=3),
+    st.sampled_from(sorted(WAYS)),
+    st.sampled_from(PLANS),
+)
+def test_results_are_those_of_pairing_first(one, other, parts, way, plan):
     condition = read_condition(" AND ".join(f"({each})" for each in parts), NAMES)
-    found, every = WAYS[way](one, other, condition), WAYS[way](one, other, None)
+    found = WAYS[way](one, other, condition, asking=Asking(plan))
+    every = WAYS[way](one, other, None)
     assert told(found, found.segments) == told(every, where(every.segments, condition))
 
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from eddyline.alarms.tally import KINDS
 from eddyline.stats.costs import CostSums
+from eddyline.stats.merging import both
 from eddyline.stats.profile import FilterProfile, merge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from eddyline.estimates.histograms import CoefHistogram
     from eddyline.estimates.values import ValueSketch
-
-    T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +72,10 @@ class AlarmProfile:
             self.n_rows + other.n_rows,
             self.n_blocks + other.n_blocks,
             self.costs + other.costs,
-            _both(self.templates, other.templates, lambda a, b: a.merged(b)),
-            _both(self.values, other.values, lambda a, b: a.merged(b)),
-            _both(self.coefs, other.coefs, lambda a, b: a.merged(b)),
-            _both(self.outcomes, other.outcomes, lambda a, b: merge([a, b])),
+            both(self.templates, other.templates, lambda a, b: a.merged(b)),
+            both(self.values, other.values, lambda a, b: a.merged(b)),
+            both(self.coefs, other.coefs, lambda a, b: a.merged(b)),
+            both(self.outcomes, other.outcomes, lambda a, b: merge([a, b])),
         )
 
     def without_values(self) -> AlarmProfile:
@@ -92,8 +91,3 @@ class AlarmProfile:
             values={name: each.decayed(share) for name, each in self.values.items()},
             coefs={name: each.decayed(share) for name, each in self.coefs.items()},
         )
-
-
-def _both(one: Mapping[str, T], other: Mapping[str, T], how: Callable[[T, T], T]) -> dict[str, T]:
-    found = {**one, **other}
-    return found | {name: how(one[name], other[name]) for name in one if name in other}

@@ -9,7 +9,7 @@ import numpy as np
 from eddyline.alarms.templates import slots_in
 from eddyline.estimates import filters
 from eddyline.estimates.filters import Estimate
-from eddyline.models.conditions import And, Comparison
+from eddyline.models.planning.expected import combined
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from eddyline.alarms.templates import Template
     from eddyline.estimates.filters import Times
     from eddyline.estimates.histograms import CoefHistogram
-    from eddyline.models.conditions import Condition
+    from eddyline.models.conditions import Comparison
 
 MOST_ALARMS = 3
 """Alarms of a template that stand for all: their constants are spread evenly among those of all."""
@@ -45,18 +45,19 @@ def held(
     if len(known) < len(given):
         return None
 
-    def of(condition: Condition, alarm: int) -> tuple[Estimate, Times]:
-        if isinstance(condition, Comparison):
-            (at,) = slots_in(condition)
+    def of(alarm: int) -> Estimate:
+        def leaf(each: Comparison) -> tuple[Estimate, Times]:
+            (at,) = slots_in(each)
             constant = float(template.constants[alarm, at])
             return filters.comparison(known[at], template.ops[at], constant)
-        parts = [of(each, alarm) for each in condition.parts]
-        combine = filters.conjunction if isinstance(condition, And) else filters.disjunction
-        return combine(parts)
+
+        share = combined(template.condition, leaf)
+        assert share is not None  # it can be said of each comparison
+        return share[0]
 
     order = np.lexsort(template.constants.T[::-1])
     places = np.unique(np.linspace(0, len(order) - 1, MOST_ALARMS).round().astype(int))
-    found = [of(template.condition, int(order[place]))[0] for place in places]
+    found = [of(int(order[place])) for place in places]
     return Estimate(
         *(
             float(np.mean([getattr(each, name) for each in found]))

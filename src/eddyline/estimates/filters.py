@@ -85,6 +85,12 @@ class Times:
         return float(self.shares[self.masks != 0].sum())
 
     @property
+    def pieces(self) -> float:
+        """Ranges of time on which it holds, for each segment on which it holds somewhere."""
+        begins = np.bitwise_count(self.masks & ~(self.masks << np.uint64(1)))
+        return float(begins @ self.shares) / max(self.any, 1e-300) if self.any else 1.0
+
+    @property
     def whole(self) -> float:
         """The share on which it holds all along."""
         return float(self.shares[self.masks == ALL].sum())
@@ -183,43 +189,3 @@ def disjunction(parts: Sequence[tuple[Estimate, Times]]) -> tuple[Estimate, Time
     least = max(part.low for part, _ in parts)
     most = min(1.0, sum(part.high for part, _ in parts))
     return Estimate(float(np.clip(times.any, least, most)), least, most), times
-
-
-def conditional_bounds(given: Sequence[tuple[Floats, Floats]]) -> tuple[float, float]:
-    """Return how rare and how frequent a conjunction may be if attributes go with each other.
-
-    As conditional selectivities are bounded in [Bruno02; Pulse 3.3.4], with what
-    cannot be reached left out (E15). It tells risk; no guarantee, for which see ``conjunction``.
-
-    Args:
-        given: for each attribute how many segments each cell has, and how many of these a
-            comparison holds on, ``[cells]`` each; all attributes have as many segments.
-
-    Returns:
-        The least and the greatest share.
-    """
-    totals = [float(derived.sum()) for _, derived in given]
-    return _bounded(given, totals, min(totals), rises=True), _bounded(
-        given, totals, max(totals), rises=False
-    )
-
-
-def _bounded(
-    given: Sequence[tuple[Floats, Floats]], totals: Sequence[float], target: float, *, rises: bool
-) -> float:
-    lead = totals.index(target)
-    share = target / float(given[lead][0].sum())
-    for at, (counts, derived) in enumerate(given):
-        if at == lead:
-            continue
-        order = np.argsort(derived if rises else -derived, kind="stable")
-        if not rises:
-            order = order[derived[order] > 0]
-        reached = np.cumsum(derived[order])
-        whole = np.searchsorted(reached, target * (1 - 1e-12))
-        passed, met = float(derived[order[:whole]].sum()), float(counts[order[:whole]].sum())
-        if whole < len(order):
-            part = (target - passed) / float(derived[order[whole]])
-            passed, met = target, met + part * float(counts[order[whole]])
-        share *= passed / met if met else 0.0
-    return share

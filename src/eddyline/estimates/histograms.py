@@ -151,9 +151,11 @@ class CoefHistogram:
 
         Cells of less than ``least`` are left out.
         """
-        kept = self.counts * share >= least
-        found = self._take(np.flatnonzero(kept))
-        return _with(found, counts=found.counts * share, seconds=found.seconds * share)
+        return self._take(np.flatnonzero(self.counts * share >= least)).weighted(share)
+
+    def weighted(self, by: float) -> CoefHistogram:
+        """Return the histogram in which each polynomial counts as so many, such as of a sample."""
+        return _with(self, counts=self.counts * by, seconds=self.seconds * by)
 
     def within(self, max_cells: int) -> CoefHistogram:
         """Return at most so many cells: the lightest, by count and width, get wider and merge.
@@ -171,6 +173,11 @@ class CoefHistogram:
                 break
             found = found._widened(loss <= most)._grouped()
         return found
+
+    @property
+    def negative(self) -> CoefHistogram:
+        """The same of negative polynomials, for estimates: their cells have other places."""
+        return _with(self, low=-self.high, high=-self.low)
 
     @property
     def is_spike(self) -> Mask:

@@ -20,55 +20,49 @@ MAX_PAIRS = 20_000
 """Pairs of cells that are computed at once."""
 
 
-def join(
-    one: CoefHistogram,
-    other: CoefHistogram,
-    period: float,
-    *,
-    is_aligned: bool,
-    n_keys: float = 1.0,
-) -> Estimate:
-    """Return how many segments ``one < other`` gives for each that comes in on either side.
+def overlaps(n_one: float, n_other: float, *, is_aligned: bool) -> float:
+    """Return how many pairs of segments overlap that tile the same time (E6).
 
     Args:
-        one: the left side, counted over a period, with at least one segment.
-        other: the right side.
-        period: how long that was (s).
+        n_one: segments of one side.
+        n_other: segments of the other side.
         is_aligned: whether segments of both sides begin and end at the same instants.
-        n_keys: how many entities there are, of equally many segments; only equal ones join.
+    """
+    if min(n_one, n_other) <= 0.0:
+        return 0.0
+    return min(n_one, n_other) if is_aligned else max(n_one + n_other - 1.0, 0.0)
+
+
+def share(one: CoefHistogram, other: CoefHistogram, *, is_aligned: bool) -> Estimate:
+    """Return on what share of overlapping pairs ``one < other`` holds somewhere.
+
+    Args:
+        one: the left side, with at least one segment.
+        other: the right side.
+        is_aligned: whether segments of both sides begin and end at the same instants.
     """
     one, other = one.within(MAX_CELLS), other.within(MAX_CELLS)
     left, right = (each.ravel() for each in np.indices((len(one), len(other))))
-    found = np.zeros(3)
+    found = np.zeros(4)
     for start in range(0, len(left), MAX_PAIRS):
         rows = slice(start, start + MAX_PAIRS)
-        found += _pairs(one, other, left[rows], right[rows], period, is_aligned=is_aligned)
-    total = one.total + other.total
-    value, low, high = found / (n_keys * total)
-    return Estimate(float(value), float(low), float(high))
+        found += _pairs(one, other, left[rows], right[rows], is_aligned=is_aligned)
+    value, low, high = found[:3] / max(float(found[3]), 1e-300)
+    return Estimate(float(value), float(low), float(min(high, 1.0)))
 
 
 def _pairs(
-    one: CoefHistogram,
-    other: CoefHistogram,
-    left: Indices,
-    right: Indices,
-    period: float,
-    *,
-    is_aligned: bool,
+    one: CoefHistogram, other: CoefHistogram, left: Indices, right: Indices, *, is_aligned: bool
 ) -> Floats:
-    """Return how many results pairs of cells give, at least and at most."""
+    """Return of pairs of cells in how many results they are, at least, at most, and all of them."""
     lengths = one.length[left], other.length[right]
     shorter = np.minimum(*lengths)
-    # Segments that tile the same time have as many overlaps as edges of either (E6).
-    overlap = (
-        shorter / period if is_aligned else np.minimum(1.0, (lengths[0] + lengths[1]) / period)
-    )
-    counts = one.counts[left] * other.counts[right] * overlap
+    # Pairs overlap as often as the edges of one are in the other.
+    overlap = shorter if is_aligned else lengths[0] + lengths[1]
+    counts = one.counts[left] * other.counts[right] * np.where(overlap > 0.0, overlap, 1e-9)
     parts = _parts(one, other, left, right, shorter)
-    unsure = counts @ (1.0 - parts.sure)
-    value = counts @ parts.any
-    return np.array([value, max(0.0, value - unsure), value + unsure])
+    unsure, value = counts @ (1.0 - parts.sure), counts @ parts.any
+    return np.array([value, max(0.0, value - unsure), value + unsure, counts.sum()])
 
 
 def _parts(

@@ -72,48 +72,6 @@ def _three(given: Estimate) -> tuple[float, float, float]:
     return given.value, given.low, given.high
 
 
-def covered(
-    upstream: Node, cover: float, gives: Estimate, compensations: Sequence[float]
-) -> PlanCost:
-    """Return the cost of one operator for the loosest of some queries, then of each for itself.
-
-    Args:
-        upstream: what is read.
-        cover: cost of the operator.
-        gives: what it gives for each segment.
-        compensations: the cost of each query for what the operator gives.
-    """
-    shared = Node(cover, gives, (upstream,))
-    return cost_of([Node(each, ONE, (shared,)) for each in compensations])
-
-
-def union(
-    upstream: Sequence[Node],
-    union_cost: float,
-    distinct: Estimate,
-    cover: float,
-    gives: Estimate,
-    compensations: Sequence[float],
-) -> PlanCost:
-    """Return the cost of what queries read of their own, put together, and shared from there.
-
-    Args:
-        upstream: what each query reads.
-        union_cost: to put a segment together with equal ones.
-        distinct: which share of segments is left.
-        cover: cost of the shared operator.
-        gives: what it gives for each segment.
-        compensations: the cost of each query for what the operator gives.
-    """
-    whole = Node(union_cost, distinct, tuple(upstream))
-    return covered(whole, cover, gives, compensations)
-
-
-def unshared(upstream: Sequence[Node], costs: Sequence[float]) -> PlanCost:
-    """Return the cost of an operator for each query."""
-    return cost_of([Node(c, ONE, (each,)) for each, c in zip(upstream, costs, strict=True)])
-
-
 def comes_later(cost: float, passes: float, next_cost: float, next_passes: float) -> bool:
     """Return whether a filter should stand behind the next one: the rank, cross-multiplied.
 

@@ -23,12 +23,12 @@ from eddyline.models.frontiers import KnownFronts, RowFronts
 from eddyline.models.kept import CODE, codes_of
 from eddyline.models.looking import Flow, Looking
 from eddyline.models.open_runs import OpenRuns
+from eddyline.models.planning.watching import Watching, asked_of
 from eddyline.models.rows import Layout, keyed, micros_of
 from eddyline.models.sketch import ANY, MOST_ENTITIES, Sketch, sketched
 from eddyline.models.stages import alike
 from eddyline.models.streaming import NEVER, BucketReport, BucketState, StageState
 from eddyline.models.work import (
-    Stopwatch,
     Work,
     bounds_of_results,
     errors_of,
@@ -92,7 +92,7 @@ class BucketBatch:
             for at, each in enumerate(plan.inputs)
             if isinstance(each.maker, Fit)
         }
-        self._cut, self._watch = cut, Stopwatch(clock)
+        self._cut, self._watch = cut, Watching(clock, samples=plan.samples)
         self._observed: Any = None
 
     def run(self, arrived: Sequence[pa.Table | None]) -> Iterator[pa.Table]:
@@ -144,6 +144,8 @@ class BucketBatch:
             stages,
         )
         work += Work(ns=self._watch.spent())
+        profile = self._watch.taken()
+        work += asked_of(profile)
         self.report = BucketReport(
             self.report.bucket,
             state,
@@ -152,6 +154,7 @@ class BucketBatch:
             work=work,
             sketch=sketch,
             observed=self._observed,
+            profile=profile,
         )
 
     # -- what is looked at ------------------------------------------------------------------------
@@ -272,7 +275,7 @@ class BucketBatch:
                 own = [each.as_one for each in own]
             before = self.state.stages.get(number, StageState())
             if stage.is_crossing:
-                crossing = Crossing(stage, before, self.place, self.zone)
+                crossing = Crossing(stage, before, self.place, self.zone, self._watch)
                 with self._watch.on(stage.node):
                     flows.append(crossing.flow(own))
                 states[number] = crossing.after
@@ -293,7 +296,7 @@ class BucketBatch:
     def _looking(
         self, stage: Stage, keys: tuple[str, ...], books: Books, before: BucketState | StageState
     ) -> Looking:
-        return Looking(stage, keys, books, before, self.place, self.zone, self._watch.on)
+        return Looking(stage, keys, books, before, self.place, self.zone, self._watch)
 
     def _closed(self, looking: Looking, books: Books) -> StageState:
         """Return what a stage keeps; ranges are looked at again when time has passed their end."""

@@ -49,12 +49,18 @@ class Crossing:
         before: what is kept of segments before the batch.
         place: where files are.
         zone: the time zone of timestamps; see ``table_of``.
+        watch: looks on; see ``graph.every``.
     """
 
     def __init__(
-        self, stage: Stage, before: StageState, place: StatePlace, zone: str | None
+        self,
+        stage: Stage,
+        before: StageState,
+        place: StatePlace,
+        zone: str | None,
+        watch: graph.Watch = graph.UNWATCHED,
     ) -> None:
-        self.stage, self.place, self.zone = stage, place, zone
+        self.stage, self.place, self.zone, self.watch = stage, place, zone, watch
         self.segments = dict(before.segments)
         """The files of segments, from now on those after the batch."""
         self.records = before.entities
@@ -84,6 +90,7 @@ class Crossing:
     # -- pairs ----------------------------------------------------------------------------------
 
     def _pairs(self, node: graph.OtherEntities, flows: Sequence[Flow]) -> Flow:
+        tally = self.watch.tally(node)
         places = [each.at for each in (node.left, node.right) if isinstance(each, graph.Input)]
         fronts = {at: flows[at].fronts.known() for at in places}
         step = node.step
@@ -100,11 +107,14 @@ class Crossing:
             (at,) = {*places}
             every = _together([fresh[at], kept[at]])
             found = [] if fresh[at] is None else [self._keyed(at, fresh[at])]
-            pairs = [step.run(each, None, *self._shapes(places)) for each in found]
+            pairs = [step.run(each, None, *self._shapes(places), tally) for each in found]
+            for each, made in zip(found, pairs, strict=True):
+                self.watch.saw(node, (each, each), made)
             if found and kept[at] is not None and every is not None:
                 sides = (np.arange(len(every)) >= len(found[0].segments)).astype(np.int64)
                 both = self._keyed(at, every)
-                pairs.append(step.run(both, sides, *self._shapes(places)))
+                pairs.append(step.run(both, sides, *self._shapes(places), tally))
+                self.watch.saw(node, (both, both), pairs[-1])
         else:
             one, other = places
             sides_of = [
@@ -116,7 +126,8 @@ class Crossing:
                 if left is not None and right is not None:
                     given = [self._keyed(one, left), self._keyed(other, right)]
                     (a, b), _ = unified(given, (), given[0].entities.column_names)
-                    pairs.append(step.between(a, b))
+                    pairs.append(step.between(a, b, tally))
+                    self.watch.saw(node, (a, b), pairs[-1])
         found_fronts = PairFronts(step, (fronts[places[0]], fronts[places[1]]))
         return Flow(self._of_pairs(pairs, node), found_fronts)
 
@@ -148,7 +159,7 @@ class Crossing:
         fronts, ref = flow.fronts.known().by(step.by), self.stage.inputs[0]
         groups = GroupsBatch(
             step, self._shape(0).layout, self.place, self.zone, self.records,
-            self.segments.get(ref, ()), fronts, self._table(0, flow),
+            self.segments.get(ref, ()), fronts, self._table(0, flow), self.watch,
         )  # fmt: skip
         done, self.records, self.segments[ref] = groups.run()
         return Flow(done, _with(fronts, *groups.held))
@@ -164,7 +175,10 @@ class Crossing:
         whole = _together([held.until(front), fresh])
         over, done = front, None
         if whole is not None:
-            segments = step.run(_behind(self._keyed(0, whole), self.low)).segments
+            given = _behind(self._keyed(0, whole), self.low)
+            made = step.run(given)
+            self.watch.saw(step, (given,), made)
+            segments = made.segments
             over = int(whole_until(segments, np.array([front]))[0])
             group = pa.table({CODE: pa.array([0], pa.int64())})
             done = Keyed(segments.take(segments.ends <= front), group)

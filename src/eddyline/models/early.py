@@ -105,7 +105,7 @@ class EarlyBatch(BucketBatch):
         return self._told(final) if self._books.codes.size else None, segments, low
 
     def _looking(self, *given: Any) -> Looking:
-        self._looked = _Remembering(*given, self.place, self.zone, self._watch.on)
+        self._looked = _Remembering(*given, self.place, self.zone, self._watch)
         return self._looked
 
     def _told(self, final: pa.Table | None) -> pa.Table | None:
@@ -193,7 +193,7 @@ class _AtTheEnd(Looking):
     """Looks at the same segments once more, and at those behind them; all is final."""
 
     def __init__(self, of: _Remembering, books: Books) -> None:
-        super().__init__(of.stage, of.keys, books, BucketState(), of.place, of.zone, of.timed)
+        super().__init__(of.stage, of.keys, books, BucketState(), of.place, of.zone, of.watch)
         self._seen = of.seen
 
     def _kept_before(

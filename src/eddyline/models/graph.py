@@ -11,18 +11,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from eddyline.models import joins
+from eddyline.models.one_sided import UNTOLD, Asking
 from eddyline.models.rows import Keyed, plain, unified
 from eddyline.models.steps import Rows, Shape, Step, Within
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from eddyline.models.conditions import Condition
+    from eddyline.models.one_sided import Tally
     from eddyline.models.pairs import DifferentEntities
-
-    Timed = Callable[[object], AbstractContextManager[None]]
-    """Makes what stands around the work of a step."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,18 +59,23 @@ class SameEntity:
     """What stands before the names of each side's attributes: ``s_x``, ``s.x`` in conditions."""
     condition: Condition | None
     text: str | None
+    asks: tuple[str, ...] | None = None
+    """Which sides are asked before they are joined, in what order; None: as samples say."""
 
     @property
     def shape(self) -> Shape:
         """Which columns come out."""
         return Shape(self.left.shape.keys, joined_names(self.left, self.right, self.names))
 
-    def run(self, left: Keyed, right: Keyed) -> Keyed:
+    def run(self, left: Keyed, right: Keyed, tally: Tally = UNTOLD) -> Keyed:
         """Return the joined segments, of the entities that both sides have."""
         keys = self.left.shape.keys
         if left.entities is not right.entities and keys:  # of groups ids are other ones
             (left, right), _ = unified((left, right), (), keys)
-        found = joins.joined(left.segments, right.segments, self.condition, names=self.names)
+        found = joins.joined(
+            left.segments, right.segments, self.condition, names=self.names,
+            asking=Asking(self.asks, tally),
+        )  # fmt: skip
         segments = plain(found.segments)
         return Keyed(replace(segments, keys=found.left[segments.keys]), left.entities)
 
@@ -107,13 +111,13 @@ class OtherEntities:
         """Which columns come out."""
         return self.step.shape(self.left.shape, self.right.shape)
 
-    def run(self, left: Keyed, right: Keyed) -> Keyed:
+    def run(self, left: Keyed, right: Keyed, tally: Tally = UNTOLD) -> Keyed:
         """Return the pairs of all entities there are."""
         shapes = self.left.shape, self.right.shape
         if self.step.is_self:
-            return self.step.run(left, None, *shapes)
+            return self.step.run(left, None, *shapes, tally)
         (one, other), _ = unified((left, right), (), shapes[0].keys)
-        return self.step.between(one, other)
+        return self.step.between(one, other, tally)
 
     def __str__(self) -> str:
         return str(self.step)
@@ -165,6 +169,26 @@ def with_inputs(
         return made[id(each)]
 
     return copy(node)
+
+
+def asking(node: Node, asks: Mapping[str, tuple[str, ...]]) -> Node:
+    """Return a graph of which some joins, by their texts, ask these sides before."""
+    made: dict[int, Node] = {}
+    for each in parts(node):
+        match each:
+            case Input():
+                made[id(each)] = each
+            case Unary(_, of):
+                made[id(each)] = replace(each, of=made[id(of)])
+            case SameEntity(left, right):
+                own = asks.get(str(each), each.asks)
+                made[id(each)] = replace(each, left=made[id(left)], right=made[id(right)], asks=own)
+            case OtherEntities(left, right, step):
+                own = asks.get(str(each), step.asks)
+                made[id(each)] = OtherEntities(
+                    made[id(left)], made[id(right)], replace(step, asks=own)
+                )
+    return made[id(node)]
 
 
 def below(node: Node) -> tuple[Node, ...]:
@@ -224,29 +248,45 @@ def _longest(node: Node, attribute: str) -> int:
     return found[id(node)]
 
 
-def untimed(_: object) -> AbstractContextManager[None]:
-    """Count no time."""
-    return nullcontext()
+class Watch:
+    """Looks on while a graph runs; this one sees nothing."""
+
+    def on(self, what: object) -> AbstractContextManager[None]:  # noqa: ARG002 - nobody asks
+        """Return what stands around the work of a step."""
+        return nullcontext()
+
+    def tally(self, node: SameEntity | OtherEntities) -> Tally:  # noqa: ARG002
+        """Return what takes note of the work of a join."""
+        return UNTOLD
+
+    def saw(self, what: object, given: Sequence[Keyed], found: Keyed | Rows) -> None:
+        """Take note of what came out of a step, or of a join."""
 
 
-def run(node: Node, inputs: Sequence[Keyed], timed: Timed = untimed) -> Keyed | Rows:
+UNWATCHED = Watch()
+
+
+def run(node: Node, inputs: Sequence[Keyed], watch: Watch = UNWATCHED) -> Keyed | Rows:
     """Return what comes out of a graph over segments of some entities; as ``every``."""
-    return every(node, inputs, timed)[id(node)]
+    return every(node, inputs, watch)[id(node)]
 
 
-def every(node: Node, inputs: Sequence[Keyed], timed: Timed = untimed) -> dict[int, Keyed | Rows]:
-    """Return what comes out of each part of a graph, by its id; ``timed`` is around each step."""
+def every(node: Node, inputs: Sequence[Keyed], watch: Watch = UNWATCHED) -> dict[int, Keyed | Rows]:
+    """Return what comes out of each part of a graph, by its id; ``watch`` looks on."""
     found: dict[int, Keyed | Rows] = {}
     for each in parts(node):
+        if isinstance(each, Input):
+            found[id(each)] = inputs[each.at]
+            continue
+        given = [_segments(found[id(part)]) for part in below(each)]
         match each:
-            case Input(at):
-                found[id(each)] = inputs[at]
-            case Unary(step, of):
-                with timed(step):
-                    found[id(each)] = step.run(_segments(found[id(of)]))
-            case SameEntity(left, right) | OtherEntities(left, right):
-                with timed(each):
-                    found[id(each)] = each.run(*(_segments(found[id(a)]) for a in (left, right)))
+            case Unary(step):
+                with watch.on(step):
+                    found[id(each)] = step.run(*given)
+            case SameEntity() | OtherEntities():
+                with watch.on(each):
+                    found[id(each)] = each.run(given[0], given[1], watch.tally(each))
+        watch.saw(each.step if isinstance(each, Unary) else each, given, found[id(each)])
     return found
 
 

@@ -29,6 +29,7 @@ from eddyline.state.rows import FOREVER
 if TYPE_CHECKING:
     from eddyline.data.arrays import Indices, Ints, Mask
     from eddyline.models.frontiers import KnownFronts
+    from eddyline.models.graph import Watch
     from eddyline.models.kept import EntityRun
     from eddyline.models.rows import Layout
     from eddyline.models.window_steps import OverEntities
@@ -57,6 +58,7 @@ class GroupsBatch:
         files: of pieces, before the batch.
         fronts: before which instant all segments of each group are there.
         fresh: new segments, with ``CODE``; None if there are none.
+        watch: looks on; see ``graph.every``.
     """
 
     def __init__(
@@ -69,8 +71,9 @@ class GroupsBatch:
         files: Files,
         fronts: KnownFronts,
         fresh: pa.Table | None,
+        watch: Watch,
     ) -> None:
-        self._step, self._layout, self._zone = step, layout, zone
+        self._step, self._layout, self._zone, self._watch = step, layout, zone, watch
         self._records = EntityRecords(place, records)
         self._held = RowsByGroup(place, files)
         self._fresh = None if fresh is None else self._coded(fresh)
@@ -127,7 +130,9 @@ class GroupsBatch:
         begins = micros_of(rows.column("lo"))
         is_near = begins <= self._front[ids]
         self._may_begin(ids[~is_near], begins[~is_near], begins[~is_near])
-        found = self._step.run(keyed(rows.filter(pa.array(is_near)), self._layout))
+        given = keyed(rows.filter(pa.array(is_near)), self._layout)
+        found = self._step.run(given)
+        self._watch.saw(self._step, (given,), found)
         places = ids_together([self._groups, found.entities], self._step.by)[1]
         mine = places[found.segments.keys]
         is_over = found.segments.ends <= self._front[mine]

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eddyline.models import one_sided, overlaps, polynomials, timeline
+from eddyline.models import overlaps, polynomials, timeline
+from eddyline.models.one_sided import BY_SAMPLE
 from eddyline.models.overlaps import Pairs
 from eddyline.models.segments import Segments
 from eddyline.models.solving import where
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from eddyline.data.arrays import Floats, Indices, Ints
     from eddyline.models.conditions import Condition
+    from eddyline.models.one_sided import Asking
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ def joined(
     condition: Condition | None = None,
     *,
     names: tuple[str, str] = ("left", "right"),
+    asking: Asking = BY_SAMPLE,
 ) -> Joined:
     """Return two sides' segments of the same entities, where a condition holds.
 
@@ -52,9 +55,10 @@ def joined(
         right: the same of the other side; ids mean the same entities on both.
         condition: on the attributes of both under their new names; None is all there is.
         names: what stands before an attribute's name on each side.
+        asking: which sides are asked before.
     """
-    left, right = _reduced(left, right, condition, names)
-    return _paired(left, right, overlaps.same_entity(left, right), condition, names)
+    left, right = asking.reduced(left, right, condition, names, of_same=True)
+    return _paired(left, right, overlaps.same_entity(left, right), condition, names, asking)
 
 
 def joined_with_others(
@@ -64,6 +68,7 @@ def joined_with_others(
     *,
     names: tuple[str, str] = ("left", "right"),
     within: Mapping[str, float] | None = None,
+    asking: Asking = BY_SAMPLE,
 ) -> Joined:
     """Return pairs of different entities of two sides; arguments as above.
 
@@ -74,9 +79,10 @@ def joined_with_others(
         names: as above.
         within: for an attribute of both by how much they differ at most where the condition holds:
             pairs that never come so near are not solved.
+        asking: as above.
     """
-    left, right = _reduced(left, right, condition, names)
-    return _paired(left, right, near_between(left, right, within), condition, names)
+    left, right = asking.reduced(left, right, condition, names)
+    return _paired(left, right, near_between(left, right, within), condition, names, asking)
 
 
 def joined_among(
@@ -86,6 +92,7 @@ def joined_among(
     names: tuple[str, str] = ("left", "right"),
     within: Mapping[str, float] | None = None,
     sides: Ints | None = None,
+    asking: Asking = BY_SAMPLE,
 ) -> Joined:
     """Return the pairs of different entities of one set, each in one order: the lesser id is left.
 
@@ -98,8 +105,9 @@ def joined_among(
         names: as above.
         within: as above.
         sides: 0 or 1 for each segment, if only pairs of one of each are wanted, ``[n]``.
+        asking: as above.
     """
-    may = [one_sided.may_hold(segments, name, condition, segments) for name in names]
+    may = [asking.may_hold(segments, name, condition, segments) for name in names]
     is_one, is_other = (np.ones(len(segments), np.bool_) if mask is None else mask for mask in may)
     if not (is_one | is_other).all():
         some = np.flatnonzero(is_one | is_other)
@@ -110,7 +118,7 @@ def joined_among(
     one, other = np.where(swap, pairs.right, pairs.left), np.where(swap, pairs.left, pairs.right)
     asked = is_one[one] & is_other[other]
     ordered = Pairs(one[asked], other[asked], pairs.lo[asked], pairs.hi[asked])
-    return _paired(segments, segments, ordered, condition, names)
+    return _paired(segments, segments, ordered, condition, names, asking)
 
 
 def near_among(
@@ -141,6 +149,7 @@ def joined_entities(
     condition: Condition | None = None,
     *,
     names: tuple[str, str] = ("left", "right"),
+    asking: Asking = BY_SAMPLE,
 ) -> Joined:
     """Return given pairs of entities for all the time that both have segments.
 
@@ -150,15 +159,16 @@ def joined_entities(
         entities: the left and the right one of each pair, ``[pairs]``.
         condition: as above.
         names: as above.
+        asking: as above.
     """
-    left, right = _reduced(left, right, condition, names)
+    left, right = asking.reduced(left, right, condition, names)
     pairs, one = _segments_of(left, entities[0])
     other_pairs, other = _segments_of(right, entities[1])
     found = overlaps.overlap_pairs(
         pairs, left.lo[one], left.ends[one], other_pairs, right.lo[other], right.ends[other]
     )
     both = replace(found, left=one[found.left], right=other[found.right])
-    return _paired(left, right, both, condition, names)
+    return _paired(left, right, both, condition, names, asking)
 
 
 def _segments_of(segments: Segments, entities: Ints) -> tuple[Ints, Indices]:
@@ -188,14 +198,6 @@ def mirrored(found: Joined, names: tuple[str, str] = ("left", "right")) -> Joine
     return Joined(segments, found.right, found.left)
 
 
-def _reduced(
-    left: Segments, right: Segments, condition: Condition | None, names: tuple[str, str]
-) -> tuple[Segments, Segments]:
-    """Return the segments of both sides that may be in a result."""
-    one = one_sided.reduced(left, names[0], condition, right)
-    return one, one_sided.reduced(right, names[1], condition, left)
-
-
 def _both(within: Mapping[str, float] | None) -> dict[tuple[str, str], float]:
     return {(name, name): most for name, most in (within or {}).items()}
 
@@ -206,8 +208,10 @@ def _paired(
     pairs: Pairs,
     condition: Condition | None,
     names: tuple[str, str],
+    asking: Asking,
 ) -> Joined:
     """Return the pairs as segments whose origin is where both begin to be there."""
+    asking.tally.paired(len(pairs.lo))
     order, keys, one, other = _pair_ids(left, right, pairs)
     lo, hi = pairs.lo[order], pairs.hi[order]
     coefs: dict[str, Floats] = {}

@@ -72,7 +72,7 @@ class Looking:
         before: what is kept of segments before the batch.
         place: where files are.
         zone: the time zone of timestamps; see ``table_of``.
-        timed: counts the time of steps; see ``graph.every``.
+        watch: looks on; see ``graph.every``.
     """
 
     def __init__(
@@ -83,10 +83,10 @@ class Looking:
         before: BucketState | StageState,
         place: StatePlace,
         zone: str | None,
-        timed: graph.Timed = graph.untimed,
+        watch: graph.Watch = graph.UNWATCHED,
     ) -> None:
         self.stage, self.keys, self.books, self.place, self.zone = stage, keys, books, place, zone
-        self.timed = timed
+        self.watch = watch
         self.segments = dict(before.segments)
         """The files of segments, from now on those after the batch."""
         self.low = before.low
@@ -109,12 +109,12 @@ class Looking:
             if stage.given is stage.node:
                 return result_table(found, self.zone)
             assert isinstance(found, Keyed)
-            with self.timed(stage.node):
+            with self.watch.on(stage.node):
                 return self._changes(found, front, names)
         (only,) = flows
         if only.fresh is None:
             return None
-        return result_table(graph.run(stage.given, [only.fresh], self.timed), self.zone)
+        return result_table(graph.run(stage.given, [only.fresh], self.watch), self.zone)
 
     def flow(self, flows: Sequence[Flow]) -> Flow:
         """Return the results of a batch as segments for the next stage."""
@@ -125,7 +125,7 @@ class Looking:
         if self.stage.looks_back:
             found = self._looking_back(flows)[0]
         elif flows[0].fresh is not None:
-            found = graph.run(self.stage.node, [flows[0].fresh], self.timed)
+            found = graph.run(self.stage.node, [flows[0].fresh], self.watch)
         assert not isinstance(found, Rows)  # nothing is built on rows
         return Flow(found if found is not None and len(found.segments) else None, fronts)
 
@@ -145,7 +145,7 @@ class Looking:
         stage = self.stage
         given, names = self._together(flows)
         told = self._told(names)
-        every = graph.every(stage.given, given, self.timed)
+        every = graph.every(stage.given, given, self.watch)
         fronts = [
             known_until(each.segments, flow.fronts.of(names))
             for each, flow in zip(given, flows, strict=True)

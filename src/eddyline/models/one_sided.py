@@ -6,6 +6,7 @@ sought on pairs, as they are without it, so results are the same to the last dig
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,19 +38,93 @@ MIN_LEFT_OUT = 0.2
 a sample may be off by some hundredths."""
 
 
-def reduced(
-    segments: Segments, name: str, condition: Condition | None, other: Segments
-) -> Segments:
-    """Return the segments of a side that may be in a result; all if that cannot be said.
+class Tally:
+    """Takes note of what a join does; this one of nothing."""
 
-    Args:
-        segments: of the side.
-        name: what stands before its attributes in the condition.
-        condition: of the join.
-        other: the other side.
-    """
-    found = may_hold(segments, name, condition, other)
-    return segments if found is None else segments.under(found)
+    def clock(self) -> int:
+        """Return the time (ns)."""
+        return 0
+
+    def asked(self, side: str, n_asked: int, n_left: int, ns: int) -> None:
+        """Take note of segments of a side that were asked, how many were left, and the time."""
+
+    def came(self, side: str, n: int) -> None:
+        """Take note of the segments of a side that came to a question, or would have."""
+
+    def paired(self, n_pairs: int) -> None:
+        """Take note of the pairs that were made."""
+
+
+UNTOLD = Tally()
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Which sides of a join are asked before it, in what order; no answer depends on it."""
+
+    sides: tuple[str, ...] | None = None
+    """By what stands before their attributes; None: each side whose sample says that it pays."""
+    tally: Tally = UNTOLD
+
+    def reduced(
+        self,
+        left: Segments,
+        right: Segments,
+        condition: Condition | None,
+        names: tuple[str, str],
+        *,
+        of_same: bool = False,
+    ) -> tuple[Segments, Segments]:
+        """Return the segments of both sides that may be in a result; all if that cannot be said.
+
+        Args:
+            left: the left side.
+            right: the right side; ids mean the same entities on both.
+            condition: of the join.
+            names: what stands before the attributes of each side in the condition.
+            of_same: whether pairs are of the same entity: entities that one side has no longer are
+                then left out of the other one, before it is asked itself.
+        """
+        found = dict(zip(names, (left, right), strict=True))
+        one, two = names
+        for each in names if self.sides is None else dict.fromkeys((*self.sides, *names)):
+            other = two if each == one else one
+            may = self.may_hold(found[each], each, condition, found[other])
+            if may is None or may.all():
+                continue
+            found[each] = found[each].under(may)
+            if of_same and self.sides is not None:
+                found[other] = of_entities(found[other], found[each])
+        return found[one], found[two]
+
+    def may_hold(
+        self, segments: Segments, name: str, condition: Condition | None, other: Segments
+    ) -> Mask | None:
+        """Return which segments of a side may be in a result; None: as ``may_hold``."""
+        own, tally = [*_of_side(condition, name)], self.tally
+        if not own:
+            return None
+        tally.came(name, len(segments))
+        is_open = other.is_tombstone.any() or (self.sides is not None and name not in self.sides)
+        if is_open:
+            return None
+        if self.sides is None and len(segments) > LEAST_SAMPLED:
+            sample = segments.take(np.arange(0, len(segments), -(-len(segments) // SAMPLE)))
+            if self._told(sample, name, own, other).mean() > 1.0 - MIN_LEFT_OUT:
+                return None
+        return self._told(segments, name, own, other)
+
+    def _told(
+        self, segments: Segments, name: str, own: Sequence[Condition], other: Segments
+    ) -> Mask:
+        began = self.tally.clock()
+        found = _asked(segments, name, own, other)
+        n_left = int(np.count_nonzero(found))
+        self.tally.asked(name, len(segments), n_left, self.tally.clock() - began)
+        return found
+
+
+BY_SAMPLE = Asking()
 
 
 def may_hold(
@@ -60,15 +135,29 @@ def may_hold(
     It is None if nothing is asked of the side alone, or if a sample says that too few segments
     would be left out to pay for asking all. Where the other side says that there is no model, pairs
     say so too, whatever this side is: then it is None as well.
+
+    Args:
+        segments: of the side.
+        name: what stands before its attributes in the condition.
+        condition: of the join.
+        other: the other side.
     """
-    own = [*_of_side(condition, name)]
-    if not own or other.is_tombstone.any():
-        return None
-    if len(segments) > LEAST_SAMPLED:
-        sample = segments.take(np.arange(0, len(segments), -(-len(segments) // SAMPLE)))
-        if _asked(sample, name, own, other).mean() > 1.0 - MIN_LEFT_OUT:
-            return None
-    return _asked(segments, name, own, other)
+    return BY_SAMPLE.may_hold(segments, name, condition, other)
+
+
+def of_entities(segments: Segments, others: Segments) -> Segments:
+    """Return the segments of entities that others have, too; all if these are most of all."""
+    n = 1 + int(max(segments.keys.max(initial=0), others.keys.max(initial=0)))
+    is_there = np.zeros(n, np.bool_)
+    is_there[others.keys] = True
+    found = is_there[segments.keys]
+    n_left = int(np.count_nonzero(found))
+    return segments.under(found) if n_left < (1.0 - MIN_LEFT_OUT) * len(found) else segments
+
+
+def questions(condition: Condition | None, name: str) -> tuple[Condition, ...]:
+    """Return the parts of an AND that ask of one side alone."""
+    return tuple(_of_side(condition, name))
 
 
 def _asked(segments: Segments, name: str, own: Sequence[Condition], other: Segments) -> Mask:

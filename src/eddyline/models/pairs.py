@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from eddyline.models import joins
+from eddyline.models.one_sided import UNTOLD, Asking
 from eddyline.models.rows import Keyed, in_key_order, plain
 from eddyline.models.steps import Shape
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from eddyline.data.arrays import Ints
     from eddyline.models.conditions import Condition
     from eddyline.models.joins import Joined
+    from eddyline.models.one_sided import Tally
     from eddyline.models.segments import Segments
 
 CELL = "__cell"
@@ -41,6 +43,8 @@ class DifferentEntities:
     """Whether pairs that may come so near are there for all the time that they share."""
     is_self: bool
     """Whether both sides are one set: each pair comes once, the lesser keys on the left."""
+    asks: tuple[str, ...] | None = None
+    """Which sides are asked before they are paired, in what order; None: as samples say."""
 
     def shape(self, left: Shape, right: Shape) -> Shape:
         """Return which columns come out."""
@@ -53,7 +57,14 @@ class DifferentEntities:
             ),
         )
 
-    def run(self, given: Keyed, sides: Ints | None, left: Shape, right: Shape) -> Keyed:
+    def run(
+        self,
+        given: Keyed,
+        sides: Ints | None,
+        left: Shape,
+        right: Shape,
+        tally: Tally = UNTOLD,
+    ) -> Keyed:
         """Return the pairs of a cell.
 
         Args:
@@ -62,38 +73,44 @@ class DifferentEntities:
                 of a group with itself.
             left: the columns of the left side.
             right: those of the right side.
+            tally: takes note of the work.
         """
         if self.is_self:
             ordered = in_key_order(given)
-            return self._keyed(self._among(ordered.segments, sides), ordered.entities)
+            found = self._among(ordered.segments, sides, Asking(self.asks, tally))
+            return self._keyed(found, ordered.entities)
         assert sides is not None
         one, other = (np.flatnonzero(sides == side) for side in (0, 1))
-        return self.between(given.of(one, left.layout), given.of(other, right.layout))
+        return self.between(given.of(one, left.layout), given.of(other, right.layout), tally)
 
-    def between(self, left: Keyed, right: Keyed) -> Keyed:
+    def between(self, left: Keyed, right: Keyed, tally: Tally = UNTOLD) -> Keyed:
         """Return the pairs of two sides, whose entities have common ids."""
         one, other = in_key_order(left), in_key_order(right)
-        return self._keyed(self._between(one.segments, other.segments), one.entities)
+        found = self._between(one.segments, other.segments, Asking(self.asks, tally))
+        return self._keyed(found, one.entities)
 
-    def _among(self, segments: Segments, sides: Ints | None) -> Joined:
+    def _among(self, segments: Segments, sides: Ints | None, asking: Asking) -> Joined:
         if not self.is_whole:
             return joins.joined_among(
-                segments, self.condition, names=self.names, within=self.within, sides=sides
-            )
+                segments, self.condition, names=self.names, within=self.within, sides=sides,
+                asking=asking,
+            )  # fmt: skip
         near = joins.near_among(segments, self.within, sides)
         one, other = joins.near_entities(segments, segments, near)
         both = np.unique(np.stack([np.minimum(one, other), np.maximum(one, other)]), axis=1)
         return joins.joined_entities(
-            segments, segments, (both[0], both[1]), self.condition, names=self.names
+            segments, segments, (both[0], both[1]), self.condition, names=self.names, asking=asking
         )
 
-    def _between(self, one: Segments, other: Segments) -> Joined:
+    def _between(self, one: Segments, other: Segments, asking: Asking) -> Joined:
         if not self.is_whole:
             return joins.joined_with_others(
-                one, other, self.condition, names=self.names, within=self.within
+                one, other, self.condition, names=self.names, within=self.within, asking=asking
             )
         entities = joins.near_entities(one, other, joins.near_between(one, other, self.within))
-        return joins.joined_entities(one, other, entities, self.condition, names=self.names)
+        return joins.joined_entities(
+            one, other, entities, self.condition, names=self.names, asking=asking
+        )
 
     def _keyed(self, found: Joined, entities: pa.Table) -> Keyed:
         columns: dict[str, pa.ChunkedArray] = {}

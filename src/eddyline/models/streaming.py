@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from eddyline.models.declared import Declared
+    from eddyline.models.planning.profile import ModelProfile
     from eddyline.models.sketch import Sketch
     from eddyline.models.stages import Stage
     from eddyline.models.steps import Shape
@@ -137,6 +138,8 @@ class BucketReport:
     """Of a few entities, to be drawn."""
     observed: Any = None
     """What a step that makes ranges has observed; see ``stages.RangeStep``."""
+    profile: ModelProfile | None = None
+    """What steps gave, and what joins asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +160,8 @@ class StreamPlan:
     node: graph.Node
     is_early: bool = False
     """Whether results are given before they are final, and taken back; see ``early``."""
+    samples: bool = False
+    """Whether tasks look at how coefficients are spread; see ``planning``."""
 
     @property
     def keys(self) -> tuple[str, ...]:

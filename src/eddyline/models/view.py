@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -17,6 +17,7 @@ from eddyline.runtime.records import Numbers
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from eddyline.models.planning.view import JoinView, StepView
     from eddyline.models.streaming import StreamPlan
 
 
@@ -48,7 +49,8 @@ class ModelRecord:
     ns: Mapping[str, int] = field(default_factory=dict)
     """Time of tasks by step (ns)."""
     component: str = COMPONENT
-    plan: None = None
+    plan: Mapping[str, Any] | None = None
+    """What joins ask before, by their texts; None if there is nothing to plan."""
 
     def numbers(self, n_rows: int) -> Numbers:
         """Return what is kept; its rows and segments are of all batches, and so no counts."""
@@ -94,6 +96,12 @@ class ModelView:
     """What is drawn."""
     plan: StreamPlan | None = None
     """By which it is drawn."""
+    steps: tuple[StepView, ...] = ()
+    """What steps give, and what that was estimated to be."""
+    joins: tuple[JoinView, ...] = ()
+    """What joins ask before."""
+    ways: Mapping[str, Any] | None = None
+    """The plan of these as plain values; None: there is nothing to plan."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -103,7 +111,7 @@ class ModelView:
         return ModelRecord(
             total.n_rows, total.n_segments, self.n_waiting, self.n_bytes, self.n_kept,
             total.n_dropped, total.n_broken, self.n_early, self.n_taken_back,
-            total.n_outside, self.work.n_beyond, self.work.ns,
+            total.n_outside, self.work.n_beyond, self.work.ns, plan=self.ways,
         )  # fmt: skip
 
 

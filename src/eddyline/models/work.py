@@ -47,6 +47,10 @@ class Work(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """Results whose error is above the bound that was asked of them."""
     n_looked_at: int = 0
     """Entities that were looked at, once for each batch."""
+    n_asked: dict[str, int] = {}
+    """Segments that a join asked before it, by ``"<join>: <side>"``."""
+    n_left_out: dict[str, int] = {}
+    """Of these, those that are in no result."""
 
     def __add__(self, other: Work) -> Work:
         return Work(
@@ -55,10 +59,12 @@ class Work(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
             _largest(self.off, other.off),
             self.n_beyond + other.n_beyond,
             self.n_looked_at + other.n_looked_at,
+            dict(Counter(self.n_asked) + Counter(other.n_asked)),
+            dict(Counter(self.n_left_out) + Counter(other.n_left_out)),
         )
 
 
-class Stopwatch:
+class Stopwatch(graph.Watch):
     """The time of a task by what it does."""
 
     def __init__(self, clock: Clock = time.perf_counter_ns) -> None:

@@ -6,22 +6,44 @@ import itertools
 from typing import TYPE_CHECKING
 
 from eddyline.models.pictures import pictures
+from eddyline.models.streaming import COMPONENT
 from eddyline.models.view import ModelRecord
 from eddyline.watch.formatting import clipped, count, finite, percent, ratio, size
-from eddyline.watch.sections import Facts, Figure, Line, Section, Table, Text, Tile, columns
+from eddyline.watch.sections import (
+    Facts,
+    Figure,
+    Line,
+    Section,
+    Table,
+    Text,
+    Tile,
+    columns,
+    last_change,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from eddyline.estimates.filters import Estimate
     from eddyline.models.pictures import Picture
     from eddyline.models.view import ModelView
     from eddyline.runtime.records import History
     from eddyline.watch.formatting import Unit
     from eddyline.watch.sections import Mark, Part
 
+CHANGES = ("asked",)
+"""Events of the journal that are another plan."""
+
 TIMES = columns("step, time: ns, share: share, per segment: ns")
 BOUNDS = columns("attribute, of, asked, largest error: number")
 ENTITIES = columns("entity, rows: count, segments: count, rows per segment: number")
+STEPS = columns(
+    "step, estimated: number, at least: number, at most: number, gave: number, "
+    "true of estimate: number, varies by: share"
+)
+JOINS = columns(
+    "join, asks before, estimated: ns, took: ns, side, estimated left: share, left: share"
+)
 MOST_STEPS = 8
 """Steps that a figure has a line for: those that take most of the time."""
 
@@ -34,6 +56,17 @@ WORDS = (
     ("Outside", "rows with values that they were said not to have, on which bounds depend"),
     ("Beyond", "results whose error is above the bound that was asked of them"),
     ("Kept", "segments that windows of later results look back at"),
+    (
+        "Estimated",
+        "what a step gives for each segment that comes in, from histograms over coefficients of a "
+        "sample, put right by how far estimates were off before; beside it what it gave in the "
+        "newest batch",
+    ),
+    (
+        "Asks before",
+        "of which sides a join leaves out segments that surely are in no result, in this order, "
+        "before it makes pairs",
+    ),
 )
 """Meanings of the words of these sections."""
 
@@ -43,7 +76,18 @@ def lines(record: ModelRecord) -> tuple[str, ...]:
     made = f"{count(record.n_rows)} rows in {count(record.n_segments)} segments"
     if record.n_dropped:
         made += f", {percent(record.n_dropped / record.n_rows)} of the rows dropped"
-    return (f"{made}; {count(record.n_waiting)} rows waiting, {size(record.n_bytes)}",)
+    made = f"{made}; {count(record.n_waiting)} rows waiting, {size(record.n_bytes)}"
+    ways = [f"{clipped(text, 60)} asks {told}" for text, told in _ways(record)]
+    return (made, *ways)
+
+
+def _ways(record: ModelRecord) -> list[tuple[str, str]]:
+    """Return what joins ask before, in words."""
+    plan = record.plan or {}
+    return [
+        (text, way if isinstance(way, str) else " then ".join(way) or "none")
+        for text, way in plan.items()
+    ]
 
 
 def sections(view: ModelView, history: History) -> list[Section]:
@@ -57,9 +101,11 @@ def sections(view: ModelView, history: History) -> list[Section]:
         tiles.append(Tile("rows dropped", total.n_dropped / total.n_rows, "share"))
     if n := total.n_outside + view.work.n_beyond:
         tiles.append(Tile("rows outside, results beyond", n, "count"))
-    parts = [Facts(tuple(_facts(view))), _bounds(view), *_times(view), *_figures(history)]
+    facts = Facts(tuple(_facts(view)))
+    parts = [facts, _bounds(view), *_estimates(view), *_times(view), *_figures(history)]
     return [
         Section("Models", tuple(parts), tuple(tiles)),
+        *last_change(history.last(*CHANGES, components=(COMPONENT,))),
         *drawn(pictures(view.sketch, view.plan) if view.plan else ()),
         Section("Words of models", (Facts(WORDS),), is_aside=True),
     ]
@@ -134,6 +180,34 @@ def _bounds(view: ModelView) -> Table:
         "per cent is a share of each row's value."
     )
     return Table(BOUNDS, tuple(row for row in rows if finite(row[3]) is not None), note)
+
+
+def _estimates(view: ModelView) -> list[Part]:
+    """Return what steps give and what joins ask before, beside what that was estimated to be."""
+    steps = tuple(
+        (clipped(each.text, 60), *_told(each.estimate), each.gave, each.factor, each.varies)
+        for each in view.steps
+    )
+    joins = tuple(
+        (
+            clipped(join.text, 60),
+            join.way,
+            None if join.estimate is None else join.estimate.value,
+            join.ns or None,
+            side.name,
+            None if side.estimate is None else side.estimate.value,
+            side.left,
+        )
+        for join in view.joins
+        for side in join.sides
+    )
+    note = "Segments for each that comes in; of a join, on either side."
+    found: list[Part] = [Table(STEPS, steps, note)] if steps else []
+    return found + ([Table(JOINS, joins, "Times are for each segment.")] if joins else [])
+
+
+def _told(given: Estimate | None) -> tuple[float | None, float | None, float | None]:
+    return (None, None, None) if given is None else (given.value, given.low, given.high)
 
 
 def _times(view: ModelView) -> list[Part]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
@@ -15,11 +15,15 @@ from pyspark.sql.types import BinaryType, StructField, StructType, TimestampNTZT
 from eddyline.errors import QueryError
 from eddyline.models.fitting import FitReport
 from eddyline.models.kept import CODE
+from eddyline.models.planning.loop import ModelLoop
+from eddyline.models.planning.pin import ModelPin
+from eddyline.models.planning.profile import ModelProfile
 from eddyline.models.sketch import Sketch
 from eddyline.models.streaming import COMPONENT, ModelPart
 from eddyline.models.tasks import SIDE
 from eddyline.models.view import ModelCounts, ModelView, told_bounds
 from eddyline.models.work import Work
+from eddyline.options import ModelOptions
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.spark.buckets import ADAPTIVE, REPORT, BucketReports
@@ -47,11 +51,15 @@ if TYPE_CHECKING:
     from eddyline.query.steps import Step
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.operator import Record
+    from eddyline.runtime.pins import Pinnable
     from eddyline.runtime.records import History
     from eddyline.spark.operator import Batch, Clock, Observed, Site
     from eddyline.state.manifest import StatePart
     from eddyline.state.place import StatePlace
     from eddyline.watch.sections import Section
+
+PLANNING = "planning"
+"""The name of what is learned of steps and joins in saved state."""
 
 
 class ModelOperator(Operator):
@@ -62,13 +70,16 @@ class ModelOperator(Operator):
     """
 
     name = COMPONENT
+    takes: type[Any] | None = ModelOptions
 
     def __init__(self, step: ModelStep, site: Site) -> None:
         self.step, self.query = step, site.query
         self.asked: StreamPlan = step.plan
         """What is done with the rows of a batch."""
         self.spark = site.df.sparkSession
-        self.left: Mapping[str, Any] = site.options
+        options, self.left = ModelOptions.taken(site.options)
+        self.planning = ModelLoop(options.resolved(), step.plan.node)
+        """Estimates what steps give, and plans what joins ask."""
         self.time: str | None = None
         self.times: Mapping[str, int] = {}
         self._arriving: Arriving | None = None
@@ -177,6 +188,15 @@ class ModelOperator(Operator):
 
     # -- one batch ------------------------------------------------------------------------------
 
+    def prepare(self, df: DataFrame, batch: Batch) -> None:  # noqa: ARG002
+        """Take in the plan that is in force by now."""
+        self.asked = self._planned()
+
+    def _planned(self) -> StreamPlan:
+        """Return what is done with the rows of a batch, by the plan in force."""
+        plan, planning = self.step.plan, self.planning
+        return replace(plan, node=planning.planned(plan.node), samples=planning.wants_sample)
+
     def lay(self, df: DataFrame, batch: Batch) -> Laid:
         """Return the results that event time allows after a batch."""
         if self.asked_clock.is_idle:
@@ -241,9 +261,10 @@ class ModelOperator(Operator):
         """Return that results have no event time: one that is of long ago may come late."""
         return None, self.clock
 
-    def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:  # noqa: ARG002
+    def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
         """Take in what the buckets of a batch did."""
         found = self._reports.of(observed)
+        entries: list[JournalEntry] = []
         if found and not self.asked_clock.is_idle:
             with self._lock:
                 for each in found.values():
@@ -252,9 +273,17 @@ class ModelOperator(Operator):
                     self._n_early += each.n_early
                     self._n_taken_back += each.n_taken_back
                     self._work += each.work
+                entries = self._seen([*found.values()], batch.id)
                 drawn = [each.sketch for each in found.values() if each.sketch is not None]
                 self._sketch = self._sketch.with_later(drawn, self.asked.row_times)
-        return []
+        return entries
+
+    def _seen(self, reports: Sequence[BucketReport], batch_id: int) -> list[JournalEntry]:
+        """Learn of what steps gave and joins asked."""
+        profiles = [each.profile for each in reports if each.profile is not None]
+        fresh = reduce(lambda one, other: one.merged(other), profiles, ModelProfile())
+        task_ns = sum(sum(each.work.ns.values()) for each in reports)
+        return self.planning.step(fresh, task_ns, batch_id)
 
     # -- what people see ------------------------------------------------------------------------
 
@@ -277,7 +306,19 @@ class ModelOperator(Operator):
                 asked=told_bounds(self.asked, self.step.inputs),
                 sketch=self._sketch,
                 plan=self.asked,
+                steps=self.planning.steps(),
+                joins=self.planning.views(),
+                ways=self._pin.plan if self._pin else None,
             )
+
+    @property
+    def _pin(self) -> ModelPin | None:
+        return ModelPin(self.planning) if self.planning.joins else None
+
+    @property
+    def pinnable(self) -> tuple[Pinnable, ...]:
+        """What joins ask before."""
+        return (self._pin,) if self._pin else ()
 
     def records(self) -> tuple[Record, ...]:
         """Return the record after a batch."""
@@ -298,6 +339,8 @@ class ModelOperator(Operator):
                 self.total, self._n_results, self._n_early, self._n_taken_back, self._work
             )
             saved: dict[str, Any] = msgspec.to_builtins(counts)
+            if self.planning.is_adaptive:
+                saved[PLANNING] = msgspec.to_builtins(self.planning.snapshot())
         return saved
 
     def restore(self, state: Any) -> None:
@@ -306,7 +349,13 @@ class ModelOperator(Operator):
         Raises:
             StateError: it is damaged.
         """
+        learned = None
+        if isinstance(state, dict):
+            learned = state.get(PLANNING)
+            state = {name: each for name, each in state.items() if name != PLANNING}
         counts = ModelCounts.read(state)
         with self._lock:
+            if learned is not None:
+                self.planning.restore(learned)
             self.total, self._n_results, self._work = counts.total, counts.n_results, counts.work
             self._n_early, self._n_taken_back = counts.n_early, counts.n_taken_back
