@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from benchmarks.constraints import discard as dropping
 from benchmarks.constraints.data import EVERY_US, cut
 from benchmarks.constraints.expressway import REPORT_S, SECOND_US, accidents, expressway_v1
 from benchmarks.constraints.graphs import combined_v1, crossover_v1, oac_v1, rids_v1, two_roots_v1
@@ -90,3 +91,12 @@ def test_cars_report_every_30_seconds_and_some_stop():
     assert stopped.size == np.unique(stopped).size > 0
     assert np.isin(stopped, numbers).all()
     assert (np.diff(np.concatenate([each["t"][1] for each in found])) >= 0).all()
+
+
+def test_rows_that_are_dropped_cost_no_more_than_is_told():
+    streams = dict(GRAPHS["rids"].streams)
+    batches = cut(streams, GRAPHS["rids"].n_arrivals // 700)
+    found = dropping.compared(batches, GRAPHS["rids"].join, GRAPHS["rids"].lengths)
+    assert found["n_below"] == 0
+    assert found["kept"][-1] < found["kept_off"][-1] / 2
+    assert sum(found["missing"]) == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from eddyline.joins.discards import DiscardView
 from eddyline.joins.done_loop import DoneView
 from eddyline.joins.tier_loop import TierView
 from eddyline.runtime.records import BatchRecord
@@ -85,3 +86,44 @@ def test_nothing_cold_and_records_from_before_draw_nothing(tmp_path):
     assert not drawn.keys() & {COLD, WITHIN, FOUND}
     older = a_join_run(view=a_join_view(tiers=TIERS[:1]))
     assert not figures_of(page_of(older, tmp_path)).keys() & {COLD, WITHIN, FOUND}
+
+
+def a_discarding_view(**counts):
+    said = {"n_dropped": 5_000, "n_most": 130, "n_about": 41.4, "n_seen": 38} | counts
+    discards = (
+        DiscardView("o", 12_000_000, 11_000_000, 40_000, **said),
+        DiscardView("p", None, 0, 0, 0, 0, 0.0, 0),
+    )
+    inputs = (an_input("o", dropped_bytes=7_000_000), an_input("p"))
+    return a_join_view(inputs=inputs, discards=discards)
+
+
+def test_what_was_dropped_and_what_is_missing_at_most_is_told():
+    text = " ".join(told(a_discarding_view(), width=200).split())
+    assert "Dropped as hardly asked for: 5,000 rows; 7 MB are kept of their keys." in text
+    assert "Results missing for that: at most 130, about 41; found:" in text
+    assert "Partners known to be missed: 38." in text
+    nothing = told(a_discarding_view(n_most=0, n_about=0.0, n_seen=0), width=200)
+    assert "No result is missing for that." in nothing
+    assert "No row was dropped so far" in told(a_discarding_view(n_dropped=0))
+    every = sections_json(sections_of(a_discarding_view()))
+    (section,) = (each for each in every if "Results missing for" in str(each))
+    table = next(each for each in section["parts"] if "missing at most" in str(each))
+    first, second = table["rows"]
+    assert tuple(first) == ("o", "12 s", "11 s", 5_000, 130, 41.4, 38)
+    assert tuple(second[1:3]) == ("its window", "-")
+
+
+def test_what_is_missing_is_drawn_and_counts_of_batches_add_up(tmp_path):
+    each = replace(a_join_record(1, ("o", "p")), n_dropped=9, n_missing_at_most=4)
+    each = replace(each, n_missing_about=1.5)
+    batches = [BatchRecord(at, 1_000, 490, 0.5, 1_790_000_000.0 + at, (each,)) for at in range(3)]
+    run = run_of(a_discarding_view(), tuple(batches), (), text="SELECT …", settings={})
+    drawn = figures_of(page_of(run, tmp_path))["Results missing"]["data"]
+    values = {line["name"]: line["y"] for line in drawn}
+    assert values["at most"] == [4, 4, 4]
+    assert values["about"] == [1.5, 1.5, 1.5]
+    both = each.with_earlier(each, 0.5)
+    assert (both.n_dropped, both.n_missing_at_most, both.n_missing_about) == (18, 8, 3.0)
+    assert both.numbers(10).sums["n_missing_at_most"] == 8
+    assert "n_missing_at_most" not in a_join_record(1, ("o", "p")).numbers(10).sums

@@ -172,19 +172,19 @@ class DroppedRows:
         n = starts.size
         found = DroppedCounts(np.zeros(n, np.int64), np.zeros(n), np.full(n, ALWAYS))
         asked = {key: AskedKeys.of(hashes_of(own), own) for key, own in codes.items()}
+        first, *others = asked
         for each in self.slices:
-            lives = (starts <= each.last_end) & (ends >= each.first_start)
-            places: NDArray[np.int64] = np.flatnonzero(lives)
-            for key, own in asked.items():
+            # Filters let hardly any pass, and say so at once where keys ascend with time.
+            places = each.keys[first].filter.passing(asked[first])
+            lives = (starts[places] <= each.last_end) & (ends[places] >= each.first_start)
+            places = places[lives]
+            for key in others:
                 if places.size:
-                    passing = each.keys[key].filter.passing(own.taken(places))
+                    passing = each.keys[key].filter.passing(asked[key].taken(places))
                     places = places[passing]
             if places.size:
-                _add(
-                    found,
-                    places,
-                    [each.keys[key].counted(own.taken(places)) for key, own in asked.items()],
-                )
+                parts = [each.keys[key].counted(own.taken(places)) for key, own in asked.items()]
+                _add(found, places, parts)
         return found
 
     def most(self, keys: Sequence[int]) -> int:

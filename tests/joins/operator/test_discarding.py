@@ -301,6 +301,18 @@ def test_buckets_and_a_batch_that_runs_again_change_nothing_of_what_is_dropped(t
     assert every[0][1] > 0
 
 
+@pytest.mark.large
+def test_another_grid_of_a_chain_takes_along_what_is_known_of_dropped_rows(tmp_path):
+    ks = [*CALM, *WILD, *CALM[:6]]
+    streams = Streams(CHAIN, tmp_path, ks)
+    grids = [(1, 1), (2, 1), (1, 3), (2, 2)]
+    for number in range(len(ks)):
+        streams.batch(grid=Grid(grids[number // 3 % len(grids)]))
+    found, wanted = streams.got(), streams.wanted()
+    assert not found - wanted
+    assert 0 < (wanted - found).total() <= streams.n_most
+
+
 def test_keys_that_others_have_passed_are_dropped_without_any_k_in_time(tmp_path):
     streams = Streams(PAIR, tmp_path, [300] * 60, length=FOREVER, is_ordered=True)
     for _ in range(60):

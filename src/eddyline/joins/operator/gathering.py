@@ -44,7 +44,7 @@ def starts_of(window: Sequence[SortedRun], rows: NDArray[np.int64]) -> NDArray[n
     ends = np.cumsum(lengths)
     of = np.searchsorted(ends, some, "right")
     found = np.empty(some.size, np.int64)
-    for run in np.unique(of).tolist():
+    for run in np.flatnonzero(np.bincount(of)).tolist():
         mine = np.flatnonzero(of == run)
         found[mine] = window[run].rows.starts[some[mine] - (ends[run] - lengths[run])]
     return found
@@ -157,3 +157,23 @@ def put(
     """Scatter values of a part, from their places in it, to those in the result."""
     for at in range(local.size):
         found[order[at]] = values[local[at]]
+
+
+@compiled
+def widest_age(
+    rows: NDArray[np.int64], first: int, starts: NDArray[np.int64], instants: NDArray[np.int64]
+) -> int:
+    """Return the greatest age of the rows of one part at some instants (µs); 0 if there is none.
+
+    Args:
+        rows: counted through all parts; those of other parts do not count.
+        first: the number of the part's first row.
+        starts: from when on the rows of the part are there (µs).
+        instants: at which each of the rows is looked at (µs).
+    """
+    widest = 0
+    for at in range(rows.size):
+        row = rows[at] - first
+        if 0 <= row < starts.size:
+            widest = max(widest, instants[at] - starts[row])
+    return widest

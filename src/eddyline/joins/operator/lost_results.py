@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from eddyline.joins.operator.composites import SEED, Composites
-from eddyline.joins.operator.gathering import starts_of
+from eddyline.joins.operator.gathering import widest_age
 from eddyline.state.dropped_rows import DroppedRows
 from eddyline.state.rows import ALWAYS
 
@@ -130,9 +130,12 @@ class LostResults:
     def found(self, joined: Composites, windows: Mapping[str, Sequence[SortedRun]]) -> None:
         """Take note of results (one or more)."""
         for name, counts in self.counts.items():
-            ages = joined.starts - starts_of(windows[name], joined.rows[name])
             counts.n_found += len(joined)
-            counts.widest = max(counts.widest, int(ages.max()))
+            first = 0
+            for run in windows[name]:
+                age = widest_age(joined.rows[name], first, run.rows.starts, joined.starts)
+                counts.widest = max(counts.widest, int(age))
+                first += len(run)
 
     def missed(self, pipeline: Way, position: int, joined: Composites) -> None:
         """Count what is missed of the window at a position by the combinations that got there."""
