@@ -8,11 +8,14 @@ import pytest
 
 from eddyline.errors import StateError
 from eddyline.options import SharingOptions
+from eddyline.query.conditions import Compare, Rule
+from eddyline.rules.compile.compiler import compile_rules
 from eddyline.rules.loop import RuleLoop
 from eddyline.rules.pin import NOT_KEPT, RulePin
 from eddyline.rules.planning.access_predicates import PAIR_NS, WALK_NS
+from eddyline.runtime.hindsight import LogView
 from eddyline.runtime.plan_log import PlanLog
-from tests.rules.test_rule_loop import PROGRAM, Run
+from tests.rules.test_rule_loop import PROGRAM, A, Run
 
 OPTIONS = {
     "method": "witnesses",
@@ -111,6 +114,18 @@ def test_the_log_of_rules_outlives_its_process():
     state["rules"]["situations"][0]["evidence"] = [0.5]
     with pytest.raises(StateError, match="the saved log of plans is damaged"):
         PlanLog().restore(state, again.targets)
+
+
+def test_other_rules_begin_another_log():
+    life = Life()
+    life.phase(4, rare_a=True)
+    before = life.targets["rules"].plan
+    few = compile_rules([Rule("r", Compare(A, "=", 3))])
+    life.loop = RuleLoop(few, life.loop.options, logged_as="one")
+    assert life.view() == LogView("rules")
+    life.log.step(life.targets, {"rules": life.targets["rules"].plan}, 1_000, 4)
+    assert life.view().n_left_out == 5_000
+    assert not life.targets["rules"].is_possible(before)
 
 
 def test_loops_of_tasks_and_statements_are_not_logged_and_it_is_said_why():

@@ -269,6 +269,22 @@ def test_other_filters_begin_another_log():
     assert (view.n_situations, view.n_rows, view.n_left_out) == (1, 2 * N_ROWS, 4 * N_ROWS)
 
 
+def test_plans_of_something_else_begin_another_log_at_once():
+    life = Life(Dial())
+    life.batches(4, 0.0)
+    saved = life.log.snapshot()
+    Dial.identity, before = "others", Dial.identity
+    try:
+        life.target.cost_of = None  # nothing of before is asked for a price
+        assert life.view() == LogView("dial")
+        PlanLog().restore(saved, {"dial": life.target})
+        life.target.n_sampled = 5.0
+        assert life.batches(3) == []
+        assert life.log.snapshot()["dial"].n_left_out == 4 * N_ROWS
+    finally:
+        Dial.identity = before
+
+
 def test_a_batch_without_rows_is_none():
     life = Life(Dial())
     life.batches(2, 0.0)

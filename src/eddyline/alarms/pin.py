@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -66,6 +67,12 @@ class AlarmPin(Pinnable):
 
     # -- the log of plans -----------------------------------------------------------------------
 
+    @property
+    def identity(self) -> str:
+        """The templates: their plans and prices are of no others."""
+        texts = "\n".join(sorted(self.loop.templates))
+        return hashlib.blake2b(texts.encode(), digest_size=16).hexdigest()
+
     def said(self, plan: Mapping[str, Any]) -> str:
         """Return a plan in words: of templates that are not covered, and asked as written."""
         usual = self._plain({})
@@ -91,10 +98,9 @@ class AlarmPin(Pinnable):
     def cost_of(self, plan: Mapping[str, Any], evidence: Any) -> float:
         """Return what the templates of the evidence cost (ns per segment).
 
-        Of orders that are not told apart it is that of the one that asks the same first. Unknown
-        where templates have come or gone.
+        Of orders that are not told apart it is that of the one that asks the same first.
         """
-        if evidence is None or not {*evidence[1]} <= plan.keys() & self.loop.templates.keys():
+        if evidence is None:
             return UNKNOWN_NS
         total, templates = 0.0, self.loop.templates
         for text, prices in evidence[1].items():
@@ -115,11 +121,7 @@ class AlarmPin(Pinnable):
             for text, prices in evidence[1].items():
                 sums[text] = sums.get(text, np.zeros(len(prices))) + n_rows * np.array(prices)
         templates = self.loop.templates
-        best = {
-            text: fixed_plans(templates[text])[np.argmin(of)]
-            for text, of in sums.items()
-            if text in templates
-        }
+        best = {text: fixed_plans(templates[text])[np.argmin(of)] for text, of in sums.items()}
         return self._plain(best)
 
     def take(self, plan: Mapping[str, Any], evidence: Any) -> None:  # noqa: ARG002

@@ -36,7 +36,7 @@ class RuleConditions:
     """
 
     def __init__(self, program: Program, identity: str) -> None:
-        self.program = program
+        self.program, self.identity = program, identity
         self.n_literals = n = len(program.literals.kinds)
         self.known = Conditions()
         self.why_not = ""
@@ -49,7 +49,7 @@ class RuleConditions:
         self.names = (
             *(f"rows that tests of {each} select together" for each in columns.tolist()),
             *(f"rows that a test of {each} selects" for each in columns.tolist()),
-            *(f"literal {at} of rules {identity} holds" for at in range(n)),
+            *(f"literal {at} holds" for at in range(n)),
         )
 
     def step(self, fresh: SharingProfile) -> None:

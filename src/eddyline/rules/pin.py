@@ -59,6 +59,11 @@ class RuleLog(Loggable):
         return self.loop.conditions
 
     @property
+    def identity(self) -> str:
+        """The rules: plans of others are none of these."""
+        return "" if self.loop.conditions is None else self.loop.conditions.identity
+
+    @property
     def plan(self) -> Any:
         """The plan in force."""
         return msgspec.to_builtins(self.loop.plan)

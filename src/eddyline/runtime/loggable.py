@@ -68,6 +68,11 @@ class Loggable(ABC):
         return self.loop.is_adaptive
 
     @property
+    def identity(self) -> str:
+        """What plans and evidence are of, where that may change in a run; another begins anew."""
+        return ""
+
+    @property
     @abstractmethod
     def plan(self) -> Any:
         """The plan in force, as plain values that JSON knows."""

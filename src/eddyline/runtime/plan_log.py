@@ -66,6 +66,7 @@ class SavedComponent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     recalled_at: int | None
     waiting: list[tuple[Any, float]]
     n_left_out: float
+    identity: str = ""
 
 
 class ComponentLog:
@@ -73,6 +74,8 @@ class ComponentLog:
 
     def __init__(self, component: str) -> None:
         self.component = component
+        self.identity = ""
+        """What all is of; see ``Loggable.identity``."""
         self.names: tuple[str, ...] = ()
         self.situations: list[Logged] = []
         self.current: Logged | None = None
@@ -87,6 +90,10 @@ class ComponentLog:
         self, target: Loggable, ran_under: Any, n_rows: float, batch_id: int, *, recalls: bool
     ) -> list[JournalEntry]:
         """Take note of a batch; see ``PlanLog.step``."""
+        if target.identity != self.identity:
+            self._forget()
+            self.n_left_out += self.waiting.total
+            self.waiting, self.identity = Held(), target.identity
         self.waiting.add(plan_key(ran_under), n_rows)
         self.n_left_out += self.waiting.shortened(MOST_PLANS)
         now = target.situation()
@@ -213,6 +220,8 @@ class ComponentLog:
 
     def view(self, target: Loggable) -> LogView:
         """Return what the plans in force cost, and what the best of them alone would have."""
+        if target.identity != self.identity:
+            return LogView(self.component)
         seen = hindsight(self.situations, target)
         return LogView(
             self.component,
@@ -238,6 +247,7 @@ class ComponentLog:
             self.recalled_at,
             self.waiting.pairs(),
             self.n_left_out,
+            self.identity,
         )
 
     def restore(self, given: SavedComponent, target: Loggable) -> None:
@@ -246,7 +256,7 @@ class ComponentLog:
         Raises:
             ValueError, LookupError, TypeError, EddylineError: it is damaged.
         """
-        self.names = given.names
+        self.names, self.identity = given.names, given.identity
         self.situations = [restored(each, given.names) for each in given.situations]
         self.waiting, self.n_left_out = Held(given.waiting), given.n_left_out
         if given.current is not None:
@@ -340,7 +350,7 @@ class PlanLog:
         try:
             given = msgspec.convert(state, dict[str, SavedComponent], from_attributes=True)
             for name in given.keys() & targets.keys():
-                if targets[name].can_adapt:
+                if targets[name].can_adapt and targets[name].identity == given[name].identity:
                     log = ComponentLog(name)
                     log.restore(given[name], targets[name])
                     self._logs[name] = log
