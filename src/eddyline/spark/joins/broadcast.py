@@ -88,6 +88,7 @@ class Broadcast:
         """The tables, as they are kept."""
         self._files: tuple[str, ...] | None = None
         """The files that those were read from."""
+        self._ways: dict[tuple[str, ...], list[tuple[str, list[Column]]]] = {}
 
     @staticmethod
     def is_possible(bound: BoundJoin) -> bool:
@@ -184,7 +185,10 @@ class Broadcast:
             kept = arrow_schema(self.bound.spark, schema)
             cast = [as_type(each, of.type) for each, of in zip(columns, kept, strict=True)]
             rows = pa.Table.from_arrays(cast, schema=kept).combine_chunks()
-        return self.bound.spark.createDataFrame(rows, schema)
+        frame = self.bound.spark.createDataFrame(rows, schema)
+        if self.bound.step.kind != "inner" and self.bound.compared:
+            frame = frame.withColumn(table.name, self._struct(table))
+        return F.broadcast(frame)
 
     # -- a batch --------------------------------------------------------------------------------
 
@@ -195,6 +199,8 @@ class Broadcast:
         place: StatePlace,
         low: int,
         order: Sequence[str],
+        *,
+        counts_here: bool,
     ) -> Handed:
         """Return the results of the rows of a batch.
 
@@ -204,6 +210,7 @@ class Broadcast:
             place: where that is.
             low: the instant before which rows are late (µs).
             order: the tables, in the order in which they are joined.
+            counts_here: whether the rows that are looked up are observed.
 
         Raises:
             OSError: the tables cannot be read.
@@ -211,22 +218,19 @@ class Broadcast:
         self._take(part, place)
         df.sparkSession.conf.set(ADAPTIVE, "false")
         rows = self.source.keyed(df)
-        here, found = Observation(), Observation()
         # In an array that is asked for a place which only the row knows: Spark would compile each
         # batch's statement anew for another number.
         low = max(low, ALWAYS + 1)
         is_timely = f"{START} >= get(array({low}L), IF({START} IS NULL, NULL, 0))"
-        joined = self._own.over(
-            rows.where(f"{is_timely}{self._passes}").observe(
-                here, F.count(F.when(F.col(PASSES), 1)).alias(HERE)
-            )
-        )
-        known = {k: f"{KEY}{k}" for k in self.stream.keys}
-        tables = {each.name: each for each in self.tables}
-        for name in order:
-            joined = self._joined(joined, tables[name], known)
-        joined = joined.observe(found, F.count(F.lit(1)).alias(FOUND))
-        return Handed(self._results.over(joined), rows, (here, found))
+        joined, seen = rows.where(f"{is_timely}{self._passes}"), []
+        if counts_here:
+            seen.append(Observation())
+            joined = joined.observe(seen[0], self._here)
+        joined = self._own.over(joined)
+        for name, equal in self._equal(tuple(order)):
+            joined = self._joined(joined, name, equal)
+        seen.append(Observation())
+        return Handed(self._results.over(joined.observe(seen[-1], self._found)), rows, tuple(seen))
 
     def late(self, handed: Handed, place: StatePlace, batch_id: int, low: int) -> dict[str, int]:
         """Write the late rows of a batch, in a job; returns the rows of each file.
@@ -247,19 +251,40 @@ class Broadcast:
         """SQL of what rows have to be beside: of an inner join those with all keys."""
         return "" if self.stream.is_raw else f" AND {PASSES}"
 
-    def _joined(self, df: DataFrame, table: InputLayout, known: dict[int, str]) -> DataFrame:
-        """Return rows with those of a table; ``known`` has the columns of codes that rows have."""
-        kind, copy = self.bound.step.kind, self._copies[table.name]
-        equal = [F.col(known[k]) == F.col(_code(table, k)) for k in table.keys if k in known]
+    def _joined(self, df: DataFrame, name: str, equal: Sequence[Column]) -> DataFrame:
+        """Return rows with those of a table."""
+        kind, copy = self.bound.step.kind, self._copies[name]
         if kind != "inner" and self.bound.compared:
             # Conditions find the columns of both in structs.
-            df, copy = (
-                rows.withColumn(each.name, self._struct(each))
-                for rows, each in ((df, self.stream), (copy, table))
-            )
-            equal += [F.expr(f"({each}\n)") for each in self.bound.compared]
-        known |= {k: _code(table, k) for k in table.keys if k not in known}
-        return df.join(F.broadcast(copy), equal, _HOW[kind])
+            struct = self._struct(self.stream)
+            df, equal = df.withColumn(self.stream.name, struct), [*equal, *self._compared]
+        return df.join(copy, [*equal], _HOW[kind])
+
+    def _equal(self, order: tuple[str, ...]) -> list[tuple[str, list[Column]]]:
+        """Return what is equal to join each table, in their order."""
+        if order not in self._ways:
+            known = {k: f"{KEY}{k}" for k in self.stream.keys}
+            tables = {each.name: each for each in self.tables}
+            found = self._ways[order] = []
+            for name in order:
+                codes = {k: _code(tables[name], k) for k in tables[name].keys}
+                both = [(known[k], code) for k, code in codes.items() if k in known]
+                found.append((name, [F.col(one) == F.col(other) for one, other in both]))
+                known = codes | known
+        return self._ways[order]
+
+    @cached_property
+    def _compared(self) -> list[Column]:
+        """What is asked of two rows beside, where that decides what is a result."""
+        return [F.expr(f"({each}\n)") for each in self.bound.compared]
+
+    @cached_property
+    def _here(self) -> Column:
+        return F.count(F.when(F.col(PASSES), 1)).alias(HERE)
+
+    @cached_property
+    def _found(self) -> Column:
+        return F.count(F.lit(1)).alias(FOUND)
 
     @cached_property
     def _own(self) -> Selected:

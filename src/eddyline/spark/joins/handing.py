@@ -39,6 +39,7 @@ class Handing:
         self.inputs = inputs
         self.broadcast = Broadcast(bound) if Broadcast.is_possible(bound) else None
         """How it is laid; None if it cannot be."""
+        inputs.tells_late = self.broadcast is not None
         can_change = bound.options.adaptive and self.broadcast is not None
         self.ways = WayLoop(is_adaptive=can_change)
         self.is_on = False
@@ -98,7 +99,9 @@ class Handing:
         assert self.broadcast is not None
         self._low = self.inputs.streams.low(self.name, {})
         with state_of(0, "windows", place.folder):
-            found = self._handed = self.broadcast.lay(df, part, place, self._low, order)
+            found = self._handed = self.broadcast.lay(
+                df, part, place, self._low, order, counts_here=not self._is_counted
+            )
         pending = [Pending(COMPONENT, PendingMetrics(each)) for each in found.observations]
         return Laid(found.results, tuple(pending))
 
@@ -116,12 +119,21 @@ class Handing:
         self.n_late = sum(written.values())
         return {*written}
 
-    @staticmethod
-    def counts(observed: Sequence[Observed]) -> tuple[int, int]:
+    @property
+    def _is_counted(self) -> bool:
+        """Whether the inputs count the rows that are looked up: no step is between, and they do."""
+        assert self.broadcast is not None
+        stream = self.broadcast.stream
+        steps = self.broadcast.bound.inputs[stream.number].steps
+        return not (self.inputs.must_look or steps or stream.is_raw)
+
+    def counts(self, observed: Sequence[Observed]) -> tuple[int, int]:
         """Return the rows that were looked up in a batch, and the results."""
         here, found = (
             sum(int(each.metrics.get(of) or 0) for each in observed) for of in (HERE, FOUND)
         )
+        if self._is_counted:
+            here = max(0, self.inputs.n_keyed(self.name) - self.n_late)
         return here, found
 
     def take_entries(self) -> list[JournalEntry]:

@@ -76,12 +76,15 @@ class JoinInputs(Operator):
         self._rows: DataFrame | None = None
         self.begins: Callable[[Batch], None] = lambda _batch: None
         """Called before each batch is looked at: the join says then what it needs."""
+        self.tells_late = False
+        """Whether it is observed, too, if rows may be late, and how many have their keys."""
         self.must_look = False
         """Whether event times of the whole batch are needed, of which its sink may take a part."""
         self.has_tables = False
         """Whether the join has taken the rows of the tables that come with the first batch."""
         self.earliest: dict[str, int] = {}
         """The least event time of each stream in the newest batch (µs), once it is closed."""
+        self._n_keyed: dict[int, int] = {}
         self._looked: dict[str, int] = {}
         """Counts of the rows of the batch where it was looked at, as they are observed else."""
         self.told: Sequence[Any] | None = None
@@ -188,8 +191,12 @@ class JoinInputs(Operator):
     def _counted(self) -> list[Column]:
         """The counts of the rows of a batch before any is dropped."""
         columns = []
-        for each in self.source.layouts:
+        # Those of tables come behind.
+        layouts = [each for each in self.source.layouts if each.name in self.timed]
+        for each in layouts:
             is_mine = tells = F.col(INPUT) == each.number
+            if len(layouts) == 1 and not self.streams.told:
+                is_mine = tells = F.lit(True)
             if each.name in self.streams.told:
                 tells, is_mine = (
                     is_mine & F.col(PASSES).isNull(),
@@ -197,10 +204,15 @@ class JoinInputs(Operator):
                 )
             columns += [
                 F.max(F.when(tells, F.col(START))).alias(f"latest{each.number}"),
-                F.min(F.when(is_mine, F.col(START))).alias(f"earliest{each.number}"),
                 F.count(F.when(is_mine, F.col(START))).alias(f"timed{each.number}"),
                 F.count(F.when(is_mine, 1)).alias(f"all{each.number}"),
             ]
+            if self.tells_late:
+                is_keyed = is_mine & F.col(PASSES)
+                columns += [
+                    F.min(F.when(is_mine, F.col(START))).alias(f"earliest{each.number}"),
+                    F.count(F.when(is_keyed, F.col(START))).alias(f"keyed{each.number}"),
+                ]
         return columns
 
     def is_whole(self, observed: Sequence[Observed]) -> bool:
@@ -210,8 +222,9 @@ class JoinInputs(Operator):
     def close(self, observed: Sequence[Observed], batch: Batch) -> StatePart:
         """Return the event times after the batch."""
         metrics, before = self._metrics(observed), dict(self.latest)
-        self.earliest = {}
+        self.earliest, self._n_keyed = {}, {}
         for each in self.source.layouts:
+            self._n_keyed[each.number] = int(metrics.get(f"keyed{each.number}") or 0)
             if (first := metrics.get(f"earliest{each.number}")) is not None:
                 self.earliest[each.name] = int(first)
             newest = metrics.get(f"latest{each.number}")
@@ -234,6 +247,11 @@ class JoinInputs(Operator):
             counts.n_arrived += n_all
             counts.n_untimed += n_all - n_timed
         return self._changed
+
+    def n_keyed(self, name: str) -> int:
+        """Return the rows of a stream without steps in the batch that have a time and all keys."""
+        (number,) = (each.number for each in self.source.layouts if each.name == name)
+        return self._n_keyed.get(number, 0)
 
     def _metrics(self, observed: Sequence[Observed]) -> Mapping[str, Any]:
         """Return the counts of the rows of the batch; none if nothing is known of them."""
