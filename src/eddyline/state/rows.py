@@ -61,6 +61,32 @@ def as_kept(kind: pa.DataType) -> pa.DataType:
     return pa.binary() if pa.types.is_large_binary(kind) else kind
 
 
+def as_nullable(kind: pa.DataType) -> pa.DataType:
+    """Return a type whose parts may be NULL.
+
+    >>> as_nullable(pa.struct([pa.field("n", pa.int64(), nullable=False)]))
+    StructType(struct<n: int64>)
+    """
+    if pa.types.is_struct(kind):
+        parts = [kind.field(at) for at in range(kind.num_fields)]
+        return pa.struct([pa.field(each.name, as_nullable(each.type)) for each in parts])
+    if pa.types.is_list(kind):
+        return pa.list_(pa.field(kind.value_field.name, as_nullable(kind.value_type)))
+    return kind
+
+
+def _alike(tables: list[pa.Table]) -> list[pa.Table]:
+    """Return tables whose columns differ in what may be NULL in them with columns of one type.
+
+    Spark knows of some columns that no part of them is NULL, by the way in which they are made.
+    """
+    first = tables[0].schema
+    if all(each.schema.equals(first) for each in tables):
+        return tables
+    common = pa.schema([pa.field(each.name, as_nullable(each.type)) for each in first])
+    return [each.cast(common) for each in tables]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
     """Rows of one input."""
@@ -101,7 +127,7 @@ class Rows:
         codes = {key: np.concatenate([part.codes[key] for part in parts]) for key in parts[0].codes}
         starts = np.concatenate([part.starts for part in parts])
         ends = np.concatenate([part.ends for part in parts])
-        payload = pa.concat_tables([part.payload for part in parts])
+        payload = pa.concat_tables(_alike([part.payload for part in parts]))
         marks = [part.passes for part in parts if part.passes is not None]
         return cls(codes, starts, ends, payload, np.concatenate(marks) if marks else None)
 

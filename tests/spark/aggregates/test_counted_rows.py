@@ -6,6 +6,7 @@ import pytest
 
 import eddyline as el
 from eddyline.errors import QueryError
+from eddyline.spark.aggregates.operator import AggregateOperator
 
 pytestmark = pytest.mark.spark
 
@@ -75,3 +76,32 @@ def test_windows_of_the_newest_row(frame):
     assert last == [(0, "a", 1, 9), (1, "a", 2, 0), (2, "b", 1, 8), (3, "a", 1, 9)]
     kept = answers(tied, "PARTITION BY k ROWS 1", ["k"], "v = 8", **asked)
     assert [(at, k, v) for at, k, _, v, _ in kept] == [(2, "b", 8)]
+
+
+def test_a_row_that_equals_the_one_before_is_none_that_came(frame):
+    """By the definition of ISTREAM; where rows tell their time, none equals another."""
+    plain = frame.selectExpr("k", "ts", "IF(k = 'a' AND v > 0, 1, v) AS v")
+    found = answers(plain, "PARTITION BY k ROWS 1", ["k"], v="last(v)")
+    assert found == [(0, "a", 1), (1, "a", 0), (2, "b", 5), (3, "a", 1), (4, "b", 0)]
+    same = plain.where("v = 1")
+    assert answers(same, "PARTITION BY k ROWS 1", ["k"], v="last(v)") == [(0, "a", 1)]
+    asked = {"v": "last(v)", "at": "last(ts)"}
+    timed = answers(same, "PARTITION BY k ROWS 1", ["k"], **asked)
+    assert [row[:3] for row in timed] == [(0, "a", 1), (3, "a", 1)]
+
+
+def test_what_crosses_to_tasks_and_back(frame, monkeypatch):
+    """Of ties, groups and partials that are columns of the rows: these columns, once."""
+    plans, original = [], AggregateOperator.plan_of
+    told = lambda *args: plans.append(original(*args)) or plans[-1]  # noqa: E731
+    monkeypatch.setattr(AggregateOperator, "plan_of", told)
+    for asked in (
+        {"g": "last(g)", "v": "last(v)", "at": "last(ts)"},
+        {"g": "last(g)", "v": "sum(v)"},
+        {"g": "last(g) + 1", "at": "last(ts)"},
+    ):
+        assert answers(frame, "PARTITION BY k ROWS 1", ["k"], **asked)
+    first, *_ = plans
+    assert {each.of for each in first.lifts.values()} == {f"__t{k}" for k in range(4)}
+    assert [each.is_alone for each in plans] == [True, False, False]
+    assert [each.compares for each in plans] == [True, True, False]
