@@ -14,6 +14,7 @@ from eddyline.options import (
     AlarmOptions,
     FilterOptions,
     JoinOptions,
+    ModelOptions,
     RunOptions,
     SharingOptions,
 )
@@ -53,6 +54,7 @@ def test_every_option_stands_on_the_page_with_its_default(field):
         *[("joins", field) for field in fields(JoinOptions)],
         *[("aggregates", field) for field in fields(AggregateOptions)],
         *[("alarms", field) for field in fields(AlarmOptions)],
+        *[("models", field) for field in fields(ModelOptions)],
         *[("runs", field) for field in fields(RunOptions)],
     ],
     ids=lambda each: each if isinstance(each, str) else each.name,

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from eddyline.alarms.alarm_set import AlarmSet
-from eddyline.errors import QueryError
+from eddyline.errors import OptionError, QueryError
+from eddyline.query.rules.rule import Rule
+from eddyline.runtime.journal import JournalEntry
 
 ALARMS = {"fast": "d(x) > 3", "far": "x > 1000", "near": "x < 1"}
 
@@ -13,7 +15,7 @@ ALARMS = {"fast": "d(x) > 3", "far": "x > 1000", "near": "x < 1"}
 def test_what_it_has_can_be_read():
     alarms = AlarmSet(ALARMS)
     assert alarms.names == ("fast", "far", "near")
-    assert alarms.info["far"] == {"text": "x > 1000"}
+    assert alarms.info["far"] == {"text": "x > 1000", "title": None, "level": None, "tags": ()}
     assert alarms.text.splitlines()[1] == "far: x > 1000"
     assert len(alarms) == 3
 
@@ -40,6 +42,47 @@ def test_a_selection_is_a_set_of_its_own():
     assert alarms.names == tuple(ALARMS)
 
 
+def test_alarms_are_chosen_by_level_and_tag_as_rules_are():
+    alarms = AlarmSet(ALARMS)
+    alarms.add("deep", Rule("y < -3", level="high", tags=["port"], title="Too deep"))
+    alarms.add({"slow": Rule("d(x) < 1", level="low", tags=["port", "sea"])})
+    assert alarms.info["deep"] == {
+        "text": "y < -3", "title": "Too deep", "level": "high", "tags": ("port",),
+    }  # fmt: skip
+    assert alarms.select(tag="port").names == ("deep", "slow")
+    assert alarms.select(tag="port", min_level="medium").names == ("deep",)
+    assert alarms.select("slow", "far", level=["low", "high"]).info == {"slow": alarms.info["slow"]}
+    with pytest.raises(OptionError, match="level"):
+        alarms.select(level="hihg")
+    before = alarms.now()
+    alarms.remove()
+    assert alarms.now() == before
+    alarms.replace("slow", Rule("d(x) < 1", level="medium"))
+    assert alarms.now()[1] == before[1]
+    alarms.remove(min_level="medium")
+    assert alarms.names == tuple(ALARMS)
+
+
+def test_a_set_tells_what_the_query_that_asks_it_last_did():
+    class Reader:
+        def check(self, alarms):
+            """Take any."""
+
+        def explain(self, entries, width):
+            return f"{len(entries)} of {width}"
+
+    alarms, reader = AlarmSet(ALARMS), Reader()
+    with pytest.raises(QueryError, match="no query of a stream asks"):
+        alarms.explain()
+    alarms.asked_by(reader, reader)
+    alarms.note([JournalEntry(3, "alarms", "sharing", "covered", "union", {})])
+    assert alarms.explain(width=80) == "1 of 80"
+    assert [each["event"] for each in alarms.journal] == ["sharing"]
+    del reader
+    with pytest.raises(QueryError, match="keep it"):
+        alarms.report("page.html")
+
+
 @pytest.mark.parametrize(
     ("how", "message"),
     [
@@ -48,7 +91,10 @@ def test_a_selection_is_a_set_of_its_own():
         (lambda alarms: alarms.add(AlarmSet({"new": "y > 1", "far": "y > 1"})), "replace"),
         (lambda alarms: alarms.add({"new": "y > 1"}, "y > 2"), "one name"),
         (lambda alarms: alarms.add(AlarmSet(), "y > 2"), "one name"),
-        (lambda alarms: alarms.replace("far"), "texts by their names"),
+        (lambda alarms: alarms.replace("far"), "is a text"),
+        (lambda alarms: alarms.add("new", Rule(3)), "is a text"),
+        (lambda alarms: alarms.select(tag="port"), "port"),
+        (lambda alarms: alarms.remove("far", "fahr"), "far"),
         (lambda alarms: alarms.add(3), "texts by their names"),
         (lambda alarms: alarms.select(), "names of alarms"),
         (lambda alarms: alarms.select("fahr"), "far"),

@@ -5,14 +5,21 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
-from eddyline.alarms.definitions import check_alarm
+from eddyline.alarms.definitions import Given, check_alarm, source_of
 from eddyline.errors import QueryError
+from eddyline.query.rules.rule import chosen
 from eddyline.registry import checked_text, unknown
+from eddyline.runtime.journal import Journal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
+
+    from eddyline.alarms.definitions import AlarmSource
+    from eddyline.query.rules.rule import Facts
+    from eddyline.runtime.journal import JournalEntry
 
 
 class Reader(Protocol):
@@ -26,6 +33,16 @@ class Reader(Protocol):
         """
 
 
+class Shown(Protocol):
+    """A query that asks the alarms of a set, as people may see it."""
+
+    def explain(self, entries: Iterable[JournalEntry], width: int) -> str:
+        """Return in words how alarms are solved."""
+
+    def report(self, entries: Iterable[JournalEntry], path: str | Path) -> Path:
+        """Write a page of it."""
+
+
 class AlarmSet:
     """Named alarms: conditions over modelled attributes and keys, solved together.
 
@@ -33,7 +50,8 @@ class AlarmSet:
     a query asks them: from the next micro-batch on they are as they are then.
 
     Args:
-        alarms: conditions as of ``Segments.where``, by their names.
+        alarms: conditions as of ``Segments.where``, by their names; or ``el.Rule``, which has one
+            with its level, tags and title; or another set.
         name: what the set is called in plans and journals.
 
     Raises:
@@ -46,9 +64,13 @@ class AlarmSet:
         ('fast', 'far')
     """
 
-    def __init__(self, alarms: Mapping[str, str] | None = None, *, name: str = "alarms") -> None:
+    def __init__(
+        self, alarms: Mapping[str, Given] | AlarmSet | None = None, *, name: str = "alarms"
+    ) -> None:
         self.name = checked_text("name of a set", name)
-        self._texts: dict[str, str] = {}
+        self._sources: dict[str, AlarmSource] = {}
+        self._journal = Journal()
+        self._shown: weakref.ReferenceType[Any] | None = None
         self._version = 0
         self._lock = threading.RLock()
         self._readers: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -61,8 +83,8 @@ class AlarmSet:
 
     @property
     def info(self) -> dict[str, Mapping[str, Any]]:
-        """Facts about each alarm, by its name: its text."""
-        return {name: {"text": text} for name, text in self.now()[1].items()}
+        """Facts about each alarm, by its name: its text, title, level and tags."""
+        return {name: {"text": each.text, **each.info} for name, each in self._all().items()}
 
     @property
     def text(self) -> str:
@@ -72,105 +94,178 @@ class AlarmSet:
     def now(self) -> tuple[int, dict[str, str]]:
         """Return a number that is another one after each change, and the texts by name."""
         with self._lock:
-            return self._version, dict(self._texts)
+            return self._version, {name: each.text for name, each in self._sources.items()}
 
-    def add(self, alarms: str | Mapping[str, str] | AlarmSet, text: str | None = None) -> None:
+    def add(self, alarms: str | Mapping[str, Given] | AlarmSet, alarm: Given | None = None) -> None:
         """Add alarms: ``add("far", "x > 1000")``, several by their names, or those of another set.
 
-        All are added, or none.
+        All are added, or none. Instead of a condition, ``el.Rule`` gives one with its level, tags
+        and title.
 
         Raises:
             QueryError: a name is taken, a text is no condition, or does not fit the segments of a
                 query that asks the set.
         """
-        given = _by_name(alarms, text)
+        given = _by_name(alarms, alarm)
         with self._lock:
-            taken = [each for each in given if each in self._texts]
+            taken = [each for each in given if each in self._sources]
             if taken:
                 msg = f"alarm {taken[0]!r} exists already; use replace({taken[0]!r}, …)"
                 raise QueryError(msg, alarm=taken[0])
             self._put(given)
 
-    def replace(self, name: str | Mapping[str, str] | AlarmSet, text: str | None = None) -> None:
+    def replace(
+        self, name: str | Mapping[str, Given] | AlarmSet, alarm: Given | None = None
+    ) -> None:
         """Replace an alarm at its place, or several; what held until then is told as over.
 
         All are replaced, or none: ``replace("far", "x > 2000")``, several by their names, or by
-        those of another set.
+        those of another set. Level, tags and title are those of the new alarm; if only these
+        change, what holds goes on.
 
         Raises:
             QueryError: there is no such alarm, or as for ``add``.
         """
-        given = _by_name(name, text)
+        given = _by_name(name, alarm)
         with self._lock:
             self._check_known(given)
             self._put(given)
 
-    def select(self, *names: str, name: str | None = None) -> AlarmSet:
+    def select(self, *names: str, name: str | None = None, **facts: Unpack[Facts]) -> AlarmSet:
         """Return a set of some of the alarms, which from then on is a set of its own.
 
+        Of what is said all has to hold: ``select(min_level="high", tag="port")`` are the alarms
+        with that tag from that level on.
+
         Args:
-            *names: of alarms.
+            *names: of alarms; without any, those of all names.
             name: what the new set is called; None: as this one.
+            **facts: ``level``, ``min_level`` and ``tag``, as for ``RuleSet.select``.
 
         Raises:
-            QueryError: no name is given, or there is no such alarm.
+            QueryError: nothing is said, there is no such alarm, or none has the tag.
+            OptionError: an unknown level.
         """
-        if not names:
-            msg = "select takes names of alarms, such as select('far'); got none"
+        if not names and all(each is None for each in facts.values()):
+            msg = "select takes names of alarms, level=…, min_level=… or tag=…; got none of them"
             raise QueryError(msg, alarms=self.name)
+        made = AlarmSet(name=self.name if name is None else name)
         with self._lock:
-            self._check_known(names)
-            chosen = {each: self._texts[each] for each in self._texts if each in names}
-        return AlarmSet(chosen, name=self.name if name is None else name)
+            made._put(self._chosen(names, facts))
+        return made
 
-    def remove(self, *names: str) -> None:
-        """Remove alarms, all or none; what held until then is told as over.
+    def remove(self, *names: str, **facts: Unpack[Facts]) -> None:
+        """Remove alarms by their names, or by level or tag as ``select`` chooses them.
+
+        All are removed, or none; what held until then is told as over.
 
         Raises:
-            QueryError: there is no such alarm.
+            QueryError: there is no such alarm, or none has the tag.
+            OptionError: an unknown level.
         """
+        if not names and all(each is None for each in facts.values()):
+            return
         with self._lock:
-            self._check_known(names)
-            for each in names:
-                self._texts.pop(each, None)
-            self._version += bool(names)
+            gone = self._chosen(names, facts)
+            self._sources = {
+                each: self._sources[each] for each in self._sources if each not in gone
+            }
+            self._version += bool(gone)
 
-    def asked_by(self, reader: Reader) -> None:
+    # -- what was learned -----------------------------------------------------------------------
+
+    @property
+    def journal(self) -> list[dict[str, Any]]:
+        """Every decision about these alarms so far, as rows: those of all queries that ask them."""
+        with self._lock:
+            return self._journal.rows()
+
+    def explain(self, *, width: int = 100) -> str:
+        """Return in words how the alarms are solved, by the query of a stream that asked them last.
+
+        Args:
+            width: columns of the text.
+
+        Raises:
+            QueryError: no query of a stream asks them.
+        """
+        return self._shown_last().explain(self._entries(), width)
+
+    def report(self, path: str | Path) -> Path:
+        """Write what is known of the alarms as one self-contained HTML page.
+
+        Raises:
+            QueryError: as for ``explain``.
+            EddylineError: the extra ``report`` is not installed.
+        """
+        return self._shown_last().report(self._entries(), path)
+
+    def note(self, entries: Iterable[JournalEntry]) -> None:
+        """Take in decisions of a query that asks the alarms."""
+        with self._lock:
+            self._journal.extend(entries)
+
+    def _entries(self) -> list[JournalEntry]:
+        with self._lock:
+            return [*self._journal]
+
+    def _shown_last(self) -> Shown:
+        shown: Shown | None = None if self._shown is None else self._shown()
+        if shown is None:
+            msg = (
+                f"{self.name}: no query of a stream asks these alarms; make one by "
+                "segments.alarms(…), and keep it"
+            )
+            raise QueryError(msg, alarms=self.name)
+        return shown
+
+    def asked_by(self, reader: Reader, shown: Shown | None = None) -> None:
         """Take note of a query that asks the alarms: later ones have to fit it, too."""
         self._readers.add(reader)
+        self._shown = self._shown if shown is None else weakref.ref(shown)
 
-    def _put(self, given: Mapping[str, str]) -> None:
-        for name, text in given.items():
+    def _all(self) -> dict[str, AlarmSource]:
+        with self._lock:
+            return dict(self._sources)
+
+    def _chosen(self, names: tuple[str, ...], facts: Facts) -> dict[str, AlarmSource]:
+        self._check_known(names)
+        some = {name: each for name, each in self._sources.items() if not names or name in names}
+        return chosen(some, facts)
+
+    def _put(self, given: Mapping[str, AlarmSource]) -> None:
+        texts = {name: each.text for name, each in given.items()}
+        for name, text in texts.items():
             check_alarm(name, text)
         for reader in list(self._readers):
-            reader.check(given)
-        self._texts |= given
+            reader.check(texts)
+        self._sources |= given
         self._version += bool(given)
 
     def _check_known(self, names: Iterable[str]) -> None:
         for name in names:
-            if checked_text("name of an alarm", name) not in self._texts:
-                raise QueryError(unknown("alarm", name, list(self._texts)), alarm=name)
+            if checked_text("name of an alarm", name) not in self._sources:
+                raise QueryError(unknown("alarm", name, list(self._sources)), alarm=name)
 
     def __len__(self) -> int:
-        return len(self._texts)
+        return len(self._sources)
 
     def __repr__(self) -> str:
         return f"AlarmSet({len(self)} alarms)"
 
 
-def _by_name(alarms: Any, text: str | None) -> dict[str, str]:
-    if isinstance(alarms, AlarmSet):
-        alarms = alarms.now()[1]
-    if not isinstance(alarms, str) and text is not None:
+def _by_name(alarms: Any, alarm: Given | None) -> dict[str, AlarmSource]:
+    if not isinstance(alarms, str) and alarm is not None:
         msg = "a text goes with one name; several alarms have theirs by their names"
         raise QueryError(msg, got=type(alarms).__name__)
-    given = {alarms: text} if isinstance(alarms, str) else alarms
-    if not isinstance(given, Mapping) or not all(isinstance(each, str) for each in given.values()):
+    if isinstance(alarms, AlarmSet):
+        return alarms._all()
+    given = {alarms: alarm} if isinstance(alarms, str) else alarms
+    if not isinstance(given, Mapping):
         msg = "alarms are texts by their names: add('far', 'x > 1000') or add({'far': 'x > 1000'})"
         raise QueryError(msg, got=type(alarms).__name__)
     for name in given:
         if not isinstance(name, str) or not name:
             msg = f"an alarm is named by a text that is not empty, got {name!r}"
             raise QueryError(msg, alarm=name)
-    return dict(given)
+    return {name: source_of(name, each) for name, each in given.items()}

@@ -4,16 +4,46 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import QueryError
 from eddyline.models.condition_text import split_condition
+from eddyline.query.rules.rule import Rule
 from eddyline.sql.parsing import parse_condition
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from eddyline.models.conditions import Condition
+
+
+Given = str | Rule
+"""A condition as text, or one with its level, tags and title."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlarmSource:
+    """An alarm as it was given, with what people need to know of it."""
+
+    name: str
+    text: str
+    info: Mapping[str, Any]
+
+
+def source_of(name: str, given: Any) -> AlarmSource:
+    """Return an alarm of its text, or of a rule.
+
+    Raises:
+        QueryError: it is neither, or a rule whose condition is no text.
+    """
+    rule = given if isinstance(given, Rule) else Rule(given)
+    if not isinstance(rule.condition, str):
+        msg = (
+            f"alarm {name!r} is a text such as 'x > 1000', or an el.Rule of one: add('far', "
+            f"'x > 1000') or add({{'far': 'x > 1000'}}); got {type(rule.condition).__name__}"
+        )
+        raise QueryError(msg, alarm=name)
+    return AlarmSource(name, rule.condition, rule.info)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,15 +33,18 @@ def overlaps(n_one: float, n_other: float, *, is_aligned: bool) -> float:
     return min(n_one, n_other) if is_aligned else max(n_one + n_other - 1.0, 0.0)
 
 
-def share(one: CoefHistogram, other: CoefHistogram, *, is_aligned: bool) -> Estimate:
+def share(
+    one: CoefHistogram, other: CoefHistogram, *, is_aligned: bool, max_cells: int = MAX_CELLS
+) -> Estimate:
     """Return on what share of overlapping pairs ``one < other`` holds somewhere.
 
     Args:
         one: the left side, with at least one segment.
         other: the right side.
         is_aligned: whether segments of both sides begin and end at the same instants.
+        max_cells: of each side; the time goes by their square.
     """
-    one, other = one.within(MAX_CELLS), other.within(MAX_CELLS)
+    one, other = one.within(max_cells), other.within(max_cells)
     left, right = (each.ravel() for each in np.indices((len(one), len(other))))
     found = np.zeros(4)
     for start in range(0, len(left), MAX_PAIRS):

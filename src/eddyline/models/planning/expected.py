@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 MOST_LEAVES = 8
 """Comparisons of a condition up to which it is estimated."""
 
+PAIRED_CELLS = 32
+"""Cells of each side of a join, of which all pairs are computed in the driver."""
+
 WATCHED = (Where, Sample, Extremum, Integral, Envelope, Total, AverageDistance)
 """Steps of which it is estimated what they give; others give as many segments as they take."""
 
@@ -196,7 +199,7 @@ UNKNOWN = Estimate(1.0, 0.0, 1.0)
 
 def _pairs(what: SameEntity | OtherEntities, counts: StepCounts) -> float:
     """Return how many pairs of segments overlap, of all entities that a join pairs."""
-    n_keys, is_aligned = max(counts.n_entities, 1.0), counts.n_aligned > counts.n_in / 2
+    n_keys, is_aligned = max(counts.n_entities, 1.0), counts.is_aligned
     sizes = counts.n_left / n_keys, (counts.n_in - counts.n_left) / n_keys
     each = joins.overlaps(*sizes, is_aligned=is_aligned)
     if isinstance(what, SameEntity):
@@ -213,8 +216,8 @@ def _share_of_pairs(both: Apart | None, counts: StepCounts, coefs: Coefs) -> Est
     if one is None or other is None or min(one.total, other.total) <= 0.0:
         return UNKNOWN
     pair = (one, other) if both.is_below else (other, one)
-    is_aligned = counts.n_aligned > counts.n_in / 2
-    return joins.share(*pair, is_aligned=is_aligned)
+    is_aligned = counts.is_aligned
+    return joins.share(*pair, is_aligned=is_aligned, max_cells=PAIRED_CELLS)
 
 
 # -- windows ------------------------------------------------------------------------------------
@@ -228,7 +231,11 @@ def of_step(what: object, counts: StepCounts, profile: ModelProfile) -> Estimate
         return _of_where(what, profile.coefs)
     if isinstance(what, Total | Envelope):
         return _over_entities(what, counts, profile)
-    length = counts.seconds / counts.n_in
+    return _of_window(what, counts) if counts.n_looked > 0.0 else None
+
+
+def _of_window(what: object, counts: StepCounts) -> Estimate | None:
+    length = counts.seconds / counts.n_looked
     every_us = getattr(what, "every_us", None)
     if every_us:
         return Estimate.exactly(length * 1e6 / every_us)
@@ -253,7 +260,7 @@ def _over_entities(
 ) -> Estimate | None:
     n_entities = max(counts.n_entities, 1.0)
     if isinstance(what, Total):
-        is_aligned = counts.n_aligned > counts.n_in / 2
+        is_aligned = counts.is_aligned
         n_sums = aggregates.n_sums(counts.n_in, n_entities, is_aligned=is_aligned)
         return Estimate.exactly(n_sums / counts.n_in)
     few = [*profile.groups.get(str(what), {}).values()]

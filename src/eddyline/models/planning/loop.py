@@ -21,8 +21,9 @@ from eddyline.models.planning.expected import is_watched, of_join, of_step, shar
 from eddyline.models.planning.profile import JoinCounts, ModelProfile, SideCounts, StepCounts
 from eddyline.models.planning.saving import JoinState, Learned, read
 from eddyline.models.planning.view import JoinView, SideView, StepView
-from eddyline.models.planning.ways import JoinCost, SideCost, joins_of, plain, told
+from eddyline.models.planning.ways import JoinCost, SideCost, asked_sides, joins_of, plain, told
 from eddyline.models.streaming import COMPONENT
+from eddyline.runtime.budget import Budget
 from eddyline.runtime.journal import JournalEntry
 
 if TYPE_CHECKING:
@@ -76,9 +77,11 @@ class ModelLoop:
         self._newest = ModelProfile()
         self._estimates: dict[str, Estimate] = {}
         """What steps give in the next batch, not yet put right."""
+        self._left: dict[tuple[str, str], Estimate] = {}
+        """What share of the sides of joins is left, by histograms."""
         self._accuracy: dict[str, Accuracy] = {}
         self._n_steps = 0
-        self._sample_ns = self._task_ns = 0.0
+        self._budget = Budget(SHARE)
 
     @property
     def is_adaptive(self) -> bool:
@@ -92,8 +95,7 @@ class ModelLoop:
         At first and now and then, as long as that took no more than ``SHARE`` of the time of tasks.
         """
         is_due = self._n_steps < WARM_UP or self._n_steps % SAMPLE_EVERY == 0
-        is_paid = self._sample_ns <= SHARE * self._task_ns or self._n_steps == 0
-        return self.is_adaptive and is_due and is_paid
+        return self.is_adaptive and is_due and self._budget.may
 
     # -- the plan -------------------------------------------------------------------------------
 
@@ -135,8 +137,8 @@ class ModelLoop:
             if text in self._states:
                 entries += self._join_came_true(text, seen, fresh.steps.get(text), batch_id)
         self._n_steps += 1
-        self._sample_ns = FRESH * self._sample_ns + fresh.sample_ns
-        self._task_ns = FRESH * self._task_ns + task_ns
+        self._budget.earn(task_ns)
+        self._budget.spend(fresh.sample_ns)
         older = self._known.decayed(FRESH, FRESH_SAMPLE if fresh.coefs or fresh.groups else 1.0)
         if (
             self._n_steps == FIRST + 1
@@ -148,7 +150,8 @@ class ModelLoop:
             text: _of_newest(each, fresh.steps.get(text)) for text, each in known.steps.items()
         }
         self._known, self._newest = replace(known, steps=steps), fresh
-        self._expect()
+        if any(each.n_looked for each in fresh.steps.values()):
+            self._expect()
         if self._n_steps > FIRST:
             for text in self.joins:
                 entries += self._chosen(text, batch_id)
@@ -175,7 +178,7 @@ class ModelLoop:
         for name, side in seen.sides.items():
             if side.n_asked:
                 state.prices[name] = side.ns / side.n_asked
-            share = self._share(text, name)
+            share = self._left.get((text, name))
             if share is not None and side.n_asked:
                 known = state.sides.get(name, Accuracy())
                 state.sides[name] = known.after(share.value, side.n_left / side.n_asked)
@@ -187,8 +190,11 @@ class ModelLoop:
         return [JournalEntry(batch_id, COMPONENT, "came_true", way, way, evidence)]
 
     def _expect(self) -> None:
-        """Estimate what steps give in the next batch."""
+        """Estimate what steps give in the next batches, until coefficients are sampled again."""
         self._estimates = {}
+        sides = [(text, name) for text in self.joins for name in self._names(text)]
+        left = {each: self._left_of(*each) for each in sides}
+        self._left = {each: found for each, found in left.items() if found is not None}
         for text, each in self._steps.items():
             counts = self._known.steps.get(text, StepCounts())
             if isinstance(each, graph.SameEntity | graph.OtherEntities):
@@ -200,7 +206,7 @@ class ModelLoop:
 
     # -- what joins ask -------------------------------------------------------------------------
 
-    def _share(self, text: str, name: str) -> Estimate | None:
+    def _left_of(self, text: str, name: str) -> Estimate | None:
         """Return what share of a side is left, by histograms; None: nothing is known."""
         found = Estimate.exactly(1.0)
         for each in questions(self.joins[text].condition, name):
@@ -214,7 +220,7 @@ class ModelLoop:
         """Return what is known of a side; None if nothing is known of what is left of it."""
         side = self._known.joins[text].sides.get(name, SideCounts())
         newest = self._newest.joins[text].sides.get(name, SideCounts())
-        left: Estimate | None = self._share(text, name)
+        left: Estimate | None = self._left.get((text, name))
         if left is not None:
             accuracy = self._states[text].sides.get(name, Accuracy())
             left = _at_most_one(accuracy.corrected(left))
@@ -250,8 +256,7 @@ class ModelLoop:
         return JoinCost(sides, n_pairs, pair_ns, is_same)
 
     def _names(self, text: str) -> Iterable[str]:
-        join = self.joins[text]
-        return (each for each in join.names if questions(join.condition, each))
+        return asked_sides(self.joins[text])
 
     def _chosen(self, text: str, batch_id: int) -> list[JournalEntry]:
         """Let a join ask what is estimated to cost least."""
@@ -321,7 +326,7 @@ class ModelLoop:
         sides: Sequence[SideView] = [
             SideView(
                 name,
-                self._share(text, name),
+                self._left.get((text, name)),
                 known[name].n_left / known[name].n_asked
                 if name in known and known[name].n_asked
                 else None,

@@ -33,12 +33,19 @@ class StepCounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Segments or rows that came out."""
     n_entities: float = 0.0
     """Entities of those that came in, all tasks together."""
-    n_aligned: float = 0.0
-    """Of ``n_in`` those that came where entities begin their segments at common instants."""
     n_left: float = 0.0
     """Of those that came into a join, the left ones."""
+    n_looked: float = 0.0
+    """Of those that came in, those that were looked at for what follows."""
+    n_aligned: float = 0.0
+    """Of these, those that came where entities, or both sides, begin segments together."""
     seconds: float = 0.0
-    """Length of all that came in (s); known where a step needs it."""
+    """Length of those that were looked at (s)."""
+
+    @property
+    def is_aligned(self) -> bool:
+        """Whether entities, or both sides of a join, begin their segments together."""
+        return self.n_aligned > self.n_looked / 2
 
     def __add__(self, other: StepCounts) -> StepCounts:
         return StepCounts(*(getattr(self, f) + getattr(other, f) for f in self.__struct_fields__))

@@ -11,6 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import structs
 
 from eddyline.estimates.histograms import CoefHistogram
 from eddyline.models.expressions import Attribute, Terms, names_in, terms_of
@@ -76,17 +77,27 @@ class Watching(Stopwatch):
         n_out = len(found.segments) if isinstance(found, Keyed) else len(found.samples.keys)
         n_in = sum(map(len, every))
         n_entities = max(len(each.entities) for each in given)
-        seconds = sum(float(in_seconds(each.hi - each.lo).sum()) for each in every)
-        counts = StepCounts(*map(float, (
-            n_in, n_out, n_entities, n_in * _are_aligned(every), len(every[0]), seconds,
-        )))  # fmt: skip
+        counts = StepCounts(float(n_in), float(n_out), float(n_entities), float(len(every[0])))
         own = ModelProfile(steps={text: counts})
         if self._samples and n_in:
-            began = self._clock()
-            coefs = dict(self._sampled(what, every))
-            groups = {text: _of_entities(given[0])} if isinstance(what, Envelope) else {}
-            own = ModelProfile({text: counts}, {}, coefs, groups, self._clock() - began)
+            own = self._looked_at(what, text, given, counts)
         self.profile = self.profile.merged(own)
+
+    def _looked_at(
+        self, what: object, text: str, given: Sequence[Keyed], counts: StepCounts
+    ) -> ModelProfile:
+        """Return what a closer look at what came into a step says, and what that took."""
+        began = self._clock()
+        every = [each.segments for each in given]
+        counts = structs.replace(
+            counts,
+            n_looked=counts.n_in,
+            n_aligned=counts.n_in * _are_aligned(every),
+            seconds=sum(float(in_seconds(each.hi - each.lo).sum()) for each in every),
+        )
+        coefs = dict(self._sampled(what, every))
+        groups = {text: _of_entities(given[0])} if isinstance(what, Envelope) else {}
+        return ModelProfile({text: counts}, {}, coefs, groups, float(self._clock() - began))
 
     def taken(self) -> ModelProfile:
         """Return the profile of all that was seen."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, TypeVar
 
 from eddyline.errors import OptionError, QueryError
 from eddyline.options import check_names
@@ -13,8 +13,9 @@ from eddyline.registry import checked_text, unknown
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from eddyline.query.conditions import RuleSource
     from eddyline.query.predicates import Predicate
+
+T = TypeVar("T", bound="Described")
 
 LEVELS = ("informational", "low", "medium", "high", "critical")
 """Levels as Sigma has them, the least first."""
@@ -117,7 +118,7 @@ def check_level(level: Any) -> None:
         raise OptionError(unknown("level", level, LEVELS), level=level)
 
 
-def chosen(sources: Mapping[str, RuleSource], facts: Facts) -> dict[str, RuleSource]:
+def chosen(sources: Mapping[str, T], facts: Facts) -> dict[str, T]:
     """Return the rules that have all that is asked for.
 
     Raises:

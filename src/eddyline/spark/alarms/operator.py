@@ -17,6 +17,7 @@ from eddyline.models import graph
 from eddyline.models.steps import Changes
 from eddyline.options import AlarmOptions
 from eddyline.spark.alarms.binding import MADE, AlarmBinder
+from eddyline.spark.alarms.shown import AlarmsShown
 from eddyline.spark.models.graphs import crossed
 from eddyline.spark.models.laying import laid, schema_of
 from eddyline.spark.models.operator import ModelOperator
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from eddyline.models.streaming import StreamPlan
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.operator import Record
+    from eddyline.runtime.pins import Pinnable
     from eddyline.runtime.records import History
     from eddyline.spark.operator import Batch, Observed, Site
     from eddyline.watch.sections import Section
@@ -61,7 +63,8 @@ class AlarmOperator(ModelOperator):
         self.loop = AlarmLoop(self.options, self._program)
         self.asked = self._plan()
         self._entries: list[JournalEntry] = []
-        step.alarms.asked_by(self._binder)
+        self._shown = AlarmsShown(self, self.query)
+        step.alarms.asked_by(self._binder, self._shown)
 
     def _plan(self) -> StreamPlan:
         ranges = AlarmRanges(
@@ -70,8 +73,8 @@ class AlarmOperator(ModelOperator):
             watches=self.options.adaptive,
             samples=self.loop.wants_sample,
         )
-        node = graph.Unary(Changes(), graph.Unary(ranges, self.step.plan.node))
-        return replace(self.step.plan, node=node)
+        planned = self._planned()
+        return replace(planned, node=graph.Unary(Changes(), graph.Unary(ranges, planned.node)))
 
     def prepare(self, df: DataFrame, batch: Batch) -> None:  # noqa: ARG002
         """Take in what has changed in the set, and the plan that is in force by now."""
@@ -92,17 +95,20 @@ class AlarmOperator(ModelOperator):
             return entries
         fresh = reduce(lambda one, other: one.merged(other), profiles)
         with self._lock:
-            return entries + self.loop.step(fresh, batch.id)
+            entries += self.loop.step(fresh, batch.id)
+        self._alarms.note(entries)
+        return entries
 
     def take_entries(self) -> list[JournalEntry]:
         """Return the changes of the set since the last call."""
         taken, self._entries = self._entries, []
+        self._alarms.note(taken)
         return taken
 
     @property
-    def pinnable(self) -> tuple[AlarmPin, ...]:
-        """How alarms are solved."""
-        return (AlarmPin(self.loop),)
+    def pinnable(self) -> tuple[Pinnable, ...]:
+        """How alarms are solved, and what joins ask before."""
+        return (AlarmPin(self.loop), *super().pinnable)
 
     def records(self) -> tuple[Record, ...]:
         """Return the records after a batch: of models, and of how alarms are solved."""
