@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from eddyline.constraints.lateness import LearnedLateness
+    from eddyline.joins.clusters import ClusterView
     from eddyline.joins.done_loop import DoneView
     from eddyline.joins.tier_loop import TierView
 
@@ -140,6 +141,8 @@ class JoinView:
     """The windows that may have a cold tier."""
     done: tuple[DoneView, ...] = ()
     """The inputs whose rows may leave once they are done, by rule."""
+    clusters: tuple[ClusterView, ...] = ()
+    """How long after its first row a key still comes, by stream and key class."""
     declared: tuple[str, ...] = ()
     """The declared keys that are checked, such as ``id of s``."""
     splits: tuple[str, ...] = ()
@@ -173,6 +176,9 @@ class JoinRecord:
     """Rows in the cold tier of each input."""
     within_us: tuple[int | None, ...] = ()
     """The time that holds nearly all pairs with a row of each input (µs); None if none is known."""
+    closes_us: tuple[int | None, ...] = ()
+    """The time within which nearly all rows of a key of each input come, from the first one on, of
+    the key class of which it is the least (µs); None if none is known."""
     n_found_cold: int = 0
     """Pairs that were found in cold tiers so far."""
 

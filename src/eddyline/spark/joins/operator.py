@@ -16,12 +16,13 @@ from pyspark.sql import functions as F
 
 from eddyline.errors import StateError
 from eddyline.joins.caches.loop import JoinCaches
+from eddyline.joins.clusters import Clusters
 from eddyline.joins.done_loop import DoneLoop
 from eddyline.joins.grid_choice import chosen_grid
 from eddyline.joins.grid_loop import GridLoop
 from eddyline.joins.loop import JoinLoop
 from eddyline.joins.monitor_budget import MonitorBudget
-from eddyline.joins.operator.done_rows import MATCHED, PASSED, merged_counts
+from eddyline.joins.operator.done_rows import CLOSED, MATCHED, PASSED, merged_counts
 from eddyline.joins.operator.partner_ages import merged
 from eddyline.joins.operator.probe_counts import JoinWork
 from eddyline.joins.plan import COMPONENT, BatchPlan
@@ -70,6 +71,7 @@ class LearnedJoin(msgspec.Struct):
     done: dict[str, Any] = msgspec.field(default_factory=dict)
     orders: Any = None
     unique: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
+    clusters: Any = None
 
 
 class JoinOperator(Shown):
@@ -101,11 +103,13 @@ class JoinOperator(Shown):
         is_inner = bound.step.kind == "inner"
         is_plain = is_inner and not bound.is_ordered
         self.tiers = TierLoop(bound.tiered if is_plain else {})
-        self.done = {rule: DoneLoop(rule) for rule in (PASSED, MATCHED)}
+        self.done = {rule: DoneLoop(rule) for rule in (PASSED, CLOSED, MATCHED)}
         """By rule, whether rows leave once they are done."""
         self._monitors = MonitorBudget()
-        rough = bound.source.rough
-        self.orders = ValueOrders(watched(self.graph, self.tiers.lengths, bound.timed, rough))
+        rough, tiered = bound.source.rough, self.tiers.lengths
+        self.orders = ValueOrders(watched(self.graph, tiered, bound.timed, rough))
+        # Hashes are in no order, but equal ones are of equal keys, all but a few.
+        self.clusters = Clusters(watched(self.graph, tiered, bound.timed, ()), bound.lengths)
         self.unique: dict[str, tuple[int, ...]] = {}
         """By static table, the key classes of which no two of its rows have the same code."""
         can_cache = is_plain and not self.tiers.lengths
@@ -262,6 +266,8 @@ class JoinOperator(Shown):
             covers=self.covers,
             below=self.orders.below(),
             tops=self.orders.tops,
+            closed=self.clusters.closed(latest),
+            clusters=self.clusters.measured(latest),
             measures=self._monitors.may,
             leaving=frozenset(
                 (rule, name) for rule, loop in self.done.items() for name in loop.leaving
@@ -302,7 +308,7 @@ class JoinOperator(Shown):
             with self._monitors.learning():
                 tiers = self.tiers.step(ages, self.inputs.latest, batch.id)
                 done = self._step_done(reports, batch.id)
-            promises = [self.tiers.promises, self.orders.promises]
+            promises = [each.promises for each in (self.tiers, self.orders, self.clusters)]
             promises += [loop.promises for loop in self.done.values()]
             self._monitors.rest(unless=any(promises))
             return [
@@ -317,13 +323,21 @@ class JoinOperator(Shown):
         for name in {name for each in reports for name in each.unique}:
             found = [{*each.unique[name]} for each in reports if name in each.unique]
             self.unique[name] = tuple(sorted(set.intersection(*found)))
+        latest = self.inputs.latest
         self.orders.step(each.disorder for each in reports)
+        self.clusters.step((each.spans for each in reports), latest)
         n_hot = {name: sum(of.n_rows for of in self.part.files(name)) for name in self.tiers.plan}
         entries = []
-        for rule, names in ((PASSED, self.orders.below()), (MATCHED, self.covers)):
+        closed = self.clusters.closed(latest)
+        for rule, names in (
+            (PASSED, self.orders.below()),
+            (CLOSED, closed),
+            (MATCHED, self.covers),
+        ):
             counts = merged_counts((each.done for each in reports), rule)
             ns = sum(each.ns for each in reports)
-            entries += self.done[rule].step(names, counts, n_hot, ns, batch_id)
+            why = {name: self.clusters.evidence(name) for name in closed} if rule == CLOSED else {}
+            entries += self.done[rule].step(names, counts, n_hot, ns, batch_id, why)
         return entries
 
     def _count(self, reports: Sequence[BucketReport]) -> None:
@@ -352,6 +366,7 @@ class JoinOperator(Shown):
             {rule: loop.snapshot() for rule, loop in self.done.items()},
             self.orders.snapshot(),
             self.unique,
+            self.clusters.snapshot(),
         )
 
     def restore(self, state: Any) -> None:
@@ -378,6 +393,8 @@ class JoinOperator(Shown):
             self.done[rule].restore(known)
         if learned.orders is not None:
             self.orders.restore(learned.orders)
+        if learned.clusters is not None:
+            self.clusters.restore(learned.clusters)
         self.unique = learned.unique
         self.n_joined |= {name: learned.n_joined.get(name, 0) for name in self.n_joined}
         self.n_results = learned.n_results

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from eddyline.joins.caches.loop import JoinCaches
+    from eddyline.joins.clusters import Clusters
     from eddyline.joins.done_loop import DoneLoop
     from eddyline.joins.graph import JoinGraph
     from eddyline.joins.grid_loop import GridLoop
@@ -53,6 +54,7 @@ class Shown(Operator):
     caches: JoinCaches
     tiers: TierLoop
     done: dict[str, DoneLoop]
+    clusters: Clusters
     part: JoinPart
     work: JoinWork
     n_joined: dict[str, int]
@@ -101,6 +103,7 @@ class Shown(Operator):
                 cold_bytes=sum(n_bytes for *_, n_bytes in cold.values()),
                 cold_rows=tuple(n_rows for n_rows, _, _ in cold.values()),
                 within_us=tuple(tiers[name].bound if name in tiers else None for name in cold),
+                closes_us=tuple(map(self.clusters.least, cold)),
                 n_found_cold=sum(each.n_cold for each in tiers.values()),
             )
         return (*self.loop.record().pipelines, joined)
@@ -135,6 +138,7 @@ class Shown(Operator):
                 learned=self.inputs.learned,
                 tiers=self.tiers.views(),
                 done=tuple(view for loop in self.done.values() for view in loop.views()),
+                clusters=self.clusters.views(self.inputs.latest),
                 declared=tuple(
                     f"{each.column} of {name}" for name, each in self.bound.keys.items()
                 ),
