@@ -217,6 +217,8 @@ class Contestants:
             return self._eddyline(place)
         if name == "eddyline exact":
             return self._eddyline(place, constraints="exact")
+        if name == "eddyline as written":
+            return self._eddyline(place, adaptive=False)
         if name in FLOORS:
             return self._floor(place, name)
         if name == "chain by hand":
@@ -267,6 +269,7 @@ class Contestants:
                 "runs": sum(each.n_runs for each in inputs),
                 "disk_bytes": _bytes_below(checkpoint / "eddyline" / "state"),
                 "late": sum(each.n_late for each in inputs),
+                "joined": sum(each.n_joined for each in inputs if not each.is_table),
                 "probe_s": sum(p.ns for each in run.view().pipelines for p in each.probes) / 1e9,
             }
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from eddyline.constraints.lateness import LearnedLateness
     from eddyline.joins.clusters import ClusterView
     from eddyline.joins.done_loop import DoneView
+    from eddyline.joins.drop_loop import DropView
     from eddyline.joins.tier_loop import TierView
 
 STATIC = "static"
@@ -143,6 +144,8 @@ class JoinView:
     """The inputs whose rows may leave once they are done, by rule."""
     clusters: tuple[ClusterView, ...] = ()
     """How long after its first row a key still comes, by stream and key class."""
+    drops: tuple[DropView, ...] = ()
+    """The streams of whose rows tables may drop some before the shuffle."""
     declared: tuple[str, ...] = ()
     """The declared keys that are checked, such as ``id of s``."""
     splits: tuple[str, ...] = ()
@@ -166,6 +169,8 @@ class JoinRecord:
     n_results: int
     """Combinations that the batch found, and rows that it decided, before conditions that are no
     equalities."""
+    n_dropped: int = 0
+    """Rows of the batch that were dropped before the shuffle, as a table has no key for them."""
     n_waiting: int = 0
     """Rows that are kept back after the batch until event time has passed them."""
     n_cold: int = 0
@@ -191,4 +196,9 @@ class JoinRecord:
     def with_earlier(self, earlier: JoinRecord, share: float) -> JoinRecord:  # noqa: ARG002
         """Return one record for several batches: counts add up, windows are as after the last."""
         n_late = self.n_late + earlier.n_late
-        return replace(self, n_late=n_late, n_results=self.n_results + earlier.n_results)
+        return replace(
+            self,
+            n_late=n_late,
+            n_dropped=self.n_dropped + earlier.n_dropped,
+            n_results=self.n_results + earlier.n_results,
+        )

@@ -86,7 +86,6 @@ def test_what_is_cold_is_found_also_after_a_restart_and_everything_is_shown(spar
     text = first.explain()
     assert "hot for" in text
     assert "rows of the windows are cold" in text
-    assert "How long after its first row a key still comes." in text
     tiers = [each for each in first.journal if each["event"] == "tiers"]
     assert tiers
     assert tiers[0]["before"].endswith("all hot")

@@ -40,6 +40,7 @@ from eddyline.spark.joins.input_steps import operators_of_inputs
 from eddyline.spark.joins.inputs import JoinInputs
 from eddyline.spark.joins.placement import Placement
 from eddyline.spark.joins.shown import Shown
+from eddyline.spark.joins.table_filter import TableFilter
 from eddyline.spark.joins.task import BatchWorker, OnceWorker, Shape
 from eddyline.spark.operator import Laid, Pending
 from eddyline.spark.run.observed_metrics import PendingMetrics
@@ -72,6 +73,7 @@ class LearnedJoin(msgspec.Struct):
     orders: Any = None
     unique: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
     clusters: Any = None
+    drops: Any = None
 
 
 class JoinOperator(Shown):
@@ -112,6 +114,7 @@ class JoinOperator(Shown):
         self.clusters = Clusters(watched(self.graph, tiered, bound.timed, ()), bound.lengths)
         self.unique: dict[str, tuple[int, ...]] = {}
         """By static table, the key classes of which no two of its rows have the same code."""
+        self.drops = TableFilter(bound, is_on=is_plain and self.options.adaptive)
         can_cache = is_plain and not self.tiers.lengths
         tables = frozenset(self.graph.inputs) - {*bound.timed}
         self.loop = JoinLoop(self.graph, self.options, tables)
@@ -143,6 +146,7 @@ class JoinOperator(Shown):
         self._placement: Placement | None = None
         self._last_batch = -1
         self._is_new = True
+        self._has_tables = False
         self._reports: BucketReports[BucketReport] = BucketReports()
         self._lock = threading.RLock()
 
@@ -167,6 +171,7 @@ class JoinOperator(Shown):
         with self._lock:
             self.part = JoinPart(self.grids.plan) if part is None else part.read(JoinPart)
             self._last_batch = batch.id - 1
+            self._has_tables = part is not None
         if self._is_new:
             self.grids.start(self.part.grid)
         # A batch that runs again is cut as it was: the files of its late rows have the same names.
@@ -211,19 +216,26 @@ class JoinOperator(Shown):
         df.sparkSession.conf.set(ADAPTIVE, "false")
         bound, done = self.bound, Observation()
         schema = bound.task_schema
+        plan = self._plan(batch.id)
         worker = BatchWorker(
-            self._plan(batch.id),
+            plan,
             Shape(bound.source.layouts, arrow_schema(df.sparkSession, schema)),
             self.place,
             buckets_for(self._grid, self.part.grid, self.part.buckets, self.graph.classes_of),
         )
         if self._placement is None or self._placement.grid != self._grid:
             self._placement = Placement(self._grid, bound.source)
-        rows = self._placement.lay(bound.source.keyed(df))
+        rows: DataFrame = bound.source.keyed(df)
+        dropped: tuple[Pending, ...] = ()
+        if self._has_tables:
+            self.drops.read(df, self.part, self.place)
+            rows, dropped = self.drops.lay(rows, plan.lows)
+        rows = self._placement.lay(rows)
         rows = rows.withColumn(BUCKET, F.spark_partition_id())
         found = rows.mapInArrow(worker.run, schema)
         found = found.observe(done, F.collect_list(REPORT).alias("reports"))
-        return Laid(bound.results(found), (Pending(COMPONENT, PendingMetrics(done)),))
+        pending = Pending(COMPONENT, PendingMetrics(done))
+        return Laid(bound.results(found), (pending, *dropped))
 
     def once(self, df: DataFrame) -> DataFrame:
         """Return the results over all rows of batch DataFrames; nothing is kept."""
@@ -317,6 +329,7 @@ class JoinOperator(Shown):
                 *self.grids.step((each.bins for each in reports), batch.id),
                 *tiers,
                 *done,
+                *self.drops.step(observed, batch.id),
             ]
 
     def _step_done(self, reports: Sequence[BucketReport], batch_id: int) -> list[JournalEntry]:
@@ -367,6 +380,7 @@ class JoinOperator(Shown):
             self.orders.snapshot(),
             self.unique,
             self.clusters.snapshot(),
+            self.drops.loop.snapshot(),
         )
 
     def restore(self, state: Any) -> None:
@@ -395,6 +409,8 @@ class JoinOperator(Shown):
             self.orders.restore(learned.orders)
         if learned.clusters is not None:
             self.clusters.restore(learned.clusters)
+        if learned.drops is not None:
+            self.drops.loop.restore(learned.drops)
         self.unique = learned.unique
         self.n_joined |= {name: learned.n_joined.get(name, 0) for name in self.n_joined}
         self.n_results = learned.n_results

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from eddyline.spark.joins.bound import BoundJoin
     from eddyline.spark.joins.inputs import JoinInputs
     from eddyline.spark.joins.layout import JoinInput
+    from eddyline.spark.joins.table_filter import TableFilter
     from eddyline.state.place import StatePlace
     from eddyline.watch.sections import Section
 
@@ -55,6 +56,7 @@ class Shown(Operator):
     tiers: TierLoop
     done: dict[str, DoneLoop]
     clusters: Clusters
+    drops: TableFilter
     part: JoinPart
     work: JoinWork
     n_joined: dict[str, int]
@@ -98,6 +100,7 @@ class Shown(Operator):
                 n_bytes=tuple(sum(file.n_bytes for file in each) for each in files),
                 n_late=self._newest[0],
                 n_results=self._newest[1],
+                n_dropped=self.drops.loop.newest,
                 n_waiting=sum(map(self.part.n_waiting, self.graph.inputs)),
                 n_cold=sum(n_rows for n_rows, _, _ in cold.values()),
                 cold_bytes=sum(n_bytes for *_, n_bytes in cold.values()),
@@ -111,7 +114,9 @@ class Shown(Operator):
     @property
     def pinnable(self) -> tuple[Pinnable, ...]:
         """The order of each pipeline, how rows are laid out, and the tiers of windows."""
-        return tuple(pinnable(self.loop, self.grids, self.caches, self.tiers, self.done))
+        return tuple(
+            pinnable(self.loop, self.grids, self.caches, self.tiers, self.done, self.drops.loop)
+        )
 
     def plan(self) -> dict[str, list[str]]:
         """Return the order of each pipeline, by names."""
@@ -138,6 +143,7 @@ class Shown(Operator):
                 learned=self.inputs.learned,
                 tiers=self.tiers.views(),
                 done=tuple(view for loop in self.done.values() for view in loop.views()),
+                drops=self.drops.loop.views(),
                 clusters=self.clusters.views(self.inputs.latest),
                 declared=tuple(
                     f"{each.column} of {name}" for name, each in self.bound.keys.items()
