@@ -98,7 +98,7 @@ def _filtered(settings: Settings, percent: int) -> dict[str, Any]:
     return race(written(Joined(windows, equal, select), batches, tables), *FILTERED)
 
 
-FILTERED = ("eddyline as written", "eddyline")
+FILTERED = ("eddyline unfiltered", "eddyline")
 
 
 def filtered(settings: Settings, percent: int) -> Measurement:

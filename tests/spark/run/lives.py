@@ -86,6 +86,7 @@ class Kind:
             stream = stream_of(spark, folder, name, schema=SCHEMA)
             key = self.key if name == "s" else None
             engine.stream(name, stream, time="ts", lateness="2 seconds", key=key)
+        engine.table("even", spark.range(0, 40, 2).withColumnRenamed("id", "k"))
         engine.function("often", lambda k: pc.less(k, 35), reads=["k"])
         for name, (text, time) in DERIVED.items():
             if any(re.search(rf"\bFROM {name}\b", each) for each, _ in self.answers.values()):
@@ -294,6 +295,18 @@ KINDS = {
         late="stu",
         options={"buckets": 2, "constraints": "exact"},
         key="id",
+    ),
+    "join with a table": Kind(
+        {
+            "q": (
+                "SELECT s.id AS a, t.id AS b FROM s [RANGE 12 SECONDS], t [RANGE 6 SECONDS], even "
+                "WHERE s.k = t.k AND t.k = even.k",
+                "SELECT s.id AS a, t.id AS b FROM s JOIN t ON s.k = t.k AND s.k % 2 = 0 "
+                "AND s.ts BETWEEN t.ts - INTERVAL 12 SECONDS AND t.ts + INTERVAL 6 SECONDS",
+            )
+        },
+        late="st",
+        options={"buckets": 2},
     ),
     "left join": Kind(
         {

@@ -120,24 +120,24 @@ class TableFilter:
         used = [name for name, is_on in self.loop.plan.items() if is_on and name in self._lacks]
         if not used:
             return rows, ()
-        is_asked = {name: self._is_asked(name, lows.get(name, ALWAYS)) for name in used}
-        drops = reduce(or_, (is_asked[name] & self._lacks[name] for name in used))
+        asked = {name: self._asked(name, lows.get(name, ALWAYS)) for name in used}
+        drops = reduce(or_, (F.expr(asked[name]) & self._lacks[name] for name in used))
         rows, seen = rows.withColumn(LACKS, F.coalesce(drops, F.lit(False))), Observation()
         counts = []
         for name in used:
-            counts.append(F.count_if(is_asked[name]).alias(f"asked{self._numbers[name]}"))
-            is_mine = F.col(INPUT) == self._numbers[name]
-            counts.append(F.count_if(is_mine & F.col(LACKS)).alias(f"lacking{self._numbers[name]}"))
-        rows = rows.observe(seen, *counts).where(~F.col(LACKS)).drop(LACKS)
+            number = self._numbers[name]
+            is_mine = f"{INPUT} = {number} AND {LACKS}"
+            counts.append(F.expr(f"count_if({asked[name]}) AS asked{number}"))
+            counts.append(F.expr(f"count_if({is_mine}) AS lacking{number}"))
+        rows = rows.observe(seen, *counts).where(f"NOT {LACKS}").drop(LACKS)
         return rows, (Pending(COMPONENT, PendingMetrics(seen)),)
 
-    def _is_asked(self, name: str, low: int) -> Column:
-        """Return whether a row is one of a stream that can join and is not late."""
+    def _asked(self, name: str, low: int) -> str:
+        """Return SQL of whether a row is one of a stream that can join and is not late."""
         # Spark compiles a statement anew where a number in it is another one, but for those in an
         # array that is asked for a place which only the row knows.
-        before = F.get(F.array(F.lit(max(low, ALWAYS + 1))), F.when(F.col(START).isNotNull(), 0))
-        own = F.col(INPUT) == self._numbers[name]
-        return own & F.col(PASSES) & (F.col(START) >= before)
+        before = f"get(array({max(low, ALWAYS + 1)}L), IF({START} IS NULL, NULL, 0))"
+        return f"{INPUT} = {self._numbers[name]} AND {PASSES} AND {START} >= {before}"
 
     def step(self, observed: Sequence[Observed], batch_id: int) -> list[JournalEntry]:
         """Take in what a batch dropped, and decide."""
