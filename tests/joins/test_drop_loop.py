@@ -9,17 +9,17 @@ import msgspec
 import pytest
 
 from eddyline.errors import StateError
-from eddyline.joins.drop_loop import LEAST_SHARE, REST, TRIAL, DropLoop
+from eddyline.joins.drop_loop import LEAST_DROPPED, LEAST_SHARE, REST, TRIAL, DropLoop
 
 TABLES = {"s": ("v", "w")}
 KEYS = {"s": 100}
 
 
-def fed(loop, n_batches, share, *, first=0):
-    """Feed batches of 1,000 rows, of which tables drop a share where they are asked."""
+def fed(loop, n_batches, share, *, first=0, n_rows=10 * LEAST_DROPPED):
+    """Feed batches of rows, of which tables drop a share where they are asked."""
     entries = []
     for number in range(first, first + n_batches):
-        fresh = {"s": (1_000, int(1_000 * share))} if loop.plan["s"] else {}
+        fresh = {"s": (n_rows, int(n_rows * share))} if loop.plan["s"] else {}
         entries += loop.step(fresh, KEYS, number)
     return entries
 
@@ -35,8 +35,8 @@ def test_it_is_tried_once_keys_are_known_and_kept_where_many_rows_are_dropped():
     assert loop.plan == {"s": True}
     (view,) = loop.views()
     assert view.share == pytest.approx(LEAST_SHARE * 1.5)
-    assert loop.n_dropped == {"s": view.n_dropped} == {"s": 199 * 150}
-    assert loop.newest == 150
+    assert loop.n_dropped == {"s": view.n_dropped} == {"s": 199 * 1.5 * LEAST_DROPPED}
+    assert loop.newest == 1.5 * LEAST_DROPPED
 
 
 def test_where_few_are_dropped_it_is_tried_ever_more_rarely():
@@ -47,6 +47,13 @@ def test_where_few_are_dropped_it_is_tried_ever_more_rarely():
     assert gaps == [TRIAL + REST * 2**at for at in range(len(gaps))]
     assert len(gaps) == 3
     assert entries[1].evidence["share"] == pytest.approx(LEAST_SHARE / 2)
+
+
+@pytest.mark.parametrize(("n_dropped", "is_kept"), [(0.9, False), (1.1, True)])
+def test_small_batches_are_not_filtered_whatever_tables_drop(n_dropped, is_kept):
+    loop = DropLoop(TABLES)
+    fed(loop, TRIAL + 20, 0.99, n_rows=int(n_dropped * LEAST_DROPPED / 0.99))
+    assert loop.plan == {"s": is_kept}
 
 
 def test_batches_without_rows_say_nothing_and_a_share_that_falls_ends_it():

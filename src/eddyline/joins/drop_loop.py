@@ -1,9 +1,10 @@
 """The loop of rows that a table drops before they are shuffled: where enough of them are.
 
 A row of a stream whose key a static table has not is in no result, and the filter that says so is
-asked where Spark reads the row: it costs the same for each row, and spares the way to a bucket, and
-the look-up there, for each that is dropped. It is tried at once, as only a trial tells how many
-rows are dropped, kept where these are enough, and tried again ever more rarely where they are not.
+asked where Spark reads the row: it costs the same for each row, and a statement that is larger for
+each batch, and spares the way to a bucket, and the look-up there, for each that is dropped. It is
+tried at once, as only a trial tells how many rows are dropped, kept where these are enough, and
+tried again ever more rarely where they are not.
 """
 
 from __future__ import annotations
@@ -22,7 +23,11 @@ if TYPE_CHECKING:
 
 LEAST_SHARE = 0.1
 """Least share of the rows that are dropped where rows are filtered: a filter takes some 50 ns a
-row, and to shuffle and look up a row some µs."""
+row, and to shuffle and look up a row more than a µs."""
+
+LEAST_DROPPED = 200_000
+"""Least rows of a batch that are dropped where rows are filtered: what a batch takes whatever its
+rows are (some 0.25 s of processor time) over what a dropped row spares."""
 
 TRIAL = 4
 """Batches with rows after which the share counts."""
@@ -162,8 +167,14 @@ class DropLoop:
 def _changes(each: Known) -> bool:
     """Return whether the evidence says so."""
     if each.is_dropping:
-        return each.n_counted >= TRIAL and each.share < LEAST_SHARE
+        return each.n_counted >= TRIAL and not _pays(each)
     return not each.wait
+
+
+def _pays(each: Known) -> bool:
+    """Return whether what is dropped is worth a filter; of batches that fade, as counts do."""
+    n_batches = (1 - FADE**each.n_counted) / (1 - FADE)
+    return each.share >= LEAST_SHARE and each.n_lacking >= LEAST_DROPPED * n_batches
 
 
 def _turn(each: Known) -> None:
