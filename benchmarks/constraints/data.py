@@ -126,6 +126,35 @@ def answered_v1(size: Size, soon: int, late: int, late_share: float, seed: int =
         }
 
 
+def waiting_v1(size: Size, k: int, late: int, late_share: float, seed: int = 0) -> Batches:
+    """Yield rows ``t`` in clusters, in no order, and rows ``s`` that wait for them.
+
+    Each key has two rows of either stream. Those of ``t`` come within k rows, CA(k); those of ``s``
+    up to k rows before or after the first of these, a share of them up to ``late`` rows before it,
+    so that no bound of time short of that holds them.
+    """
+    rng = np.random.default_rng([seed, 77])
+    n = size.n_batches * size.n_rows // 2
+    first = 2 * np.arange(n)
+    keys = np.tile(mixed(np.arange(n)), 2)
+    waits = rng.integers(-k, k + 1, 2 * n)
+    is_late = rng.random(2 * n) < late_share
+    waits[is_late] = rng.integers(0, late + 1, int(is_late.sum()))
+    streams = {
+        "s": np.maximum(np.tile(first, 2) - waits, 0),
+        "t": np.concatenate([first, first + rng.integers(0, k + 1, n)]),
+    }
+    orders = {name: np.argsort(at, kind="stable") for name, at in streams.items()}
+    ends = np.arange(size.n_batches + 1) * size.n_rows
+    cuts = {name: np.searchsorted(at[orders[name]], ends) for name, at in streams.items()}
+    for number in range(size.n_batches):
+        found = {}
+        for name, at in streams.items():
+            mine = orders[name][cuts[name][number] : cuts[name][number + 1]]
+            found[name] = keys[mine], at[mine] * EVERY_US
+        yield found
+
+
 def announced_v1(size: Size, k: int, ahead: int, ahead_share: float, seed: int = 0) -> Batches:
     """Yield rows ``s`` whose keys ascend, OA(k), and rows ``t`` that are announced before theirs.
 

@@ -27,16 +27,18 @@ from benchmarks.constraints.data import (
     jumping_v1,
     ordered_v1,
     uniform_v1,
+    waiting_v1,
 )
 from benchmarks.harness.scenario import Measurement, Runs, Settings
 from benchmarks.harness.statistics import median, spread
 from eddyline.data.arrays import Ints
+from eddyline.joins.clusters import Clusters
 from eddyline.joins.done_loop import DoneLoop
 from eddyline.joins.graph import JoinGraph
 from eddyline.joins.loop import written_orders
 from eddyline.joins.monitor_budget import MonitorBudget
 from eddyline.joins.operator.bucket import BucketBatch
-from eddyline.joins.operator.done_rows import MATCHED, PASSED, merged_counts
+from eddyline.joins.operator.done_rows import CLOSED, MATCHED, PASSED, merged_counts
 from eddyline.joins.plan import BatchPlan, BucketReport
 from eddyline.joins.state_part import JoinPart
 from eddyline.joins.tier_loop import TierLoop
@@ -56,7 +58,7 @@ Ratio = Callable[[dict[str, Any]], float]
 AGES = "ages"
 """The rule by which whole runs go cold, beside those by which rows do."""
 
-RULES = frozenset({AGES, PASSED, MATCHED})
+RULES = frozenset({AGES, PASSED, CLOSED, MATCHED})
 
 
 @dataclass
@@ -70,6 +72,7 @@ class Learner:
         keys: the key class of the declared key of an input.
         graph: the join.
         rules: those by which rows may go cold.
+        held: the rule by which they do whatever it takes, if any.
     """
 
     folder: str
@@ -78,6 +81,7 @@ class Learner:
     keys: Mapping[str, int] = field(default_factory=dict)
     graph: JoinGraph = GRAPH
     rules: frozenset[str] = RULES
+    held: str = ""
     state: BucketState = field(default_factory=BucketState)
     latest: dict[str, int] = field(default_factory=dict)
     n_results: int = 0
@@ -99,10 +103,12 @@ class Learner:
         self.manifests = ManifestFolder(fs.LocalFileSystem(), self.folder)
         self.tiers = TierLoop(dict(self.lengths) if self.is_on else {})
         self.tiers.is_held = AGES not in self.rules
-        self.done = {rule: DoneLoop(rule) for rule in (PASSED, MATCHED)}
+        self.done = {rule: DoneLoop(rule) for rule in (PASSED, CLOSED, MATCHED)}
         self.monitors = MonitorBudget()
         inputs = self.graph.inputs
-        self.orders = ValueOrders(watched(self.graph, self.tiers.lengths, inputs, ()))
+        asked = watched(self.graph, self.tiers.lengths, inputs, ())
+        self.orders = ValueOrders(asked)
+        self.clusters = Clusters(asked, self.lengths)
         self.unique = {
             name: UniqueKey(name, "k", key, pa.int64())
             for name, key in self.keys.items()
@@ -145,6 +151,8 @@ class Learner:
             covers=mine,
             below=self.orders.below(),
             tops=self.orders.tops,
+            closed=self.clusters.closed(self.latest),
+            clusters=self.clusters.measured(self.latest),
             measures=self.monitors.may,
             leaving=leaving,
         )
@@ -160,7 +168,7 @@ class Learner:
             self.monitors.step([task.report], task.report.ages)
             with self.monitors.learning():
                 self._learn(task.report, n_hot, mine)
-            promises = [self.tiers.promises, self.orders.promises]
+            promises = [each.promises for each in (self.tiers, self.orders, self.clusters)]
             promises += [loop.promises for loop in self.done.values()]
             self.monitors.rest(unless=any(promises))
         self.seconds.append(time.process_time() - started)
@@ -174,11 +182,17 @@ class Learner:
         number = len(self.seconds)
         self.n_changes += len(self.tiers.step(report.ages, self.latest, number))
         self.orders.step([report.disorder])
-        for rule, names in ((PASSED, self.orders.below()), (MATCHED, mine)):
+        self.clusters.step([report.spans], self.latest)
+        closed = self.clusters.closed(self.latest)
+        for rule, names in ((PASSED, self.orders.below()), (CLOSED, closed), (MATCHED, mine)):
             counts = merged_counts([report.done], rule)
             candidates = names if rule in self.rules else ()
             entries = self.done[rule].step(candidates, counts, n_hot, report.ns, number)
             self.n_changes += len(entries)
+        if self.held:
+            self.done[self.held].is_held = True
+            for known in self.done[self.held].known.values():
+                known.is_leaving = True
 
     def _sum(self, instants: dict[str, Ints]) -> None:
         last = np.maximum.reduce(list(instants.values()))
@@ -203,6 +217,7 @@ def compared(
     keys: Mapping[str, int] | None = None,
     graph: JoinGraph = GRAPH,
     warm: int,
+    held: str = "",
 ) -> tuple[Learner, Learner, dict[str, Any]]:
     """Let a join with constraints and one without take turns, batch by batch.
 
@@ -212,6 +227,7 @@ def compared(
         keys: the key class of the declared key of an input.
         graph: the join.
         warm: batches that are not counted, in which windows fill.
+        held: the rule by which rows go cold whatever it takes, if any.
 
     Returns:
         Both, and what was measured, as plain values.
@@ -220,7 +236,7 @@ def compared(
         AssertionError: they answer differently.
     """
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
-        on = Learner(one, lengths, is_on=True, keys=keys or {}, graph=graph)
+        on = Learner(one, lengths, is_on=True, keys=keys or {}, graph=graph, held=held)
         off = Learner(other, lengths, is_on=False, graph=graph)
         for number, arrived in enumerate(batches()):
             for each in (on, off) if number % 2 else (off, on):
@@ -369,6 +385,23 @@ def announced(settings: Settings, ratio: Ratio) -> Measurement:
     return Measurement(ratio(found), told(found), found)
 
 
+def waiting(settings: Settings, ratio: Ratio, held: str = "") -> Measurement:
+    """Rows in clusters, and those that wait for them, of which one in a hundred waits long."""
+    found = _waiting(settings, held)
+    return Measurement(ratio(found), told(found), found)
+
+
+@cache
+def _waiting(settings: Settings, held: str) -> dict[str, Any]:
+    """Return what was measured, once for hot rows and time."""
+    size, n_window = _large(settings)
+    late = int(0.8 * n_window * size.n_rows)
+    streams = partial(waiting_v1, size, K, late, 0.01)
+    length = n_window * size.n_rows * EVERY_US
+    *_, found = compared(streams, both(length), warm=n_window, held=held)
+    return found
+
+
 RUNS: Runs = {
     "constraints_hot_ordered": partial(of_streams, kind="ordered", ratio=hot_ratio),
     "constraints_hot_clustered": partial(of_streams, kind="clustered", ratio=hot_ratio),
@@ -380,6 +413,10 @@ RUNS: Runs = {
     "constraints_flapping": flapping,
     "constraints_passed_hot": partial(announced, ratio=hot_ratio),
     "constraints_passed_time": partial(announced, ratio=time_ratio),
+    "constraints_waiting_hot": partial(waiting, ratio=hot_ratio),
+    "constraints_waiting_time": partial(waiting, ratio=time_ratio),
+    "constraints_closed_hot": partial(waiting, ratio=hot_ratio, held=CLOSED),
+    "constraints_closed_time": partial(waiting, ratio=time_ratio, held=CLOSED),
     "constraints_keys_hot": partial(answered, ratio=hot_ratio),
     "constraints_keys_time": partial(answered, ratio=time_ratio),
 }

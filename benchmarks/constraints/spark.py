@@ -67,7 +67,59 @@ def beside(settings: Settings, other: str) -> Measurement:
     return Measurement(median(gains), note, found)
 
 
+@cache
+def _filtered(settings: Settings, percent: int) -> dict[str, Any]:
+    """Two streams and a table that has a key for so many of their rows (percent)."""
+    size, n_keys = Size(settings.pick(24, 12), settings.pick(150_000, 20_000)), 100_000
+    rng = np.random.default_rng(91)
+    batches = []
+    for number in range(size.n_batches):
+        ids = number * size.n_rows + np.arange(size.n_rows)
+        at = pa.array(FIRST_US + ids * EVERY_US, pa.timestamp("us", "UTC"))
+        batches.append(
+            {
+                name: pa.table(
+                    {
+                        "id": ids,
+                        "ts": at,
+                        "k": rng.integers(0, n_keys, size.n_rows),
+                        "x": rng.random(size.n_rows),
+                        "y": rng.random(size.n_rows),
+                    }
+                )
+                for name in "st"
+            }
+        )
+    kept = rng.permutation(n_keys)[: n_keys * percent // 100]
+    tables = {"v": pa.table({"id": np.arange(kept.size), "k": kept})}
+    windows = {"s": 2 * size.n_rows * EVERY_US, "t": 2 * size.n_rows * EVERY_US, "v": None}
+    equal = (("s.k", "t.k"), ("s.k", "v.k"), ("t.k", "v.k"))
+    select = ("s.x", "s.y", "t.x", "t.y")
+    return race(written(Joined(windows, equal, select), batches, tables), *FILTERED)
+
+
+FILTERED = ("eddyline unfiltered", "eddyline")
+
+
+def filtered(settings: Settings, percent: int) -> Measurement:
+    """Time of a batch where all rows are shuffled over that where tables drop some before.
+
+    Of the later half, when it is known whether that pays.
+    """
+    found = _filtered(settings, percent)
+    first = len(found["n_rows"]) // 2
+    off, on = (found[name]["seconds"][first:] for name in FILTERED)
+    gains = [one / two for one, two in zip(off, on, strict=True)]
+    came = ", ".join(f"{name} {found[name]['state']['joined']:,} rows" for name in FILTERED)
+    note = (
+        f"ratio of batches {spread(gains)}; {found['n_results']:,} results, equal in both; "
+        f"{told(found, *FILTERED)}; of {sum(found['n_rows']):,} rows came to the join: {came}"
+    )
+    return Measurement(median(gains), note, found)
+
+
 RUNS: Runs = {
     "constraints_spark_hand": partial(beside, other="chain by hand"),
+    **{f"constraints_table_{each}": partial(filtered, percent=each) for each in (1, 10, 50, 100)},
     "constraints_spark_windows": partial(beside, other="eddyline"),
 }

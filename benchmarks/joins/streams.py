@@ -217,6 +217,8 @@ class Contestants:
             return self._eddyline(place)
         if name == "eddyline exact":
             return self._eddyline(place, constraints="exact")
+        if name == "eddyline unfiltered":
+            return self._eddyline(place, pins=("table filter",))
         if name in FLOORS:
             return self._floor(place, name)
         if name == "chain by hand":
@@ -245,7 +247,7 @@ class Contestants:
 
         return count
 
-    def _eddyline(self, place: Path, **options: Any) -> Contestant:
+    def _eddyline(self, place: Path, pins: Sequence[str] = (), **options: Any) -> Contestant:
         engine = el.Engine(self.spark)
         lateness = f"{self.join.lateness_us} microseconds"
         for name, length in self.join.windows.items():
@@ -257,6 +259,8 @@ class Contestants:
         query = engine.query(self.join.text(), name=f"{place.name}_{self.folder.name}", **options)
         checkpoint = place / "checkpoint"
         run = query.start(self._count(answers), checkpoint=str(checkpoint))
+        for component in pins:
+            run.pin(component=component)
 
         def state() -> dict[str, Any]:
             inputs = run.view().inputs
@@ -267,6 +271,7 @@ class Contestants:
                 "runs": sum(each.n_runs for each in inputs),
                 "disk_bytes": _bytes_below(checkpoint / "eddyline" / "state"),
                 "late": sum(each.n_late for each in inputs),
+                "joined": sum(each.n_joined for each in inputs if not each.is_table),
                 "probe_s": sum(p.ns for each in run.view().pipelines for p in each.probes) / 1e9,
             }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from eddyline.joins.clusters import ClusterView
 from eddyline.joins.discards import DiscardView
 from eddyline.joins.done_loop import DoneView
 from eddyline.joins.tier_loop import TierView
@@ -28,12 +29,17 @@ DONE = (
     DoneView("o", "matched", True, 0.85, 3_000, 5e9, 2e9),
     DoneView("p", "passed", False, 0.1, 0, 0.0, 0.0),
 )
+CLUSTERS = (
+    ClusterView("o", 0, 3_000_000, 5_000, 2, is_used=True),
+    ClusterView("p", 0, 0, 0, 0, is_used=False),
+)
 COLD, WITHIN, FOUND = "Rows in the cold tiers", "Partners within", "Pairs found cold so far"
+CLOSES = "Rows of a key within"
 
 
 def a_view(**changes):
     inputs = (an_input("o", n_cold=3_600, cold_bytes=7_000_000), an_input("p"))
-    return a_join_view(inputs=inputs, tiers=TIERS, done=DONE, **changes)
+    return a_join_view(inputs=inputs, tiers=TIERS, done=DONE, clusters=CLUSTERS, **changes)
 
 
 def a_run(n_batches=4):
@@ -41,6 +47,7 @@ def a_run(n_batches=4):
     batches = []
     for at in range(n_batches):
         known = {"cold_rows": (900 * at, 0), "within_us": (1_000_000 * at, None)}
+        known["closes_us"] = (None, 2_000_000 * at)
         record = replace(a_join_record(at, ("o", "p")), n_cold=900 * at, cold_bytes=10, **known)
         record = replace(record, n_found_cold=2 * at)
         batches.append(BatchRecord(at, 1_000, 490, 0.5, 1_790_000_000.0 + at, (record,), ()))
@@ -64,6 +71,15 @@ def test_tiers_have_rows_and_bytes_hot_and_cold_with_their_evidence():
     assert tuple(second[4:9]) == (*hot, 0, 0, 0)
 
 
+def test_clusters_have_their_k_and_what_it_was_learned_of():
+    sections = sections_json(sections_of(a_view()))
+    tables = [part for each in sections for part in each["parts"] if "rows within" in str(part)]
+    (table,) = tables
+    first, second = table["rows"]
+    assert tuple(first[2:]) == ("3 s", "yes", 5_000, 2)
+    assert tuple(second[2:]) == ("-", "no", 0, 0)
+
+
 def test_no_row_cold_is_said_and_no_constraints_are_not():
     inputs = (an_input("o"), an_input("p"))
     assert "No row of the windows is cold so far." in told(a_join_view(inputs=inputs, tiers=TIERS))
@@ -74,11 +90,12 @@ def test_bounds_cold_rows_and_violations_are_drawn_over_the_batches(tmp_path):
     drawn = figures_of(page_of(a_run(), tmp_path))
     values = {
         title: {line["name"]: line["y"] for line in drawn[title]["data"]}
-        for title in (COLD, WITHIN, FOUND)
+        for title in (COLD, WITHIN, CLOSES, FOUND)
     }
     assert values[COLD] == {"o": [0, 900, 1_800, 2_700], "p": [0, 0, 0, 0]}
     assert values[FOUND] == {"pairs": [0, 2, 4, 6]}
     assert values[WITHIN] == {"o": [0, 1, 2, 3], "p": [None] * 4}
+    assert values[CLOSES] == {"o": [None] * 4, "p": [0, 2, 4, 6]}
 
 
 def test_nothing_cold_and_records_from_before_draw_nothing(tmp_path):

@@ -1,10 +1,10 @@
 """The loop of rows that leave the hot tier once they are done: where that saves work.
 
 A row is done once it was in its only result (see ``unique_keys``), or once the other streams have
-passed its key (see ``value_order``). To let it go saves the merges that it would still go through;
-what it costs is measured: finding rows in merged runs, and writing those that leave apart. It is
-tried where enough rows are done, kept where it saves more than it costs, and tried again ever more
-rarely where it does not.
+passed its key (see ``value_order``) or it is over in them (see ``clusters``). To let it go saves
+the merges that it would still go through; what it costs is measured: finding rows in merged runs,
+and writing those that leave apart. It is tried where enough rows are done, kept where it saves more
+than it costs, and tried again ever more rarely where it does not.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class DoneView:
 
     name: str
     rule: str
-    """``matched`` or ``passed``; see ``operator.done_rows``."""
+    """``matched``, ``passed`` or ``closed``; see ``operator.done_rows``."""
     is_leaving: bool
     share: float
     n_left: int
@@ -169,6 +169,7 @@ class DoneLoop:
         n_hot: Mapping[str, int],
         ns: int,
         batch_id: int = -1,
+        why: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> list[JournalEntry]:
         """Take in what a batch counted, and decide.
 
@@ -179,6 +180,7 @@ class DoneLoop:
             n_hot: the rows of each that are hot after the batch.
             ns: the time that the batch took (ns).
             batch_id: the micro-batch, for the journal.
+            why: what the rule goes by, by input, for the journal.
         """
         self.known = {name: self.known.get(name, Known()) for name in names}
         self.seen.step(tuple(sorted(self.known)), fresh)
@@ -190,6 +192,7 @@ class DoneLoop:
             if self.is_held or not _changes(each):
                 continue
             before, evidence = self._text(name, each), _evidence(each)
+            evidence |= (why or {}).get(name, {})
             _turn(each)
             after = self._text(name, each)
             entries.append(

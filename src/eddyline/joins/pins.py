@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from eddyline.joins.caches.loop import JoinCaches
     from eddyline.joins.done_loop import DoneLoop
+    from eddyline.joins.drop_loop import DropLoop
     from eddyline.joins.grid_loop import GridLoop
     from eddyline.joins.loop import JoinLoop
     from eddyline.joins.orders.loop import PipelineLoop
@@ -33,6 +34,7 @@ def pinnable(
     caches: JoinCaches,
     tiers: TierLoop,
     done: Mapping[str, DoneLoop],
+    drops: DropLoop,
     ways: WayLoop,
 ) -> Iterator[Pinnable]:
     """Yield what a person may pin of a join.
@@ -49,8 +51,14 @@ def pinnable(
     if tiers.lengths:
         hot = HeldTiers(tiers, done)
         yield InParts(hot, lambda: hot.plan, [TierLog(tiers), *map(DoneLog, done.values())])
+    if drops.tables:
+        yield AsItStands(drops, lambda: drops.plan, WHY_TRIED)
     if ways.is_adaptive:
         yield WayPin(ways, WAYS, lambda: ways.advised)
+
+
+WHY_TRIED = "how many rows a table drops is known of batches in which it does"
+"""Said of filters before the shuffle."""
 
 
 class WayPin(OneOf):

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from eddyline.constraints.lateness import Disorder
     from eddyline.joins.caches.counts import CachePlan, CacheReport
+    from eddyline.joins.clusters import Closed, Spans
     from eddyline.joins.graph import JoinGraph
     from eddyline.joins.operator.done_rows import Done
     from eddyline.joins.operator.lost_results import LostCounts
@@ -97,6 +98,11 @@ class BatchPlan:
     """By input and key class: rows with a code below this one are done, as others passed it."""
     tops: Mapping[Place, int | None] = field(default_factory=dict)
     """The keys of which is measured how far they are behind the greatest code so far, and that."""
+    closed: Closed = field(default_factory=dict)
+    """By input and key class: when a key is closed in all other streams, whose rows are done."""
+    clusters: Mapping[Place, int] = field(default_factory=dict)
+    """The keys of which is measured how long after its first row one comes, and the latest event
+    time of their stream before the batch (µs)."""
     measures: bool = True
     """Whether ages of rows and the order of keys are measured; else what is cheap is counted."""
     leaving: frozenset[tuple[str, str]] = frozenset()
@@ -140,8 +146,10 @@ class BucketReport:
     """How far new keys were behind those before them."""
     lost: dict[str, LostCounts] = field(default_factory=dict)
     """What rows that were dropped cost, by input."""
+    spans: dict[Place, Spans] = field(default_factory=dict)
+    """How long after the first row of their key new rows came."""
     monitor_ns: int = 0
-    """Time that measuring ages and the order of keys took (ns)."""
+    """Time that measuring ages, and the order and the clusters of keys took (ns)."""
     unique: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """By table of which rows came, the key classes of which no two have the same code."""
     caches: CacheReport | None = None

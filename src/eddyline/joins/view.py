@@ -12,8 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from eddyline.constraints.lateness import LearnedLateness
+    from eddyline.joins.clusters import ClusterView
     from eddyline.joins.discards import DiscardView
     from eddyline.joins.done_loop import DoneView
+    from eddyline.joins.drop_loop import DropView
     from eddyline.joins.tier_loop import TierView
 
 STATIC = "static"
@@ -146,6 +148,10 @@ class JoinView:
     """The inputs whose rows may leave once they are done, by rule."""
     discards: tuple[DiscardView, ...] = ()
     """The inputs of which rows may be dropped, and what that cost."""
+    clusters: tuple[ClusterView, ...] = ()
+    """How long after its first row a key still comes, by stream and key class."""
+    drops: tuple[DropView, ...] = ()
+    """The streams of whose rows tables may drop some before the shuffle."""
     declared: tuple[str, ...] = ()
     """The declared keys that are checked, such as ``id of s``."""
     splits: tuple[str, ...] = ()
@@ -171,6 +177,8 @@ class JoinRecord:
     n_results: int
     """Combinations that the batch found, and rows that it decided, before conditions that are no
     equalities."""
+    n_filtered: int = 0
+    """Rows of the batch that were dropped before the shuffle, as a table has no key for them."""
     n_waiting: int = 0
     """Rows that are kept back after the batch until event time has passed them."""
     n_cold: int = 0
@@ -181,6 +189,9 @@ class JoinRecord:
     """Rows in the cold tier of each input."""
     within_us: tuple[int | None, ...] = ()
     """The time that holds nearly all pairs with a row of each input (µs); None if none is known."""
+    closes_us: tuple[int | None, ...] = ()
+    """The time within which nearly all rows of a key of each input come, from the first one on, of
+    the key class of which it is the least (µs); None if none is known."""
     n_found_cold: int = 0
     """Pairs that were found in cold tiers so far."""
     n_dropped: int = 0
@@ -207,6 +218,13 @@ class JoinRecord:
 
     def with_earlier(self, earlier: JoinRecord, share: float) -> JoinRecord:  # noqa: ARG002
         """Return one record for several batches: counts add up, windows are as after the last."""
-        summed = "n_late", "n_results", "n_dropped", "n_missing_at_most", "n_missing_about"
+        summed = (
+            "n_late",
+            "n_results",
+            "n_dropped",
+            "n_filtered",
+            "n_missing_at_most",
+            "n_missing_about",
+        )
         sums = {name: getattr(self, name) + getattr(earlier, name) for name in summed}
         return replace(self, **sums)

@@ -94,6 +94,28 @@ class ColdTier(SortedRun):
                 yield from self._asked(part.parts, first, key, passing)
             first += part.n_rows
 
+    def began_by(self, key: int, asked: AskedKeys, limit: int, length: int) -> NDArray[np.int64]:
+        """Return the places of codes that runs may have of which each row began by an instant (µs).
+
+        No run is opened: filters alone are asked.
+
+        Args:
+            key: the key class that the codes are of.
+            asked: the codes.
+            limit: the instant.
+            length: of the window (µs).
+        """
+        found = np.zeros(asked.codes.size, np.bool_)
+        due = list(self.parts)
+        while due:
+            part, left = due.pop(), np.flatnonzero(~found)
+            if part.filter.last_end - length > limit:
+                due.extend(part.parts)
+            elif left.size:
+                filters = read_filters(self._files, self._folder, part.filter)
+                found[left[filters[key].passing(asked.taken(left))]] = True
+        return np.flatnonzero(found)
+
     def having(self, rows: NDArray[np.int64]) -> tuple[list[SortedRun], NDArray[np.int64]]:
         """Return the runs that have some rows (one or more), and these counted through them."""
         firsts = np.array([first for first, _ in self._numbered])

@@ -45,6 +45,11 @@ _SEED = np.uint64(42)
 
 def bins_of(codes: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the bin of each code: Spark's ``pmod(xxhash64(code), N_BINS)``."""
+    return spark_hashes(codes).view(np.int64) % N_BINS
+
+
+def spark_hashes(codes: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Return the hash of each code: Spark's ``xxhash64(code)``."""
     first, second, third, fourth, fifth = _PRIMES
     with np.errstate(over="ignore"):
         mixed = _rotated(codes.view(np.uint64) * second, 31) * first
@@ -52,7 +57,7 @@ def bins_of(codes: NDArray[np.int64]) -> NDArray[np.int64]:
         found = (found ^ (found >> np.uint64(33))) * second
         found = (found ^ (found >> np.uint64(29))) * third
         found ^= found >> np.uint64(32)
-    return found.view(np.int64) % N_BINS
+    return found
 
 
 def _rotated(bits: NDArray[np.uint64], by: int) -> NDArray[np.uint64]:

@@ -245,3 +245,29 @@ def first_alive(
         else:
             high = middle
     return low
+
+
+@compiled
+def first_starts(
+    hashes: NDArray[np.uint64], entries: NDArray[np.int64], directory: NDArray[np.uint32]
+) -> NDArray[np.int64]:
+    """Return the earliest start of the entries of each hash (µs); the greatest one if it has none.
+
+    For the index see ``run_index.Index``; hashes are best ascending.
+    """
+    found = np.full(hashes.size, np.iinfo(np.int64).max)
+    shift = shift_of(directory)
+    for at in range(hashes.size):
+        wanted = hashes[at]
+        slot = wanted >> shift
+        low, end = np.int64(directory[slot]), np.int64(directory[slot + np.uint64(1)])
+        high = end
+        while low < high:
+            middle = (low + high) // 2
+            if np.uint64(entries[middle, 0]) < wanted:
+                low = middle + 1
+            else:
+                high = middle
+        if low < end and np.uint64(entries[low, 0]) == wanted:
+            found[at] = entries[low, 1]
+    return found

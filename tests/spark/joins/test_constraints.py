@@ -96,7 +96,8 @@ def test_what_is_cold_is_found_also_after_a_restart_and_everything_is_shown(spar
     again = run_of(spark, tmp_path, constraints=True)
     assert again.plan()["constraints"]["s"].startswith("s hot for"), "k outlives a restart"
     drawn = figures_of(again.report(tmp_path / "report.html").read_text("utf-8"))
-    for title in ("Rows in the cold tiers", "Partners within", "Pairs found cold so far"):
+    within = "Partners within", "Rows of a key within"
+    for title in ("Rows in the cold tiers", *within, "Pairs found cold so far"):
         assert max(each for line in drawn[title]["data"] for each in line["y"] if each) > 0
     for number in range(12, 13):
         write(tmp_path, number)

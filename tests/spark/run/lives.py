@@ -89,6 +89,7 @@ class Kind:
             engine.stream(name, stream, time="ts", lateness="2 seconds", key=key)
         names = [(k, k // 2) for k in range(0, 20, 2)]
         engine.table("names", spark.createDataFrame(names, "k INT, name BIGINT"))
+        engine.table("even", spark.range(0, 40, 2).withColumnRenamed("id", "k"))
         engine.function("often", lambda k: pc.less(k, 35), reads=["k"])
         for name, (text, time) in DERIVED.items():
             if any(re.search(rf"\bFROM {name}\b", each) for each, _ in self.answers.values()):
@@ -311,6 +312,18 @@ KINDS = {
             )
         },
         late="s",
+    ),
+    "join with a table that drops rows": Kind(
+        {
+            "q": (
+                "SELECT s.id AS a, t.id AS b FROM s [RANGE 12 SECONDS], t [RANGE 6 SECONDS], even "
+                "WHERE s.k = t.k AND t.k = even.k",
+                "SELECT s.id AS a, t.id AS b FROM s JOIN t ON s.k = t.k AND s.k % 2 = 0 "
+                "AND s.ts BETWEEN t.ts - INTERVAL 12 SECONDS AND t.ts + INTERVAL 6 SECONDS",
+            )
+        },
+        late="st",
+        options={"buckets": 2},
     ),
     "left join": Kind(
         {

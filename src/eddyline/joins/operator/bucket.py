@@ -15,6 +15,7 @@ import numpy as np
 
 from eddyline.joins.caches.bucket_caches import caches_of
 from eddyline.joins.caches.row_ids import NEWS
+from eddyline.joins.operator.clustered_rows import spans_of
 from eddyline.joins.operator.delta_join import results
 from eddyline.joins.operator.discarding import Discarding
 from eddyline.joins.operator.key_check import check_keys, unique_classes
@@ -93,10 +94,11 @@ class BucketBatch:
             self.report.n_results += found.num_rows
             yield found
         self._profile(windows, news)
-        self._leaving.end()
+        self._measure_clusters(windows, news)
         after = {
             name: (*runs, *([news[name]] if name in news else [])) for name, runs in windows.items()
         }
+        self._leaving.end(after)
         for name, merged in self._to_write.items():
             self._write_merged(name, merged, after)
         for name, run in news.items():
@@ -104,6 +106,7 @@ class BucketBatch:
             self._keep(name, run)
         if self._discarding is not None:
             self.report.after.dropped = self._discarding.end()
+        self.report.monitor_ns += self._leaving.ns
         if caches is not None:
             self.report.caches = caches.close(self.report.after.runs)
         self.report.ns = time.perf_counter_ns() - started
@@ -141,6 +144,16 @@ class BucketBatch:
         if plan.probing is not None:
             found = drop_samples(plan.probing, plan.graph, windows, news, plan.batch_id)
             self.report.samples = tuple(found)
+
+    def _measure_clusters(
+        self, windows: Mapping[str, Sequence[SortedRun]], news: Mapping[str, SortedRun]
+    ) -> None:
+        """Measure how long after the first row of their keys new rows come, if that is asked."""
+        started, plan = work_ns(), self.plan
+        for (name, key), top in plan.clusters.items() if plan.measures else ():
+            if name in news:
+                self.report.spans[name, key] = spans_of(key, top, windows[name], news[name])
+        self.report.monitor_ns += work_ns() - started
 
     def _on_time(self, name: str, rows: Rows) -> Rows:
         """Return the rows that are not late; the others are written beside the runs."""

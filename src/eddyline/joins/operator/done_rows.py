@@ -43,6 +43,9 @@ MATCHED = "matched"
 PASSED = "passed"
 """The rule of rows whose key the others have passed."""
 
+CLOSED = "closed"
+"""The rule of rows whose key has come in all other streams, and comes no more."""
+
 
 def merged_counts(parts: Iterable[Done], rule: str) -> Mapping[str, DoneCounts]:
     """Return the counts of several buckets by one rule, by input."""

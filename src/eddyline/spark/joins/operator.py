@@ -16,13 +16,14 @@ from pyspark.sql import functions as F
 
 from eddyline.errors import StateError
 from eddyline.joins.caches.loop import JoinCaches
+from eddyline.joins.clusters import Clusters
 from eddyline.joins.discards import Discards, DiscardState
 from eddyline.joins.done_loop import DoneLoop
 from eddyline.joins.grid_choice import chosen_grid
 from eddyline.joins.grid_loop import GridLoop
 from eddyline.joins.loop import JoinLoop
 from eddyline.joins.monitor_budget import MonitorBudget
-from eddyline.joins.operator.done_rows import MATCHED, PASSED, merged_counts
+from eddyline.joins.operator.done_rows import CLOSED, MATCHED, PASSED, merged_counts
 from eddyline.joins.operator.lost_results import merged_lost
 from eddyline.joins.operator.partner_ages import merged
 from eddyline.joins.operator.probe_counts import JoinWork
@@ -42,6 +43,7 @@ from eddyline.spark.joins.input_steps import operators_of_inputs
 from eddyline.spark.joins.inputs import JoinInputs
 from eddyline.spark.joins.placement import Placement
 from eddyline.spark.joins.shown import Shown
+from eddyline.spark.joins.table_filter import TableFilter
 from eddyline.spark.joins.task import BatchWorker, OnceWorker, Shape
 from eddyline.spark.operator import Laid, Pending
 from eddyline.spark.run.observed_metrics import PendingMetrics
@@ -75,6 +77,8 @@ class LearnedJoin(msgspec.Struct):
     orders: Any = None
     unique: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
     way: str = BUCKETS
+    clusters: Any = None
+    drops: Any = None
 
 
 class JoinOperator(Shown):
@@ -107,15 +111,18 @@ class JoinOperator(Shown):
         is_plain = is_inner and not bound.is_ordered
         lengths, drops = bound.constrained, self.options.constraints == DISCARD
         self.tiers = TierLoop({} if drops else lengths)
-        self.done = {rule: DoneLoop(rule) for rule in (PASSED, MATCHED)}
+        self.done = {rule: DoneLoop(rule) for rule in (PASSED, CLOSED, MATCHED)}
         """By rule, whether rows leave once they are done."""
         self._monitors = MonitorBudget()
-        rough = bound.source.rough
-        self.orders = ValueOrders(watched(self.graph, self.tiers.lengths, bound.timed, rough))
+        rough, tiered = bound.source.rough, self.tiers.lengths
+        self.orders = ValueOrders(watched(self.graph, tiered, bound.timed, rough))
+        # Hashes are in no order, but equal ones are of equal keys, all but a few.
+        self.clusters = Clusters(watched(self.graph, tiered, bound.timed, ()), bound.lengths)
         dropped = lengths if drops else {}
         self.discards = Discards(dropped, watched(self.graph, dropped, bound.timed, rough))
         self.unique: dict[str, tuple[int, ...]] = {}
         """By static table, the key classes of which no two of its rows have the same code."""
+        self.drops = TableFilter(bound, is_on=is_plain and self.options.adaptive)
         can_cache = is_plain and not self.tiers.lengths and not self.discards.lengths
         tables = frozenset(self.graph.inputs) - {*bound.timed}
         self.loop = JoinLoop(self.graph, self.options, tables)
@@ -152,6 +159,7 @@ class JoinOperator(Shown):
         self._placement: Placement | None = None
         self._last_batch = -1
         self._is_new = True
+        self._has_tables = False
         self._reports: BucketReports[BucketReport] = BucketReports()
         self._lock = threading.RLock()
 
@@ -177,6 +185,7 @@ class JoinOperator(Shown):
             self.part = JoinPart(self.grids.plan) if part is None else part.read(JoinPart)
             self.discards.restore(self.part.discards or DiscardState())
             self._last_batch = batch.id - 1
+            self._has_tables = part is not None
         self.handing.open(has_tables=part is not None)
         if self._is_new:
             self.grids.start(self.part.grid)
@@ -246,19 +255,26 @@ class JoinOperator(Shown):
         df.sparkSession.conf.set(ADAPTIVE, "false")
         bound, done = self.bound, Observation()
         schema = bound.task_schema
+        plan = self._plan(batch.id)
         worker = BatchWorker(
-            self._plan(batch.id),
+            plan,
             Shape(bound.source.layouts, arrow_schema(df.sparkSession, schema)),
             self.place,
             buckets_for(self._grid, self.part.grid, self.part.buckets, self.graph.classes_of),
         )
         if self._placement is None or self._placement.grid != self._grid:
             self._placement = Placement(self._grid, bound.source)
-        rows = self._placement.lay(bound.source.keyed(df))
+        rows: DataFrame = bound.source.keyed(df)
+        dropped: tuple[Pending, ...] = ()
+        if self._has_tables:
+            self.drops.read(df, self.part, self.place)
+            rows, dropped = self.drops.lay(rows, plan.lows)
+        rows = self._placement.lay(rows)
         rows = rows.withColumn(BUCKET, F.spark_partition_id())
         found = rows.mapInArrow(worker.run, schema)
         found = found.observe(done, F.collect_list(REPORT).alias("reports"))
-        return Laid(bound.results(found), (Pending(COMPONENT, PendingMetrics(done)),))
+        pending = Pending(COMPONENT, PendingMetrics(done))
+        return Laid(bound.results(found), (pending, *dropped))
 
     def once(self, df: DataFrame) -> DataFrame:
         """Return the results over all rows of batch DataFrames; nothing is kept."""
@@ -303,6 +319,8 @@ class JoinOperator(Shown):
             covers=self.covers,
             below=learned.below(),
             tops=self.discards.orders.tops if drops else self.orders.tops,
+            closed=self.clusters.closed(latest),
+            clusters=self.clusters.measured(latest),
             # What is dropped decides what is in the answer: it depends on no time that is measured.
             measures=drops or self._monitors.may,
             leaving=frozenset(self._leaving),
@@ -357,7 +375,7 @@ class JoinOperator(Shown):
             with self._monitors.learning():
                 tiers = self.tiers.step(ages, self.inputs.latest, batch.id)
                 done = self._step_done(reports, batch.id)
-            promises = [self.tiers.promises, self.orders.promises]
+            promises = [each.promises for each in (self.tiers, self.orders, self.clusters)]
             promises += [loop.promises for loop in self.done.values()]
             self._monitors.rest(unless=any(promises))
             return [
@@ -367,19 +385,28 @@ class JoinOperator(Shown):
                 *tiers,
                 *done,
                 *self._told,
+                *self.drops.step(observed, batch.id),
             ]
 
     def _step_done(self, reports: Sequence[BucketReport], batch_id: int) -> list[JournalEntry]:
         for name in {name for each in reports for name in each.unique}:
             found = [{*each.unique[name]} for each in reports if name in each.unique]
             self.unique[name] = tuple(sorted(set.intersection(*found)))
+        latest = self.inputs.latest
         self.orders.step(each.disorder for each in reports)
+        self.clusters.step((each.spans for each in reports), latest)
         n_hot = {name: sum(of.n_rows for of in self.part.files(name)) for name in self.tiers.plan}
         entries = []
-        for rule, names in ((PASSED, self.orders.below()), (MATCHED, self.covers)):
+        closed = self.clusters.closed(latest)
+        for rule, names in (
+            (PASSED, self.orders.below()),
+            (CLOSED, closed),
+            (MATCHED, self.covers),
+        ):
             counts = merged_counts((each.done for each in reports), rule)
             ns = sum(each.ns for each in reports)
-            entries += self.done[rule].step(names, counts, n_hot, ns, batch_id)
+            why = {name: self.clusters.evidence(name) for name in closed} if rule == CLOSED else {}
+            entries += self.done[rule].step(names, counts, n_hot, ns, batch_id, why)
         return entries
 
     def _count(self, reports: Sequence[BucketReport]) -> None:
@@ -422,6 +449,8 @@ class JoinOperator(Shown):
             self.orders.snapshot(),
             self.unique,
             self.ways.plan,
+            self.clusters.snapshot(),
+            self.drops.loop.snapshot(),
         )
 
     def restore(self, state: Any) -> None:
@@ -449,6 +478,10 @@ class JoinOperator(Shown):
             self.done[rule].restore(known)
         if learned.orders is not None:
             self.orders.restore(learned.orders)
+        if learned.clusters is not None:
+            self.clusters.restore(learned.clusters)
+        if learned.drops is not None:
+            self.drops.loop.restore(learned.drops)
         self.unique = learned.unique
         if self.ways.is_adaptive:
             self.ways.plan = learned.way

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from eddyline.joins.caches.loop import JoinCaches
+    from eddyline.joins.clusters import Clusters
     from eddyline.joins.discards import Discards
     from eddyline.joins.done_loop import DoneLoop
     from eddyline.joins.graph import JoinGraph
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from eddyline.spark.joins.bound import BoundJoin
     from eddyline.spark.joins.inputs import JoinInputs
     from eddyline.spark.joins.layout import JoinInput
+    from eddyline.spark.joins.table_filter import TableFilter
     from eddyline.state.place import StatePlace
     from eddyline.watch.sections import Section
 
@@ -56,6 +58,8 @@ class Shown(Operator):
     tiers: TierLoop
     discards: Discards
     done: dict[str, DoneLoop]
+    clusters: Clusters
+    drops: TableFilter
     ways: WayLoop
     part: JoinPart
     work: JoinWork
@@ -100,11 +104,13 @@ class Shown(Operator):
                 n_bytes=tuple(sum(file.n_bytes for file in each) for each in files),
                 n_late=self._newest[0],
                 n_results=self._newest[1],
+                n_filtered=self.drops.loop.newest,
                 n_waiting=sum(map(self.part.n_waiting, self.graph.inputs)),
                 n_cold=sum(n_rows for n_rows, _, _ in cold.values()),
                 cold_bytes=sum(n_bytes for *_, n_bytes in cold.values()),
                 cold_rows=tuple(n_rows for n_rows, _, _ in cold.values()),
                 within_us=tuple(tiers[name].bound if name in tiers else None for name in cold),
+                closes_us=tuple(map(self.clusters.least, cold)),
                 n_found_cold=sum(each.n_cold for each in tiers.values()),
                 n_dropped=sum(each.n_dropped for each in self.discards.newest.values()),
                 n_missing_at_most=sum(each.n_most for each in self.discards.newest.values()),
@@ -115,8 +121,9 @@ class Shown(Operator):
 
     @property
     def pinnable(self) -> tuple[Pinnable, ...]:
-        """The order of each pipeline, how rows are laid out, the tiers of windows, and the way."""
-        return tuple(pinnable(self.loop, self.grids, self.caches, self.tiers, self.done, self.ways))
+        """The order of each pipeline, how rows are laid out, what leaves windows, and the way."""
+        loops = self.loop, self.grids, self.caches, self.tiers, self.done
+        return tuple(pinnable(*loops, self.drops.loop, self.ways))
 
     def plan(self) -> dict[str, list[str]]:
         """Return the order of each pipeline, by names."""
@@ -145,6 +152,8 @@ class Shown(Operator):
                 tiers=self.tiers.views(),
                 discards=self.discards.views(),
                 done=tuple(view for loop in self.done.values() for view in loop.views()),
+                drops=self.drops.loop.views(),
+                clusters=self.clusters.views(self.inputs.latest),
                 declared=tuple(
                     f"{each.column} of {name}" for name, each in self.bound.keys.items()
                 ),

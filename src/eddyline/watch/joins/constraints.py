@@ -29,11 +29,14 @@ DISCARDS = columns(
     "missing at most: count, about: number, partners missed: count"
 )
 DONE = columns("input, once, leaves, rows: share, left: count, spares: ns, takes: ns")
+CLUSTERS = columns("stream, key, rows within, closes, measured: count, later: count")
 WORDS = (
     ("Hot, cold", "rows that are likely to be asked for, and those behind filters of their keys"),
     ("Partners within", "the time that holds nearly all pairs of those that were measured"),
     ("Found cold", "pairs that took longer than the constraint says; none is missed"),
     ("Matched, passed", "rows that were in their only result; whose key others have passed"),
+    ("Closed", "rows whose key has come in all other streams, and comes no more"),
+    ("Rows within", "the time after the first row of a key that holds nearly all others"),
 )
 """Meanings of the words of these sections, where there are some."""
 
@@ -62,6 +65,7 @@ def sections(view: JoinView, points: Sequence[Point]) -> list[Section]:
     if not view.tiers:
         return []
     tables = [_tiers(view)] + ([_done(view)] if view.done else [])
+    tables += [_clusters(view)] if view.clusters else []
     said = [Text(each) for each in summary(view)]
     return [Section("constraints", (*said, *tables, *_figures(points)))]
 
@@ -162,10 +166,25 @@ def _done(view: JoinView) -> Table:
         rows.append((*words, each.share, each.n_left, each.saved_ns, each.cost_ns))
     note = (
         "Whether rows leave the hot tier once they were in the one result that they can be in "
-        "(matched), or once all other streams have passed their key (passed); and what merges that "
-        "spares against what it takes, of late."
+        "(matched), once all other streams have passed their key (passed), or once it is over in "
+        "all of them (closed); and what merges that spares against what it takes, of late."
     )
     return Table(DONE, tuple(rows), note)
+
+
+def _clusters(view: JoinView) -> Table:
+    rows = tuple(
+        (
+            clipped(each.name, NAME_WIDTH),
+            clipped(view.keys[each.key], NAME_WIDTH),
+            span(each.bound) if each.n_rows else UNKNOWN,
+            "yes" if each.is_used else "no",
+            each.n_rows,
+            each.n_beyond,
+        )
+        for each in view.clusters
+    )
+    return Table(CLUSTERS, rows, "How long after its first row a key still comes.")
 
 
 # -- over the batches ---------------------------------------------------------------------------
@@ -179,10 +198,15 @@ def _figures(points: Sequence[Point]) -> Iterator[Figure]:
     known = [each if each is not None and each.inputs == inputs else None for each in records]
     cold = _by_input(known, inputs, lambda each: each.cold_rows)
     bounds = _by_input(known, inputs, lambda each: each.within_us)
-    in_s = {name: tuple(map(_seconds, of_line)) for name, of_line in bounds.items()}
+    closes = _by_input(known, inputs, lambda each: each.closes_us)
+    in_s, closes_in_s = (
+        {name: tuple(map(_seconds, of_line)) for name, of_line in each.items()}
+        for each in (bounds, closes)
+    )
     found = tuple(None if each is None else each.n_found_cold for each in known)
     yield from _figure("Rows in the cold tiers", points, cold, "count")
     yield from _figure("Partners within", points, in_s, "number", axis="s")
+    yield from _figure("Rows of a key within", points, closes_in_s, "number", axis="s")
     yield from _figure("Pairs found cold so far", points, {"pairs": found}, "count")
 
 

@@ -131,6 +131,7 @@ def lines(records: Iterable[Record], n_rows: int, seconds: float) -> tuple[str, 
             if each.n_missing_at_most:
                 found.append(f"at most {count(each.n_missing_at_most)} results missing")
             found += [f"{count(each.n_late)} late"] if each.n_late else []
+            found += [f"{count(each.n_filtered)} filtered"] if each.n_filtered else []
             found += [f"{count(each.n_waiting)} waiting"] if each.n_waiting else []
     return tuple(found)
 
@@ -178,7 +179,7 @@ def _words(view: JoinView) -> tuple[tuple[str, str], ...]:
 def _lead(
     view: JoinView, points: Sequence[Point], history: History, ran: Sequence[OrderSeries]
 ) -> Section:
-    said = [*summary(view), *holding_back(view), *waiting(view)]
+    said = [*summary(view), *holding_back(view), *waiting(view), *dropped(view)]
     if n_ordered := sum(len(each.filter_ids) > 1 for each in ran):
         first = history.batches[0].batch_id
         n = sum(each.event == "order" and each.batch_id >= first for each in history.journal)
@@ -277,6 +278,25 @@ def waiting(view: JoinView) -> list[str]:
     ]
     later = "earlier one" if view.kind == "inner" else "partner"
     return [f"Rows that wait until no {later} can come: {', '.join(found)}."] if found else []
+
+
+def dropped(view: JoinView) -> list[str]:
+    """Say of which streams tables drop rows before the shuffle, and whether that was tried."""
+    found = []
+    for each in view.drops:
+        name, tables = (clipped(of, NAME_WIDTH) for of in (each.name, " and ".join(each.tables)))
+        if each.is_dropping:
+            of_late = "" if finite(each.share) is None else f", {percent(each.share)} of late"
+            found.append(
+                f"Rows of {name} whose key {tables} has not are dropped before the shuffle: "
+                f"{count(each.n_dropped)} so far{of_late}."
+            )
+        elif finite(each.share) is not None:
+            found.append(
+                f"Rows of {name} are not filtered by the keys of {tables}: that dropped "
+                f"{percent(each.share)} of them, too few."
+            )
+    return found
 
 
 # -- tables -------------------------------------------------------------------------------------

@@ -1,0 +1,78 @@
+"""The loop of rows that tables drop before the shuffle: tried at once, kept where they are many."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import msgspec
+import pytest
+
+from eddyline.errors import StateError
+from eddyline.joins.drop_loop import LEAST_DROPPED, LEAST_SHARE, REST, TRIAL, DropLoop
+
+TABLES = {"s": ("v", "w")}
+KEYS = {"s": 100}
+
+
+def fed(loop, n_batches, share, *, first=0, n_rows=10 * LEAST_DROPPED):
+    """Feed batches of rows, of which tables drop a share where they are asked."""
+    entries = []
+    for number in range(first, first + n_batches):
+        fresh = {"s": (n_rows, int(n_rows * share))} if loop.plan["s"] else {}
+        entries += loop.step(fresh, KEYS, number)
+    return entries
+
+
+def test_it_is_tried_once_keys_are_known_and_kept_where_many_rows_are_dropped():
+    loop = DropLoop(TABLES)
+    assert loop.step({}, {}, 0) == []
+    assert loop.plan == {"s": False}
+    (entry,) = fed(loop, 200, LEAST_SHARE * 1.5, first=1)
+    assert (entry.batch_id, entry.event) == (1, "filtered")
+    assert entry.after == "rows of s to the join: that v and w has a key for"
+    assert entry.evidence["n_keys"] == 100
+    assert loop.plan == {"s": True}
+    (view,) = loop.views()
+    assert view.share == pytest.approx(LEAST_SHARE * 1.5)
+    assert loop.n_dropped == {"s": view.n_dropped} == {"s": 199 * 1.5 * LEAST_DROPPED}
+    assert loop.newest == 1.5 * LEAST_DROPPED
+
+
+def test_where_few_are_dropped_it_is_tried_ever_more_rarely():
+    loop = DropLoop(TABLES)
+    entries = fed(loop, 600, LEAST_SHARE / 2)
+    tries = [each.batch_id for each in entries if "has a key" in each.after]
+    gaps = [later - one for one, later in pairwise(tries)]
+    assert gaps == [TRIAL + REST * 2**at for at in range(len(gaps))]
+    assert len(gaps) == 3
+    assert entries[1].evidence["share"] == pytest.approx(LEAST_SHARE / 2)
+
+
+@pytest.mark.parametrize(("n_dropped", "is_kept"), [(0.9, False), (1.1, True)])
+def test_small_batches_are_not_filtered_whatever_tables_drop(n_dropped, is_kept):
+    loop = DropLoop(TABLES)
+    fed(loop, TRIAL + 20, 0.99, n_rows=int(n_dropped * LEAST_DROPPED / 0.99))
+    assert loop.plan == {"s": is_kept}
+
+
+def test_batches_without_rows_say_nothing_and_a_share_that_falls_ends_it():
+    loop = DropLoop(TABLES)
+    fed(loop, 10, 0.9)
+    for number in range(50):
+        assert loop.step({"s": (0, 0)}, KEYS, number) == []
+    entries = fed(loop, 20, 0.0)
+    assert [each.after for each in entries] == ["rows of s to the join: all"]
+
+
+def test_what_is_held_stays_and_what_was_learned_outlives_a_restart():
+    loop = DropLoop(TABLES)
+    fed(loop, 10, 0.9)
+    loop.is_held = True
+    assert not fed(loop, 50, 0.0)
+    assert loop.plan == {"s": True}
+    again = DropLoop(TABLES)
+    again.restore(json.loads(msgspec.json.encode(loop.snapshot())))
+    assert again.views() == loop.views()
+    with pytest.raises(StateError, match="rows that tables drop cannot be read"):
+        again.restore({"s": {"is_dropping": 3}})
