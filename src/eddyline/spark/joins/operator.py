@@ -16,23 +16,16 @@ from pyspark.sql import functions as F
 
 from eddyline.errors import StateError
 from eddyline.joins.caches.loop import JoinCaches
-from eddyline.joins.clusters import Clusters
-from eddyline.joins.discards import Discards, DiscardState
-from eddyline.joins.done_loop import DoneLoop
+from eddyline.joins.discards import DiscardState
 from eddyline.joins.grid_choice import chosen_grid
 from eddyline.joins.grid_loop import GridLoop
+from eddyline.joins.leaving_loops import LeavingLoops
 from eddyline.joins.loop import JoinLoop
-from eddyline.joins.monitor_budget import MonitorBudget
-from eddyline.joins.operator.done_rows import CLOSED, MATCHED, PASSED, merged_counts
-from eddyline.joins.operator.lost_results import merged_lost
-from eddyline.joins.operator.partner_ages import merged
 from eddyline.joins.operator.probe_counts import JoinWork
 from eddyline.joins.plan import BUCKETS, COMPONENT, WAYS, BatchPlan
 from eddyline.joins.profile import JoinProfile
 from eddyline.joins.state_part import JoinPart
-from eddyline.joins.tier_loop import TierLoop
-from eddyline.joins.unique_keys import covers, uncut_classes
-from eddyline.joins.value_order import ValueOrders, watched
+from eddyline.joins.unique_keys import uncut_classes
 from eddyline.options import DISCARD, JoinOptions
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.arrow_tasks import BUCKET
@@ -49,13 +42,13 @@ from eddyline.spark.operator import Laid, Pending
 from eddyline.spark.run.observed_metrics import PendingMetrics
 from eddyline.state.late_rows import settle_late
 from eddyline.state.repartitioning import Moved, buckets_for
-from eddyline.state.rows import ALWAYS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from pyspark.sql import DataFrame
 
+    from eddyline.joins.leaving_loops import LeavingSnapshot
     from eddyline.joins.plan import BucketReport
     from eddyline.query.steps import JoinStep
     from eddyline.runtime.journal import JournalEntry
@@ -79,6 +72,17 @@ class LearnedJoin(msgspec.Struct):
     way: str = BUCKETS
     clusters: Any = None
     drops: Any = None
+
+    @property
+    def leaving(self) -> LeavingSnapshot:
+        """What was learned of rows that leave."""
+        return {
+            "tiers": self.tiers,
+            "done": self.done,
+            "orders": self.orders,
+            "unique": self.unique,
+            "clusters": self.clusters,
+        }
 
 
 class JoinOperator(Shown):
@@ -109,21 +113,17 @@ class JoinOperator(Shown):
         # A row meets all its partners in one bucket, where it is decided: no key is split.
         is_inner = bound.step.kind == "inner"
         is_plain = is_inner and not bound.is_ordered
-        lengths, drops = bound.constrained, self.options.constraints == DISCARD
-        self.tiers = TierLoop({} if drops else lengths)
-        self.done = {rule: DoneLoop(rule) for rule in (PASSED, CLOSED, MATCHED)}
-        """By rule, whether rows leave once they are done."""
-        self._monitors = MonitorBudget()
-        rough, tiered = bound.source.rough, self.tiers.lengths
-        self.orders = ValueOrders(watched(self.graph, tiered, bound.timed, rough))
-        # Hashes are in no order, but equal ones are of equal keys, all but a few.
-        self.clusters = Clusters(watched(self.graph, tiered, bound.timed, ()), bound.lengths)
-        dropped = lengths if drops else {}
-        self.discards = Discards(dropped, watched(self.graph, dropped, bound.timed, rough))
-        self.unique: dict[str, tuple[int, ...]] = {}
-        """By static table, the key classes of which no two of its rows have the same code."""
+        self.leaving = LeavingLoops(
+            self.graph,
+            bound.lengths,
+            bound.constrained,
+            bound.timed,
+            bound.source.rough,
+            {name: each.key for name, each in bound.keys.items()},
+            drops=self.options.constraints == DISCARD,
+        )
         self.drops = TableFilter(bound, is_on=is_plain and self.options.adaptive)
-        can_cache = is_plain and not self.tiers.lengths and not self.discards.lengths
+        can_cache = is_plain and not self.leaving.lengths
         tables = frozenset(self.graph.inputs) - {*bound.timed}
         self.loop = JoinLoop(self.graph, self.options, tables)
         self.grids = GridLoop(
@@ -183,7 +183,7 @@ class JoinOperator(Shown):
         """Start from the windows after the batch before."""
         with self._lock:
             self.part = JoinPart(self.grids.plan) if part is None else part.read(JoinPart)
-            self.discards.restore(self.part.discards or DiscardState())
+            self.leaving.discards.restore(self.part.discards or DiscardState())
             self._last_batch = batch.id - 1
             self._has_tables = part is not None
         self.handing.open(has_tables=part is not None)
@@ -226,19 +226,12 @@ class JoinOperator(Shown):
             )
             raise StateError(msg, folder=self.place.late) from error
         with self._lock:
-            self._told = self._step_discards(reports, batch.id)
-            self.part = JoinPart(grid, buckets, dict(+n_late), self.discards.state())
+            low = min(self.inputs.streams.lows({}).values())
+            self._told = self.leaving.step_discards(reports, low, batch.id)
+            discards = self.leaving.discards.state()
+            self.part = JoinPart(grid, buckets, dict(+n_late), discards)
             self._last_batch = batch.id
         return self.part.packed()
-
-    def _step_discards(self, reports: Sequence[BucketReport], batch_id: int) -> list[JournalEntry]:
-        """Take in what dropped rows cost; what is learned of it is committed with the batch."""
-        if not reports:  # tables were handed to the rows: nothing was looked for in windows
-            return []
-        lost = merged_lost(each.lost for each in reports)
-        seen = min(self.inputs.streams.lows({}).values())
-        disorder = [each.disorder for each in reports]
-        return self.discards.step(lost, disorder, seen if seen > ALWAYS + 1 else None, batch_id)
 
     # -- one batch ------------------------------------------------------------------------------
 
@@ -297,8 +290,6 @@ class JoinOperator(Shown):
         return self.bound.empty_results
 
     def _plan(self, batch_id: int) -> BatchPlan:
-        drops = self.discards.kept_for is not None
-        learned = self.discards if drops else self.orders
         bound, time, latest = self.bound, self.inputs.streams, self.inputs.latest
         is_inner = bound.step.kind == "inner"
         return BatchPlan(
@@ -314,42 +305,10 @@ class JoinOperator(Shown):
             keys_only=bound.keys_only,
             moved=Moved.of(self.part.grid, self.part.buckets, self._grid),
             probing=self.loop.probing(self._grid.shape) if is_inner else None,
-            spans=self._spans,
             keys=bound.keys,
-            covers=self.covers,
-            below=learned.below(),
-            tops=self.discards.orders.tops if drops else self.orders.tops,
-            closed=self.clusters.closed(latest),
-            clusters=self.clusters.measured(latest),
-            # What is dropped decides what is in the answer: it depends on no time that is measured.
-            measures=drops or self._monitors.may,
-            leaving=frozenset(self._leaving),
-            kept_for=self.discards.kept_for,
             caches=self.caches.plan(self.loop.plan, batch_id),
+            **self.leaving.plan(latest),
         )
-
-    @property
-    def covers(self) -> frozenset[str]:
-        """The inputs with tiers of which a row is in one result at most."""
-        keys = self.unique | {name: (each.key,) for name, each in self.bound.keys.items()}
-        return covers(self.graph, keys) & self.tiers.lengths.keys()
-
-    @property
-    def _leaving(self) -> Iterator[tuple[str, str]]:
-        """The rules by which rows of inputs leave one by one."""
-        if self.discards.lengths:
-            yield from ((PASSED, name) for name in self.discards.below())
-        for rule, loop in self.done.items():
-            yield from ((rule, name) for name in loop.leaving)
-
-    @property
-    def _spans(self) -> dict[str, int | None]:
-        """For how long rows are hot, by input (µs); for all of their window if nothing else."""
-        lengths = self.tiers.lengths
-        names = {name for loop in self.done.values() for name in loop.leaving}
-        leaving = {name: lengths[name] for name in names & lengths.keys()}
-        known = {name: span for name, span in self.tiers.plan.items() if span is not None}
-        return dict.fromkeys(lengths) | leaving | known
 
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
         """Take in what the buckets of a batch did."""
@@ -370,44 +329,19 @@ class JoinOperator(Shown):
             entries = self.loop.step(profile, batch.id)
             changed = {name for name, order in self.loop.plan.items() if order != before[name]}
             self.work = self.work.without(changed)
-            ages = merged(each.ages for each in reports)
-            self._monitors.step(reports, ages)
-            with self._monitors.learning():
-                tiers = self.tiers.step(ages, self.inputs.latest, batch.id)
-                done = self._step_done(reports, batch.id)
-            promises = [each.promises for each in (self.tiers, self.orders, self.clusters)]
-            promises += [loop.promises for loop in self.done.values()]
-            self._monitors.rest(unless=any(promises))
+            n_hot = {
+                name: sum(of.n_rows for of in self.part.files(name))
+                for name in self.leaving.tiers.plan
+            }
+            leaving = self.leaving.step(reports, self.inputs.latest, n_hot, batch.id)
             return [
                 *entries,
                 *self.caches.step(profile, batch.id),
                 *self.grids.step((each.bins for each in reports), batch.id),
-                *tiers,
-                *done,
+                *leaving,
                 *self._told,
                 *self.drops.step(observed, batch.id),
             ]
-
-    def _step_done(self, reports: Sequence[BucketReport], batch_id: int) -> list[JournalEntry]:
-        for name in {name for each in reports for name in each.unique}:
-            found = [{*each.unique[name]} for each in reports if name in each.unique]
-            self.unique[name] = tuple(sorted(set.intersection(*found)))
-        latest = self.inputs.latest
-        self.orders.step(each.disorder for each in reports)
-        self.clusters.step((each.spans for each in reports), latest)
-        n_hot = {name: sum(of.n_rows for of in self.part.files(name)) for name in self.tiers.plan}
-        entries = []
-        closed = self.clusters.closed(latest)
-        for rule, names in (
-            (PASSED, self.orders.below()),
-            (CLOSED, closed),
-            (MATCHED, self.covers),
-        ):
-            counts = merged_counts((each.done for each in reports), rule)
-            ns = sum(each.ns for each in reports)
-            why = {name: self.clusters.evidence(name) for name in closed} if rule == CLOSED else {}
-            entries += self.done[rule].step(names, counts, n_hot, ns, batch_id, why)
-        return entries
 
     def _count(self, reports: Sequence[BucketReport]) -> None:
         for name in self.n_joined:
@@ -444,13 +378,9 @@ class JoinOperator(Shown):
             self.grids.snapshot(),
             self.n_joined,
             self.n_results,
-            self.tiers.snapshot(),
-            {rule: loop.snapshot() for rule, loop in self.done.items()},
-            self.orders.snapshot(),
-            self.unique,
-            self.ways.plan,
-            self.clusters.snapshot(),
-            self.drops.loop.snapshot(),
+            way=self.ways.plan,
+            drops=self.drops.loop.snapshot(),
+            **self.leaving.snapshot(),
         )
 
     def restore(self, state: Any) -> None:
@@ -464,25 +394,14 @@ class JoinOperator(Shown):
         except msgspec.ValidationError as error:
             msg = f"what the join {self.bound.name!r} has learned cannot be read: {error}"
             raise StateError(msg, query=self.bound.name) from error
-        unknown = learned.done.keys() - self.done.keys()
-        unknown |= learned.unique.keys() - {*self.graph.inputs}
-        unknown |= {learned.way} - {*WAYS}
-        if unknown:
-            msg = f"what the join {self.bound.name!r} has learned is of others: {sorted(unknown)}"
+        others = self.leaving.restore(learned.leaving) | ({learned.way} - {*WAYS})
+        if others:
+            msg = f"what the join {self.bound.name!r} has learned is of others: {sorted(others)}"
             raise StateError(msg, query=self.bound.name)
         self.loop.restore(learned.loop)
         self.grids.restore(learned.bins)
-        if learned.tiers is not None:
-            self.tiers.restore(learned.tiers)
-        for rule, known in learned.done.items():
-            self.done[rule].restore(known)
-        if learned.orders is not None:
-            self.orders.restore(learned.orders)
-        if learned.clusters is not None:
-            self.clusters.restore(learned.clusters)
         if learned.drops is not None:
             self.drops.loop.restore(learned.drops)
-        self.unique = learned.unique
         if self.ways.is_adaptive:
             self.ways.plan = learned.way
         self.n_joined |= {name: learned.n_joined.get(name, 0) for name in self.n_joined}

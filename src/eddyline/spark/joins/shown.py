@@ -23,15 +23,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from eddyline.joins.caches.loop import JoinCaches
-    from eddyline.joins.clusters import Clusters
-    from eddyline.joins.discards import Discards
-    from eddyline.joins.done_loop import DoneLoop
     from eddyline.joins.graph import JoinGraph
     from eddyline.joins.grid_loop import GridLoop
+    from eddyline.joins.leaving_loops import LeavingLoops
     from eddyline.joins.loop import JoinLoop
     from eddyline.joins.operator.probe_counts import JoinWork
     from eddyline.joins.state_part import JoinPart
-    from eddyline.joins.tier_loop import TierLoop
     from eddyline.joins.way_loop import WayLoop
     from eddyline.options import JoinOptions
     from eddyline.runtime.operator import Record
@@ -55,10 +52,7 @@ class Shown(Operator):
     loop: JoinLoop
     grids: GridLoop
     caches: JoinCaches
-    tiers: TierLoop
-    discards: Discards
-    done: dict[str, DoneLoop]
-    clusters: Clusters
+    leaving: LeavingLoops
     drops: TableFilter
     ways: WayLoop
     part: JoinPart
@@ -97,7 +91,8 @@ class Shown(Operator):
         with self._lock:
             files = [self.part.files(name) for name in self.graph.inputs]
             cold = {name: self.part.cold(name) for name in self.graph.inputs}
-            tiers = {each.name: each for each in self.tiers.views() if each.n_pairs}
+            tiers = {each.name: each for each in self.leaving.tiers.views() if each.n_pairs}
+            discards = self.leaving.discards.newest.values()
             joined = JoinRecord(
                 inputs=self.graph.inputs,
                 n_kept=tuple(sum(file.n_rows for file in each) for each in files),
@@ -110,11 +105,13 @@ class Shown(Operator):
                 cold_bytes=sum(n_bytes for *_, n_bytes in cold.values()),
                 cold_rows=tuple(n_rows for n_rows, _, _ in cold.values()),
                 within_us=tuple(tiers[name].bound if name in tiers else None for name in cold),
-                closes_us=tuple(map(self.clusters.least, cold)),
+                closes_us=tuple(map(self.leaving.clusters.least, cold)),
                 n_found_cold=sum(each.n_cold for each in tiers.values()),
-                n_dropped=sum(each.n_dropped for each in self.discards.newest.values()),
-                n_missing_at_most=sum(each.n_most for each in self.discards.newest.values()),
-                n_missing_about=sum(each.n_about for each in self.discards.newest.values()),
+                n_dropped=sum(each.n_dropped for each in discards),
+                n_missing_at_most=sum(
+                    each.n_most for each in self.leaving.discards.newest.values()
+                ),
+                n_missing_about=sum(each.n_about for each in discards),
                 dropped_bytes=sum(self.part.dropped_bytes(name) for name in self.graph.inputs),
             )
         return (*self.loop.record().pipelines, joined)
@@ -122,7 +119,7 @@ class Shown(Operator):
     @property
     def pinnable(self) -> tuple[Pinnable, ...]:
         """The order of each pipeline, how rows are laid out, what leaves windows, and the way."""
-        loops = self.loop, self.grids, self.caches, self.tiers, self.done
+        loops = self.loop, self.grids, self.caches, self.leaving.tiers, self.leaving.done
         return tuple(pinnable(*loops, self.drops.loop, self.ways))
 
     def plan(self) -> dict[str, list[str]]:
@@ -149,11 +146,11 @@ class Shown(Operator):
                 is_adaptive=self.options.adaptive,
                 way=self.ways.plan,
                 learned=self.inputs.learned,
-                tiers=self.tiers.views(),
-                discards=self.discards.views(),
-                done=tuple(view for loop in self.done.values() for view in loop.views()),
+                tiers=self.leaving.tiers.views(),
+                discards=self.leaving.discards.views(),
+                done=tuple(view for loop in self.leaving.done.values() for view in loop.views()),
                 drops=self.drops.loop.views(),
-                clusters=self.clusters.views(self.inputs.latest),
+                clusters=self.leaving.clusters.views(self.inputs.latest),
                 declared=tuple(
                     f"{each.column} of {name}" for name, each in self.bound.keys.items()
                 ),
@@ -202,7 +199,7 @@ class Shown(Operator):
         timed = (
             each
             for each in self.bound.inputs
-            if each.time is not None and each.name not in self.discards.lengths
+            if each.time is not None and each.name not in self.leaving.discards.lengths
         )
         if endless := [each.name for each in timed if each.window == UnboundedWindow()]:
             yield (
@@ -229,13 +226,13 @@ class Shown(Operator):
                 f"can come in its window any more: rows that wait at the end of a run are decided "
                 f"in a later one; all rows are joined in one task"
             )
-        if self.discards.lengths:
+        if self.leaving.discards.lengths:
             yield (
                 "constraints='discard': rows that are hardly asked for any more are dropped, so "
                 "that results may be missing; none is wrong, and the section on constraints says "
                 "how many are missing at most (constraints='exact' misses none)"
             )
-        elif self.options.constraints and not self.tiers.lengths:
+        elif self.options.constraints and not self.leaving.tiers.lengths:
             yield (
                 "constraints are not used: they need an inner join, a window of a length "
                 "([RANGE 10 MINUTES]) or 'discard', results that do not wait for event time, and "

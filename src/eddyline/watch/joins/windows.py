@@ -63,6 +63,8 @@ CHANGES = (
     "tiers",
     "matched",
     "passed",
+    "closed",
+    "filtered",
     "kept",
     "missed",
 )
@@ -155,7 +157,7 @@ def sections(view: JoinView, history: History) -> list[Section]:
     learned = learned_tables(view.learned)
     rules = {f"constraints {each.rule}" for each in view.done}
     pipelines = {f"pipeline {each.name}" for each in view.pipelines}
-    components = {"join", "tables", "constraints", *rules, *pipelines}
+    components = {"join", "tables", "table filter", "constraints", *rules, *pipelines}
     return [
         _lead(view, points, history, ran),
         Section("inputs", (_arrived(view), _kept(view), *learned, *_series(points))),
