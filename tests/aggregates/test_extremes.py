@@ -53,9 +53,11 @@ def test_first_and_last_by_time_are_extremes_of_time_and_value(name, like, data)
     ]
     column = sliced(data.draw, rows, TIMELY)
     lo, hi = data.draw(ranges(len(rows)))
-    found = MONOIDS[name].value(column, lo, hi).to_pylist()
+    found = MONOIDS[name].merge(column, lo, hi).to_pylist()
     same(found, by_range(rows, lo, hi, BEST[like]))
     same(found, MONOIDS[like].value(column, lo, hi).to_pylist())
+    values = [None if each is None else each["x"] for each in found]
+    same(MONOIDS[name].value(column, lo, hi).to_pylist(), values)
 
 
 VALUES_OR_NULL = st.none() | VALUES[pa.float64()]

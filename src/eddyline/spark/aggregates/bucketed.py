@@ -138,11 +138,6 @@ class Bucketed(Kept):
         """Whether rows go to the buckets as they are, and not as cells."""
         return False
 
-    @property
-    def reduces(self) -> bool:
-        """Whether rows go to the buckets as they are, and tasks make cells of them."""
-        return False
-
     def plan_of(self, before: int, after: int) -> AggregatePlan:
         """Return the work of the buckets between two instants (µs)."""
         raise NotImplementedError

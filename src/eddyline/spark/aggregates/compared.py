@@ -10,6 +10,7 @@ from pyspark.sql.types import StringType
 from eddyline.aggregates.comparing import can_compare
 from eddyline.aggregates.functions import is_plain
 from eddyline.query.aggregates import WINDOW
+from eddyline.spark.aggregates.travelling import plain_name
 from eddyline.sql.parsing import tokens_of
 
 if TYPE_CHECKING:
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 
     from eddyline.query.steps import AggregateStep
     from eddyline.spark.aggregates.lifting import LiftedCall
+
+
+_OF_ONE_ROW = {"first", "first_value", "any_value", "last", "last_value", "min", "max"}
+"""Aggregates that give of one row the argument as it is."""
 
 
 def shows_changes(step: AggregateStep, calls: Sequence[LiftedCall]) -> bool:
@@ -30,6 +35,19 @@ def shows_changes(step: AggregateStep, calls: Sequence[LiftedCall]) -> bool:
     values = {each.call.column.lower() for each in calls}
     shown = [_shown(each, groups | values) for each in step.projections]
     return None not in shown and values <= {*shown}
+
+
+def tells_time(step: AggregateStep, time: str) -> bool:
+    """Return whether a window has the newest row of a partition alone, and a value is its time.
+
+    Then no result equals the one before.
+    """
+    counts = step.window.counts
+    if counts is None or counts.rows != 1:
+        return False
+    calls = [each for each in step.calls if not each.where and len(each.arguments) == 1]
+    names = {plain_name(each.arguments[0]) for each in calls if each.function in _OF_ONE_ROW}
+    return time.lower() in {each.lower() for each in names if each is not None}
 
 
 def _is_told_apart(call: LiftedCall) -> bool:

@@ -24,6 +24,11 @@ class Kept(Shown):
     place: StatePlace | None
     _reports: BucketReports[BucketReport]
 
+    @property
+    def reduces(self) -> bool:
+        """Whether rows go to the buckets as they are, and tasks make cells of them."""
+        return False
+
     def attach(self, place: StatePlace) -> None:
         """Take note of where cells are written."""
         self.place = place

@@ -25,14 +25,14 @@ from eddyline.errors import NotSupportedError, QueryError
 from eddyline.query.aggregates import WINDOW, both
 from eddyline.query.windows import LONGEST, SessionWindow, SlideWindow
 from eddyline.spark.aggregates.bucketed import Bucketed
-from eddyline.spark.aggregates.compared import shows_changes
+from eddyline.spark.aggregates.compared import shows_changes, tells_time
 from eddyline.spark.aggregates.counted import Counted
 from eddyline.spark.aggregates.grouping import CHECK, CODE, START
 from eddyline.spark.aggregates.lifting import MICROS
 from eddyline.spark.aggregates.placement import start_of_cell
 from eddyline.spark.aggregates.sampled import marked_of, numbers_of, told
 from eddyline.spark.aggregates.task import END
-from eddyline.spark.aggregates.travelling import Travelling, plain_name
+from eddyline.spark.aggregates.travelling import Travelling
 from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.spark.clocks_of_results import ResultClock
 from eddyline.spark.event_time import instant_of
@@ -52,9 +52,6 @@ if TYPE_CHECKING:
 
 LEAST = "__least"
 """The column of the first instant of the rows of a cell."""
-
-OF_ONE_ROW = {"first", "first_value", "any_value", "last", "last_value", "min", "max"}
-"""Aggregates that give of one row the argument as it is."""
 
 NEW, BEFORE = "__new", "__before"
 """Columns of output rows, now and before, where only changes are emitted."""
@@ -81,6 +78,18 @@ class AggregateOperator(Bucketed):
         self.partials = self.partials_of(self.calls)
         self.compares = self.emits == "istream" and shows_changes(step, self.calls)
         """Whether tasks see which results changed, and tell none of before."""
+        counted = self.counted
+        self._tells_time = counted is not None and not counted.spans and tells_time(step, self.time)
+        """Whether a window has the newest row of a partition alone, and results say when it was."""
+        # Sessions have an end of their own; Spark makes one of equal groups that have other bits.
+        is_known = not self.by_row and not isinstance(self.window, SessionWindow)
+        is_known = is_known and self.groups.are_exact
+        self._can_reduce = is_known and all(each.can_reduce for each in self.lifts)
+        """Whether tasks make of rows the cells that Spark would make."""
+        self._travels = _travelling(self)
+        codes = (F.col(each) for each in (BUCKET, CODE, CHECK, START))
+        self._rows = Selected(*codes, *self._travels.columns)
+        """Rows of which tasks make cells."""
         self.answers(self._nothing)  # says what is wrong with it
 
     @classmethod
@@ -92,20 +101,6 @@ class AggregateOperator(Bucketed):
     def by_row(self) -> bool:
         """Whether windows count rows."""
         return self.window.counts is not None
-
-    @property
-    def _is_alone(self) -> bool:
-        """Whether a result is of the row that comes, and differs from all before it.
-
-        A window of one row has the newest one alone. Where output columns tell its event time, no
-        result equals the one before.
-        """
-        counts, counted = self.window.counts, self.counted
-        if counts is None or counted is None or counted.spans or not self.compares:
-            return False
-        times = (each for each in self.step.calls if not each.where and len(each.arguments) == 1)
-        names = {plain_name(each.arguments[0]) for each in times if each.function in OF_ONE_ROW}
-        return counts.rows == 1 and self.time.lower() in {(each or "").lower() for each in names}
 
     @cached_property
     def counted(self) -> Counted | None:
@@ -135,12 +130,12 @@ class AggregateOperator(Bucketed):
             self.partials,
             self.window,
             self.emits,
-            ties=tuple(self._ties),
+            ties=tuple(self.ties_travelling),
             values={each.column: each.source for each in self.lifts} if self.by_row else {},
             spans=self.counted is not None and self.counted.spans,
             watched=None if self.place is None else self.samples.watched,
             compares=self.compares,
-            is_alone=self._is_alone,
+            is_alone=self.compares and self._tells_time,
             lifts=self._travels.lifts if self.by_row or self.reduces else {},
             reduces=self.reduces,
         )
@@ -185,40 +180,8 @@ class AggregateOperator(Bucketed):
         """Whether rows go to the buckets as they are, and tasks make cells of them."""
         return self.loop.plan == "late" and self._can_reduce
 
-    @cached_property
-    def _can_reduce(self) -> bool:
-        """Whether tasks make of rows the cells that Spark would make.
-
-        Not of sessions, as these have an end of their own; nor where Spark makes equal groups one
-        that have other bits.
-        """
-        is_known = not self.by_row and not isinstance(self.window, SessionWindow)
-        return is_known and self.groups.are_exact and all(each.can_reduce for each in self.lifts)
-
-    @cached_property
-    def _rows(self) -> Selected:
-        """Rows of which tasks make cells."""
-        codes = (F.col(each) for each in (BUCKET, CODE, CHECK, START))
-        return Selected(*codes, *self._travels.columns)
-
-    @cached_property
-    def _travels(self) -> Travelling:
-        """What of rows travels, and what tasks make of it."""
-        found = Travelling(self.rows_shape.columns)
-        counted = self.counted
-        groups = self.groups.travelling if counted is None else counted.travelling
-        for name, text in groups.items():
-            found.add(name, text)
-        # Equal partials of several calls are one column, but in cells.
-        is_timed = isinstance(self.window, SlideWindow)
-        for one in {each.source: each for each in self.lifts}.values():
-            found.add_partial(one, is_timed=not is_timed)
-        for tie, each in self._ties.items():
-            found.add(tie, quoted(each))
-        return found
-
     @property
-    def _ties(self) -> dict[str, str]:
+    def ties_travelling(self) -> dict[str, str]:
         """The columns that order rows of one instant, by the names under which they travel."""
         return {f"__tie{k}": name for k, name in enumerate(self.ties)}
 
@@ -338,6 +301,21 @@ class AggregateOperator(Bucketed):
     def windows(self) -> tuple[str, ...]:
         """The window as a query would write it."""
         return (self.window.text,)
+
+
+def _travelling(of: AggregateOperator) -> Travelling:
+    """Return what of rows travels to tasks, and what tasks make of it."""
+    found = Travelling(of.rows_shape.columns)
+    groups = of.groups.travelling if of.counted is None else of.counted.travelling
+    for name, text in groups.items():
+        found.add(name, text)
+    # Equal partials of several calls are one column, but in cells.
+    is_timed = not isinstance(of.window, SlideWindow)
+    for one in {each.source: each for each in of.lifts}.values():
+        found.add_partial(one, is_timed=is_timed)
+    for tie, each in of.ties_travelling.items():
+        found.add(tie, quoted(each))
+    return found
 
 
 def _check(step: AggregateStep, query: str) -> None:
