@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from eddyline.estimates.filters import Estimate
 from eddyline.models.fitting import FitReport
 from eddyline.models.pictures import Curve, Picture
+from eddyline.models.planning.view import JoinView, SideView, StepView
 from eddyline.models.view import AskedBound, ModelCounts, ModelView
 from eddyline.models.work import Work
 from eddyline.runtime.records import BatchRecord, History
 from eddyline.watch.html.figures import Colours
 from eddyline.watch.html.figures import drawn as traced
 from eddyline.watch.html.parts import Figures
-from eddyline.watch.models import drawn, sections
+from eddyline.watch.models import drawn, lines, sections
 from eddyline.watch.plain_sections import sections_of
 from eddyline.watch.sections import Figure, Table, sections_json, without_values
 from eddyline.watch.terminal.explain import explain
@@ -120,3 +122,29 @@ def test_pictures_are_kept_as_plain_values_and_hidden_as_values():
     assert sections_of(sections_json(made)) == made
     (hidden,) = without_values(made, "--show")
     assert not any(isinstance(each, Figure) for each in hidden.parts)
+
+
+def test_what_steps_give_and_joins_ask_stands_beside_estimates():
+    estimate = Estimate(0.5, 0.25, 1.0)
+    steps = (
+        StepView("where x > 3", estimate, 0.4, 0.8, 0.1),
+        StepView("least over entities", None, 0.1, None, None),
+    )
+    sides = (SideView("a", Estimate.exactly(0.1), 0.12), SideView("b", None, None))
+    joins = (JoinView("join a and b", "asks a", Estimate.exactly(40.0), 50.0, sides),)
+    (models, *_) = sections(replace(view_of(1), steps=steps, joins=joins), History())
+    of_steps, of_joins = [each.rows for each in models.parts if isinstance(each, Table)][1:3]
+    assert of_steps == (
+        ("where x > 3", 0.5, 0.25, 1.0, 0.4, 0.8, 0.1),
+        ("least over entities", None, None, None, 0.1, None, None),
+    )
+    assert of_joins == (
+        ("join a and b", "asks a", 40.0, 50.0, "a", 0.1, 0.12),
+        ("join a and b", "asks a", 40.0, 50.0, "b", None, None),
+    )
+    plan = {"join a and b": ["a", "b"], "join c and d": "by sample", "join e and f": []}
+    assert lines(replace(view_of(1).record, plan=plan))[1:] == (
+        "join a and b asks a then b",
+        "join c and d asks by sample",
+        "join e and f asks none",
+    )

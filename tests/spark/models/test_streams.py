@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import eddyline as el
-from eddyline.errors import NotSupportedError, OptionError
+from eddyline.errors import NotSupportedError, OptionError, PlanError
 from eddyline.models.view import ModelRecord
 from tests.spark.parquet_files import schema_of
 
@@ -168,6 +168,29 @@ def test_segments_of_a_stream_are_a_query(spark, folder, tmp_path):
     assert wanted.exceptAll(kept).isEmpty()
     with pytest.raises(NotSupportedError, match=r"segments.query\(\).start"):
         segments.to_df()
+
+
+@pytest.mark.large
+def test_what_a_join_asks_is_shown_pinned_and_kept(spark, folder, tmp_path):
+    """Whatever it asks, answers are those of a batch."""
+    on = "a.x > -10 AND b.x < 10"
+
+    def both(segments):
+        return segments.join(segments, on, names=("a", "b")).changes()
+
+    wanted = both(fitted(spark.read.parquet(str(folder)))).collect()
+    seen, text = tmp_path / "seen", f"join a and b on {on}"
+    seen.mkdir()
+    for number, way in enumerate((["b", "a"], ["a"], [], "by sample")[:N_FILES]):
+        (seen / f"{number}.parquet").write_bytes((folder / f"{number}.parquet").read_bytes())
+        run = ended(both(fitted(stream_of(spark, seen, 1), name="tracks")), tmp_path)
+        assert text in run.explain(width=400)
+        run.pin({"models": {text: way}})  # in force from the next start on
+        with pytest.raises(PlanError, match="sides that are asked before"):
+            run.pin({"models": {text: ["c"]}})
+    assert "b then a" not in run.explain(width=400)
+    assert shown(spark.read.parquet(str(tmp_path / "out")).collect()) == shown(wanted)
+    assert len(wanted) > 5
 
 
 ACROSS = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
@@ -16,8 +16,6 @@ from eddyline.errors import QueryError
 from eddyline.models.fitting import FitReport
 from eddyline.models.kept import CODE
 from eddyline.models.planning.loop import ModelLoop
-from eddyline.models.planning.pin import ModelPin
-from eddyline.models.planning.profile import ModelProfile
 from eddyline.models.sketch import Sketch
 from eddyline.models.streaming import COMPONENT, ModelPart
 from eddyline.models.tasks import SIDE
@@ -34,8 +32,9 @@ from eddyline.spark.models.arriving import MICROS, Arriving
 from eddyline.spark.models.early import as_final, with_revisions
 from eddyline.spark.models.graphs import crossed, fields_of
 from eddyline.spark.models.laying import Source, read_columns, schema_of
+from eddyline.spark.models.planned import PlannedJoins
 from eddyline.spark.models.task import ModelWorker
-from eddyline.spark.operator import Laid, Operator, Pending
+from eddyline.spark.operator import Laid, Pending
 from eddyline.spark.relation import lateness_rule
 from eddyline.spark.run.observed_metrics import PendingMetrics
 from eddyline.sql.parsing import quoted
@@ -47,13 +46,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from eddyline.models.step import ModelStep
-    from eddyline.models.streaming import BucketReport, StreamPlan
+    from eddyline.models.streaming import BucketReport
     from eddyline.query.steps import Step
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.operator import Record
-    from eddyline.runtime.pins import Pinnable
     from eddyline.runtime.records import History
-    from eddyline.spark.operator import Batch, Clock, Observed, Site
+    from eddyline.spark.operator import Batch, Clock, Observed, Operator, Site
     from eddyline.state.manifest import StatePart
     from eddyline.state.place import StatePlace
     from eddyline.watch.sections import Section
@@ -62,7 +60,7 @@ PLANNING = "planning"
 """The name of what is learned of steps and joins in saved state."""
 
 
-class ModelOperator(Operator):
+class ModelOperator(PlannedJoins):
     """Runs a ``ModelStep``, over the rows of one stream or of several inputs.
 
     Raises:
@@ -74,12 +72,10 @@ class ModelOperator(Operator):
 
     def __init__(self, step: ModelStep, site: Site) -> None:
         self.step, self.query = step, site.query
-        self.asked: StreamPlan = step.plan
-        """What is done with the rows of a batch."""
+        self.asked = step.plan
         self.spark = site.df.sparkSession
         options, self.left = ModelOptions.taken(site.options)
         self.planning = ModelLoop(options.resolved(), step.plan.node)
-        """Estimates what steps give, and plans what joins ask."""
         self.time: str | None = None
         self.times: Mapping[str, int] = {}
         self._arriving: Arriving | None = None
@@ -188,15 +184,6 @@ class ModelOperator(Operator):
 
     # -- one batch ------------------------------------------------------------------------------
 
-    def prepare(self, df: DataFrame, batch: Batch) -> None:  # noqa: ARG002
-        """Take in the plan that is in force by now."""
-        self.asked = self._planned()
-
-    def _planned(self) -> StreamPlan:
-        """Return what is done with the rows of a batch, by the plan in force."""
-        plan, planning = self.step.plan, self.planning
-        return replace(plan, node=planning.planned(plan.node), samples=planning.wants_sample)
-
     def lay(self, df: DataFrame, batch: Batch) -> Laid:
         """Return the results that event time allows after a batch."""
         if self.asked_clock.is_idle:
@@ -278,13 +265,6 @@ class ModelOperator(Operator):
                 self._sketch = self._sketch.with_later(drawn, self.asked.row_times)
         return entries
 
-    def _seen(self, reports: Sequence[BucketReport], batch_id: int) -> list[JournalEntry]:
-        """Learn of what steps gave and joins asked."""
-        profiles = [each.profile for each in reports if each.profile is not None]
-        fresh = reduce(lambda one, other: one.merged(other), profiles, ModelProfile())
-        task_ns = sum(sum(each.work.ns.values()) for each in reports)
-        return self.planning.step(fresh, task_ns, batch_id)
-
     # -- what people see ------------------------------------------------------------------------
 
     def view(self) -> ModelView:
@@ -310,15 +290,6 @@ class ModelOperator(Operator):
                 joins=self.planning.views(),
                 ways=self._pin.plan if self._pin else None,
             )
-
-    @property
-    def _pin(self) -> ModelPin | None:
-        return ModelPin(self.planning) if self.planning.joins else None
-
-    @property
-    def pinnable(self) -> tuple[Pinnable, ...]:
-        """What joins ask before."""
-        return (self._pin,) if self._pin else ()
 
     def records(self) -> tuple[Record, ...]:
         """Return the record after a batch."""
