@@ -27,7 +27,7 @@ from eddyline.watch.formatting import (
     size,
     span,
 )
-from eddyline.watch.joins import constraints
+from eddyline.watch.joins import constraints, tables
 from eddyline.watch.lateness import learned_tables
 from eddyline.watch.orders import order_series
 from eddyline.watch.sections import (
@@ -181,7 +181,7 @@ def _words(view: JoinView) -> tuple[tuple[str, str], ...]:
 def _lead(
     view: JoinView, points: Sequence[Point], history: History, ran: Sequence[OrderSeries]
 ) -> Section:
-    said = [*summary(view), *holding_back(view), *waiting(view), *dropped(view)]
+    said = [*summary(view), *holding_back(view), *waiting(view), *tables.dropped(view)]
     if n_ordered := sum(len(each.filter_ids) > 1 for each in ran):
         first = history.batches[0].batch_id
         n = sum(each.event == "order" and each.batch_id >= first for each in history.journal)
@@ -280,25 +280,6 @@ def waiting(view: JoinView) -> list[str]:
     ]
     later = "earlier one" if view.kind == "inner" else "partner"
     return [f"Rows that wait until no {later} can come: {', '.join(found)}."] if found else []
-
-
-def dropped(view: JoinView) -> list[str]:
-    """Say of which streams tables drop rows before the shuffle, and whether that was tried."""
-    found = []
-    for each in view.drops:
-        name, tables = (clipped(of, NAME_WIDTH) for of in (each.name, " and ".join(each.tables)))
-        if each.is_dropping:
-            of_late = "" if finite(each.share) is None else f", {percent(each.share)} of late"
-            found.append(
-                f"Rows of {name} whose key {tables} has not are dropped before the shuffle: "
-                f"{count(each.n_dropped)} so far{of_late}."
-            )
-        elif finite(each.share) is not None:
-            found.append(
-                f"Rows of {name} are not filtered by the keys of {tables}: that dropped "
-                f"{percent(each.share)} of them, too few."
-            )
-    return found
 
 
 # -- tables -------------------------------------------------------------------------------------
