@@ -70,7 +70,8 @@ def beside(settings: Settings, other: str) -> Measurement:
 @cache
 def _filtered(settings: Settings, percent: int) -> dict[str, Any]:
     """Two streams and a table that has a key for so many of their rows (percent)."""
-    size, n_keys = Size(settings.pick(24, 12), settings.pick(150_000, 20_000)), 100_000
+    # Of fewer rows a batch none are filtered, whatever tables would drop of them.
+    size, n_keys = Size(settings.pick(12, 8), settings.pick(500_000, 250_000)), 100_000
     rng = np.random.default_rng(91)
     batches = []
     for number in range(size.n_batches):

@@ -20,13 +20,14 @@ def fed(loop, n_batches, share, *, first=0, n_rows=10 * LEAST_DROPPED):
     entries = []
     for number in range(first, first + n_batches):
         fresh = {"s": (n_rows, int(n_rows * share))} if loop.plan["s"] else {}
-        entries += loop.step(fresh, KEYS, number)
+        shuffled = {"s": n_rows - sum(n for _, n in fresh.values())}
+        entries += loop.step(fresh, shuffled, KEYS, number)
     return entries
 
 
 def test_it_is_tried_once_keys_are_known_and_kept_where_many_rows_are_dropped():
     loop = DropLoop(TABLES)
-    assert loop.step({}, {}, 0) == []
+    assert loop.step({}, {"s": 2 * LEAST_DROPPED}, {}, 0) == []
     assert loop.plan == {"s": False}
     (entry,) = fed(loop, 200, LEAST_SHARE * 1.5, first=1)
     assert (entry.batch_id, entry.event) == (1, "filtered")
@@ -52,15 +53,22 @@ def test_where_few_are_dropped_it_is_tried_ever_more_rarely():
 @pytest.mark.parametrize(("n_dropped", "is_kept"), [(0.9, False), (1.1, True)])
 def test_small_batches_are_not_filtered_whatever_tables_drop(n_dropped, is_kept):
     loop = DropLoop(TABLES)
-    fed(loop, TRIAL + 20, 0.99, n_rows=int(n_dropped * LEAST_DROPPED / 0.99))
+    fed(loop, TRIAL + 20, 0.9, n_rows=int(n_dropped * LEAST_DROPPED / 0.9))
     assert loop.plan == {"s": is_kept}
+
+
+def test_it_is_not_tried_in_batches_that_have_too_few_rows_for_it():
+    loop = DropLoop(TABLES)
+    assert not fed(loop, 20, 1.0, n_rows=LEAST_DROPPED - 1)
+    (entry,) = fed(loop, 20, 1.0, first=20, n_rows=2 * LEAST_DROPPED)
+    assert entry.batch_id == 20
 
 
 def test_batches_without_rows_say_nothing_and_a_share_that_falls_ends_it():
     loop = DropLoop(TABLES)
     fed(loop, 10, 0.9)
     for number in range(50):
-        assert loop.step({"s": (0, 0)}, KEYS, number) == []
+        assert loop.step({"s": (0, 0)}, {}, KEYS, number) == []
     entries = fed(loop, 20, 0.0)
     assert [each.after for each in entries] == ["rows of s to the join: all"]
 

@@ -3,8 +3,8 @@
 A row of a stream whose key a static table has not is in no result, and the filter that says so is
 asked where Spark reads the row: it costs the same for each row, and a statement that is larger for
 each batch, and spares the way to a bucket, and the look-up there, for each that is dropped. It is
-tried at once, as only a trial tells how many rows are dropped, kept where these are enough, and
-tried again ever more rarely where they are not.
+tried in the first batch that has enough rows, as only a trial tells how many of them are dropped,
+kept where these are enough, and tried again ever more rarely where they are not.
 """
 
 from __future__ import annotations
@@ -104,12 +104,17 @@ class DropLoop:
         return {name: each.n_dropped for name, each in self.known.items()}
 
     def step(
-        self, fresh: Mapping[str, tuple[int, int]], n_codes: Mapping[str, int], batch_id: int = -1
+        self,
+        fresh: Mapping[str, tuple[int, int]],
+        n_shuffled: Mapping[str, int],
+        n_codes: Mapping[str, int],
+        batch_id: int = -1,
     ) -> list[JournalEntry]:
         """Take in what a batch dropped, and decide.
 
         Args:
             fresh: by stream whose rows were filtered, these rows, and those that were dropped.
+            n_shuffled: by stream, the rows of the batch that were not dropped.
             n_codes: the keys of the tables, by stream whose rows can be filtered from now on.
             batch_id: the micro-batch, for the journal.
         """
@@ -123,7 +128,8 @@ class DropLoop:
                 each.n_lacking = FADE * each.n_lacking + n_lacking
                 each.n_counted += 1
             each.wait = max(each.wait - 1, 0)
-            if self.is_held or name not in n_codes or not _changes(each):
+            may_pay = n_shuffled.get(name, 0) >= LEAST_DROPPED
+            if self.is_held or name not in n_codes or not _changes(each, may_pay=may_pay):
                 continue
             evidence = {"share": each.share, "n_dropped": each.n_dropped, "n_keys": n_codes[name]}
             before = self._text(name, each)
@@ -164,11 +170,11 @@ class DropLoop:
         self.known = {name: known.get(name, each) for name, each in self.known.items()}
 
 
-def _changes(each: Known) -> bool:
-    """Return whether the evidence says so."""
+def _changes(each: Known, *, may_pay: bool) -> bool:
+    """Return whether the evidence says so; a batch of few rows is not worth a trial."""
     if each.is_dropping:
         return each.n_counted >= TRIAL and not _pays(each)
-    return not each.wait
+    return may_pay and not each.wait
 
 
 def _pays(each: Known) -> bool:

@@ -323,7 +323,7 @@ class JoinOperator(Shown):
         if not reports:
             return []
         with self._lock:
-            self._count(reports)
+            n_rows = self._count(reports)
             profile = JoinProfile.of(reports)
             before = dict(self.loop.plan)
             entries = self.loop.step(profile, batch.id)
@@ -340,12 +340,14 @@ class JoinOperator(Shown):
                 *self.grids.step((each.bins for each in reports), batch.id),
                 *leaving,
                 *self._told,
-                *self.drops.step(observed, batch.id),
+                *self.drops.step(observed, n_rows, batch.id),
             ]
 
-    def _count(self, reports: Sequence[BucketReport]) -> None:
-        for name in self.n_joined:
-            self.n_joined[name] += sum(each.n_rows.get(name, 0) for each in reports)
+    def _count(self, reports: Sequence[BucketReport]) -> dict[str, int]:
+        """Count a batch; returns its rows by input."""
+        n_rows = {name: sum(each.n_rows.get(name, 0) for each in reports) for name in self.n_joined}
+        for name, n in n_rows.items():
+            self.n_joined[name] += n
         self.work = JoinWork.merge([self.work, *(each.work for each in reports)])
         n_results = sum(each.n_results for each in reports)
         n_late: Counter[str] = Counter()
@@ -355,6 +357,7 @@ class JoinOperator(Shown):
         self._newest = n_late.total(), n_results
         self.n_results += n_results
         self._loads = tuple(each.n_here for each in reports)
+        return n_rows
 
     def _count_handed(self, observed: Sequence[Observed]) -> None:
         """Count a batch in which the tables were handed to the rows."""

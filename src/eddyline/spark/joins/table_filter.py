@@ -139,8 +139,10 @@ class TableFilter:
         before = f"get(array({max(low, ALWAYS + 1)}L), IF({START} IS NULL, NULL, 0))"
         return f"{INPUT} = {self._numbers[name]} AND {PASSES} AND {START} >= {before}"
 
-    def step(self, observed: Sequence[Observed], batch_id: int) -> list[JournalEntry]:
-        """Take in what a batch dropped, and decide."""
+    def step(
+        self, observed: Sequence[Observed], n_shuffled: Mapping[str, int], batch_id: int
+    ) -> list[JournalEntry]:
+        """Take in what a batch dropped, and how many rows it did not, by stream, and decide."""
         metrics = next((each.metrics for each in observed if each.name == COMPONENT), {})
         numbers = {name: self._numbers[name] for name in self._keys}
         found = {
@@ -148,7 +150,7 @@ class TableFilter:
             for name, n in numbers.items()
             if f"asked{n}" in metrics
         }
-        return self.loop.step(found, self.n_keys, batch_id)
+        return self.loop.step(found, n_shuffled, self.n_keys, batch_id)
 
 
 def words_of(codes: NDArray[np.int64]) -> NDArray[np.uint64]:
