@@ -96,6 +96,11 @@ def test_values_that_are_not_json_become_text(path):
     assert np.isnan(back.evidence["no"])
 
 
+def test_what_is_missed_or_restored_is_no_other_plan():
+    assert entry(event="kept").is_plan_change
+    assert not any(entry(event=each).is_plan_change for each in ("missed", "restore"))
+
+
 def test_a_journal_without_a_file():
     journal = Journal()
     journal.extend([entry(1), entry(2), entry(3, event="restore")])

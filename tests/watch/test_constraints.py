@@ -7,7 +7,9 @@ from dataclasses import replace
 from eddyline.joins.clusters import ClusterView
 from eddyline.joins.discards import DiscardView
 from eddyline.joins.done_loop import DoneView
+from eddyline.joins.drop_loop import DropView
 from eddyline.joins.tier_loop import TierView
+from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import BatchRecord
 from eddyline.watch.sections import sections_json
 from tests.watch.fakes import (
@@ -78,6 +80,27 @@ def test_clusters_have_their_k_and_what_it_was_learned_of():
     first, second = table["rows"]
     assert tuple(first[2:]) == ("3 s", "yes", 5_000, 2)
     assert tuple(second[2:]) == ("-", "no", 0, 0)
+
+
+def test_what_tables_drop_is_told_where_rows_are_shuffled():
+    drops = (DropView("o", ("geo",), is_dropping=True, share=0.25, n_dropped=3_000),)
+    text = " ".join(told(a_join_view(drops=drops), width=200).split())
+    assert "o whose key geo has not are dropped before the shuffle: 3,000 so far" in text
+    assert "shuffle" not in told(a_join_view(drops=drops, way="broadcast"))
+
+
+def test_the_last_change_is_one_of_a_plan_and_says_which():
+    changes = {
+        "constraints": ("kept", "closed"),
+        "tables": ("way",),
+        "table filter": ("filtered",),
+    }
+    missed = JournalEntry(9, "constraints", "missed", "o at most 0 missed", "o at most 5 missed")
+    for component, events in changes.items():
+        for event in events:
+            entry = JournalEntry(3, component, event, "one", "another")
+            text = told(a_join_view(), entry, missed)
+            assert f"last change: {component} {event}, after batch 3" in text
 
 
 def test_no_row_cold_is_said_and_no_constraints_are_not():

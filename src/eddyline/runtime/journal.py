@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 JOURNAL_BYTES = 16 << 20
 """Size up to which a journal grows (bytes): some 40,000 decisions."""
 
-NO_PLANS = ("restore", "rules", "alarms")
+NO_PLANS = ("restore", "rules", "alarms", "missed")
 """Events whose before and after are no plans between which was decided."""
 
 RUN = "run"
@@ -51,13 +51,15 @@ class JournalEntry:
     only counted), ``restore`` and ``drop_state`` (at a restart), ``pin``, ``adapt`` and ``stop``
     (by a person, or because of what the evidence names); of joins ``grid`` (rows are cut into
     other buckets, or a frequent key into several), ``tree`` (the ways between inputs), ``caches``,
-    ``tiers`` (for how long rows are hot), ``matched`` and ``passed`` (whether they are so once
-    they were in their result, or others have passed their key); of streams ``lateness`` (another
-    bound was learned); of rules ``rules`` (some came, went or changed), ``broken`` (a file of them
-    was not taken in) and ``sharing`` (how they are looked for); their ``order`` is of one rule's
-    Python tests; of alarms ``alarms`` (some came, went or changed), ``sharing`` and
-    ``order`` (how a template of them is solved) and ``came_true`` (what that cost beside what was
-    estimated)."""
+    ``tiers`` (for how long rows are hot), ``matched``, ``passed`` and ``closed`` (whether they are
+    so once they were in their result, others have passed their key, or it is over in them),
+    ``kept`` (for how long rows are kept that are dropped then) and ``missed`` (how many results
+    that cost at most), ``filtered`` (whether tables drop rows before the shuffle) and ``way``
+    (whether tables go to the rows); of streams ``lateness`` (another bound was learned); of rules
+    ``rules`` (some came, went or changed), ``broken`` (a file of them was not taken in) and
+    ``sharing`` (how they are looked for); their ``order`` is of one rule's Python tests; of alarms
+    ``alarms`` (some came, went or changed), ``sharing`` and ``order`` (how a template of them is
+    solved) and ``came_true`` (what that cost beside what was estimated)."""
     before: Any = None
     """The plan before, as plain values; a list of texts is an order."""
     after: Any = None

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import datetime as dt
+from types import SimpleNamespace
 
+import msgspec
+import numpy as np
 import pyarrow as pa
 import pytest
+from pyarrow import fs
 
 import eddyline as el
+from eddyline.errors import StateError
 from eddyline.spark import disorder
 from eddyline.spark.joins.broadcast import Broadcast
+from eddyline.spark.joins.task import LateWorker
+from eddyline.state.place import StatePlace
+from eddyline.state.rows import Rows
 from tests.spark.joins.join_streams import stream_of, write_batch
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -17,6 +25,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 N_BATCHES, N_ROWS = 4, 24
 LATE = [51, 52, 53, 77]
 """The late rows with a key: of the last batch one has none, and one has no event time."""
+
+ONE = pa.table({"id": [1]})
 
 TABLE = "key INT, name STRING, day DATE, weight DOUBLE"
 NAMES = [
@@ -183,6 +193,44 @@ def test_a_large_table_stays_in_buckets(spark, folder, monkeypatch):
     run = started(spark, folder, QUERIES["semi"], checkpoint="large")
     assert run.view().way == "buckets"
     assert run.to_arrow().num_rows > 5
+
+
+def test_tables_that_were_taken_by_themselves_and_stay_in_buckets_are_counted(
+    spark, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("eddyline.joins.way_loop.MOST_BYTES", 0)
+    write_batch(tmp_path, "s", 0, rows_of(0))
+    view = started(spark, tmp_path, QUERIES["inner"]).view()
+    assert view.way == "buckets"
+    assert view.n_results > 5
+    assert view.inputs[1].n_joined == sum(key is not None for key, *_ in NAMES)
+
+
+def test_what_was_counted_and_learned_in_buckets_does_not_go_on_beside_the_rows(spark, folder):
+    """What a table dropped is of the batch that it was dropped in; what is of others is refused."""
+    engine = el.Engine(spark)
+    engine.stream("s", stream_of(spark, folder, "s"), time="ts")
+    engine.table("names", spark.createDataFrame(NAMES, TABLE))
+    query = engine.query(QUERIES["inner"])
+    (join,) = (each for each in query.operators if each.name == "join")
+    join.drops.loop.newest = 7
+    join.handing.is_on = True
+    assert join.learn([], None) == []
+    assert join.drops.loop.newest == 0
+    learned = msgspec.to_builtins(join.snapshot())
+    learned |= {"way": "nowhere", "unique": {"names": [0]}}
+    with pytest.raises(StateError, match="nowhere"):
+        join.restore(learned)
+    assert join.leaving.unique == {}, "nothing of it is taken"
+
+
+def test_late_rows_that_cannot_be_written_are_an_error_of_the_state(tmp_path):
+    (tmp_path / "state").write_text("no folder")
+    place = StatePlace(fs.LocalFileSystem(), str(tmp_path / "state"), "join")
+    rows = Rows({0: np.zeros(1, np.int64)}, np.zeros(1, np.int64), np.zeros(1, np.int64), ONE)
+    shape = SimpleNamespace(inputs=lambda _: ({"s": rows}, {}))
+    with pytest.raises(StateError, match=r"late rows in .* start the query again"):
+        list(LateWorker(3, shape, place, {}).run(iter(())))
 
 
 def test_only_one_stream_with_tables_is_joined_so(spark, folder):

@@ -13,8 +13,13 @@ from pyspark.sql import functions as F
 
 import eddyline as el
 from eddyline.joins import drop_loop
+from eddyline.joins.state_part import JoinPart
 from eddyline.spark.joins import table_filter
 from eddyline.spark.joins.table_filter import _lacks, words_of
+from eddyline.state.bucket_state import BucketState
+from eddyline.state.grid import Grid
+from eddyline.state.run_files import RunFile
+from tests.joins.plans import place_in
 
 pytestmark = pytest.mark.spark
 
@@ -137,7 +142,7 @@ def test_answers_late_rows_and_counts_are_as_without_it_also_after_a_restart(
 
 
 def test_what_keeps_rows_from_being_dropped(spark, tmp_path):
-    """Adaptation off, a declared key, no inner join: all rows come."""
+    """Adaptation off, a declared key, no inner join, rows that are dropped: all rows come."""
     write_table(tmp_path, [1, 2])
     write(tmp_path, 0)
     engine = el.Engine(spark)
@@ -150,11 +155,30 @@ def test_what_keeps_rows_from_being_dropped(spark, tmp_path):
     for text, options, is_used in (
         (two.format("s", "JOIN"), {}, True),
         (two.format("s", "JOIN"), {"adaptive": False}, False),
+        (two.format("s", "JOIN"), {"constraints": "exact"}, True),
+        (two.format("s", "JOIN"), {"constraints": "discard"}, False),
         (two.format("t", "JOIN"), {}, False),
         (two.format("s", "LEFT JOIN"), {}, False),
     ):
         (join,) = (each for each in engine.query(text, **options).operators if each.name == "join")
         assert bool(join.drops.loop.tables) == is_used, text
+
+
+def test_keys_that_cannot_be_read_are_read_again(spark, tmp_path):
+    """Else a filter of some of the keys, or none, would stand from then on."""
+    write_table(tmp_path, [1, 2])
+    write(tmp_path, 0)
+    engine = el.Engine(spark)
+    rows = spark.readStream.schema("id bigint, k bigint, j bigint, ts timestamp")
+    engine.stream("s", rows.parquet(str(tmp_path / "s")), time="ts")
+    engine.table("v", spark.read.parquet(str(tmp_path / "v")))
+    query = engine.query("SELECT s.id FROM s [RANGE 9 SECONDS] JOIN v ON s.j = v.j")
+    (join,) = (each for each in query.operators if each.name == "join")
+    gone = BucketState(runs={"v": (RunFile("gone", 2, 0, 0, 1, 1),)})
+    state = JoinPart(Grid((1,)), {0: gone}), place_in(tmp_path / "state")
+    for _ in range(2):
+        with pytest.raises(OSError, match="gone"):
+            join.drops.read(spark.range(1), *state)
 
 
 def test_a_filter_in_spark_has_every_key_and_hardly_any_other(spark):

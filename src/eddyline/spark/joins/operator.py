@@ -29,7 +29,7 @@ from eddyline.joins.unique_keys import uncut_classes
 from eddyline.options import DISCARD, JoinOptions
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.arrow_tasks import BUCKET
-from eddyline.spark.buckets import ADAPTIVE, REPORT, BucketReports
+from eddyline.spark.buckets import ADAPTIVE, REPORT, BucketReports, state_of
 from eddyline.spark.joins.bound import bind_join
 from eddyline.spark.joins.handing import Handing
 from eddyline.spark.joins.input_steps import operators_of_inputs
@@ -122,7 +122,9 @@ class JoinOperator(Shown):
             {name: each.key for name, each in bound.keys.items()},
             drops=self.options.constraints == DISCARD,
         )
-        self.drops = TableFilter(bound, is_on=is_plain and self.options.adaptive)
+        # What is dropped decides what is in the answer, and is learned of the rows that come.
+        is_filtered = is_plain and self.options.adaptive and not self.leaving.discards.lengths
+        self.drops = TableFilter(bound, is_on=is_filtered)
         can_cache = is_plain and not self.leaving.lengths
         tables = frozenset(self.graph.inputs) - {*bound.timed}
         self.loop = JoinLoop(self.graph, self.options, tables)
@@ -260,7 +262,8 @@ class JoinOperator(Shown):
         rows: DataFrame = bound.source.keyed(df)
         dropped: tuple[Pending, ...] = ()
         if self._has_tables:
-            self.drops.read(df, self.part, self.place)
+            with state_of(0, "tables", self.place.folder):
+                self.drops.read(df, self.part, self.place)
             rows, dropped = self.drops.lay(rows, plan.lows)
         rows = self._placement.lay(rows)
         rows = rows.withColumn(BUCKET, F.spark_partition_id())
@@ -315,6 +318,9 @@ class JoinOperator(Shown):
         return [*self.handing.take_entries(), *self._learned(observed, batch)]
 
     def _learned(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
+        # Tables that were taken by themselves come in no bucket, whatever the way of the batch is.
+        for table, n in (self.handing.begun.n_rows if self.handing.begun else {}).items():
+            self.n_joined[table] += n
         if self.handing.is_on:
             self._count_handed(observed)
             return []
@@ -364,9 +370,8 @@ class JoinOperator(Shown):
         handing = self.handing
         n_here, n_results = handing.counts(observed)
         with self._lock:
-            for table, n in (handing.begun.n_rows if handing.begun else {}).items():
-                self.n_joined[table] += n
             self.n_joined[handing.name] += n_here
+            self.drops.loop.newest = 0
             if handing.n_late:
                 self.inputs.count_late({handing.name: handing.n_late})
             self._newest, self._loads = (handing.n_late, n_results), ()
@@ -397,7 +402,8 @@ class JoinOperator(Shown):
         except msgspec.ValidationError as error:
             msg = f"what the join {self.bound.name!r} has learned cannot be read: {error}"
             raise StateError(msg, query=self.bound.name) from error
-        others = self.leaving.restore(learned.leaving) | ({learned.way} - {*WAYS})
+        # Nothing is taken of what is of others: the way is looked at before anything is.
+        others = {learned.way} - {*WAYS} or self.leaving.restore(learned.leaving)
         if others:
             msg = f"what the join {self.bound.name!r} has learned is of others: {sorted(others)}"
             raise StateError(msg, query=self.bound.name)

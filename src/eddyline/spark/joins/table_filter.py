@@ -92,7 +92,6 @@ class TableFilter:
         """
         if self._is_read:
             return
-        self._is_read = True
         found: dict[tuple[str, int], tuple[int, Column]] = {}
         for table, key in dict.fromkeys(of for keys in self._keys.values() for of in keys):
             files = part.files(table)
@@ -107,6 +106,7 @@ class TableFilter:
             if usable:
                 self.n_keys[name] = sum(n_keys for n_keys, _ in usable)
                 self._lacks[name] = reduce(or_, (column for _, column in usable))
+        self._is_read = True
 
     def lay(
         self, rows: DataFrame, lows: Mapping[str, int]

@@ -167,12 +167,18 @@ class LateWorker:
     """By input: key columns that its rows do not carry, because their codes tell them."""
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write the rows of a partition, and return the name of the file and their number."""
+        """Write the rows of a partition, and return the name of the file and their number.
+
+        Raises:
+            StateError: it cannot be written.
+        """
         begin_task()
         inputs, _ = self.shape.inputs(each for each in batches if each.num_rows)
         for name, rows in inputs.items():
             keys = self.keys_only.get(name, ())
-            file = write_late(self.place, self.batch_id, task_ids()[0], name, rows, keys)
+            at = self.batch_id, task_ids()[0], name
+            with state_of(at[1], "late rows", self.place.late):
+                file = write_late(self.place, *at, rows, keys)
             yield pa.RecordBatch.from_pydict({"file": [file], "n": [len(rows)]})
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from eddyline.joins.plan import BUCKETS
 from eddyline.watch.formatting import clipped, count, finite, percent
 
 if TYPE_CHECKING:
@@ -14,9 +15,12 @@ NAME_WIDTH = 40
 
 
 def dropped(view: JoinView) -> list[str]:
-    """Say of which streams tables drop rows before the shuffle, and whether that was tried."""
-    found = []
-    for each in view.drops:
+    """Say of which streams tables drop rows before the shuffle, and whether that was tried.
+
+    Nothing where tables go to the rows: there is no shuffle then.
+    """
+    found: list[str] = []
+    for each in view.drops if view.way == BUCKETS else ():
         name, tables = (clipped(of, NAME_WIDTH) for of in (each.name, " and ".join(each.tables)))
         if each.is_dropping:
             of_late = "" if finite(each.share) is None else f", {percent(each.share)} of late"

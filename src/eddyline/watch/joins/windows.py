@@ -66,7 +66,6 @@ CHANGES = (
     "closed",
     "filtered",
     "kept",
-    "missed",
 )
 """Events of the journal that are another plan."""
 
