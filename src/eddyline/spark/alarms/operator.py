@@ -92,6 +92,7 @@ class AlarmOperator(ModelOperator):
         reports = self._reports.of(observed).values()
         profiles = [each.observed for each in reports if each.observed is not None]
         if not profiles or self.asked_clock.is_idle:
+            self.loop.n_newest = 0  # nothing of the last one counts
             return entries
         fresh = reduce(lambda one, other: one.merged(other), profiles)
         with self._lock:
