@@ -78,6 +78,7 @@ class AlarmOperator(ModelOperator):
 
     def prepare(self, df: DataFrame, batch: Batch) -> None:  # noqa: ARG002
         """Take in what has changed in the set, and the plan that is in force by now."""
+        self._alarms.asked_by(self._binder, self._shown)
         version, texts = self._alarms.now()
         if version != self._version:
             self._program = self._binder.read(texts)
