@@ -177,7 +177,10 @@ class AlarmSet:
 
     @property
     def journal(self) -> list[dict[str, Any]]:
-        """Every decision about these alarms so far, as rows: those of all queries that ask them."""
+        """What was decided about these alarms so far, as rows, by all queries that ask them.
+
+        Plans that are pinned, or recalled by the log of plans, are in the journal of the run.
+        """
         with self._lock:
             return self._journal.rows()
 
