@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from eddyline.aggregates.loop import AggregateLoop
@@ -92,3 +93,15 @@ def test_an_empty_batch_tells_nothing():
     life = Life("early", "late")
     life.batch(AggregateProfile())
     assert life.view().n_rows == 0.0
+
+
+def test_a_log_whose_evidence_is_of_cells_alone_begins_anew():
+    life = Life("early", "late")
+    life.batch(FEW)
+    state = msgspec.to_builtins(life.log.snapshot())
+    state["aggregate"]["identity"] = ""
+    for each in state["aggregate"]["situations"]:
+        each["evidence"] = 0.001
+    log = PlanLog()
+    log.restore(state, {"aggregate": life.target})
+    assert log.snapshot() == {}

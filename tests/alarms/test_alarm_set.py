@@ -78,7 +78,15 @@ def test_a_set_tells_what_the_query_that_asks_it_last_did():
     alarms.note([JournalEntry(3, "alarms", "sharing", "covered", "union", {})])
     assert alarms.explain(width=80) == "1 of 80"
     assert [each["event"] for each in alarms.journal] == ["sharing"]
+    other = Reader()
+    other.explain = lambda *_: "the other one"
+    alarms.asked_by(other, other)
+    assert alarms.explain() == "the other one"
+    alarms.asked_by(reader, reader)  # by each batch
+    assert alarms.explain(width=80) == "1 of 80"
     del reader
+    assert alarms.explain() == "the other one"  # which goes on
+    del other
     with pytest.raises(QueryError, match="keep it"):
         alarms.report("page.html")
 

@@ -15,11 +15,11 @@ from eddyline.errors import StateError
 from eddyline.filters.loop import FilterLoop
 from eddyline.filters.pin import FilterPin
 from eddyline.options import FilterOptions
-from eddyline.runtime.hindsight import Hindsight, LogView, hindsight
+from eddyline.runtime.hindsight import MOST_COMPARED, Hindsight, LogView, hindsight
 from eddyline.runtime.logged import Held, Logged
 from eddyline.runtime.order_pin import ONE_ORDER
 from eddyline.runtime.pins import Pinnable
-from eddyline.runtime.plan_log import MOST_PLANS, MOST_SITUATIONS, PlanLog
+from eddyline.runtime.plan_log import MOST_CONDITIONS, MOST_PLANS, MOST_SITUATIONS, PlanLog
 from eddyline.runtime.situations import Situation
 from eddyline.watch import plan_log as words
 from eddyline.watch.sections import Facts
@@ -246,6 +246,27 @@ def test_the_log_is_bounded_and_has_one_entry_for_a_situation():
     assert view.n_rows + view.n_left_out == pytest.approx(300 * N_ROWS)
 
 
+def test_situations_of_many_conditions_are_fewer():
+    life, rng = Life(Dial()), np.random.default_rng(4)
+    names = tuple(map(str, range(MOST_CONDITIONS // 10)))
+    for _ in range(30):
+        shares, counts = rng.random(len(names)), np.full(len(names), 1e4)
+        life.target.seen = Situation(names, shares, counts, {"at": 0.5}, 1e4, True)
+        life.batches(1)
+    view = life.view()
+    assert view.n_situations == 10
+    assert view.n_rows + view.n_left_out == 30 * N_ROWS
+
+
+def test_a_plan_of_another_situation_that_is_not_possible_is_not_recalled():
+    life = Life(Dial("d"))
+    life.batches(4, 0.0)
+    life.batches(4, 1.0, learned="a")  # which is the best one at 0
+    life.target.adopt("k")
+    life.target.is_possible = lambda plan: plan != "a"
+    assert life.batches(1, 0.0) == [("recall", "k", "d")]
+
+
 def test_entries_that_prove_to_be_one_are_merged():
     life = Life(Dial())
     life.target.n_sampled = 1e6
@@ -327,6 +348,7 @@ DAMAGE = {
     "too few counts": lambda state: _changed(state, counts=[]),
     "a count of 0": lambda state: _changed(state, counts=[0.0]),
     "fewer rows than 0": lambda state: _changed(state, held=[["a", -1.0]]),
+    "a plan that is none": lambda state: _changed(state, held=[["none", 9.0]]),
     "evidence of something else": lambda state: _changed(state, evidence={}),
     "recalls below 0": lambda state: _changed(state, n_mistaken=-1),
     "a sample below 0": lambda state: _changed(state, n_sampled=-1.0),
@@ -364,6 +386,22 @@ def test_what_was_in_force_is_held_against_the_best_single_plan():
     # "a" alone would have cost 700 rows at 1 and 300 at 2, "k" the other way round.
     assert (found.best, found.best_cost) == ("a", pytest.approx(1.3))
     assert found.saved == pytest.approx(1 - 1.1 / 1.3)
+
+
+def test_many_plans_of_many_situations_are_priced_a_few_times_each():
+    """Each situation by its own plans, and by those that were in force for most rows."""
+    held = [{f"{at} {own}": 1.0 + own for own in range(8)} for at in range(64)]
+    held[5]["most"] = 9_000.0
+    situations = [Logged(_seen(at / 64), Held(each.items())) for at, each in enumerate(held)]
+    asked, dial = [], Dial()
+    dial.cost_of = lambda plan, evidence: asked.append(plan) or 1.0 + (plan != "most")
+    found = hindsight(situations, dial)
+    assert (found.best, found.best_cost, found.n_plans) == ("most", 1.0, 513)
+    n_rows = 64 * 36 + 9_000
+    assert found.cost == pytest.approx((64 * 36 * 2.0 + 9_000) / n_rows)
+    assert len(asked) <= 64 * (MOST_COMPARED + 9)
+    hindsight(situations, dial)
+    assert len(asked) <= 64 * (MOST_COMPARED + 9)  # prices are known
 
 
 def test_a_plan_without_a_price_is_left_out_and_said_to_be():

@@ -50,6 +50,11 @@ class AggregatePin(OneOf):
             is_settled=newest.n_rows >= LEAST_ROWS,
         )
 
+    @property
+    def identity(self) -> str:
+        """What evidence says: that of older checkpoints told cells alone, and is let go of."""
+        return "cells, handled, starting"
+
     def rows_met(self, n_rows: int) -> int:  # noqa: ARG002
         """Return the rows that were aggregated."""
         return self.loop.newest.n_rows

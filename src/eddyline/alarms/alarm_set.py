@@ -70,7 +70,8 @@ class AlarmSet:
         self.name = checked_text("name of a set", name)
         self._sources: dict[str, AlarmSource] = {}
         self._journal = Journal()
-        self._shown: weakref.ReferenceType[Any] | None = None
+        self._shown: list[weakref.ReferenceType[Any]] = []
+        """The queries of streams that ask the alarms, the last one behind the others."""
         self._version = 0
         self._lock = threading.RLock()
         self._readers: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -176,7 +177,10 @@ class AlarmSet:
 
     @property
     def journal(self) -> list[dict[str, Any]]:
-        """Every decision about these alarms so far, as rows: those of all queries that ask them."""
+        """What was decided about these alarms so far, as rows, by all queries that ask them.
+
+        Plans that are pinned, or recalled by the log of plans, are in the journal of the run.
+        """
         with self._lock:
             return self._journal.rows()
 
@@ -210,19 +214,24 @@ class AlarmSet:
             return [*self._journal]
 
     def _shown_last(self) -> Shown:
-        shown: Shown | None = None if self._shown is None else self._shown()
-        if shown is None:
+        with self._lock:
+            known = [shown for each in self._shown if (shown := each()) is not None]
+        if not known:
             msg = (
                 f"{self.name}: no query of a stream asks these alarms; make one by "
                 "segments.alarms(…), and keep it"
             )
             raise QueryError(msg, alarms=self.name)
-        return shown
+        last: Shown = known[-1]
+        return last
 
     def asked_by(self, reader: Reader, shown: Shown | None = None) -> None:
         """Take note of a query that asks the alarms: later ones have to fit it, too."""
-        self._readers.add(reader)
-        self._shown = self._shown if shown is None else weakref.ref(shown)
+        with self._lock:
+            self._readers.add(reader)
+            if shown is not None:
+                others = [each for each in self._shown if each() not in (None, shown)]
+                self._shown = [*others, weakref.ref(shown)]
 
     def _all(self) -> dict[str, AlarmSource]:
         with self._lock:

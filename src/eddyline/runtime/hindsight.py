@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from eddyline.runtime.logged import Logged
 
 
+MOST_COMPARED = 32
+"""Plans whose prices in all situations are compared: those that were in force for most rows. Where
+each situation has plans of its own, a price of each in each would be hundreds of thousands."""
+
+
 @dataclass(frozen=True, slots=True)
 class Hindsight:
     """Costs by the evidence of all situations, each for the rows for which it held."""
@@ -22,14 +27,14 @@ class Hindsight:
     cost: float = float("nan")
     """Of the plans that were in force (per row; nan: not known)."""
     best: Any = None
-    """The single plan that would have cost least: of those in force, and the one that is chosen for
-    all situations together."""
+    """The single plan that would have cost least: of those that were in force for most rows, and
+    the one that is chosen for all situations together."""
     best_cost: float = float("nan")
     """What it would have cost (per row)."""
     n_plans: int = 0
     """Plans that were in force."""
     n_unpriced: int = 0
-    """Of them, those that cannot be priced in every situation, and are left out."""
+    """Of those that are compared, what cannot be priced in every situation, and is left out."""
 
     @property
     def saved(self) -> float:
@@ -65,11 +70,16 @@ def hindsight(situations: Sequence[Logged], target: Loggable) -> Hindsight:
     n_rows = np.array([each.held.total for each in situations])
     if not n_rows.sum() > 0.0:
         return Hindsight()
-    keys = list(dict.fromkeys(key for each in situations for key in each.held.n_rows))
+    keys = compared(situations)
     prices = np.array([[each.price(target, key) for key in keys] for each in situations])
-    held = np.array([[each.held.n_rows.get(key, 0.0) for key in keys] for each in situations])
     # Rows under a plan without a price make the sum one that is not known.
-    cost = float(np.where(held > 0.0, held * prices, 0.0).sum() / n_rows.sum())
+    spent = [
+        n * each.price(target, key)
+        for each in situations
+        for key, n in each.held.n_rows.items()
+        if n > 0.0
+    ]
+    cost = float(sum(spent) / n_rows.sum())
     singles = dict(zip(keys, n_rows @ prices / n_rows.sum(), strict=True))
     n_unpriced = int(np.isnan(list(singles.values())).sum())
     found = [(float(single), json.loads(key)) for key, single in singles.items()]
@@ -80,4 +90,15 @@ def hindsight(situations: Sequence[Logged], target: Loggable) -> Hindsight:
         found.append((float(price / n_rows.sum()), together))
     known = [pair for pair in found if np.isfinite(pair[0])]
     best_cost, best = min(known, key=lambda pair: pair[0]) if known else (float("nan"), None)
-    return Hindsight(cost, best, best_cost, len(keys), n_unpriced)
+    n_plans = len({key for each in situations for key in each.held.n_rows})
+    return Hindsight(cost, best, best_cost, n_plans, n_unpriced)
+
+
+def compared(situations: Sequence[Logged]) -> list[str]:
+    """Return the plans that were in force for most rows, in the order in which they came."""
+    n_rows: dict[str, float] = {}
+    for each in situations:
+        for key, n in each.held.n_rows.items():
+            n_rows[key] = n_rows.get(key, 0.0) + n
+    most = set(sorted(n_rows, key=n_rows.__getitem__, reverse=True)[:MOST_COMPARED])
+    return [key for key in n_rows if key in most]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from eddyline.errors import EddylineError, StateError
-from eddyline.runtime.hindsight import LogView, hindsight
+from eddyline.runtime.hindsight import LogView, compared, hindsight
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.logged import (
     LEAST_ROWS,
@@ -34,8 +34,12 @@ if TYPE_CHECKING:
     from eddyline.runtime.loggable import Loggable
     from eddyline.runtime.situations import Situation
 
-MOST_SITUATIONS = 64
-"""Situations of one component; of more, those that held for the fewest rows are let go of."""
+MOST_SITUATIONS, MOST_CONDITIONS = 64, 20_000
+"""Situations of one component, and conditions of all of them, which are saved with each batch:
+about 1 MB. Of more, the situations that held for the fewest rows are let go of."""
+
+LEAST_SITUATIONS = 8
+"""Those that stay however many conditions they have."""
 
 MOST_PLANS = 8
 """Plans whose rows a situation keeps apart; of more, those of the fewest rows are let go of."""
@@ -136,7 +140,8 @@ class ComponentLog:
         found = Logged(now, n_settled=1)
         self.situations.append(found)
         self._note(found, now)
-        if len(self.situations) > MOST_SITUATIONS:
+        most = MOST_CONDITIONS // max(1, len(self.names))
+        while len(self.situations) > min(max(most, LEAST_SITUATIONS), MOST_SITUATIONS):
             least = min(self.situations[:-1], key=lambda each: each.held.total)
             self._remove(least)
             self.n_left_out += least.held.total
@@ -205,14 +210,18 @@ class ComponentLog:
         cheaper: of other situations, or what is chosen by that evidence.
         """
         own = logged.best(target)
-        others = dict.fromkeys(key for each in self.situations for key in each.held.n_rows)
+        others = dict.fromkeys(compared(self.situations))
         chosen = target.best_single([(logged.seen.evidence, 1.0)])
         if chosen is not None:
             others[plan_key(chosen)] = None
         limit = CLEARLY * logged.price(target, own)
         found = {key: logged.price(target, key) for key in others if key != own}
         better = {key: price for key, price in found.items() if price < limit}
-        return json.loads(min(better, key=better.__getitem__, default=own))
+        for key in sorted(better, key=better.__getitem__):
+            plan = json.loads(key)
+            if target.is_possible(plan):
+                return plan
+        return json.loads(own)
 
     def _forget(self) -> None:
         self.n_left_out += sum(each.held.total for each in self.situations)
@@ -266,7 +275,8 @@ class ComponentLog:
         for each in self.situations:
             numbers += [*each.held.n_rows.values(), each.seen.n_sampled]
             numbers += [each.n_settled, each.n_right, each.n_mistaken]
-            target.cost_of(target.plan, each.seen.evidence)
+            for plan in (target.plan, *(plan for plan, _ in each.held.pairs())):
+                target.cost_of(plan, each.seen.evidence)
         if not all(0.0 <= number < float("inf") for number in numbers):
             msg = "a number of rows, batches or recalls is less than 0"
             raise ValueError(msg)

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import threading
+from itertools import cycle
+from types import SimpleNamespace
+
 import pyarrow as pa
 import pytest
 
 import eddyline as el
+from eddyline.aggregates.loop import AggregateLoop
+from eddyline.aggregates.pin import AggregatePin
+from eddyline.aggregates.profile import AggregateProfile
 from eddyline.spark import clock
 from eddyline.spark.aggregates import bucketed, fetched
+from eddyline.spark.buckets import BucketReports
+from eddyline.spark.operator import Batch
 from eddyline.spark.run import chain
 from tests.spark.aggregates.aggregate_streams import ended
 from tests.spark.joins.join_streams import stream_of, write_batch
@@ -101,6 +110,25 @@ def test_what_is_too_much_for_the_driver_is_left_to_tasks(engine, monkeypatch, t
     assert answers(run) == wanted
     assert found == [None] * (N_BATCHES - 1), "the first batch was for tasks anyway"
     assert run.chain.plan()["aggregate"] == "driver", "by what batches turned out to have"
+
+
+def test_a_batch_is_laid_by_one_plan_whoever_decides_meanwhile(engine, monkeypatch):
+    wanted = answers(ended(engine.query(SUMS, name="written", adaptive=False)))
+    plans = cycle(["late", "early", "late", "driver", "early"])  # another one for each look
+    every = property(lambda _: next(plans), lambda *_: None)
+    monkeypatch.setattr(AggregateLoop, "plan", every, raising=False)
+    assert answers(ended(engine.query(SUMS, name="sums", adaptive=False))) == wanted
+
+
+def test_a_batch_without_rows_counts_none_of_the_one_before():
+    loop = AggregateLoop()
+    loop.step(AggregateProfile(n_rows=100, n_cells=10, n_results=10))
+    lock, idle = threading.RLock(), SimpleNamespace(is_idle=True)
+    own = SimpleNamespace(loop=loop, clock=idle, _lock=lock, _reports=BucketReports())
+    assert bucketed.Bucketed.learn(own, [], Batch(3)) == []
+    assert loop.record().profile == AggregateProfile()
+    assert AggregatePin(loop).rows_met(100) == 0
+    assert loop.known.n_rows == 100, "what plans are chosen by stays"
 
 
 def test_a_sink_that_takes_a_part_has_the_rest_run_behind_the_driver(engine, monkeypatch):

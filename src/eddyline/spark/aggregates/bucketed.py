@@ -101,6 +101,9 @@ class Bucketed(Kept):
         grows = any(isinstance(each.kind, ArrayType | BinaryType) for each in self.lifts)
         plans = PLANS[:2] if grows or self.by_row else PLANS
         self.loop = AggregateLoop(adaptive=self.options.adaptive, plans=plans)
+        self.laid_by = self.loop.plan
+        """The plan that rows are laid by: read once, so that what is laid fits together whoever
+        decides meanwhile."""
         self.place: StatePlace | None = None
         self.part = AggregatePart(self.n_buckets)
         """The state after the newest batch."""
@@ -162,8 +165,8 @@ class Bucketed(Kept):
 
     @property
     def placement(self) -> Placement:
-        """The way of rows to their buckets, by the plan in force."""
-        is_late = self.loop.plan == "late" and not self.by_row and not self.reduces
+        """The way of rows to their buckets."""
+        is_late = self.laid_by == "late" and not self.by_row and not self.reduces
         return Placement(self.groups, self.n_buckets, is_late, self._known)
 
     @property
@@ -183,6 +186,7 @@ class Bucketed(Kept):
         self._here = None
         if not self.runs_ahead:
             return
+        self.laid_by = "driver"
         df.sparkSession.conf.set(ADAPTIVE, "false")
         cells = fetched(self.cells(self._timely(df)))
         if cells is not None and not self.clock.is_idle:
@@ -250,6 +254,7 @@ class Bucketed(Kept):
         self, rows: DataFrame, place: StatePlace | None, until: int | None = None
     ) -> DataFrame:
         """Return what tasks return of the rows of a batch, up to the clock's instant or another."""
+        self.laid_by = self.loop.plan
         fields = _with_report(self.fields)
         worker = self._worker(rows, place, fields, until)
         cells = self.placement.placed(self.cells(rows))
@@ -280,6 +285,8 @@ class Bucketed(Kept):
         """Take in what the buckets of a batch did."""
         found = self._reports.of(observed)
         if not found or self.clock.is_idle:
+            with self._lock:
+                self.loop.newest = AggregateProfile()  # nothing of the last one counts
             return []
         reports = [found[bucket] for bucket in sorted(found)]
         profile = AggregateProfile(

@@ -178,7 +178,7 @@ class AggregateOperator(Bucketed):
     @property
     def reduces(self) -> bool:
         """Whether rows go to the buckets as they are, and tasks make cells of them."""
-        return self.loop.plan == "late" and self._can_reduce
+        return self.laid_by == "late" and self._can_reduce
 
     @property
     def ties_travelling(self) -> dict[str, str]:

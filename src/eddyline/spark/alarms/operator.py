@@ -78,6 +78,7 @@ class AlarmOperator(ModelOperator):
 
     def prepare(self, df: DataFrame, batch: Batch) -> None:  # noqa: ARG002
         """Take in what has changed in the set, and the plan that is in force by now."""
+        self._alarms.asked_by(self._binder, self._shown)
         version, texts = self._alarms.now()
         if version != self._version:
             self._program = self._binder.read(texts)
@@ -92,6 +93,7 @@ class AlarmOperator(ModelOperator):
         reports = self._reports.of(observed).values()
         profiles = [each.observed for each in reports if each.observed is not None]
         if not profiles or self.asked_clock.is_idle:
+            self.loop.n_newest = 0  # nothing of the last one counts
             return entries
         fresh = reduce(lambda one, other: one.merged(other), profiles)
         with self._lock:
