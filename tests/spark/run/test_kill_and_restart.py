@@ -10,13 +10,15 @@ import time
 
 import pytest
 
+from tests import examples
 from tests.spark.processes import Process
 from tests.spark.run import killed
 from tests.spark.run.lives import write
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_200)]
 
-N_KILLS, N_BATCHES = 8, 30
+N_BATCHES = 30
+N_KILLS, N_FEW_KILLS = 20, 5
 
 
 @pytest.mark.large
@@ -25,7 +27,7 @@ def test_killed_at_random_instants(tmp_path):
     write(tmp_path, N_BATCHES)
     module = "-m", killed.__name__
     drawn = random.Random(11)
-    for _ in range(N_KILLS):
+    for _ in range(N_FEW_KILLS if examples.are_few() else N_KILLS):
         process = Process(*module, tmp_path)
         process.await_start()
         time.sleep(drawn.uniform(0.0, 2.0))
