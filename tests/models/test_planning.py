@@ -16,12 +16,13 @@ from msgspec import structs
 
 from eddyline.errors import StateError
 from eddyline.estimates.filters import Estimate
+from eddyline.estimates.histograms import CoefHistogram
 from eddyline.models import graph
 from eddyline.models.condition_text import read_condition
 from eddyline.models.kept import CODE
 from eddyline.models.planning.loop import ModelLoop
 from eddyline.models.planning.pin import ModelPin
-from eddyline.models.planning.profile import JoinCounts
+from eddyline.models.planning.profile import MAX_GROUPS, JoinCounts, ModelProfile
 from eddyline.models.planning.watching import Watching
 from eddyline.models.planning.ways import JoinCost, SideCost
 from eddyline.models.rows import Keyed
@@ -218,6 +219,17 @@ STEPS = {
     "greatest at ticks": (graph.Unary(Extremum(60 * SECOND, 2 * SECOND, True), X), 0.1),
     "average": (graph.Unary(Integral(63 * SECOND, None, True, False), X), 0.3),
 }
+
+
+def test_an_entity_that_is_long_gone_makes_room_for_others():
+    def seen(*entities):
+        held = CoefHistogram.of(np.array([[1.0]]), np.ones(1))
+        return ModelProfile(groups={"greatest": dict.fromkeys(entities, held)})
+
+    known = seen(*range(MAX_GROUPS))
+    for _ in range(100):
+        known = known.decayed(0.5, 0.8).merged(seen(4, 7))
+    assert list(known.groups["greatest"]) == [4, 7]
 
 
 @pytest.mark.parametrize("name", STEPS)

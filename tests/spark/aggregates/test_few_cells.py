@@ -58,11 +58,21 @@ def folder(tmp_path_factory):
     return made
 
 
-@pytest.fixture
-def engine(spark, folder):
+def new_engine(spark, folder):
     engine = el.Engine(spark)
     engine.stream("s", stream_of(spark, folder, "s"), time="ts", lateness="1 second")
     return engine
+
+
+@pytest.fixture
+def engine(spark, folder):
+    return new_engine(spark, folder)
+
+
+@pytest.fixture(scope="module")
+def wanted(spark, folder):
+    """The results of the plan as written."""
+    return answers(ended(new_engine(spark, folder).query(SUMS, name="written", adaptive=False)))
 
 
 def answers(run):
@@ -95,8 +105,7 @@ def test_the_job_that_makes_the_cells_tells_the_clock(engine, looks, tmp_path):
 
 
 @pytest.mark.parametrize("too_many", ["fetched", "answered"])
-def test_what_is_too_much_for_the_driver_is_left_to_tasks(engine, monkeypatch, too_many):
-    wanted = answers(ended(engine.query(SUMS, name="written", adaptive=False)))
+def test_what_is_too_much_for_the_driver_is_left_to_tasks(engine, wanted, monkeypatch, too_many):
     original, found = getattr(fetched, too_many), []
 
     def with_little_room(*args):
@@ -112,8 +121,7 @@ def test_what_is_too_much_for_the_driver_is_left_to_tasks(engine, monkeypatch, t
     assert run.chain.plan()["aggregate"] == "driver", "by what batches turned out to have"
 
 
-def test_a_batch_is_laid_by_one_plan_whoever_decides_meanwhile(engine, monkeypatch):
-    wanted = answers(ended(engine.query(SUMS, name="written", adaptive=False)))
+def test_a_batch_is_laid_by_one_plan_whoever_decides_meanwhile(engine, wanted, monkeypatch):
     plans = cycle(["late", "early", "late", "driver", "early"])  # another one for each look
     every = property(lambda _: next(plans), lambda *_: None)
     monkeypatch.setattr(AggregateLoop, "plan", every, raising=False)

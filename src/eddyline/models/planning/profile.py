@@ -20,9 +20,6 @@ MAX_CELLS = 200
 MAX_GROUPS = 6
 """Entities of which single ones are told apart, for extremes over entities."""
 
-LEAST = 1e-3
-"""Counts below which old ones are let go of."""
-
 
 class StepCounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What came out of a step, and what came in."""
@@ -133,14 +130,14 @@ class ModelProfile:
         )
 
     def decayed(self, share: float, sampled: float) -> ModelProfile:
-        """Return the same in which a segment counts less.
+        """Return the same in which a segment counts less; entities long gone are let go of.
 
         Args:
             share: of what it did, of counts.
             sampled: likewise of histograms; 1 where none are newer.
         """
         groups = {
-            step: {each: held.decayed(sampled) for each, held in every.items()}
+            step: {each: left for each, of in every.items() if len(left := of.decayed(sampled))}
             for step, every in self.groups.items()
         }
         return replace(
