@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from benchmarks.alarms.prices import priced
-from eddyline.alarms.hindsight import fixed_plans
 
+from eddyline.alarms.plan import fixed_plans
 from tests.alarms.alone import ranges_of
 from tests.alarms.test_loop import lines, loop_of, run
 
