@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from eddyline.models.condition_text import read_condition
 from eddyline.models.joins import joined, joined_among, joined_entities, joined_with_others
-from eddyline.models.one_sided import LEAST_SAMPLED, MIN_LEFT_OUT, Asking, may_hold
+from eddyline.models.one_sided import BY_SAMPLE, LEAST_SAMPLED, MIN_LEFT_OUT, Asking
 from eddyline.models.solving import where
 from tests.models.pieces import EPOCH, drawn, pieces
 
@@ -86,7 +86,7 @@ def test_segments_are_left_out_by_what_is_asked_of_them_alone():
     other = pieces((0, 0, 10, {"x": [5], "y": [1]}))
 
     def left(text, beside=other):
-        found = may_hold(one, "left", read_condition(text, NAMES), beside)
+        found = BY_SAMPLE.may_hold(one, "left", read_condition(text, NAMES), beside)
         return None if found is None else found.tolist()
 
     assert left("left.x > 11 AND left.x > right.x") == [False, True, True]
@@ -112,7 +112,7 @@ def test_many_segments_are_asked_if_a_sample_says_that_it_pays():
     one = pieces(*((0, at, at + 1, {"x": [at]}) for at in range(n)))
     for share in (0.5, 0.99):
         condition = read_condition(f"left.x >= {int(n * (1 - share))}", NAMES)
-        found = may_hold(one, "left", condition, one)
+        found = BY_SAMPLE.may_hold(one, "left", condition, one)
         assert (found is None) == (share > 1 - MIN_LEFT_OUT)
         assert len(joined(one, one, condition).segments) == pytest.approx(share * n, abs=1)
 

@@ -7,8 +7,9 @@ hide what it is learned of (the ratchet of [Babu05 6.6.3]). It comes down once n
 periods asked for it.
 
 What is dropped decides what is in the answer. So nothing here is sampled, or depends on the time
-that work takes, or on the order of probes; and what is learned is committed with the rows, not
-saved beside them: a batch that runs again drops what it dropped before.
+that work takes; and what is learned is committed with the rows, not saved beside them: a batch that
+runs again drops what it dropped before. Of three inputs and more it depends on the order of probes
+which missed partners are known for certain, and so may k; the bound holds in any order.
 """
 
 from __future__ import annotations
@@ -271,10 +272,6 @@ class Discards:
             "n_partners_missed": known.n_seen,
         }
         return JournalEntry(batch_id, self.component, event, before, after, evidence)
-
-    def plain(self) -> dict[str, str]:
-        """Return what is kept as texts, by input."""
-        return {name: _text(name, each.kept_for) for name, each in self.known.items()}
 
     def views(self) -> tuple[DiscardView, ...]:
         """Return what is dropped as it stands."""

@@ -98,11 +98,6 @@ class DropLoop:
         """By stream, whether its rows are filtered."""
         return {name: each.is_dropping for name, each in self.known.items()}
 
-    @property
-    def n_dropped(self) -> dict[str, int]:
-        """By stream, the rows that were dropped so far."""
-        return {name: each.n_dropped for name, each in self.known.items()}
-
     def step(
         self,
         fresh: Mapping[str, tuple[int, int]],

@@ -100,7 +100,18 @@ class Asking:
     def may_hold(
         self, segments: Segments, name: str, condition: Condition | None, other: Segments
     ) -> Mask | None:
-        """Return which segments of a side may be in a result; None: as ``may_hold``."""
+        """Return which segments of a side may be in a result (True where that cannot be said).
+
+        It is None if nothing is asked of the side alone, or if a sample says that too few segments
+        would be left out to pay for asking all. Where the other side says that there is no model,
+        pairs say so too, whatever this side is: then it is None as well.
+
+        Args:
+            segments: of the side.
+            name: what stands before its attributes in the condition.
+            condition: of the join.
+            other: the other side.
+        """
         own, tally = [*_of_side(condition, name)], self.tally
         if not own:
             return None
@@ -125,24 +136,6 @@ class Asking:
 
 
 BY_SAMPLE = Asking()
-
-
-def may_hold(
-    segments: Segments, name: str, condition: Condition | None, other: Segments
-) -> Mask | None:
-    """Return which segments of a side may be in a result.
-
-    It is None if nothing is asked of the side alone, or if a sample says that too few segments
-    would be left out to pay for asking all. Where the other side says that there is no model, pairs
-    say so too, whatever this side is: then it is None as well.
-
-    Args:
-        segments: of the side.
-        name: what stands before its attributes in the condition.
-        condition: of the join.
-        other: the other side.
-    """
-    return BY_SAMPLE.may_hold(segments, name, condition, other)
 
 
 def of_entities(segments: Segments, others: Segments) -> Segments:

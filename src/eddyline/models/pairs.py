@@ -92,9 +92,13 @@ class DifferentEntities:
     def _among(self, segments: Segments, sides: Ints | None, asking: Asking) -> Joined:
         if not self.is_whole:
             return joins.joined_among(
-                segments, self.condition, names=self.names, within=self.within, sides=sides,
+                segments,
+                self.condition,
+                names=self.names,
+                within=self.within,
+                sides=sides,
                 asking=asking,
-            )  # fmt: skip
+            )
         near = joins.near_among(segments, self.within, sides)
         one, other = joins.near_entities(segments, segments, near)
         both = np.unique(np.stack([np.minimum(one, other), np.maximum(one, other)]), axis=1)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from tempfile import TemporaryDirectory
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -19,17 +18,15 @@ from pyarrow import fs
 from eddyline.constraints.bounds import top_of
 from eddyline.joins.graph import JoinGraph
 from eddyline.joins.loop import written_orders
-from eddyline.joins.operator.bucket import BucketBatch
 from eddyline.joins.operator.done_rows import CLOSED, MATCHED, PASSED, merged_counts
 from eddyline.joins.plan import BatchPlan
-from eddyline.state.bucket_state import BucketState
 from eddyline.state.cold_runs import ColdTier
 from eddyline.state.key_filters import AskedKeys
 from eddyline.state.manifest import ManifestFolder
 from eddyline.state.mapped_runs import MAPPED
 from eddyline.state.rows import ALWAYS, Rows
 from eddyline.state.run_index_kernels import hashes_of
-from tests.joins.plans import place_in
+from tests.joins.operator.fed_bucket import FedBucket
 
 STAR = JoinGraph(("a", "b", "c"), (frozenset("abc"),))
 LENGTH = 1_000
@@ -37,16 +34,14 @@ K = 30
 ALL = (CLOSED, PASSED, MATCHED)
 
 
-class Clustered:
+class Clustered(FedBucket):
     """Rows of ``b`` and ``c`` in clusters, and rows of ``a`` of which a share waits long for them.
 
     Keys of a cluster come again a window later now and then, and some have no cluster at all.
     """
 
     def __init__(self, folder, seed, *, n=40):
-        self.place, self.rng, self.n = place_in(folder), np.random.default_rng(seed), n
-        self.state, self.found, self.reports, self.at = BucketState(), [], [], 0
-        self.every = {name: [] for name in STAR.inputs}
+        super().__init__(folder, seed, STAR.inputs, n=n)
 
     def rows(self):
         starts = np.arange(self.at, self.at + self.n)
@@ -83,15 +78,7 @@ class Clustered:
             leaving=frozenset((rule, "a") for rule in leaving),
             measures=measures,
         )
-        for _ in range(n_lost):
-            list(BucketBatch(plan, self.place, self.state).run(rows))
-        task = BucketBatch(plan, self.place, self.state)
-        self.found += task.run(rows)
-        self.state = msgspec.json.decode(msgspec.json.encode(task.report.after), type=BucketState)
-        self.reports.append(task.report)
-        for name, each in rows.items():
-            self.every[name] += zip(each.codes[0].tolist(), each.starts.tolist(), strict=True)
-        self.at += self.n
+        self.join(plan, rows, n_lost=n_lost)
 
     def got(self):
         columns = [pa.concat_tables(self.found)[f"{name}.at"].to_pylist() for name in "abc"]

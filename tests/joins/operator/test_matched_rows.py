@@ -25,6 +25,7 @@ from eddyline.joins.unique_keys import UniqueKey, covers, uncut_classes
 from eddyline.state.bucket_state import BucketState
 from eddyline.state.manifest import ManifestFolder
 from eddyline.state.rows import ALWAYS, Rows, SortedRun
+from tests.joins.operator.fed_bucket import FedBucket
 from tests.joins.plans import place_in, random_graph
 
 CHAIN = JoinGraph(("c", "b", "o"), (frozenset("cb"), frozenset("bo")))
@@ -79,16 +80,14 @@ def test_a_row_of_a_cover_is_in_one_result_at_most(seed, n_inputs):
         assert max(Counter(one[name] for one in found).values(), default=0) <= 1
 
 
-class Keyed:
+class Keyed(FedBucket):
     """Rows of ``p`` that come before or after the one of ``r`` with their key, or never.
 
     A key of ``r`` may come again once its row has left its window.
     """
 
     def __init__(self, folder, seed, *, n=40):
-        self.place, self.rng, self.n = place_in(folder), np.random.default_rng(seed), n
-        self.state, self.found, self.counts, self.at = BucketState(), [], [], 0
-        self.every = {"p": [], "r": []}
+        super().__init__(folder, seed, "pr", n=n)
 
     def rows(self):
         """Keys of r count up; those of p are near them; some come again a window later."""
@@ -117,15 +116,7 @@ class Keyed:
             leaving=frozenset((rule, "p") for rule in leaving),
             measures=measures,
         )
-        for _ in range(n_lost):
-            list(BucketBatch(plan, self.place, self.state).run(rows))
-        task = BucketBatch(plan, self.place, self.state)
-        self.found += task.run(rows)
-        self.state = msgspec.json.decode(msgspec.json.encode(task.report.after), type=BucketState)
-        self.counts.append(task.report.done)
-        for name, each in rows.items():
-            self.every[name] += zip(each.codes[0].tolist(), each.starts.tolist(), strict=True)
-        self.at += self.n
+        self.join(plan, rows, n_lost=n_lost)
 
     def got(self):
         table = pa.concat_tables(self.found)
@@ -141,6 +132,10 @@ class Keyed:
             for other in by_key.get(key, ())
             if abs(at - other) <= LENGTH
         )
+
+    @property
+    def counts(self):
+        return [each.done for each in self.reports]
 
     def n_hot(self, name):
         return sum(file.n_rows for file in self.state.runs.get(name, ()))

@@ -140,9 +140,7 @@ class ModelLoop:
         self._budget.earn(task_ns)
         self._budget.spend(fresh.sample_ns)
         older = self._known.decayed(FRESH, FRESH_SAMPLE if fresh.coefs or fresh.groups else 1.0)
-        if (
-            self._n_steps == FIRST + 1
-        ):  # in the first batch much is compiled, which no later one does
+        if self._n_steps == FIRST + 1:  # much was compiled before, which no later batch does
             older = replace(older, joins={})
         known = older.merged(replace(fresh, sample_ns=0.0))
         # Entities of batches are the same ones.

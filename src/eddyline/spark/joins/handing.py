@@ -48,7 +48,8 @@ class Handing:
         """The tables, if the batch has taken them by themselves: it is the first one."""
         self.n_late = 0
         """Late rows of the batch, once it is closed."""
-        self._has_tables = False
+        self.has_tables = False
+        """Whether the state before the batch has the tables."""
         self._handed: Handed | None = None
         self._low = ALWAYS
         """The instant before which rows of the batch are late (µs)."""
@@ -62,7 +63,7 @@ class Handing:
 
     def open(self, *, has_tables: bool) -> None:
         """Start a batch; ``has_tables`` says whether the tables are kept already."""
-        self.is_on, self.begun, self._handed, self._has_tables = False, None, None, has_tables
+        self.is_on, self.begun, self._handed, self.has_tables = False, None, None, has_tables
 
     def begin(self, batch: Batch, part: JoinPart, place: StatePlace) -> JoinPart:
         """Choose the way of a batch, before its rows are looked at; returns the state before it.
@@ -76,13 +77,13 @@ class Handing:
         way, self.is_on, self.inputs.must_look = self.broadcast, False, False
         if way is None or not self.ways.may_broadcast:
             return part
-        if not self._has_tables and way.can_begin:
+        if not self.has_tables and way.can_begin:
             with state_of(0, "windows", place.folder):
                 self.begun = way.begun(batch.id, place)
             if self.begun is not None:
                 part = JoinPart(one_bucket(way.bound.graph), {0: self.begun.after})
-                self._has_tables = self.inputs.has_tables = True
-        if self._has_tables:
+                self.has_tables = self.inputs.has_tables = True
+        if self.has_tables:
             self._entries += self.ways.step(*way.sizes(part), batch.id)
             self.is_on = self.ways.plan == BROADCAST
         if self.is_on:

@@ -161,7 +161,6 @@ class JoinOperator(Shown):
         self._placement: Placement | None = None
         self._last_batch = -1
         self._is_new = True
-        self._has_tables = False
         self._reports: BucketReports[BucketReport] = BucketReports()
         self._lock = threading.RLock()
 
@@ -187,7 +186,6 @@ class JoinOperator(Shown):
             self.part = JoinPart(self.grids.plan) if part is None else part.read(JoinPart)
             self.leaving.discards.restore(self.part.discards or DiscardState())
             self._last_batch = batch.id - 1
-            self._has_tables = part is not None
         self.handing.open(has_tables=part is not None)
         if self._is_new:
             self.grids.start(self.part.grid)
@@ -261,7 +259,7 @@ class JoinOperator(Shown):
             self._placement = Placement(self._grid, bound.source)
         rows: DataFrame = bound.source.keyed(df)
         dropped: tuple[Pending, ...] = ()
-        if self._has_tables:
+        if self.handing.has_tables:
             with state_of(0, "tables", self.place.folder):
                 self.drops.read(df, self.part, self.place)
             rows, dropped = self.drops.lay(rows, plan.lows)

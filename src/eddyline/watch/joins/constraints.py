@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     Values = Mapping[str, tuple[float | None, ...]]
 
 NAME_WIDTH = 40
-"""Most characters of a name in a table."""
+"""Most characters of a name in a sentence or a table."""
 
 TIERS = columns(
     "input, hot for, partners within, pairs: count, hot: count, hot size: bytes, cold: count, "

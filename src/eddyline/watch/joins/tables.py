@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING
 
 from eddyline.joins.plan import BUCKETS
 from eddyline.watch.formatting import clipped, count, finite, percent
+from eddyline.watch.joins.constraints import NAME_WIDTH
 
 if TYPE_CHECKING:
     from eddyline.joins.view import JoinView
-
-NAME_WIDTH = 40
-"""Most characters of a name in a sentence."""
 
 
 def dropped(view: JoinView) -> list[str]:

@@ -28,6 +28,7 @@ from eddyline.watch.formatting import (
     span,
 )
 from eddyline.watch.joins import constraints, tables
+from eddyline.watch.joins.constraints import NAME_WIDTH
 from eddyline.watch.lateness import learned_tables
 from eddyline.watch.orders import order_series
 from eddyline.watch.sections import (
@@ -68,9 +69,6 @@ CHANGES = (
     "kept",
 )
 """Events of the journal that are another plan."""
-
-NAME_WIDTH = 40
-"""Most characters of a name in a sentence or a table."""
 
 SHOWN_INPUTS = 5
 """Windows that progress names."""
@@ -154,9 +152,8 @@ def sections(view: JoinView, history: History) -> list[Section]:
         if (found := order_series(f"pipeline {each.name}", history.batches)) is not None
     ]
     learned = learned_tables(view.learned)
-    rules = {f"constraints {each.rule}" for each in view.done}
     pipelines = {f"pipeline {each.name}" for each in view.pipelines}
-    components = {"join", "tables", "table filter", "constraints", *rules, *pipelines}
+    components = {"join", "tables", "table filter", "constraints", *pipelines}
     return [
         _lead(view, points, history, ran),
         Section("inputs", (_arrived(view), _kept(view), *learned, *_series(points))),
