@@ -17,6 +17,7 @@ from eddyline.constraints.lateness import Disorder, LearnedLateness
 from eddyline.errors import OptionError
 from eddyline.spark.clock import StreamClock
 from eddyline.state.rows import ALWAYS
+from tests.spark.joins.join_streams import run_to_end
 
 pytestmark = [
     pytest.mark.spark,
@@ -122,17 +123,6 @@ def engine_over(spark, folder, lateness, *names):
     return engine
 
 
-def run_of(query, folder, sink="out"):
-    run = query.start(
-        "parquet",
-        path=str(folder / sink),
-        checkpoint=str(folder / "ckpt"),
-        trigger="available_now",
-    )
-    assert run.await_termination(240)
-    return run
-
-
 @pytest.mark.large
 @pytest.mark.parametrize(
     ("first", "then"),
@@ -155,11 +145,11 @@ def test_counts_are_those_of_the_rows_in_time_also_after_a_restart(
     }
     for number in range(5):
         write(tmp_path, "s", number, seed=1)
-    run_of(engine_over(spark, tmp_path, first, "s").query(COUNTS, name="q"), tmp_path)
+    run_to_end(engine_over(spark, tmp_path, first, "s").query(COUNTS, name="q"), tmp_path)
     for number in range(5, 10):
         write(tmp_path, "s", number, seed=1)
     query = engine_over(spark, tmp_path, then, "s").query(COUNTS, name="q")
-    run = run_of(query, tmp_path)
+    run = run_to_end(query, tmp_path)
     rows, n_late, low = on_time([values[first]] * 5 + [values[then]] * 5, seed=1)
     assert n_late > 0, "the case says nothing without late rows"
     assert run.late_rows("s").num_rows == n_late
@@ -180,7 +170,7 @@ def test_counts_of_what_a_join_finds_are_whole_when_the_bound_goes_down(spark, t
             write(tmp_path, name, number, seed)
     engine = engine_over(spark, tmp_path, "learned 90 %", "s", "t")
     engine.stream("pairs", engine.query(JOIN_AT, name="join"), time="ts")
-    run_of(engine.query(COUNTS.replace("FROM s", "FROM pairs")), tmp_path)
+    run_to_end(engine.query(COUNTS.replace("FROM s", "FROM pairs")), tmp_path)
     (left, _, low), (right, _, other) = (on_time([0.9] * 10, seed) for seed in (2, 3))
     latest = [max(at, to) for _, _, at, to in pairs_of(left, right)]
     assert found_in(tmp_path / "out") == counts_of(latest, min(low, other))
@@ -191,7 +181,7 @@ def test_a_join_finds_all_pairs_of_rows_in_time(spark, tmp_path):
     for name, seed in (("s", 2), ("t", 3)):
         for number in range(5):
             write(tmp_path, name, number, seed)
-    run = run_of(engine_over(spark, tmp_path, "learned 50 %", "s", "t").query(JOIN), tmp_path)
+    run = run_to_end(engine_over(spark, tmp_path, "learned 50 %", "s", "t").query(JOIN), tmp_path)
     assert len(run.records) == 5
     late = {name: run.late_rows(name).num_rows for name in "st"}
     pairs = pq.read_table(tmp_path / "out", columns=["a", "b"])
@@ -211,7 +201,7 @@ def test_the_parts_of_a_union_have_a_lateness_each(spark, tmp_path):
             write(tmp_path, name, number, seed)
     engine = engine_over(spark, tmp_path, "learned 99 %", "s", "t")
     engine.stream("u", engine.query(PARTS, name="parts"), time="ts")
-    run = run_of(engine.query(OF_PARTS), tmp_path)
+    run = run_to_end(engine.query(OF_PARTS), tmp_path)
     text = run.explain()
     assert "s (1)" in text
     assert "t (2)" in text

@@ -34,6 +34,14 @@ def stream_of(spark, folder, name, *, schema=None):
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(path)
 
 
+def run_to_end(query, folder, sink="out"):
+    """Start a query over all that is there, with files and a checkpoint in a folder; its run."""
+    where = {"path": str(folder / sink), "checkpoint": str(folder / "ckpt")}
+    run = query.start("parquet", **where, trigger="available_now")
+    assert run.await_termination(400)
+    return run
+
+
 def join_of(text, frames, times, lateness=None, name="join", functions=None, **options):
     """A join of DataFrames, by its text."""
     lateness = lateness or {}

@@ -11,6 +11,7 @@ import pytest
 
 import eddyline as el
 from eddyline.errors import OptionError
+from tests.spark.joins.join_streams import run_to_end
 from tests.watch.pages import figures_of
 
 pytestmark = pytest.mark.spark
@@ -52,14 +53,7 @@ def run_of(spark, folder, **options):
         rows = reader.option("maxFilesPerTrigger", 1).parquet(str(folder / name))
         engine.stream(name, rows, time="ts", lateness="0 seconds")
     query = engine.query(JOIN, name="pairs", buckets=1, **options)
-    run = query.start(
-        "parquet",
-        path=str(folder / "out"),
-        checkpoint=str(folder / "ckpt"),
-        trigger="available_now",
-    )
-    assert run.await_termination(400)
-    return run
+    return run_to_end(query, folder)
 
 
 def wanted(n_batches):

@@ -12,6 +12,7 @@ import pytest
 import eddyline as el
 from eddyline.joins.view import JoinRecord
 from eddyline.spark.joins.operator import JoinOperator
+from tests.spark.joins.join_streams import run_to_end
 from tests.watch.pages import figures_of
 
 pytestmark = pytest.mark.spark
@@ -65,10 +66,7 @@ def run_of(spark, folder, where, kind, *, buckets, n_files=1):
         cast = read.selectExpr("id", f"CAST(k AS {kind}) AS k", "ts")
         engine.stream(name, cast, time="ts", lateness="0 seconds")
     query = engine.query(JOIN, name="pairs", buckets=buckets, constraints="discard")
-    place = {"path": str(where / "out"), "checkpoint": str(where / "ckpt")}
-    run = query.start("parquet", **place, trigger="available_now")
-    assert run.await_termination(400)
-    return run
+    return run_to_end(query, where)
 
 
 def pairs_in(where):

@@ -20,6 +20,7 @@ from eddyline.state.bucket_state import BucketState
 from eddyline.state.grid import Grid
 from eddyline.state.run_files import RunFile
 from tests.joins.plans import place_in
+from tests.spark.joins.join_streams import run_to_end
 
 pytestmark = pytest.mark.spark
 
@@ -70,14 +71,7 @@ def run_of(spark, folder, text=TEXT, *, key=None, **options):
         engine.stream(name, rows, time="ts", lateness="0 seconds", key=mine)
     engine.table("v", spark.read.parquet(str(folder / "v")))
     query = engine.query(text, name="joined", buckets=2, **options)
-    run = query.start(
-        "parquet",
-        path=str(folder / "out"),
-        checkpoint=str(folder / "ckpt"),
-        trigger="available_now",
-    )
-    assert run.await_termination(400)
-    return run
+    return run_to_end(query, folder)
 
 
 def wanted(n_batches, keys):
