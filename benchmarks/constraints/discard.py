@@ -148,8 +148,18 @@ def compared(batches: Batches, graph: JoinGraph, lengths: Mapping[str, int]) -> 
         "bytes": on.n_bytes,
         "bytes_off": off.n_bytes,
         "known_bytes": on.known_bytes,
-        "plan": on.loop.plain(),
+        "plan": _kept(on.loop),
     }
+
+
+def _kept(loop: Discards) -> dict[str, str]:
+    """Return for how long rows of each input are kept."""
+    kept = {}
+    for each in loop.views():
+        span = each.kept_for
+        length = "as long as its window says" if span is None else f"for {span / 1e6:.6g} s"
+        kept[each.name] = f"{each.name} kept {length}"
+    return kept
 
 
 def _told(found: dict[str, Any]) -> str:
@@ -244,7 +254,7 @@ def unbounded(settings: Settings) -> Measurement:
     grown = ", ".join(f"{part.max():.3g}" for part in parts)
     note = (
         f"most MiB of state in each tenth of {size.n_batches * 2 * size.n_rows:,} arrivals: "
-        f"{grown}; rows kept {max(on.n_kept[20:]):,} at most; {'; '.join(on.loop.plain().values())}"
+        f"{grown}; rows kept {max(on.n_kept[20:]):,} at most; {'; '.join(_kept(on.loop).values())}"
     )
     found = {"bytes": on.n_bytes, "known_bytes": on.known_bytes, "kept": on.n_kept}
     return Measurement(max(on.known_bytes) / most, note, {**found, "every_us": EVERY_US})

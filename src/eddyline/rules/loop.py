@@ -5,7 +5,6 @@ The same on the driver, between micro-batches, and inside a task, between Arrow 
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from dataclasses import replace
 from itertools import islice
@@ -27,6 +26,7 @@ from eddyline.rules.view import COMPONENT, RuleRecord
 from eddyline.rules.wording import test_text
 from eddyline.runtime.budget import Budget
 from eddyline.runtime.journal import JournalEntry
+from eddyline.stats import work_clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -89,7 +89,7 @@ class RuleLoop:
         is_measured: bool = False,
         may_be_stated: bool = False,
         logged_as: str | None = None,
-        clock: Callable[[], int] = time.perf_counter_ns,
+        clock: Callable[[], int] = work_clock.work_ns,
     ) -> None:
         self.program = program
         self.options = options

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from eddyline.stats.work_clock import work_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ class Budget:
         saves: whether what is not spent may be spent later; if not, only a debt is kept.
         most_owed: the largest debt that is kept, in units of what was earned last; so a single
             long decision never silences learning for good. Unlimited if omitted.
-        clock: monotonic clock (ns).
+        clock: monotonic clock (ns); if omitted, time in the queue for a core is nobody's.
     """
 
     def __init__(
@@ -27,7 +28,7 @@ class Budget:
         *,
         saves: bool = True,
         most_owed: float | None = None,
-        clock: Callable[[], int] = time.perf_counter_ns,
+        clock: Callable[[], int] = work_ns,
     ) -> None:
         self.share = share
         self.left_ns = 0.0
@@ -41,9 +42,9 @@ class Budget:
         """Whether nothing is owed."""
         return self.left_ns >= 0.0
 
-    def earn(self, work_ns: float) -> None:
+    def earn(self, done_ns: float) -> None:
         """Add work that was done (ns)."""
-        earned = self.share * work_ns
+        earned = self.share * done_ns
         self.left_ns += earned
         if not self._saves:
             self.left_ns = min(self.left_ns, 0.0)

@@ -7,7 +7,6 @@ never rows. Filters and probes of joins are ordered by it.
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.monitors import monitor as find_monitor
 from eddyline.runtime.order_cost import costs_ns
 from eddyline.runtime.records import OrderRecord
+from eddyline.stats import work_clock
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile, merge
 from eddyline.stats.window import ProfileWindow
@@ -85,7 +85,7 @@ class OrderLoop:
         options: FilterOptions,
         *,
         thinks_freely: bool = False,
-        clock: Callable[[], int] = time.perf_counter_ns,
+        clock: Callable[[], int] = work_clock.work_ns,
     ) -> None:
         n_filters = len(filter_ids)
         self.component = component
