@@ -18,7 +18,7 @@ from pyarrow import parquet
 from benchmarks.filters.simulated_loop import Stream
 from benchmarks.harness.needs import data_folder
 from eddyline.data.arrays import Floats
-from eddyline.query.predicates import FunctionPredicate, predicate
+from eddyline.query.predicates import Arrays, FunctionPredicate, predicate
 from eddyline.testing.generators import CorrelatedStream
 from eddyline.testing.reference_orders import histogram
 
@@ -130,7 +130,7 @@ LOG_REGEXES = tuple(f"[a-z0-9]+ {marker} [0-9]+" for marker in LOG_MARKERS)
 
 
 def regex_predicates(
-    arrays: str, regexes: Sequence[str] = LOG_REGEXES, *, case: bool = True
+    arrays: Arrays, regexes: Sequence[str] = LOG_REGEXES, *, case: bool = True
 ) -> list[FunctionPredicate]:
     """Return regexes over ``line`` as functions.
 
@@ -147,12 +147,16 @@ def regex_predicates(
 
 
 def regex_functions(
-    arrays: str, regexes: Sequence[str] = LOG_REGEXES, *, case: bool = True
+    arrays: Arrays, regexes: Sequence[str] = LOG_REGEXES, *, case: bool = True
 ) -> list[Callable[[Any], Any]]:
     """Return the functions of ``regex_predicates``."""
-    if arrays == "arrow":
-        return [lambda line, regex=each: pc.match_substring_regex(line, regex) for each in regexes]
-    return [lambda line, regex=each: line.str.contains(regex, case=case) for each in regexes]
+
+    def matching(regex: str) -> Callable[[Any], Any]:
+        if arrays == "arrow":
+            return lambda line: pc.match_substring_regex(line, regex)
+        return lambda line: line.str.contains(regex, case=case)
+
+    return [matching(regex) for regex in regexes]
 
 
 @dataclass(frozen=True, slots=True)

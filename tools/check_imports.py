@@ -82,7 +82,8 @@ def named_operators(path: Path) -> list[str]:
         for line, module in imported_by(node, ("eddyline", *inner.parts[:-1])):
             members = [f"{module}.{alias.name}" for alias in getattr(node, "names", ())]
             parts = [each.split(".")[1:] for each in (module, *members)]
-            named = {operator_of(each) for each in parts if each and each[0] in ROOMS} - {None}
+            operators = (operator_of(each) for each in parts if each and each[0] in ROOMS)
+            named = {each for each in operators if each is not None}
             found += [
                 f"{path.relative_to(SOURCE.parents[1])}:{line}: {inner} serves every operator, "
                 f"and imports {each}/"

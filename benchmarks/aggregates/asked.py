@@ -78,7 +78,8 @@ def written(
     Returns the folder.
     """
     folder = Path(tempfile.mkdtemp(prefix="eddyline_aggregates_"))
-    number, rows = -1, {}
+    number = -1
+    rows: Mapping[str, pa.Table] = {}
     for number, rows in enumerate(batches):
         _write_batch(folder, number, rows)
     times = times or {"s": "ts"}

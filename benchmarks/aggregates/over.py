@@ -125,7 +125,8 @@ def operator(settings: Settings) -> Measurement:
     tables = [each["s"] for each in narrow_batches_v1(shape)]
     whole = pa.concat_tables(tables)
     n_rounds = settings.pick(3, 1)
-    ours, theirs, seconds = [], [], []
+    ours, theirs = [], []
+    seconds: list[float] = []
     for number in range(n_rounds + 1):
         with tempfile.TemporaryDirectory(prefix="eddyline_over_") as folder:
             bucket, found, seconds = Operator(folder), [], []

@@ -26,6 +26,7 @@ from benchmarks.harness.isolated import alone
 from benchmarks.harness.spark import workers_peak_bytes
 from benchmarks.harness.statistics import median, spread
 from eddyline.aggregates.view import AggregateView
+from eddyline.spark.run.running_query import RunFace
 
 HERE = "benchmarks.aggregates.race"
 
@@ -137,6 +138,7 @@ class Contestants:
             engine.query(each.text, name=f"{stem}_{number}", **each.options)
             for number, each in enumerate(asked)
         ]
+        runs: Sequence[RunFace]
         if len(made) == 1:
             runs = [made[0].start(**sink)]
         else:
@@ -258,8 +260,8 @@ def take_turns(
     """Let contestants of a session take turns over batches; what each of them found."""
     try:
         for number, batch in enumerate(batches):
-            names = list(contestants) if number % 2 == 0 else list(reversed(contestants))
-            for name in names:
+            names = list(contestants)
+            for name in names if number % 2 == 0 else reversed(names):
                 contestants[name].feed(batch)
         return {name: each.found() for name, each in contestants.items()}
     finally:

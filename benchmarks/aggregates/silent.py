@@ -28,6 +28,7 @@ from eddyline.aggregates.change_bucket import ChangeBatch
 from eddyline.aggregates.plan import AggregatePlan, BucketState, Partials
 from eddyline.aggregates.session_bucket import SessionBatch
 from eddyline.data.arrays import Ints
+from eddyline.query.query import Emits
 from eddyline.query.windows import SessionWindow, UnboundedWindow, Window
 from eddyline.state.place import StatePlace
 from eddyline.state.rows import ALWAYS, Rows
@@ -75,7 +76,7 @@ class Bucket:
         codes = mixed(groups)
         arrived = Rows({CODE: codes, CHECK: groups}, starts, starts, payload)
         after = (number + 1) * BATCH_US
-        emits = "istream" if self.kind == "unbounded" else None
+        emits: Emits | None = "istream" if self.kind == "unbounded" else None
         plan = AggregatePlan(self.before, after, ("g",), PARTIALS, window, emits)
         started = time.process_time()
         task = task_of(plan, self.place, self.state, 0)

@@ -150,7 +150,8 @@ def _rows() -> DataFrame:
 
 def _compiled() -> tuple[int, float]:
     """Return how many classes this JVM has compiled for Spark so far, and the time in it (ms)."""
-    spark: Any = spark_session()._jvm.org.apache.spark
+    jvm: Any = spark_session()._jvm
+    spark = jvm.org.apache.spark
     n_classes = spark.metrics.source.CodegenMetrics.METRIC_COMPILATION_TIME().getCount()
     took_ns = spark.sql.catalyst.expressions.codegen.CodeGenerator.compileTime()
     return int(n_classes), took_ns / 1e6

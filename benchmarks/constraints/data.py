@@ -13,7 +13,7 @@ from eddyline.data.arrays import Ints
 EVERY_US = 1_000
 """Rows of a stream follow each other by so much event time (µs)."""
 
-Batches = Iterator[dict[str, tuple[Ints, ...]]]
+Batches = Iterator[Mapping[str, tuple[Ints, ...]]]
 """By input, the keys (one or more) and event times (µs) of the rows of each batch."""
 
 

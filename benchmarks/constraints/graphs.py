@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +48,7 @@ class Graph:
     """Arrivals in all, those that a filter drops included."""
 
 
-Arrivals = tuple[Floats, tuple[Ints, ...], Mask | None]
+Arrivals = tuple[NDArray[np.floating[Any]], tuple[Ints, ...], Mask | None]
 """When rows come (any unit), their keys by class, and which pass the filter (None: all)."""
 
 
@@ -89,9 +90,10 @@ def rids_v1(k: Ints, seed: int = 0) -> Graph:
     each, parents = np.arange(n), np.arange(5 * n) // 5
     when = parents + (np.arange(5 * n) % 5 + 1) / 6
     own = tuple(parents + _upto(rng, k[parents]) for _ in "ab")
-    children = {f"s{i}": (each + 0.01 * i, (each,), _half(rng, n)) for i in (2, 3)}
-    rates = {"s1": 5, "s2": 1, "s3": 1}
-    return _graph(STAR, {"s1": (when, own, None)} | children, rates, "s2 s3")
+    arrivals: dict[str, Arrivals] = {"s1": (when, own, None)}
+    for i in (2, 3):
+        arrivals[f"s{i}"] = (each + 0.01 * i, (each,), _half(rng, n))
+    return _graph(STAR, arrivals, {"s1": 5, "s2": 1, "s3": 1}, "s2 s3")
 
 
 def _ranks(when: Floats) -> Floats:

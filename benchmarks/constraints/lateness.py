@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -33,7 +33,9 @@ def held_shares(scale_at: Callable[[float], float], n_intervals: int, seed: int)
     """Return the share of the rows of each interval that were in time."""
     rng, n_rows = np.random.default_rng([seed, 77]), n_intervals * ROWS_PER_INTERVAL
     rule = LatenessRule({"s": 0}, {"s": SHARE})
-    learned, latest, passed = rule.known({}), {}, {}
+    learned = rule.known({})
+    latest: dict[str, int] = {}
+    passed: Mapping[str, int] = {}
     shares, n_late = [], 0
     for first in range(0, n_rows, BATCH_ROWS):
         ages = rng.exponential(scale_at(first / n_rows), BATCH_ROWS).astype(np.int64)

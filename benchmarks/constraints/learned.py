@@ -120,7 +120,7 @@ class Learner:
         told = pa.table({"at": at, "k": by_class[self.keys.get(name, min(by_class))]})
         return Rows(by_class, at, at + self.lengths[name], told)
 
-    def batch(self, arrived: dict[str, tuple[Ints, ...]]) -> None:
+    def batch(self, arrived: Mapping[str, tuple[Ints, ...]]) -> None:
         """Join a batch."""
         inputs = self.graph.inputs
         rows = {

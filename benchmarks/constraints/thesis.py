@@ -160,7 +160,8 @@ def varying_k(n: int) -> Ints:
     """Return a k that is flat, rises and drops gradually, and rises and drops quickly."""
     at = np.array([0, 0.2, 0.4, 0.5, 0.65, 0.7, 0.73, 0.85, 0.88, 1])
     ks = np.array([2_000, 2_000, 6_000, 6_000, 2_000, 2_000, 6_000, 6_000, 2_000, 2_000])
-    return np.interp(np.arange(n) / n, at, ks).astype(np.int64)
+    k: Ints = np.interp(np.arange(n) / n, at, ks).astype(np.int64)
+    return k
 
 
 def varying(settings: Settings, kind: str) -> Measurement:

@@ -343,8 +343,9 @@ def _engine_stream(rows: DataFrame, kind: str, out: str) -> Any:
             engine.function(name, el.predicate(_low(bound), reads=[column], name=name))
             conditions.append(f"{name}({column})")
     made = engine.query(f"SELECT * FROM numbers WHERE {' AND '.join(conditions)}", name="share")
-    paths = {"path": f"{out}/rows", "checkpoint": f"{out}/state"}
-    run = made.start("parquet", trigger="available_now", **paths)
+    run = made.start(
+        "parquet", trigger="available_now", path=f"{out}/rows", checkpoint=f"{out}/state"
+    )
     run.await_termination()
     return run.streaming_query
 

@@ -43,7 +43,7 @@ from eddyline.filters.executor import ArrowExecutor
 from eddyline.filters.loop import FilterLoop
 from eddyline.filters.task import run_batch
 from eddyline.options import FilterOptions
-from eddyline.query.predicates import FunctionPredicate, predicate
+from eddyline.query.predicates import Arrays, FunctionPredicate, predicate
 from eddyline.testing.reference_orders import cheapest_order
 
 PROXY_RIVALS: dict[str, Any] = {
@@ -160,7 +160,7 @@ def _neutral(
     return Measurement(value, note, {"control": control, **seconds_of(times)})
 
 
-def neutral_regexes(settings: Settings, arrays: str, full: int, quick: int) -> Measurement:
+def neutral_regexes(settings: Settings, arrays: Arrays, full: int, quick: int) -> Measurement:
     """Five regexes, equally expensive, that pass 97 % each of so many rows: no order is better."""
     n_rows = settings.pick(full, quick)
     lines = log_lines_v1(n_rows, fracs=(0.97,) * len(LOG_REGEXES))["line"].combine_chunks()

@@ -51,7 +51,7 @@ class Stream:
     @property
     def n_filters(self) -> int:
         """F, the number of filters."""
-        return self.drops.shape[1]
+        return int(self.drops.shape[1])
 
     def histograms(self, batch_rows: int = BATCH_ROWS) -> Floats:
         """Return how often each outcome code comes in each batch ((B, 2^F))."""

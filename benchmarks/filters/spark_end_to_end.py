@@ -30,6 +30,7 @@ from benchmarks.harness.spark import cached, noop, spark_session, written
 from benchmarks.harness.statistics import median, spread
 from benchmarks.harness.timing import interleaved, on_over_off, paired_ratio, seconds_of, times_told
 from benchmarks.workloads import LOG_REGEXES, log_lines_v1, regex_functions, regex_predicates
+from eddyline.query.predicates import Arrays
 from eddyline.stats.profile import Order
 
 WORST: Order = (0, 1, 2, 3, 4)
@@ -176,7 +177,7 @@ def _over_arrow(fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda line: pa.array(fn(line.to_pandas()))
 
 
-def python_chain(settings: Settings, arrays: str, rows: Rows) -> Measurement:
+def python_chain(settings: Settings, arrays: Arrays, rows: Rows) -> Measurement:
     """Five regexes of Python, written worst first, that ignore the case.
 
     By Arrow's compiled kernel they do not, and crossing to Python costs as much as they do.
@@ -244,6 +245,7 @@ def peers(settings: Settings) -> Measurement:
     n_rows = settings.pick(1_000_000, 400_000)
     df, table = _lines(n_rows), _table(n_rows)
     frame = pl.from_arrow(table)
+    assert isinstance(frame, pl.DataFrame)  # of a table, not of an array
     database = duckdb.connect()
     database.execute("SET threads = 2")
     database.register("arriving", table)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
-from pyspark.sql.functions import arrow_udf, pandas_udf
+from pyspark.sql.functions import arrow_udf, pandas_udf  # type: ignore[attr-defined] # not in the stubs
 from pyspark.sql.types import BooleanType
 
 

@@ -56,7 +56,7 @@ DEFAULTS: dict[str, Any] = {"policy": "a_greedy"}
 def _ratio_after_warm_up(run: CountedRun, stream: Stream, warm_up: int) -> float:
     """Return work of a run over work of the best fixed order on the same rows, warm-up left out."""
     histograms = stream.histograms()[warm_up:]
-    return run.work_ns[warm_up:].sum() / best_work(histograms, stream.costs_ns)
+    return float(run.work_ns[warm_up:].sum() / best_work(histograms, stream.costs_ns))
 
 
 def converge(
@@ -128,7 +128,7 @@ def _added_percent(n: int, n_rows: int, seed: int, options: dict[str, Any]) -> f
     stream = correlated_v1((0.5,) * n, 2, n_rows, seed, np.full(n, UNIT_NS))
     run = run_counted(stream, seed=seed, **options)
     total, extra = run.evaluations[20:].sum(), run.extra[20:].sum()
-    return 100.0 * extra / (total - extra)
+    return float(100.0 * extra / (total - extra))
 
 
 def overhead_counted(settings: Settings) -> Measurement:
@@ -157,7 +157,8 @@ class _Probe:
 
     def __call__(self, values: Ints) -> Mask:
         places = np.minimum(np.searchsorted(self.keys, values), len(self.keys) - 1)
-        return self.keys[places] == values
+        found: Mask = self.keys[places] == values
+        return found
 
 
 N_KEYS = 20_000
@@ -283,7 +284,7 @@ def _periodic_ratio(period: int, n_phases: int, seed: int, options: dict[str, An
         ).sum()
         for stream, each in zip(streams, fracs, strict=True)
     )
-    return run_counted(concatenated(streams), seed=seed, **options).total_ns / oracle
+    return float(run_counted(concatenated(streams), seed=seed, **options).total_ns / oracle)
 
 
 def periodic_changes(settings: Settings) -> Measurement:

@@ -80,7 +80,7 @@ class Operator:
     sums: bool = False
     """Whether the ids of results are summed up: for a run that is not timed."""
     checksum: int = 0
-    state: BucketState | None = None
+    state: BucketState = field(default_factory=BucketState)
     """The windows of the bucket; empty ones if omitted."""
     latest: dict[str, int] = field(default_factory=dict)
     batch_id: int = 0
@@ -89,7 +89,6 @@ class Operator:
         self.manifests = ManifestFolder(fs.LocalFileSystem(), self.folder)
         self.graph = graph_of(self.names)
         self.orders = written_orders(self.graph)
-        self.state = self.state or BucketState()
 
     def batch(self, tables: Mapping[str, pa.Table]) -> tuple[int, BucketReport]:
         """Join the rows of a batch; returns the number of results, each of them gathered."""
@@ -255,7 +254,8 @@ def beside_duckdb(settings: Settings, per_key: int, length: int) -> Measurement:
 
 def _window(folder: str, name: str, keys: Ints, n_rows: int) -> tuple[RunFile, ...]:
     """Write rows as runs of the sizes that upkeep leaves after batches of so many rows."""
-    files, at, left = [], 0, keys.size // n_rows
+    files: list[RunFile] = []
+    at, left = 0, keys.size // n_rows
     power = max(1, int(np.log(left) / np.log(FAN_IN) + 1e-9) + 1)
     for size in (FAN_IN**p for p in range(power, -1, -1)):
         for _ in range(left // size):

@@ -17,7 +17,7 @@ PRIME, FACTORS = 998_244_353, (1_000_003, 10_007, 101)
 """As in ``benchmarks.joins.streams``."""
 
 
-class Row(pw.Schema):
+class Row(pw.Schema):  # type: ignore[misc]  # pathway is not installed where types are checked
     """A row of any stream."""
 
     n: int

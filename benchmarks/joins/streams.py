@@ -389,8 +389,8 @@ def take_turns(
     """Let contestants of a session take turns over batches; what each of them found."""
     try:
         for number, batch in enumerate(batches):
-            names = list(contestants) if number % 2 == 0 else list(reversed(contestants))
-            for name in names:
+            names = list(contestants)
+            for name in names if number % 2 == 0 else reversed(names):
                 contestants[name].feed(batch)
         return {name: each.found() for name, each in contestants.items()}
     finally:

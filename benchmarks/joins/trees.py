@@ -108,8 +108,10 @@ class TreeJoin:
         self._add(tree)
 
     def _add(self, tree: Tree) -> tuple[str, ...]:
-        names = (tree,)
-        if not isinstance(tree, str):
+        names: tuple[str, ...]
+        if isinstance(tree, str):
+            names = (tree,)
+        else:
             one, other = tree
             self.parents[one], self.parents[other] = (tree, other), (tree, one)
             names = (*self._add(one), *self._add(other))
@@ -118,12 +120,13 @@ class TreeJoin:
 
     def insert(self, news: Found) -> Found | None:
         """Take new rows of an input in and return the results; None if there is none."""
-        (node,) = news.names
+        (name,) = news.names
+        node: Tree = name
         found: Found = news
         while node in self.parents and len(found):
             parent, sibling = self.parents[node]
             self.kept[node] = self.kept[node].with_more(found)
-            self.n_units += len(found) * (node != news.names[0])
+            self.n_units += len(found) * (node != name)
             before = len(found) if len(self.kept[sibling]) else 0
             found = found.joined(self.kept[sibling])
             self.n_units += before + len(found)

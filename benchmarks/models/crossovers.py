@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -194,16 +195,12 @@ def window_cost(settings: Settings) -> Measurement:
     for seconds in WINDOWS_S:
         width = seconds * SECOND_US
         variants |= {
-            f"average {seconds}": lambda width=width: averages_at(segments, width, SLIDE_US),
-            f"minimum {seconds}": lambda width=width: extrema_at(
-                segments, "x", width, SLIDE_US, largest=False
+            f"average {seconds}": partial(averages_at, segments, width, SLIDE_US),
+            f"minimum {seconds}": partial(
+                extrema_at, segments, "x", width, SLIDE_US, largest=False
             ),
-            f"rows' minimum {seconds}": lambda width=width: windowed_minimum(
-                rows, "x", width, SLIDE_US
-            ),
-            f"rows' average {seconds}": lambda width=width: windowed_average(
-                rows, "x", (width,), SLIDE_US
-            ),
+            f"rows' minimum {seconds}": partial(windowed_minimum, rows, "x", width, SLIDE_US),
+            f"rows' average {seconds}": partial(windowed_average, rows, "x", (width,), SLIDE_US),
         }
     times = interleaved(variants, settings.pick(7, 3), clock=time.process_time)
     ratios = {
@@ -216,8 +213,8 @@ def window_cost(settings: Settings) -> Measurement:
         for kind in ("average", "minimum", "rows' average", "rows' minimum")
     }
     told = ", ".join(f"{kind} {median(each):.3g} ({spread(each)})" for kind, each in ratios.items())
-    seconds = ", ".join(f"{name} s {each.median * 1e3:.3g} ms" for name, each in times.items())
-    note = f"{told}; {len(segments):,} segments of 20 rows; {seconds}"
+    took = ", ".join(f"{name} s {each.median * 1e3:.3g} ms" for name, each in times.items())
+    note = f"{told}; {len(segments):,} segments of 20 rows; {took}"
     value = max(median(ratios["average"]), median(ratios["minimum"]))
     return Measurement(value, note, {name: each.seconds for name, each in times.items()})
 

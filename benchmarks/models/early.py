@@ -46,7 +46,7 @@ ASKED: dict[str, graph.Node] = {
     ),
     "averages of 30 s": graph.Unary(Integral(30 * SECOND_US, None, True, False), SEGMENTS),
 }
-MAKERS = {
+MAKERS: dict[str, Fit | Declared] = {
     "fitted": Fit(
         ("k",), "ts", {"x": Bound(1.0), "y": Bound(1.0)},
         FitOptions(degree=1, max_gap_us=10 * SECOND_US, prefix_rows=64),

@@ -12,17 +12,11 @@ from functools import partial
 from benchmarks.harness.scenario import Measurement, Runs, Settings
 from benchmarks.harness.statistics import median
 from benchmarks.harness.timing import interleaved, paired_ratio
-from benchmarks.models.crossovers import (
-    APART_US,
-    NEAR,
-    SLIDE_US,
-    WIDTH_US,
-    legs,
-    near_condition,
-)
+from benchmarks.models.crossovers import APART_US, NEAR, SLIDE_US, WIDTH_US, legs
 from benchmarks.models.data import SECOND_US, Moving, Rows, moving_v1, trades
 from benchmarks.models.pulse import MACD_SLIDE_US, macd_on_segments
 from benchmarks.models.row_engine import near, windowed_minimum
+from eddyline.models.conditions import near as near_condition
 from eddyline.models.extrema import extrema_at
 from eddyline.models.fitting import fit
 from eddyline.models.joins import joined_with_others

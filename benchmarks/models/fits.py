@@ -39,8 +39,8 @@ def speed(settings: Settings, name: str) -> Measurement:
         report = fit(rows.keys, rows.times, rows.values, within)[1]
         times = interleaved(
             {
-                "by entity": lambda within=within: fit(rows.keys, rows.times, rows.values, within),
-                "by time": lambda within=within: fit(mixed.keys, mixed.times, mixed.values, within),
+                "by entity": partial(fit, rows.keys, rows.times, rows.values, within),
+                "by time": partial(fit, mixed.keys, mixed.times, mixed.values, within),
             },
             n_runs,
             clock=time.process_time,

@@ -51,7 +51,7 @@ def one_sided(settings: Settings, kind: str) -> Measurement:
     n = settings.pick(20_000, 5_000) if is_same else settings.pick(2_000, 500)
     one, other, more = (_same if is_same else _others)(n)
     pair = joined if is_same else joined_with_others
-    ratios = {}
+    ratios: dict[float, list[float]] = {}
     for share in SHARES:
         least = float(np.quantile(one.coefs["x"][:, 0], 1 - share)) if share < 1 else 0.0
         condition = read_condition(f"left.x > {least!r} AND {more}", NAMES)
@@ -68,7 +68,8 @@ def one_sided(settings: Settings, kind: str) -> Measurement:
         pairs = zip(times["on pairs"].seconds, times["before"].seconds, strict=True)
         ratios[share] = [late / early for late, early in pairs]
     told = (f"{share:g} {median(each):.2f} ({spread(each)})" for share, each in ratios.items())
-    return Measurement(median(ratios[SHARES[0]]), f"by share met {', '.join(told)}", ratios)
+    details = {str(share): each for share, each in ratios.items()}
+    return Measurement(median(ratios[SHARES[0]]), f"by share met {', '.join(told)}", details)
 
 
 RUNS: Runs = {

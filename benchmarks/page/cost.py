@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import threading
 import time
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
@@ -71,7 +71,8 @@ def look(server: Any, query: str, stops: threading.Event, seen: list[int]) -> No
 @contextmanager
 def looked_at(server: Any, query: str) -> Iterator[list[int]]:
     """Have a page open; gives the sizes of what was shown."""
-    stops, seen = threading.Event(), []
+    stops = threading.Event()
+    seen: list[int] = []
     browser = threading.Thread(target=look, args=(server, query, stops, seen), daemon=True)
     browser.start()
     try:
@@ -93,7 +94,9 @@ def cost(settings: Settings, *, is_open: bool) -> Measurement:
     start = partial(query.start, _nowhere, checkpoint=mkdtemp(), trigger="0 seconds")
     with engine.serve() as server, start() as run:
         _await(run, WARM)
-        with looked_at(server, name) if is_open else nullcontext([]) as seen:
+        page: AbstractContextManager[list[int]]
+        page = looked_at(server, name) if is_open else nullcontext([])
+        with page as seen:
             _await(run, 2 * WARM)
             seconds, cpu_s, n = _measured(run, n_batches)
     assert bool(seen) == is_open

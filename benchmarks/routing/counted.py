@@ -294,7 +294,8 @@ def _between(values: Floats, rng: np.random.Generator) -> Mask:
     domain = np.unique(values[~np.isnan(values)])
     quarter = max(len(domain) // 4, 1)
     low, high = rng.choice(domain[:quarter]), rng.choice(domain[-quarter:])
-    return ~((values >= low) & (values <= high))
+    dropped: Mask = ~((values >= low) & (values <= high))
+    return dropped
 
 
 def _lab_queries(columns: dict[str, Floats], n: int) -> list[Mask]:

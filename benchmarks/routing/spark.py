@@ -7,7 +7,7 @@ rows the five regexes drop alike: one order for all has nothing to win.
 from __future__ import annotations
 
 from functools import cache, partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ from benchmarks.harness.scenario import Measurement, Runs, Settings
 from benchmarks.harness.spark import cached, noop, written
 from benchmarks.harness.timing import interleaved, on_over_off, paired_ratio, seconds_of, times_told
 from benchmarks.workloads import LOG_REGEXES, log_lines_v1, regex_predicates
+from eddyline.query.predicates import Arrays
 
 FRACS = (0.05, 0.9, 0.9, 0.9, 0.9)
 """Share of a tenant's lines that hold a marker: the first is the tenant's own."""
@@ -42,14 +43,14 @@ def _lines(n_rows: int) -> DataFrame:
     return cached(written(table))
 
 
-def _predicates(kind: str) -> list[Any]:
+def _predicates(kind: Arrays | Literal["sql"]) -> list[Any]:
     """Return the five regexes in SQL, or as functions over arrays of a kind."""
     if kind == "sql":
         return [f"line RLIKE '{regex}'" for regex in LOG_REGEXES]
     return list(regex_predicates(kind, case=False))
 
 
-def by_tenant(settings: Settings, kind: str) -> Measurement:
+def by_tenant(settings: Settings, kind: Arrays | Literal["sql"]) -> Measurement:
     """Lines of five tenants, each with a marker of its own that few of its lines hold."""
     df = _lines(settings.pick(600_000 if kind == "pandas" else 1_500_000, 300_000))
     known = el.all_of(*_predicates(kind))

@@ -23,11 +23,14 @@ def spark_text(text: str) -> str:
 
 def counts_by_statement(df: DataFrame, conditions: Statement, size: int) -> dict[str, int]:
     """Return the matches of each rule by statements of so many rules, each one row of counts."""
-    names, counts = list(conditions), {}
+    names = list(conditions)
+    counts: dict[str, int] = {}
     for start in range(0, len(names), size):
         part = names[start : start + size]
         chosen = [f"count_if({conditions[name]}) AS `{name}`" for name in part]
-        counts.update(df.selectExpr(*chosen).first().asDict())
+        row = df.selectExpr(*chosen).first()
+        assert row is not None  # counts without groups are always a row
+        counts.update(row.asDict())
     return counts
 
 
@@ -83,6 +86,14 @@ def ours_by_rule(rules: RuleSet, events: DataFrame) -> dict[str, int]:
     """Return the matches of each rule, 0 included."""
     found = {row["rule"]: row["count"] for row in events.transform(rules.count_by_rule()).collect()}
     return {name: found.get(name, 0) for name in rules.names}
+
+
+def pairs_in(found: DataFrame) -> int:
+    """Return the pairs of row and rule in a column ``found`` of arrays."""
+    row = found.selectExpr("sum(size(found))").first()
+    assert row is not None  # a sum without groups is always a row
+    n: int = row[0]
+    return n
 
 
 def differing(ours: Mapping[str, int], theirs: Mapping[str, int]) -> dict[str, tuple[int, int]]:

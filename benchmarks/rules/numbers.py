@@ -33,6 +33,7 @@ from benchmarks.rules.forms import (
     counts_by_statement,
     differing,
     ours_by_rule,
+    pairs_in,
 )
 from eddyline.options import SharingOptions
 from eddyline.query.rules.sources import rule_source
@@ -261,7 +262,10 @@ def _beside(
     """Return times of a peer and of ours on the same rows, both counting matches by rule."""
     theirs, df = _peers(n_rows, rules)[engine], rows_of(n_rows)
     counts: dict[str, dict[str, int]] = {}
-    ways = {engine: theirs, "eddyline": lambda: ours_by_rule(ours, df)}
+    ways: dict[str, Callable[[], dict[str, int]]] = {
+        engine: theirs,
+        "eddyline": lambda: ours_by_rule(ours, df),
+    }
 
     def counting(name: str) -> Callable[[], None]:
         return lambda: counts.__setitem__(name, ways[name]())
@@ -379,7 +383,7 @@ def memory_alone(n_rules: int, n_rows: int) -> dict[str, Any]:
     ours = RuleSet(rules)
     found = df.transform(ours.matches("found"))
     loaded_s = time.perf_counter() - started
-    n_matches = found.selectExpr("sum(size(found))").first()[0]
+    n_matches = pairs_in(found)
     first_s = time.perf_counter() - started - loaded_s
     times = interleaved({"run": lambda: _arrays(df, ours)}, 2)["run"]
     return {

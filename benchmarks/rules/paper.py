@@ -112,14 +112,15 @@ def adaptive(
         counts = found if counts is None else counts + found
         evaluations.append(found.n_evaluated)
     n_arrows = 0 if counts is None else counts.n_evaluated - counts.n_rows
-    micro_frac = counts.n_followed / n_arrows if n_arrows > 0 else 0.0
+    micro_frac = counts.n_followed / n_arrows if counts is not None and n_arrows > 0 else 0.0
     return AdaptiveRun(np.array(evaluations), n_sampled, n_learned, micro_frac, rows.shape[1])
 
 
 def fixed(block: BitmapBlock, rows: Ints, plan: SelectionSequence, **given: Any) -> float:
     """Return the evaluations per row of a sequence that stays."""
     nulls = np.zeros(rows.shape, dtype=np.bool_)
-    return Selection(block, plan, **given).select(rows, nulls).counts.n_evaluated / rows.shape[1]
+    found = Selection(block, plan, **given).select(rows, nulls).counts
+    return float(found.n_evaluated / rows.shape[1])
 
 
 def everything(block: BitmapBlock, rows: Ints) -> RegionSample:
@@ -314,7 +315,7 @@ def kernel_time(settings: Settings) -> Measurement:
         runs: dict[str, Callable[[], object]] = {}
         for label, (plan, skips) in plans.items():
             selection = Selection(block, plan, skips=skips)
-            runs[label] = lambda selection=selection: selection.select(rows, nulls)  # noqa: B023
+            runs[label] = partial(selection.select, rows, nulls)
         times = interleaved(runs, settings.pick(7, 3), clock=time.process_time)
         per_row = {label: 1e9 * each.median / n for label, each in times.items()}
         work = {

@@ -24,7 +24,13 @@ from benchmarks.harness.spark import cached, noop, workers_peak_bytes
 from benchmarks.harness.statistics import median, spread
 from benchmarks.harness.timing import Times, interleaved, seconds_of, times_told
 from benchmarks.rules.data import rules_folder, sigma_files
-from benchmarks.rules.forms import counts_by_statement, differing, forms, ours_by_rule
+from benchmarks.rules.forms import (
+    counts_by_statement,
+    differing,
+    forms,
+    ours_by_rule,
+    pairs_in,
+)
 from benchmarks.rules.written import (
     LOWER,
     CannotWriteError,
@@ -71,7 +77,7 @@ def throughput_alone(folder: str, master: str, core: int | None, n_runs: int) ->
     times = interleaved(variants, n_runs)
     return {
         "n_rows": events.count(),
-        "n_matches": matched(events).selectExpr("sum(size(found))").first()[0],
+        "n_matches": pairs_in(matched(events)),
         "seconds": seconds_of(times),
         "worker_peak_bytes": max(workers_peak_bytes(spark), default=0),
         "plan": rules.explain(),
@@ -90,7 +96,7 @@ def _there_and_back(df: DataFrame) -> DataFrame:
 def _bound(df: DataFrame, restrict: str | bool = False) -> list[Rule]:
     """Return the trees of all rules over a DataFrame."""
     from eddyline.sigma import read  # noqa: PLC0415
-    from eddyline.spark.filters.binding import column_types  # noqa: PLC0415
+    from eddyline.spark.analysis import column_types  # noqa: PLC0415
 
     found = read(rules_folder(), restrict=restrict)
     return [source.bind(column_types(df), ansi=True) for source in found.sources]
@@ -265,7 +271,7 @@ def hand_tuned(settings: Settings) -> Measurement:
 
 def official(names: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
     """Return the official conversion of each rule to Spark SQL, and why the others have none."""
-    from sigma.backends.databricks import DatabricksBackend  # noqa: PLC0415
+    from sigma.backends.databricks.databricks import DatabricksBackend  # noqa: PLC0415
     from sigma.collection import SigmaCollection  # noqa: PLC0415
 
     known = set(names)
@@ -374,7 +380,7 @@ def start_alone(folder: str) -> dict[str, Any]:
     read_s = time.perf_counter() - started
     found = events.transform(rules.matches("found"))
     bound_s = time.perf_counter() - started
-    n_matches = found.selectExpr("sum(size(found))").first()[0]
+    n_matches = pairs_in(found)
     whole_s = time.perf_counter() - started
     return {
         "read_s": read_s,
