@@ -274,6 +274,7 @@ def test_other_sites_get_nothing(chromium, open_page):
 
 
 @pytest.mark.large
+@pytest.mark.soak
 def test_a_page_that_is_open_for_long_does_not_grow(open_page):
     run = FakeRun()
     tab, _ = open_page(run, at=path_of(run))

@@ -32,14 +32,14 @@ def streams(tmp_path_factory):
 
 @pytest.fixture
 def crashes(streams, tmp_path, monkeypatch, name):
-    """With few examples each kind ends at a quarter of the points, the next one at another.
+    """With few examples each kind ends at a sixth of the points, the next one at another.
 
     Tables drop rows of batches as small as these, too.
     """
     monkeypatch.setattr(drop_loop, "LEAST_DROPPED", 1)
     for each in "st":
         (tmp_path / each).symlink_to(streams / each)
-    part = (4, [*KINDS].index(name)) if examples.are_few() else (1, 0)
+    part = (6, [*KINDS].index(name)) if examples.are_few() else (1, 0)
     return Crashes(monkeypatch, tmp_path, random.Random(7), part)
 
 

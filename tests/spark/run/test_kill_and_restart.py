@@ -17,7 +17,7 @@ from tests.spark.run.lives import write
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_200)]
 
-N_KILLS, N_FEW_KILLS = 20, 5
+N_KILLS, N_FEW_KILLS = 20, 3
 BATCHES_PER_KILL = 5
 
 
