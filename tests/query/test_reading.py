@@ -74,9 +74,30 @@ def test_where_all_is_read(text):
 
 
 def test_filters_that_route_may_use_any_column():
-    made = steps(read_query("SELECT k FROM s WHERE V > 3 AND day = 1", {"s": COLUMNS}))
+    made = steps(read_query("SELECT k FROM s WHERE sqrt(V) > 3 AND day = 1", {"s": COLUMNS}))
     assert columns_of_stream(made, tuple(COLUMNS)) is None
     assert columns_of_stream(made, tuple(COLUMNS), routes=False) == ("k", "V", "day")
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "V > 3 AND day = 1",
+        "0.908 * V BETWEEN 1 AND 2 AND NOT (day IN (1, 2) OR day IS NULL)",
+        "V <=> -day AND day <> 7 AND V <= 1e3 - day",
+    ],
+)
+def test_filters_of_quick_predicates_use_what_is_read_anyway(where):
+    made = steps(read_query(f"SELECT k FROM s WHERE {where}", {"s": COLUMNS}))
+    assert columns_of_stream(made, tuple(COLUMNS)) == ("k", "V", "day")
+
+
+@pytest.mark.parametrize("where", ["sqrt(V) > 3 AND day = 1", "V > 3 AND day = 1"])
+def test_filters_that_route_by_what_was_named_read_that(where):
+    made = steps(read_query(f"SELECT k FROM s WHERE {where}", {"s": COLUMNS}))
+    named = columns_of_stream(made, tuple(COLUMNS), route_by=["lower(`odd name`)", "st.a"])
+    assert named == ("k", "V", "day", "st", "odd name")
+    assert columns_of_stream(made, tuple(COLUMNS), route_by=["none_of_these"]) is None
 
 
 def test_an_alias_or_a_field_may_be_called_as_a_column():

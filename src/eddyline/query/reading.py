@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from eddyline.query.predicates import FunctionPredicate, MixedPredicate
+from eddyline.query.predicates import FunctionPredicate, MixedPredicate, SqlPredicate
 from eddyline.query.steps import (
     AggregateStep,
     FilterStep,
@@ -33,12 +33,24 @@ _UNITS = frozenset(
 )
 """Words that stand where a column could, as in ``dateadd(day, 1, ts)``."""
 
+_QUICK = (
+    *(exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Paren, exp.Tuple),
+    *(exp.And, exp.Or, exp.Not, exp.Is, exp.EQ, exp.NEQ, exp.NullSafeEQ),
+    *(exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between, exp.In),
+    *(exp.Add, exp.Sub, exp.Mul, exp.Neg),
+)
+"""What conditions are made of that take less time than to read one more column of a row."""
+
 _CHOOSE = ProjectStep, AggregateStep, SharedAggregateStep
 """Steps after which no column is left but those that they make."""
 
 
 def columns_of_stream(
-    steps: Sequence[Step], columns: Sequence[str], *, routes: bool = True
+    steps: Sequence[Step],
+    columns: Sequence[str],
+    *,
+    routes: bool = True,
+    route_by: Sequence[str] | None = None,
 ) -> tuple[str, ...] | None:
     """Return the columns of the one stream that steps read, in the order of the stream.
 
@@ -46,6 +58,9 @@ def columns_of_stream(
         steps: each over the result of the one before.
         columns: of the stream; its event time is read if a step names it.
         routes: whether filters of several predicates may part rows into classes by any column.
+            Of quick ones they part rows by columns that are read anyway: another one would take
+            longer than they do.
+        route_by: SQL texts of what alone they part rows by; None if nobody has said.
 
     Returns:
         None where all columns count, or where it cannot be told: of ``*``, of filters that route,
@@ -67,9 +82,11 @@ def columns_of_stream(
     read: set[str] = set()
     made = set(_UNITS)
     for step in steps[: chooses + 1]:
-        if routes and isinstance(step, FilterStep) and len(step.predicates) > 1:
-            return None
         texts = _texts_of(step)
+        if routes and isinstance(step, FilterStep) and len(step.predicates) > 1:
+            if route_by is None and not all(map(_is_quick, step.predicates)):
+                return None
+            texts = [*(texts or ()), *(route_by or ())]
         trees = _trees(texts) if texts is not None else None
         if trees is None:
             return None
@@ -103,6 +120,12 @@ def _texts_of(step: Step) -> list[str] | None:
         case OverStep() if all(each.window.counts is None for each in step.calls):
             texts = [*step.partition_by, *_texts_of_calls([each.call for each in step.calls])]
     return texts
+
+
+def _is_quick(predicate: Predicate) -> bool:
+    """Return whether a predicate compares numbers or short values, and does nothing else."""
+    trees = _trees([predicate.text]) if isinstance(predicate, SqlPredicate) else None
+    return trees is not None and all(isinstance(n, _QUICK) for tree in trees for n in tree.walk())
 
 
 def _texts_of_predicate(predicate: Predicate) -> list[str]:

@@ -143,8 +143,8 @@ def _laid_over_one(
     """Return steps over one stream as operators; see ``laid_out``."""
     stream = next((each.stream for each in steps if isinstance(each, ReadStep)), "")
     read = relations[stream or next(iter(relations))]
-    routes = bool(FilterOptions.taken(options)[0].routing)
-    read = read.narrowed([steps], routes=routes)
+    routing = FilterOptions.taken(options)[0]
+    read = read.narrowed([steps], routes=bool(routing.routing), route_by=routing.route_by)
     name = stream if not input else steps[0].output
     clock = None if read.time is None else StreamClock.of(name, read)
     site = Site(read.rows, query, options, time=read.time, lateness=read.lateness, clock=clock)

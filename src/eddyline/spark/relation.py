@@ -44,14 +44,22 @@ class Relation:
             return self.df
         return self.df.withWatermark(self.time, self.lateness)
 
-    def narrowed(self, queries: Iterable[Sequence[Step]], *, routes: bool) -> Relation:
+    def narrowed(
+        self,
+        queries: Iterable[Sequence[Step]],
+        *,
+        routes: bool,
+        route_by: Sequence[str] | None = None,
+    ) -> Relation:
         """Return a stream with the columns that queries over it read, and its event time.
 
         See ``columns_of_stream``. Spark reads all columns of a micro-batch that is given to a
         function, and once more for each job over it: it cannot see which of them are used.
         """
         columns = self.df.columns
-        found = [columns_of_stream(each, columns, routes=routes) for each in queries]
+        found = [
+            columns_of_stream(each, columns, routes=routes, route_by=route_by) for each in queries
+        ]
         if not self.df.isStreaming or None in found:
             return self
         read = {self.time, *(name for names in found for name in names or ())}

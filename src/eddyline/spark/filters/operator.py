@@ -191,6 +191,10 @@ class FilterOperator(Operator):
             by_part.setdefault(each.name, []).append(each)
         with self._lock:
             parts = self.learning
+            if batch.id >= 0:
+                for part in parts.values():
+                    if isinstance(part, NativePart):
+                        part.passed(batch.n_rows)
             return [
                 entry for name, own in by_part.items() for entry in parts[name].learn(own, batch)
             ]

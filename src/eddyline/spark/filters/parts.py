@@ -18,9 +18,10 @@ from msgspec import structs
 
 from eddyline.data.sampling import seed_of
 from eddyline.filters.pin import FilterPin
+from eddyline.filters.profiling_budget import ProfilingBudget
 from eddyline.filters.routing_loop import MAX_ROWS
+from eddyline.ordering.matrix_view import expected_cost_ns
 from eddyline.query.predicates import FunctionPredicate
-from eddyline.runtime.budget import Budget
 from eddyline.runtime.reports import decisions_of
 from eddyline.spark.filters.guard import EVERY_ROW, Guard, settled
 from eddyline.spark.filters.task import FilterTask
@@ -45,14 +46,8 @@ if TYPE_CHECKING:
 N_SEEDS = 2
 """Samples of a native part take turns, batch by batch: Spark compiles new code for a new seed."""
 
-MAX_PLANNING = 0.05
-"""Most time that profiling may add to plans, as a share of the time that passes."""
-
 PLANNED_AGAIN = 3.0
-"""Time that a profiled plan takes Spark in all, in units of laying it."""
-
-MOST_SKIPPED = 4
-"""Batches of a native part in a row that are not profiled at most."""
+"""Least time that a profiled plan takes Spark in all, in units of laying it."""
 
 MAX_CODES = 4
 """Outcome codes that a native part collects per batch, in windows: more would only replace each
@@ -90,21 +85,34 @@ class NativePart:
     loop: FilterLoop
     texts: tuple[str, ...]
     query: str
-    _budget: Budget = field(
-        default_factory=lambda: Budget(MAX_PLANNING, saves=False, most_owed=MOST_SKIPPED)
-    )
+    _budget: ProfilingBudget = field(default_factory=ProfilingBudget)
     _laid_at: int = field(default_factory=time.perf_counter_ns)
+    _planned_ns: float = 0.0
+    """What planning took at least if the batch that was laid last is profiled (ns), else 0."""
+    _has_passed: bool = False
+    """Whether the batch that was laid last has ended, as far as that is told."""
 
     def lay(self, laying: Laying) -> None:
         """Filter, and profile a sample of the rows; of short batches some are not profiled."""
         before, self._laid_at = self._laid_at, time.perf_counter_ns()
-        self._budget.earn(self._laid_at - before)
+        if not self._has_passed:
+            self._budget.passed(self._laid_at - before, planned_ns=self._planned_ns)
+        self._planned_ns, self._has_passed = 0.0, False
         prob = self._prob(laying.batch.expected_rows) if laying.profiles_native else 0.0
         if prob > 0.0 and (self._budget.may or self.loop.lacks_evidence):
             self._lay_profiled(laying, prob)
-            self._budget.spend(PLANNED_AGAIN * (time.perf_counter_ns() - self._laid_at))
+            self._planned_ns = PLANNED_AGAIN * (time.perf_counter_ns() - self._laid_at)
         else:
             laying.df = self.block.apply(laying.df, self.loop.order, self.loop.table)
+
+    def passed(self, n_rows: int | None) -> None:
+        """Take note that the job of a micro-batch has ended, of so many rows if that is known."""
+        took_ns, known = time.perf_counter_ns() - self._laid_at, self.loop.window.profile()
+        # Of rows that nobody has counted, as many may come with each batch.
+        work_ns = (n_rows or 0) * expected_cost_ns(self.loop.order, known)
+        n = 1.0 if n_rows is None else n_rows
+        self._budget.passed(took_ns, work_ns=work_ns, n_rows=n, planned_ns=self._planned_ns)
+        self._has_passed = True
 
     def _lay_profiled(self, laying: Laying, prob: float) -> None:
         loop = self.loop
