@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import StringType
+from sqlglot import TokenType
 
 from eddyline.aggregates.comparing import can_compare
 from eddyline.aggregates.functions import is_plain
@@ -65,10 +66,15 @@ def _shown(projection: str, known: Collection[str]) -> str | None:
 
     >>> _shown("(__agg0) AS n", {"__agg0"}), _shown("__agg0 + 1 AS n", {"__agg0"})
     ('__agg0', None)
+    >>> _shown("'__agg0' AS n", {"__agg0"}) is None
+    True
     >>> _shown("window.end AS until", ())
     'window'
     """
-    words = [each.text.lower() for each in tokens_of(projection) if each.text not in "()"]
+    tokens = tokens_of(projection)
+    if any(each.token_type == TokenType.STRING for each in tokens):
+        return None  # its text may be that of a name
+    words = [each.text.lower() for each in tokens if each.text not in "()"]
     if len(words) > 1 and words[-2] == "as":
         words = words[:-2]
     if words[:1] == [WINDOW] and words[1:] in ([], [".", "start"], [".", "end"]):

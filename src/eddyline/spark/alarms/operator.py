@@ -82,7 +82,8 @@ class AlarmOperator(ModelOperator):
         version, texts = self._alarms.now()
         if version != self._version:
             self._program = self._binder.read(texts)
-            self.loop.follow(self._program)
+            with self._lock:  # whoever asks for an explanation reads the loop meanwhile
+                self.loop.follow(self._program)
             self._entries += entries_of(self._texts, texts, batch.id)
             self._version, self._texts = version, texts
         self.asked = self._plan()
@@ -114,15 +115,20 @@ class AlarmOperator(ModelOperator):
 
     def records(self) -> tuple[Record, ...]:
         """Return the records after a batch: of models, and of how alarms are solved."""
-        return (*super().records(), self.loop.record())
+        with self._lock:
+            return (*super().records(), self.loop.record())
 
     def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:
         """Return what segments stand for, and what alarms share, for the progress."""
-        return (*super().lines(n_rows, seconds), *words.lines(self.loop.views()))
+        with self._lock:
+            views = self.loop.views()
+        return (*super().lines(n_rows, seconds), *words.lines(views))
 
     def sections(self, history: History) -> list[Section]:
         """Return for people what was fitted, and how alarms are solved."""
-        return [*words.sections(self.loop.views(), history), *super().sections(history)]
+        with self._lock:
+            views = self.loop.views()
+        return [*words.sections(views, history), *super().sections(history)]
 
     def snapshot(self) -> dict[str, Any]:
         """Return the counts, and what was learned of alarms."""

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from eddyline.state.place import StatePlace
 
 
-class LearnedJoin(msgspec.Struct):
+class LearnedJoin(msgspec.Struct, forbid_unknown_fields=True):
     """Learned state of a join."""
 
     loop: Any
