@@ -94,7 +94,7 @@ def test_each_frame_has_a_count_of_its_own(spark):
     for n in (4, 0, 7):
         df, seen = count.over(spark.range(n))
         df.collect()
-        assert seen.get == {"n": n}
+        assert seen.observation.get == {seen.metric: n}
 
 
 MOST = {

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from eddyline.runtime.pins import Pinnable
     from eddyline.runtime.records import History
     from eddyline.runtime.reports import TaskReport
+    from eddyline.spark.prepared import Counted
     from eddyline.spark.relation import Relation
     from eddyline.state.manifest import StatePart
     from eddyline.state.place import StatePlace
@@ -99,6 +100,9 @@ class Laid:
     """Its reports, which come when the result is computed."""
     look_at: DataFrame | None = None
     """The same rows without any observation of them, where the next operator may look at them."""
+    counted: Counted | None = None
+    """The number of its rows, where its reports tell that: each row that is observed once more
+    crosses from one piece of Spark's code to another."""
 
 
 class Clock(Protocol):

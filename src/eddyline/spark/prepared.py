@@ -97,13 +97,21 @@ class Known:
         return self._selections.setdefault(texts, Selected(*texts)).over(df)
 
 
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """The number of some rows, where an observation tells it."""
+
+    observation: Observation
+    metric: str = "n"
+
+
 class RowCount:
     """The number of rows that pass, observed."""
 
-    def over(self, df: DataFrame) -> tuple[DataFrame, Observation]:
-        """Return a DataFrame that is observed, and where its count comes to be: metric ``n``."""
-        seen = Observation()
-        return df.observe(seen, self._count), seen
+    def over(self, df: DataFrame) -> tuple[DataFrame, Counted]:
+        """Return a DataFrame that is observed, and where its count comes to be."""
+        counted = Counted(Observation())
+        return df.observe(counted.observation, self._count), counted
 
     @cached_property
     def _count(self) -> Column:

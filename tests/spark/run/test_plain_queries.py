@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 import pyarrow.compute as pc
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -102,6 +104,33 @@ def test_a_condition_behind_columns_is_told_how_many_rows_came(engine):
     counts = [rows_of("s", n).num_rows for n in range(N_BATCHES)]
     assert [each.n_rows for each in run.records] == counts
     assert [each.count("Project") for each in planned] == [1] * N_BATCHES
+
+
+JOINED = "SELECT s.id, odd.id AS other FROM s [RANGE 9 SECONDS], odd [RANGE 9 SECONDS] "
+LOOKED_UP = "SELECT s.id, n.name FROM s [NOW] JOIN names n ON s.k = n.key"
+
+
+@pytest.mark.parametrize(
+    ("text", "n_counts"),
+    [
+        (f"{JOINED} WHERE s.k = odd.odd", 1),
+        (f"{JOINED} WHERE s.k = odd.odd AND s.id + odd.id > 30", 2),
+        (LOOKED_UP, 1),
+        (f"{LOOKED_UP} WHERE s.id + length(n.name) > 30", 2),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.* came too late")
+def test_results_of_joins_are_counted_once(spark, engine, text, n_counts):
+    """By what tells of the join, unless a condition follows: then the sink's own count does."""
+    engine.table(
+        "names", spark.createDataFrame([(k, "a" * k) for k in range(6)], "key INT, name STRING")
+    )
+    run, rows, planned = run_of(engine, text)
+    assert len(rows) > 10
+    assert sum(each.n_kept for each in run.records) == len(rows)
+    ends = {"MapInArrow", "Join"}
+    above = [list(takewhile(lambda name: name not in ends, each)) for each in planned]
+    assert [each.count("CollectMetrics") for each in above] == [n_counts] * N_BATCHES
 
 
 def test_a_batch_that_runs_again_counts_once(engine, tmp_path):

@@ -283,7 +283,7 @@ class BoundJoin:
     def results(self, df: DataFrame) -> DataFrame:
         """Return the results in what tasks returned: a struct for each input."""
         df = df.where(f"{REPORT} IS NULL")
-        if self.step.kind == "inner" or not self.compared:
+        if gives_all(self):
             return df.select(*self._structs)
         return df.select(*self._structs, FOUND).where(self._is_result).drop(FOUND)
 
@@ -419,3 +419,8 @@ def _check_streams(inputs: Sequence[JoinInput]) -> None:
             f"that does not change is joined without a time"
         )
         raise QueryError(msg)
+
+
+def gives_all(bound: BoundJoin) -> bool:
+    """Return whether each row that tasks return, but a report, is a result."""
+    return bound.step.kind == "inner" or not bound.compared

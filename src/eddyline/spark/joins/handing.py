@@ -10,6 +10,7 @@ from eddyline.joins.way_loop import WayLoop
 from eddyline.spark.buckets import state_of
 from eddyline.spark.joins.broadcast import FOUND, HERE, Broadcast, one_bucket
 from eddyline.spark.operator import Laid, Pending
+from eddyline.spark.prepared import Counted
 from eddyline.spark.run.observed_metrics import PendingMetrics
 from eddyline.state.rows import ALWAYS, FOREVER
 
@@ -104,7 +105,10 @@ class Handing:
                 df, part, place, self._low, order, counts_here=not self._is_counted
             )
         pending = [Pending(COMPONENT, PendingMetrics(each)) for each in found.observations]
-        return Laid(found.results, tuple(pending))
+        # Spark may leave out what is joined with nothing, and what observes that.
+        is_told = self.broadcast.counts_all(part)
+        counted = Counted(found.observations[-1], FOUND) if is_told else None
+        return Laid(found.results, tuple(pending), counted=counted)
 
     def is_whole(self, observed: Sequence[Observed]) -> bool:
         """Return whether all rows of the batch were seen."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
@@ -30,7 +31,8 @@ from eddyline.options import DISCARD, JoinOptions
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.spark.buckets import ADAPTIVE, REPORT, BucketReports, state_of
-from eddyline.spark.joins.bound import bind_join
+from eddyline.spark.joins.bound import bind_join, gives_all
+from eddyline.spark.joins.broadcast import FOUND
 from eddyline.spark.joins.handing import Handing
 from eddyline.spark.joins.input_steps import operators_of_inputs
 from eddyline.spark.joins.inputs import JoinInputs
@@ -39,6 +41,7 @@ from eddyline.spark.joins.shown import Shown
 from eddyline.spark.joins.table_filter import TableFilter
 from eddyline.spark.joins.task import BatchWorker, OnceWorker, Shape
 from eddyline.spark.operator import Laid, Pending
+from eddyline.spark.prepared import Counted
 from eddyline.spark.run.observed_metrics import PendingMetrics
 from eddyline.state.late_rows import settle_late
 from eddyline.state.repartitioning import Moved, buckets_for
@@ -46,7 +49,7 @@ from eddyline.state.repartitioning import Moved, buckets_for
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from eddyline.joins.leaving_loops import LeavingSnapshot
     from eddyline.joins.plan import BucketReport
@@ -266,9 +269,16 @@ class JoinOperator(Shown):
         rows = self._placement.lay(rows)
         rows = rows.withColumn(BUCKET, F.spark_partition_id())
         found = rows.mapInArrow(worker.run, schema)
-        found = found.observe(done, F.collect_list(REPORT).alias("reports"))
+        found = found.observe(done, *self._observes)
         pending = Pending(COMPONENT, PendingMetrics(done))
-        return Laid(bound.results(found), (pending, *dropped))
+        counted = Counted(done, FOUND) if gives_all(bound) else None
+        return Laid(bound.results(found), (pending, *dropped), counted=counted)
+
+    @cached_property
+    def _observes(self) -> tuple[Column, ...]:
+        """What is observed of what tasks return: their reports, and how many rows are none."""
+        n_found = F.count(F.when(F.col(REPORT).isNull(), 1))
+        return F.collect_list(REPORT).alias("reports"), n_found.alias(FOUND)
 
     def once(self, df: DataFrame) -> DataFrame:
         """Return the results over all rows of batch DataFrames; nothing is kept."""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from eddyline.runtime.pins import Pinnable
     from eddyline.runtime.records import History
     from eddyline.spark.operator import Observed, Operator, Pending
+    from eddyline.spark.prepared import Counted
     from eddyline.state.manifest import Manifest, ManifestFolder, StatePart
     from eddyline.watch.sections import Section
 
@@ -145,8 +146,11 @@ class Chain:
 
     def lay(
         self, rows: DataFrame, batch: Batch, observed: DataFrame | None = None
-    ) -> tuple[DataFrame, Awaited]:
+    ) -> tuple[DataFrame, Awaited, Counted | None]:
         """Prepare the operators for a batch and lay them over its rows.
+
+        Returns the results, what is to be waited for, and where the number of results is told
+        already.
 
         The first is laid over the rows with an observation of them, if there is one; it looks at
         the others before, as an observation belongs to one job. So does one behind an operator that
@@ -156,16 +160,17 @@ class Chain:
 
     def _laid(
         self, df: DataFrame, batch: Batch, look_at: DataFrame | None
-    ) -> tuple[DataFrame, Awaited]:
+    ) -> tuple[DataFrame, Awaited, Counted | None]:
         """Lay the operators; they are prepared for the batch if there are rows to look at."""
         awaited: Awaited = {each.name: () for each in self.operators[: self._n_ahead]}
-        is_prepared = look_at is not None
+        is_prepared, counted = look_at is not None, None
         for each in self.operators[self._n_ahead :]:
             if is_prepared:
                 each.prepare(df if look_at is None or each.runs_ahead else look_at, batch)
             laid = each.lay(df, batch)
             df, look_at, awaited[each.name] = laid.df, laid.look_at, laid.pending
-        return df, awaited
+            counted = counted if each.is_plain else laid.counted
+        return df, awaited, counted
 
     @staticmethod
     def collect(awaited: Awaited, timeout_s: float) -> Seen:
@@ -188,7 +193,7 @@ class Chain:
         if not lacking:
             return seen
         # Not prepared anew: a rule set that changed would make the state of other results.
-        result, awaited = self._laid(df, batch, None)
+        result, awaited, _ = self._laid(df, batch, None)
         result.write.format("noop").mode("overwrite").save()
         self.collect({name: awaited[name] for name in lacking}, WHOLE_WAIT_S)
         # What an operator that ran ahead read is not read again: that was told before.

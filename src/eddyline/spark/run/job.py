@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from eddyline.spark.prepared import RowCount
@@ -12,9 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from pyspark.sql import DataFrame, Observation
+    from pyspark.sql import DataFrame
 
     from eddyline.spark.operator import Operator
+    from eddyline.spark.prepared import Counted
     from eddyline.spark.sinks.sinks import Sink
 
 
@@ -25,8 +27,16 @@ class Outlet(Protocol):
         """Get ready; see ``sinks.Sink.begin``."""
         ...
 
-    def write(self, df: DataFrame, batch_id: int) -> Callable[[float], int]:
-        """Write the rows of one micro-batch; returns a function that waits for their number."""
+    def write(
+        self, df: DataFrame, batch_id: int, counted: Counted | None = None
+    ) -> Callable[[float], int]:
+        """Write the rows of one micro-batch; returns a function that waits for their number.
+
+        Args:
+            df: the rows.
+            batch_id: the micro-batch.
+            counted: their number, where it is observed already.
+        """
         ...
 
     @property
@@ -87,14 +97,17 @@ class SinkOutlet:
         """Let the sink get ready."""
         self.sink.begin(continues=continues)
 
-    def write(self, df: DataFrame, batch_id: int) -> Callable[[float], int]:
+    def write(
+        self, df: DataFrame, batch_id: int, counted: Counted | None = None
+    ) -> Callable[[float], int]:
         """Write the rows of one micro-batch."""
-        result, kept = self._results.over(df)
-        self.sink.write(result, batch_id)
-        return lambda timeout_s: count_of(kept, timeout_s)
+        if counted is None:
+            df, counted = self._results.over(df)
+        self.sink.write(df, batch_id)
+        return partial(count_of, counted)
 
 
-def count_of(observation: Observation, timeout_s: float) -> int:
+def count_of(counted: Counted, timeout_s: float) -> int:
     """Return the number of rows observed, 0 if no job has run."""
-    metrics = PendingMetrics(observation).get(timeout_s) or {}
-    return int(metrics.get("n") or 0)
+    metrics = PendingMetrics(counted.observation).get(timeout_s) or {}
+    return int(metrics.get(counted.metric) or 0)

@@ -210,9 +210,9 @@ class Run(RunFace):
         chain.open(batch)
         # Rows that are results already are counted once, where the sink takes them.
         source, arrived = (df, None) if chain.is_ahead else self._arrivals.over(df)
-        result, awaited = chain.lay(df, batch, source)
+        result, awaited, counted = chain.lay(df, batch, source)
         self._check_goes_on()
-        kept = self.outlet.write(result, batch.id)
+        kept = self.outlet.write(result, batch.id, counted)
         self._check_goes_on()
         # A sink that ran no job of the batch, or one of something else, has nothing to report.
         wait_s = TOLD_WAIT_S if has_told_all(df.sparkSession, REPORT_WAIT_S) else REPORT_WAIT_S

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
+    from eddyline.spark.prepared import Counted
     from eddyline.spark.query import Query
     from eddyline.spark.sinks.sinks import Sink
 
@@ -111,7 +112,12 @@ class SharedOutlet:
         for each in self.members.values():
             each.sink.begin(continues=continues)
 
-    def write(self, df: DataFrame, batch_id: int) -> Callable[[float], int]:
+    def write(
+        self,
+        df: DataFrame,
+        batch_id: int,
+        counted: Counted | None = None,  # noqa: ARG002 - of all queries together
+    ) -> Callable[[float], int]:
         """Write the rows of one micro-batch, each where the queries of its ``PLACES`` want it."""
         with self.lock:
             found = [(place, self.members.get(name)) for place, name in enumerate(self.names())]
