@@ -39,7 +39,7 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE $(RUN) -m pytest --numprocesses 2 --dis
 test: java $(STAMP)  ## Run the tests of every room but the large ones.
 	@$(PYTEST) -m "not large"
 
-# For releases: `make test-all EXAMPLES=all` draws six times as many examples and runs what soaks,
+# For releases: `make test-all EXAMPLES=all` draws eight times as many examples and runs what soaks,
 # which takes hours.
 EXAMPLES := few
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 FEW, MANY = "few", "all"
 """Profiles: the default, and that of ``make test-all EXAMPLES=all``."""
 
-N_EXAMPLES = {FEW: 16, MANY: 100}
+N_EXAMPLES = {FEW: 12, MANY: 100}
 
 
 def register() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from eddyline.errors import StateError
@@ -92,6 +92,8 @@ def test_histograms_of_parts_say_what_one_of_all_does(shape):
     assert again.to_state() == whole.to_state()
 
 
+@example([(0.0, 0.0, 0.0), (1.7976931348623157e308, 0.0, 0.0), (-2e307, 0.0, 0.0)], 16)
+@example([(1.7976931348623157e308, 0.0, 0.0), (-1.7976931348623157e308, 0.0, 0.0)], 16)
 @given(
     st.lists(st.tuples(st.floats(allow_nan=True), st.floats(), st.floats(0, 1e12)), max_size=200),
     st.integers(16, 64),

@@ -316,15 +316,16 @@ def _finest(coefs: Floats) -> Ints:
     A coefficient is cut by what it does to a value, and by its own spread: cells have proportions
     between those that either would give.
     """
-    low, high = np.quantile(coefs, [0.05, 0.95], axis=0)
+    halves = 0.5 * coefs  # the greatest numbers may be farther apart than numbers reach
+    low, high = np.quantile(halves, [0.05, 0.95], axis=0)
     spread = high - low
     if spread.max() <= 0.0:
-        spread = np.abs(coefs).max(axis=0)
+        spread = np.abs(halves).max(axis=0)
     if spread.max() <= 0.0:
-        spread = np.ones_like(spread)
-    widest = np.frexp(spread.max())[1]
+        spread = np.full_like(spread, 0.5)
+    widest = np.frexp(spread.max())[1] + 1
     # In steps of two levels, so that cells of different batches have the same proportions.
-    apart = np.where(spread > 0.0, np.minimum(widest - np.frexp(spread)[1], MOST_APART), 0)
+    apart = np.where(spread > 0.0, np.minimum(widest - 1 - np.frexp(spread)[1], MOST_APART), 0)
     return np.asarray(widest - FINE - apart // 3 * 2, np.int64)
 
 

@@ -31,7 +31,7 @@ from tests.spark.aggregates.aggregate_streams import ended, found, query_of, wri
 pytestmark = [pytest.mark.spark, pytest.mark.large, pytest.mark.timeout(900)]
 
 WORLD, SECOND = WORLDS[0], 1_000_000
-N_ROWS, N_BATCHES, LATENESS_S, SPAN_S = 6_000, 18, 5, 1_500
+N_ROWS, N_BATCHES, LATENESS_S, SPAN_S = 6_000, 14, 5, 1_500
 
 CALLS = (
     Call("count", "n"),

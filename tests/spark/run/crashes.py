@@ -41,16 +41,24 @@ FOLDERS = ("ckpt", "out")
 AGAIN = " again"
 """End of the name of a point that a batch passes a second time."""
 
-OF_SINKS = {
-    "a batch begins",
-    "the sink is asked",
-    "files are staged",
-    "a file of an earlier attempt is gone",
+LEAVE_FILES = {
     "a file is there",
     "a sink has its files",
     "every sink has its rows",
     "what was learned is drafted",
     "what was learned is there",
+}
+"""The points behind which files of the attempt are there."""
+
+FILE_IS_GONE = "a file of an earlier attempt is gone"
+"""A point that is passed if an attempt before has left a file."""
+
+OF_SINKS = {
+    "a batch begins",
+    "the sink is asked",
+    "files are staged",
+    FILE_IS_GONE,
+    *LEAVE_FILES,
 }
 """The points that every batch of a sink of files can pass."""
 
@@ -274,7 +282,7 @@ class _Marks:
 
     def _of_sink(self, what: str, _: str) -> None:
         was_moved = what == "move"
-        point = "a file is there" if was_moved else "a file of an earlier attempt is gone"
+        point = "a file is there" if was_moved else FILE_IS_GONE
         self._crashes.reach(point)
 
     def _of_state(self, _: str, path: str) -> None:
