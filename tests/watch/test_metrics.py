@@ -94,6 +94,16 @@ def test_queries_share_a_metric_and_those_that_run_together_are_told_once():
     assert prometheus_text([]) == b""
 
 
+def test_a_query_that_cannot_tell_hides_no_other_one():
+    class Broken(Measured):
+        def metrics(self):
+            raise RuntimeError("a value of a row")
+
+    text = prometheus_text([Broken("b\n"), Measured("q")])
+    assert values(text)["eddyline_running", ("query", "q")] == 1
+    assert text.endswith(b"# query 'b\\n': metrics cannot be read: RuntimeError\n")
+
+
 @pytest.mark.parametrize(
     "name", ['a"b\\c\nd', "a\r\nb}{", "\u202eabc", "", "\x00\x1b", "x" * 10_000]
 )

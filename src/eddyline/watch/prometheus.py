@@ -32,6 +32,8 @@ class Measured(Protocol):
 def prometheus_text(runs: Iterable[Measured]) -> bytes:
     """Return the metrics of queries that run, in the format that Prometheus scrapes.
 
+    A query whose metrics cannot be read hides no other one: a comment has its error.
+
     Args:
         runs: the queries; those that run together are one, which is told once.
 
@@ -39,9 +41,17 @@ def prometheus_text(runs: Iterable[Measured]) -> bytes:
         PluginError: the extra ``metrics`` is not installed.
     """
     registry = package("prometheus_client.registry", NEEDS).CollectorRegistry()
-    registry.register(_Collector(metric for run in runs for metric in run.metrics()))
+    found: list[Metric] = []
+    untold: list[str] = []
+    for run in runs:
+        try:
+            found += run.metrics()
+        except Exception as error:  # noqa: BLE001 - the others are told
+            name = writable(str(getattr(run, "name", "")))
+            untold.append(f"# query {name!r}: metrics cannot be read: {type(error).__name__}\n")
+    registry.register(_Collector(found))
     text: bytes = package("prometheus_client.exposition", NEEDS).generate_latest(registry)
-    return text
+    return text + "".join(untold).encode()
 
 
 class _Collector:
