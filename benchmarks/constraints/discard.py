@@ -23,7 +23,7 @@ from benchmarks.constraints.learned import GRAPH, both
 from benchmarks.constraints.thesis import ARRIVALS_A_CHILD, BATCH, FULL_AT, MADE, varying_k
 from benchmarks.harness.scenario import Measurement, Runs, Settings
 from eddyline.data.arrays import Ints
-from eddyline.joins.discards import Discards
+from eddyline.joins.discards import Discards, kept_text
 from eddyline.joins.graph import JoinGraph
 from eddyline.joins.loop import written_orders
 from eddyline.joins.operator.bucket import BucketBatch
@@ -154,12 +154,7 @@ def compared(batches: Batches, graph: JoinGraph, lengths: Mapping[str, int]) -> 
 
 def _kept(loop: Discards) -> dict[str, str]:
     """Return for how long rows of each input are kept."""
-    kept = {}
-    for each in loop.views():
-        span = each.kept_for
-        length = "as long as its window says" if span is None else f"for {span / 1e6:.6g} s"
-        kept[each.name] = f"{each.name} kept {length}"
-    return kept
+    return {each.name: kept_text(each.name, each.kept_for) for each in loop.views()}
 
 
 def _told(found: dict[str, Any]) -> str:

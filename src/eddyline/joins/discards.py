@@ -251,7 +251,7 @@ class Discards:
             before, batch = self.known[name], lost.get(name, LostCounts())
             now = before.after(batch, seen, since, length)
             if now.kept_for != before.kept_for:
-                texts = _text(name, before.kept_for), _text(name, now.kept_for)
+                texts = kept_text(name, before.kept_for), kept_text(name, now.kept_for)
                 entries.append(self._entry(batch_id, "kept", *texts, now))
             if now.n_most > TOLD * before.told:
                 was, is_now = (f"{name} at most {n:,} missed" for n in (before.told, now.n_most))
@@ -305,7 +305,8 @@ class Discards:
         self._firsts = {(name, key): first for name, key, first in state.firsts}
 
 
-def _text(name: str, kept_for: int | None) -> str:
+def kept_text(name: str, kept_for: int | None) -> str:
+    """Return for how long rows of an input are kept (µs; None: as their window says), in words."""
     if kept_for is None:
         return f"{name} kept as long as its window says"
     return f"{name} kept for {kept_for / 1e6:.6g} s"

@@ -32,7 +32,7 @@ class Measured(Protocol):
 def prometheus_text(runs: Iterable[Measured]) -> bytes:
     """Return the metrics of queries that run, in the format that Prometheus scrapes.
 
-    A query whose metrics cannot be read hides no other one: a comment has its error.
+    A query whose metrics cannot be read hides no other one: a comment has the type of its error.
 
     Args:
         runs: the queries; those that run together are one, which is told once.
@@ -47,8 +47,8 @@ def prometheus_text(runs: Iterable[Measured]) -> bytes:
         try:
             found += run.metrics()
         except Exception as error:  # noqa: BLE001 - the others are told
-            name = writable(str(getattr(run, "name", "")))
-            untold.append(f"# query {name!r}: metrics cannot be read: {type(error).__name__}\n")
+            query, kind = getattr(run, "name", ""), type(error).__name__
+            untold.append(f"# query {query!r}: metrics cannot be read: {kind}\n")
     registry.register(_Collector(found))
     text: bytes = package("prometheus_client.exposition", NEEDS).generate_latest(registry)
     return text + "".join(untold).encode()
