@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from zlib import crc32
 
 import pytest
 
 from eddyline.errors import SourceError
+from eddyline.spark.batch_files import FileStream
 from eddyline.spark.session import DEFAULTS, session
 from tests import examples
 from tests.spark.processes import JAVA, QUICK
@@ -55,6 +57,25 @@ def _java_is_quick():
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(JAVA, QUICK)
         yield
+
+
+@pytest.fixture(autouse=True)
+def asked(request, monkeypatch):
+    """Who is asked what a micro-batch of Parquet files has: ``"files"``, or ``"rows"``.
+
+    Rows are asked where they are of other sources, and so in half of the tests: which half is known
+    by their names. A test may say it: ``parametrize("asked", ["files"], indirect=True)``.
+    """
+    by_name = "files" if crc32(request.node.nodeid.encode()) % 2 else "rows"
+    if (who := getattr(request, "param", by_name)) == "rows":
+        monkeypatch.setattr(FileStream, "of", classmethod(lambda _cls, _stream: None))
+    return who
+
+
+@pytest.fixture
+def rows_are_asked(monkeypatch):
+    """That files of streams say nothing."""
+    monkeypatch.setattr(FileStream, "of", classmethod(lambda _cls, _stream: None))
 
 
 @pytest.fixture(scope="session")

@@ -66,7 +66,7 @@ def engine_of(spark, folder, lateness):
 
 
 @pytest.fixture
-def looks(monkeypatch):
+def looks(monkeypatch, rows_are_asked):
     """The jobs that look at event times, by who runs them."""
     found = []
     for module, name in ((clock, "counted"), (inputs, "counted"), (parts, "counted_together")):

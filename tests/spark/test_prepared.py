@@ -98,7 +98,7 @@ def test_each_frame_has_a_count_of_its_own(spark):
 
 
 MOST = {
-    "SELECT id, k + 1 AS more FROM s": 46,
+    "SELECT id, k + 1 AS more FROM s": 50,
     "SELECT k, count(*) AS n, window.end AS e FROM s [RANGE 4 SECONDS SLIDE 2 SECONDS] "
     "GROUP BY k": 205,
     "SELECT k, count(*) AS n, max(id) AS top FROM s GROUP BY k": 205,
@@ -108,24 +108,24 @@ MOST = {
 """Calls of a batch, with some to spare."""
 
 
+@pytest.mark.parametrize("asked", ["files", "rows"], indirect=True)
 @pytest.mark.parametrize("text", MOST)
-def test_a_batch_takes_few_calls(spark, tmp_path, calls, monkeypatch, text):
+def test_a_batch_takes_few_calls(spark, tmp_path, calls, monkeypatch, text, asked):
     write(tmp_path, 4)
     engine = el.Engine(spark)
     for name in "st":
         stream = stream_of(spark, tmp_path, name, schema=SCHEMA)
         engine.stream(name, stream, time="ts", lateness="30 seconds")
     of_batches = []
-    process = Run._process
+    on_batch = Run._on_batch
 
-    def counted(self, df, batch):
+    def counted(self, df, batch_id):
         thread = threading.get_ident()
         before = calls[thread]
-        found = process(self, df, batch)
+        on_batch(self, df, batch_id)
         of_batches.append(calls[thread] - before)
-        return found
 
-    monkeypatch.setattr(Run, "_process", counted)
+    monkeypatch.setattr(Run, "_on_batch", counted)
     run = engine.query(text, name="q").start(trigger="available_now")
     assert run.await_termination(120)
     assert of_batches[-1] <= MOST[text], of_batches

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.sql import functions as F
 
 from eddyline.errors import StateError
 from eddyline.runtime.reports import TaskReport
@@ -17,10 +18,15 @@ from eddyline.runtime.reports import TaskReport
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from pyspark.sql import Column
+
     from eddyline.spark.operator import Observed
 
 REPORT = "__report"
 """The column of what a bucket did: set in the last row of its partition, which is no result."""
+
+FOUND = "found"
+"""The metric of how many rows tasks have returned, reports left out."""
 
 ADAPTIVE = "spark.sql.adaptive.enabled"
 """Spark's setting to plan each stage when the one before has run: a job for each of them, and
@@ -52,6 +58,12 @@ class BucketReports(Generic[ReportT]):
             self._found = {report.partition: report.profile for report in reports}
             self._observed = observed
         return self._found
+
+
+def what_is_found() -> tuple[Column, ...]:
+    """Return what is observed of what tasks return: their reports, and how many rows are none."""
+    n_found = F.count(F.when(F.col(REPORT).isNull(), 1))
+    return F.collect_list(REPORT).alias("reports"), n_found.alias(FOUND)
 
 
 def as_sent(found: pa.Table, outputs: pa.Schema) -> pa.Table:

@@ -3,7 +3,8 @@
 Operators that answer when event time allows ask the clock of their rows. A batch's own rows move
 it before the batch is answered, so that answers do not depend on how rows are cut into batches: the
 clock looks at the event times of a batch in a small job of its own, and only if somebody asks it.
-It needs none where who asks first has run a job over all rows of the batch.
+It needs none where who asks first has run a job over all rows of the batch, or where the rows are
+those of files that say it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from eddyline.constraints.bounds import changes
 from eddyline.constraints.lateness import LatenessRule, LearnedLateness
 from eddyline.errors import StateError
+from eddyline.spark.batch_files import file_column
 from eddyline.spark.disorder import Asked, counted, disorders
 from eddyline.spark.event_time import micros_of
 from eddyline.spark.late_rows import MICROS, LateRows
@@ -121,6 +123,8 @@ class StreamClock(Operator):
         self._span: list[Column] = []
         """What it observes, once it has."""
         self.told: Sequence[Any] | None = None
+        self._in_files: str | None = None
+        """The event time in the files of the stream, if its rows are those of files."""
         self._newest: dict[str, Any] = {}
         self._late_files: set[str] = set()
         self._last_batch = -1
@@ -141,7 +145,9 @@ class StreamClock(Operator):
         micros = micros_of(relation.df, relation.time, stream)
         without = (stream,) if relation.lateness is None else ()
         lateness = lateness_rule({stream: relation})
-        return cls(lateness, relation.df, micros, without_lateness=without)
+        made = cls(lateness, relation.df, micros, without_lateness=without)
+        made._in_files = file_column(relation.df, relation.time)
+        return made
 
     def asked(self, runs_ahead: Callable[[], bool] | None = None) -> None:
         """Take note that an operator asks; see ``Clock``."""
@@ -223,9 +229,11 @@ class StreamClock(Operator):
     # -- one batch ------------------------------------------------------------------------------
 
     def prepare(self, df: DataFrame, batch: Batch) -> None:
-        """Look at the event times of a batch, unless another job brings them."""
+        """Look at the event times of a batch, unless its files or another job bring them."""
         self._unseen, self._batch_id, self._brought = df, batch.id, None
-        if self.looks:
+        if self.told is None and batch.files is not None and len(batch.files.streams) == 1:
+            self.told = self.asks.of_files(batch.files, [(0, self._in_files)])
+        if self.told is not None or self.looks:
             self._look()
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame, Row
+
+    from eddyline.spark.batch_files import BatchFiles
 
 _NUMBER, _MICROS, _BIN = "number", "micros", "bin"
 _LOOKED = f"{PREFIX}_looked"
@@ -58,6 +60,25 @@ class Asked:
             | {name: found[f"{name}{stream}"] for name in names}
             for stream in range(self.n_streams)
         ]
+
+    def of_files(
+        self, files: BatchFiles | None, columns: Sequence[tuple[int, str | None]]
+    ) -> list[dict[str, Any]] | None:
+        """Return what ``counted`` returns, of what the files of a batch say; None: they do not.
+
+        Args:
+            files: of the batch.
+            columns: of each stream of these, what it is by number, and its event time there.
+        """
+        if self.before is not None or files is None or len(files.streams) < len(columns):
+            return None
+        found = []
+        for place, (number, column) in enumerate(columns):
+            span = None if column is None else files.span(place, column)
+            if span is None:
+                return None
+            found.append({_NUMBER: number, _BIN: None, "n_late": 0, **asdict(span)})
+        return found
 
     def _span(self, stream: int) -> dict[str, Column]:
         if self.number is None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from eddyline.runtime.pins import Pinnable
     from eddyline.runtime.records import History
     from eddyline.runtime.reports import TaskReport
+    from eddyline.spark.batch_files import BatchFiles
     from eddyline.spark.prepared import Counted
     from eddyline.spark.relation import Relation
     from eddyline.state.manifest import StatePart
@@ -51,6 +52,8 @@ class Batch:
     """Rows that an operator was laid over, where that is known; None: it is not."""
     is_taken_whole: bool = False
     """Whether its sink is known to run a job over all of its results."""
+    files: BatchFiles | None = None
+    """The files that its rows are read from, where these say what it has; None: they do not."""
 
 
 class Metrics(Protocol):

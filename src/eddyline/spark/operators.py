@@ -156,7 +156,10 @@ def _laid_over_one(
         asked = [clock] if clock is not None and clock.is_asked else []
         return _unique([*asked, *made], is_whole=not input)
 
-    return LaidOut(read.rows, end.df, end.time, end.clock, make, end.times)
+    # A clock judges late rows itself; all rows would pass the watermark one by one.
+    is_timed = clock is not None and clock.is_asked
+    source = read.df if is_timed else read.rows
+    return LaidOut(source, end.df, end.time, end.clock, make, end.times)
 
 
 def _conditions(steps: Sequence[Step]) -> list[FilterStep | ProjectStep]:

@@ -80,7 +80,7 @@ def answers(run):
 
 
 @pytest.fixture
-def looks(monkeypatch):
+def looks(monkeypatch, rows_are_asked):
     """The jobs in which the clock looks at batches by itself."""
     found, counted = [], clock.counted
     monkeypatch.setattr(clock, "counted", lambda *args: found.append(None) or counted(*args))

@@ -118,7 +118,7 @@ def test_tables_at_the_rows_give_what_buckets_give(spark, folder, kind):
 
 
 @pytest.fixture
-def looks(monkeypatch):
+def looks(monkeypatch, rows_are_asked):
     """The looks at event times, each of which is a job."""
     made = []
 

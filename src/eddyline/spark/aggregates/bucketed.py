@@ -33,11 +33,11 @@ from eddyline.spark.aggregates.lifting import MICROS, Lifting
 from eddyline.spark.aggregates.placement import Placement
 from eddyline.spark.aggregates.task import AggregateWorker
 from eddyline.spark.analysis import arrow_schema
-from eddyline.spark.buckets import ADAPTIVE, REPORT, BucketReports
+from eddyline.spark.buckets import ADAPTIVE, FOUND, REPORT, BucketReports, what_is_found
 from eddyline.spark.clocks_of_results import ResultClock
 from eddyline.spark.event_time import micros_of
 from eddyline.spark.operator import Laid, Pending
-from eddyline.spark.prepared import Added, Known
+from eddyline.spark.prepared import Added, Counted, Known
 from eddyline.spark.run.observed_metrics import PendingMetrics
 from eddyline.spark.session import is_ansi
 from eddyline.state.rows import ALWAYS
@@ -72,6 +72,8 @@ class Bucketed(Kept):
     takes = AggregateOptions
     worker: type[AggregateWorker] = AggregateWorker
     """What does the work of a bucket."""
+    gives_all = False
+    """Whether each row that tasks return is a result, but for the report."""
 
     def __init__(
         self,
@@ -114,6 +116,7 @@ class Bucketed(Kept):
         """New cells of each bucket in the newest batch."""
         self._reports: BucketReports[BucketReport] = BucketReports()
         self._known = Known()
+        self._reported = what_is_found()
         self._here: Answered | None = None
         """The batch that is being laid, where the driver has answered it."""
         self._lock = threading.RLock()
@@ -201,10 +204,11 @@ class Bucketed(Kept):
         # A micro-batch has a session of its stream's own.
         df.sparkSession.conf.set(ADAPTIVE, "false")
         done = Observation()
-        reports = F.collect_list(REPORT).alias("reports")
-        found = self._worked(self._timely(df), self.place).observe(done, reports, *self._observes)
+        found = self._worked(self._timely(df), self.place)
+        found = found.observe(done, *self._reported, *self._observes)
         pending = Pending(COMPONENT, PendingMetrics(done))
-        return Laid(self.answers(found.where(f"{REPORT} IS NULL")), (pending,))
+        counted = Counted(done, FOUND) if self.gives_all else None
+        return Laid(self.answers(found.where(f"{REPORT} IS NULL")), (pending,), counted=counted)
 
     def _laid(self, df: DataFrame, done: Answered) -> Laid:
         """Return the results of the driver as those of a job."""

@@ -78,6 +78,7 @@ class AggregateOperator(Bucketed):
         self.partials = self.partials_of(self.calls)
         self.compares = self.emits == "istream" and shows_changes(step, self.calls)
         """Whether tasks see which results changed, and tell none of before."""
+        self.gives_all = not (self._tells_old or step.having)
         counted = self.counted
         self._tells_time = counted is not None and not counted.spans and tells_time(step, self.time)
         """Whether a window has the newest row of a partition alone, and results say when it was."""

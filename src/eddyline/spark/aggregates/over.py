@@ -32,6 +32,7 @@ class OverOperator(Bucketed):
     """Runs an ``OverStep``: rows go to their buckets as they are, and wait for event time."""
 
     name = "over"
+    gives_all = True
 
     def __init__(self, step: OverStep, site: Site) -> None:
         check_names(site.df)

@@ -30,7 +30,7 @@ from eddyline.joins.operator.bucket import BucketBatch
 from eddyline.joins.plan import BatchPlan
 from eddyline.joins.way_loop import MOST_ROWS
 from eddyline.spark.analysis import arrow_schema
-from eddyline.spark.buckets import ADAPTIVE, as_type
+from eddyline.spark.buckets import ADAPTIVE, FOUND, as_type
 from eddyline.spark.event_time import instant_of
 from eddyline.spark.joins.input_steps import facts_of
 from eddyline.spark.joins.layout import KEY, PASSES, SLOT, START
@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     from eddyline.spark.joins.layout import InputLayout
     from eddyline.state.place import StatePlace
 
-HERE, FOUND = "here", "found"
-"""The counts that a batch observes: rows that have all keys, and what was found."""
+HERE = "here"
+"""The metric of how many rows of a batch have all keys."""
 
 _HOW = {"inner": "inner", "left": "left", "semi": "leftsemi", "anti": "leftanti"}
 """Kinds of joins as Spark calls them."""

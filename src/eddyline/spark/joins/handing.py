@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from eddyline.joins.plan import BROADCAST, COMPONENT
 from eddyline.joins.state_part import JoinPart
 from eddyline.joins.way_loop import WayLoop
-from eddyline.spark.buckets import state_of
-from eddyline.spark.joins.broadcast import FOUND, HERE, Broadcast, one_bucket
+from eddyline.spark.buckets import FOUND, state_of
+from eddyline.spark.joins.broadcast import HERE, Broadcast, one_bucket
 from eddyline.spark.operator import Laid, Pending
 from eddyline.spark.prepared import Counted
 from eddyline.spark.run.observed_metrics import PendingMetrics

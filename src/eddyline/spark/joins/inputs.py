@@ -117,7 +117,8 @@ class JoinInputs(Operator):
         told, self.told = self.told, None
         if self.looks:
             if told is None and self._rows is not None:
-                told = counted(self._rows, self.asks)
+                told = self.asks.of_files(batch.files, self.source.in_files)
+                told = counted(self._rows, self.asks) if told is None else told
             self._looked = _as_observed(told or ())
             found = disorders(told or ())
             for number, each in found.items():

@@ -30,9 +30,8 @@ from eddyline.joins.unique_keys import uncut_classes
 from eddyline.options import DISCARD, JoinOptions
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.arrow_tasks import BUCKET
-from eddyline.spark.buckets import ADAPTIVE, REPORT, BucketReports, state_of
+from eddyline.spark.buckets import ADAPTIVE, FOUND, BucketReports, state_of, what_is_found
 from eddyline.spark.joins.bound import bind_join, gives_all
-from eddyline.spark.joins.broadcast import FOUND
 from eddyline.spark.joins.handing import Handing
 from eddyline.spark.joins.input_steps import operators_of_inputs
 from eddyline.spark.joins.inputs import JoinInputs
@@ -277,8 +276,7 @@ class JoinOperator(Shown):
     @cached_property
     def _observes(self) -> tuple[Column, ...]:
         """What is observed of what tasks return: their reports, and how many rows are none."""
-        n_found = F.count(F.when(F.col(REPORT).isNull(), 1))
-        return F.collect_list(REPORT).alias("reports"), n_found.alias(FOUND)
+        return what_is_found()
 
     def once(self, df: DataFrame) -> DataFrame:
         """Return the results over all rows of batch DataFrames; nothing is kept."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from eddyline.spark.batch_files import file_column
 from eddyline.spark.event_time import micros_of
 from eddyline.spark.joins.input_steps import column_of, laid_input, passes_of
 from eddyline.spark.joins.keys import codes_of, key_type
@@ -84,6 +85,9 @@ class Source:
     """The rows of all inputs, where some are made by operators of their own."""
     made: tuple[MadeInput, ...] = ()
     """These inputs."""
+    in_files: tuple[tuple[int, str | None], ...] = ()
+    """Of each stream that nothing makes: its number, and its event time in the files that it is
+    read from, if it is; in the order in which they are united."""
 
     @property
     def awaited(self) -> tuple[int, ...]:
@@ -169,6 +173,7 @@ def source_of(step: JoinStep, inputs: Sequence[JoinInput], options: FilterOption
     types |= places.slots.types | places.raws.types
     parts: dict[bool, list[DataFrame]] = {True: [], False: []}
     tags: dict[int, list[Column]] = {}
+    in_files: list[tuple[int, str | None]] = []
     for each, layout in zip(inputs, layouts, strict=True):
         if layout.number in laid:
             own = {place: column_of(name) for name, place in laid[layout.number].start.items()}
@@ -180,11 +185,14 @@ def source_of(step: JoinStep, inputs: Sequence[JoinInput], options: FilterOption
         columns = _tagged(each, layout.number, own, passes, types)
         if each.made is None:
             parts[each.time is not None].append(each.df.select(*columns))
+            if each.time is not None:
+                in_files.append((layout.number, file_column(each.df, each.time)))
         else:
             tags[layout.number] = columns
     streams, tables = _union(parts[True]), _union(parts[False])
     trunk, made = _made(inputs, tags, streams, types)
-    return Source(streams, tables, layouts, places.rough, tuple(laid.values()), trunk, made)
+    steps = tuple(laid.values())
+    return Source(streams, tables, layouts, places.rough, steps, trunk, made, tuple(in_files))
 
 
 def _made(

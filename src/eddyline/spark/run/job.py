@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from eddyline.spark.prepared import RowCount
+from eddyline.spark.prepared import KnownCount, RowCount
 from eddyline.spark.run.observed_metrics import PendingMetrics
 
 if TYPE_CHECKING:
@@ -28,14 +28,14 @@ class Outlet(Protocol):
         ...
 
     def write(
-        self, df: DataFrame, batch_id: int, counted: Counted | None = None
+        self, df: DataFrame, batch_id: int, counted: Counted | KnownCount | None = None
     ) -> Callable[[float], int]:
         """Write the rows of one micro-batch; returns a function that waits for their number.
 
         Args:
             df: the rows.
             batch_id: the micro-batch.
-            counted: their number, where it is observed already.
+            counted: their number, where it is observed already or known.
         """
         ...
 
@@ -98,7 +98,7 @@ class SinkOutlet:
         self.sink.begin(continues=continues)
 
     def write(
-        self, df: DataFrame, batch_id: int, counted: Counted | None = None
+        self, df: DataFrame, batch_id: int, counted: Counted | KnownCount | None = None
     ) -> Callable[[float], int]:
         """Write the rows of one micro-batch."""
         if counted is None:
@@ -107,7 +107,9 @@ class SinkOutlet:
         return partial(count_of, counted)
 
 
-def count_of(counted: Counted, timeout_s: float) -> int:
-    """Return the number of rows observed, 0 if no job has run."""
+def count_of(counted: Counted | KnownCount, timeout_s: float) -> int:
+    """Return the number of rows; of those that are observed 0 if no job has run."""
+    if isinstance(counted, KnownCount):
+        return counted.n
     metrics = PendingMetrics(counted.observation).get(timeout_s) or {}
     return int(metrics.get(counted.metric) or 0)

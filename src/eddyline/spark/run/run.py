@@ -20,9 +20,10 @@ from eddyline.runtime.pins import BY_PERSON
 from eddyline.runtime.records import BatchRecord
 from eddyline.runtime.snapshot import SnapshotFile
 from eddyline.spark import interrupts
+from eddyline.spark.batch_files import FileStream
 from eddyline.spark.lateness import warn_without_lateness
 from eddyline.spark.operator import Batch, Stateful
-from eddyline.spark.prepared import RowCount
+from eddyline.spark.prepared import KnownCount, RowCount
 from eddyline.spark.run.chain import Chain
 from eddyline.spark.run.checkpoint_files import CheckpointFiles
 from eddyline.spark.run.failures import reworded
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from eddyline.spark.prepared import Counted
     from eddyline.spark.run.job import Job, Outlet
     from eddyline.watch.metrics import Metric
     from eddyline.watch.sections import Section
@@ -148,6 +150,7 @@ class Run(RunFace):
                 raise QueryError(msg, run=run.name, **{its: folder})
         self._files.forget_unwritten()
         rows = self.chain.ahead(self.source)
+        self._file_stream = FileStream.of(self.source)
         writer = rows.writeStream.foreachBatch(self._on_batch).queryName(self.name)
         writer = writer.option("checkpointLocation", uri_of(self._files.spark))
         try:
@@ -167,6 +170,7 @@ class Run(RunFace):
             self._n_rows_before,
             is_first=self._last_batch < 0,
             is_taken_whole=self.outlet.takes_all,
+            files=None if self._file_stream is None else self._file_stream.files(df),
         )
         try:
             n_rows, n_kept = self._process(df, batch)
@@ -208,11 +212,11 @@ class Run(RunFace):
         chain = self.chain
         self.steering.apply()
         chain.open(batch)
-        # Rows that are results already are counted once, where the sink takes them.
-        source, arrived = (df, None) if chain.is_ahead else self._arrivals.over(df)
+        source, arrived = self._counted(df, batch)
         result, awaited, counted = chain.lay(df, batch, source)
         self._check_goes_on()
-        kept = self.outlet.write(result, batch.id, counted)
+        is_known = chain.is_ahead and batch.is_taken_whole
+        kept = self.outlet.write(result, batch.id, arrived if is_known else counted)
         self._check_goes_on()
         # A sink that ran no job of the batch, or one of something else, has nothing to report.
         wait_s = TOLD_WAIT_S if has_told_all(df.sparkSession, REPORT_WAIT_S) else REPORT_WAIT_S
@@ -232,6 +236,17 @@ class Run(RunFace):
                 entries += chain.learn(seen, replace(batch, n_rows=n_rows))
         self._noted(entries)
         return n_rows, n_kept
+
+    def _counted(
+        self, df: DataFrame, batch: Batch
+    ) -> tuple[DataFrame, Counted | KnownCount | None]:
+        """Return the rows of a batch, and where their number comes to be.
+
+        Rows that are results already are counted once, where the sink takes them.
+        """
+        if batch.files is not None and (n_rows := batch.files.n_rows) is not None:
+            return df, KnownCount(n_rows)
+        return (df, None) if self.chain.is_ahead else self._arrivals.over(df)
 
     def _check_goes_on(self) -> None:
         """Raise BatchInterrupted if the query was stopped: no job is begun and no report awaited.

@@ -189,7 +189,7 @@ class AggregateEvaluation(Evaluation):
         self.settings = first.settings
         self._first = first
         (stream,) = first.relations.values()
-        self.source = stream.narrowed([self.steps], routes=False).rows
+        self.source = stream.narrowed([self.steps], routes=False).df
 
     def projections(self, query: Query) -> tuple[str, ...]:
         """Return the output columns of a query, over the rows of all."""

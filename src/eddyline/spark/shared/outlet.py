@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-    from eddyline.spark.prepared import Counted
+    from eddyline.spark.prepared import Counted, KnownCount
     from eddyline.spark.query import Query
     from eddyline.spark.sinks.sinks import Sink
 
@@ -116,7 +116,7 @@ class SharedOutlet:
         self,
         df: DataFrame,
         batch_id: int,
-        counted: Counted | None = None,  # noqa: ARG002 - of all queries together
+        counted: Counted | KnownCount | None = None,  # noqa: ARG002 - of all queries together
     ) -> Callable[[float], int]:
         """Write the rows of one micro-batch, each where the queries of its ``PLACES`` want it."""
         with self.lock:

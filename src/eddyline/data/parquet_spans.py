@@ -1,0 +1,141 @@
+"""What Parquet files say of a column of instants, by their footers as far as these tell it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyarrow import compute, parquet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+MOST_ROWS_READ = 1 << 20
+"""Most rows of which a column is read where footers do not tell its span: some 10 ms."""
+
+FIRST_KNOWN = -2_208_988_800_000_000
+"""1900 (µs since 1970): of what is before, files need not say by which calendar it was written."""
+
+_MICROS = {"s": 1_000_000, "ms": 1_000, "us": 1}
+"""µs of the units of instants; those of nanoseconds would be rounded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The instants of some rows."""
+
+    n_rows: int = 0
+    n_timed: int = 0
+    """Those of them that have one."""
+    earliest: int | None = None
+    latest: int | None = None
+    """The least and the greatest (µs since 1970); None if no row has one."""
+
+    def merge(self, other: Span) -> Span:
+        """Return the span of both."""
+        ends = [each for each in (self, other) if each.earliest is not None]
+        return Span(
+            self.n_rows + other.n_rows,
+            self.n_timed + other.n_timed,
+            min((each.earliest for each in ends if each.earliest is not None), default=None),
+            max((each.latest for each in ends if each.latest is not None), default=None),
+        )
+
+
+@dataclass(frozen=True)
+class ParquetFiles:
+    """Files on this machine."""
+
+    paths: tuple[str, ...]
+    _footers: list[parquet.FileMetaData] = field(default_factory=list)
+
+    @property
+    def n_rows(self) -> int:
+        """Their rows.
+
+        Raises:
+            OSError: a file cannot be read.
+            pa.ArrowException: a file is no Parquet.
+        """
+        return sum(each.num_rows for each in self._read())
+
+    def span(self, column: str) -> Span | None:
+        """Return the instants of a column; None if that takes reading many rows, or it is none.
+
+        Instants are those of a time zone, from 1900 on.
+
+        Raises:
+            OSError: a file cannot be read.
+            pa.ArrowException: a file is no Parquet.
+        """
+        footers = self._read()
+        n_left = MOST_ROWS_READ
+        whole = Span()
+        for path, footer in zip(self.paths, footers, strict=True):
+            found = _said(footer, column)
+            if found is None:
+                n_left -= footer.num_rows
+                found = _read(path, footer, column) if n_left >= 0 else None
+            if found is None or (found.earliest is not None and found.earliest < FIRST_KNOWN):
+                return None
+            whole = whole.merge(found)
+        return whole
+
+    def _read(self) -> list[parquet.FileMetaData]:
+        """Return the footers, which are read once."""
+        if not self._footers:
+            self._footers.extend(map(parquet.read_metadata, self.paths))
+        return self._footers
+
+
+def _said(footer: parquet.FileMetaData, column: str) -> Span | None:
+    """Return what a footer says of the instants of a column; None if it does not."""
+    kind = _kind(footer, column)
+    place = _place(footer, column)
+    if kind is None or place is None or kind.tz is None or kind.unit not in _MICROS:
+        return None
+    scale = _MICROS[kind.unit]
+    groups = [footer.row_group(at).column(place) for at in range(footer.num_row_groups)]
+    whole = Span()
+    for each in groups:
+        said = each.statistics
+        if said is None or each.physical_type != "INT64" or not said.has_null_count:
+            return None
+        n_timed = each.num_values - said.null_count
+        if n_timed and not said.has_min_max:
+            return None
+        ends = (said.min_raw * scale, said.max_raw * scale) if n_timed else (None, None)
+        whole = whole.merge(Span(each.num_values, n_timed, *ends))
+    return whole
+
+
+def _read(path: str, footer: parquet.FileMetaData, column: str) -> Span | None:
+    """Return the instants of a column that is read; None if it has no instants of a time zone."""
+    kind, place = _kind(footer, column), _place(footer, column)
+    if kind is None or place is None:
+        return None
+    is_old = footer.schema.column(place).physical_type == "INT96"  # an instant without saying so
+    if not is_old and (kind.tz is None or kind.unit not in _MICROS):
+        return None
+    with parquet.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
+        found = file.read(columns=[column]).column(0)
+    ends = compute.min_max(found.cast(pa.timestamp("us", found.type.tz)).cast(pa.int64())).as_py()
+    n_timed = len(found) - found.null_count
+    return Span(len(found), n_timed, ends["min"], ends["max"])
+
+
+def _kind(footer: parquet.FileMetaData, column: str) -> pa.TimestampType | None:
+    """Return the type of a column of instants; None if the file has no such one."""
+    schema = footer.schema.to_arrow_schema()
+    if schema.names.count(column) != 1:
+        return None
+    kind = schema.field(column).type
+    return kind if isinstance(kind, pa.TimestampType) else None
+
+
+def _place(footer: parquet.FileMetaData, column: str) -> int | None:
+    """Return the number of a column among those of values; None if there is not one."""
+    paths: Iterable[str] = (footer.schema.column(at).path for at in range(footer.num_columns))
+    found = [at for at, each in enumerate(paths) if each == column]
+    return found[0] if len(found) == 1 else None

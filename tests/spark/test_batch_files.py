@@ -1,0 +1,246 @@
+"""What files say of a micro-batch is what its rows are; where they say nothing, rows are asked."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import functions as F
+
+import eddyline as el
+from eddyline.spark import batch_files, clock
+from eddyline.spark.batch_files import FileStream, file_column
+from eddyline.spark.joins import inputs
+from tests.spark.joins.join_streams import stream_of, write_batch
+from tests.spark.parquet_files import schema_of
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.filterwarnings("ignore:.* came too late"),
+    pytest.mark.parametrize("asked", ["files"], indirect=True),
+]
+
+T0 = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+N_BATCHES = 3
+
+
+def rows(number):
+    """Rows out of order, one without an instant; in the last batch one that is late."""
+    seconds = [number * 10 + at * 7 % 10 for at in range(10)]
+    if number == N_BATCHES - 1:
+        seconds[4] = 2
+    instants = [T0 + dt.timedelta(seconds=each) for each in seconds]
+    return pa.table(
+        {
+            "id": pa.array(range(number * 10, number * 10 + 10)),
+            "k": pa.array([at % 2 for at in range(10)]),
+            "ts": pa.array([*instants[:-1], None], pa.timestamp("us", "UTC")),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("a b%20c=d")
+    for number in range(N_BATCHES):
+        for name in "st":
+            write_batch(made, name, number, rows(number))
+    return made
+
+
+@pytest.fixture
+def s(spark, folder):
+    return stream_of(spark, folder, "s")
+
+
+def told(df, tmp_path, column="ts"):
+    """What files say of each micro-batch of a stream, and what its rows are."""
+    stream = FileStream.of(df)
+    assert stream is not None
+    found, true = [], []
+
+    def take(batch, _id):
+        files = stream.files(batch)
+        assert files is not None
+        spans = [files.span(at, column) for at in range(len(files.streams))]
+        found.append((files.n_rows, spans))
+        true.append(batch.count())
+
+    query = df.writeStream.foreachBatch(take).option("checkpointLocation", str(tmp_path / "ckpt"))
+    query = query.trigger(availableNow=True).start()
+    assert query.awaitTermination(120)
+    assert [n for n, _ in found] == true
+    return [spans for _, spans in found]
+
+
+def span_of(number):
+    known = [each for each in rows(number)["ts"].to_pylist() if each is not None]
+    ends = [round((each - T0).total_seconds()) for each in (min(known), max(known))]
+    return (10, 9, *ends)
+
+
+def seconds(span):
+    micros = round(T0.timestamp()) * 1_000_000
+    return (
+        span.n_rows,
+        span.n_timed,
+        *((each - micros) // 1_000_000 for each in (span.earliest, span.latest)),
+    )
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda df: df,
+        lambda df: df.select("ts", "id"),
+        lambda df: df.select((F.col("id") + 1).alias("more"), "ts"),
+        lambda df: df.withWatermark("ts", "1 second"),
+        lambda df: df.withColumnRenamed("ts", "at").select("at", "id"),
+        lambda df: df.select("ts"),
+        lambda df: df.select("id"),
+    ],
+)
+def test_rows_and_instants_are_those_of_the_batch(s, tmp_path, made):
+    found = told(made(s), tmp_path)
+    assert [seconds(one) for (one,) in found] == [span_of(n) for n in range(N_BATCHES)]
+
+
+def test_streams_that_are_united_are_told_one_by_one(spark, folder, tmp_path):
+    for number in (N_BATCHES, N_BATCHES + 1):  # Spark begins with the oldest of each
+        write_batch(folder, "u", number, rows(number % 2))
+    s, u = (stream_of(spark, folder, name).select("id", "ts") for name in "su")
+    both = s.unionByName(u)
+    assert FileStream.of(both).n_streams == 2
+    seen = []
+    stream = FileStream.of(both)
+
+    def take(batch, _id):
+        files = stream.files(batch)
+        spans = None if files is None else [files.span(at, "ts").n_rows for at in range(2)]
+        seen.append((None if files is None else files.n_rows, spans, batch.count()))
+
+    query = both.writeStream.foreachBatch(take).option("checkpointLocation", str(tmp_path / "c"))
+    query = query.trigger(availableNow=True).start()
+    assert query.awaitTermination(120)
+    # In the third batch one of the streams has nothing new, and nobody can say which.
+    assert seen == [(20, [10, 10], 20), (20, [10, 10], 20), (None, None, 10)]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda df: df.where("id > 3"),
+        lambda df: df.select(F.explode(F.array("id", "id")), "ts"),
+        lambda df: df.select(F.window("ts", "2 seconds", "1 second"), "id"),
+        lambda df: df.select(F.window("ts", "2 seconds"), "id"),  # leaves out rows without instant
+        lambda df: df.dropDuplicates(["id"]),
+        lambda df: df.unionByName(df.where("id > 3")),
+        lambda df: df.sparkSession.readStream.format("rate").load(),
+    ],
+)
+def test_other_streams_are_none(s, made):
+    assert FileStream.of(made(s)) is None
+    assert file_column(made(s), made(s).columns[0]) is None
+
+
+def test_what_columns_are_in_files(s):
+    assert file_column(s, "ts") == "ts"
+    assert file_column(s.select(F.col("ts").alias("at")), "at") == "ts"
+    assert file_column(s.withColumnsRenamed({"ts": "a b"}).select("a b"), "a b") == "ts"
+    assert file_column(s, "id") is None  # no instant
+    assert file_column(s, "none") is None
+    assert file_column(s.select((F.col("ts") + F.expr("INTERVAL 1 DAY")).alias("ts")), "ts") is None
+    assert file_column(s.select(F.to_timestamp(F.lit("2026-01-01")).alias("ts")), "ts") is None
+    swapped = s.withColumn("other", F.col("ts") + F.expr("INTERVAL 1 DAY"))
+    assert file_column(swapped.selectExpr("other AS ts", "ts AS other"), "ts") is None
+    assert file_column(swapped.selectExpr("other AS ts", "ts AS other"), "other") == "ts"
+    assert file_column(s.unionByName(s), "ts") is None
+
+
+def test_rows_that_spark_may_leave_out_are_not_told(spark, folder, s):
+    path = str(folder / "s")
+    reader = spark.readStream.schema(schema_of(path)).option("ignoreMissingFiles", "true")
+    assert FileStream.of(reader.parquet(path)) is None
+    spark.conf.set("spark.sql.files.ignoreCorruptFiles", "true")
+    try:
+        assert FileStream.of(s) is None
+    finally:
+        spark.conf.unset("spark.sql.files.ignoreCorruptFiles")
+
+
+def test_batches_of_frames_are_none(spark, folder):
+    frame = spark.read.parquet(str(folder / "s"))
+    assert FileStream.of(frame) is None
+    assert FileStream(1).files(frame) is None
+
+
+# -- queries ------------------------------------------------------------------------------------
+
+
+QUERIES = {
+    "columns": "SELECT id + 1 AS more FROM s",
+    "condition": "SELECT id FROM s WHERE k = 1",
+    "window": "SELECT k, count(*) AS n, window.end AS e FROM s [RANGE 4 SECONDS SLIDE 2 SECONDS] "
+    "GROUP BY k",
+    "changes": "SELECT k, count(*) AS n, max(id) AS top FROM s GROUP BY k",
+    "over": "SELECT id, count(*) OVER (PARTITION BY k ORDER BY ts RANGE BETWEEN INTERVAL 5 SECONDS "
+    "PRECEDING AND CURRENT ROW) AS n FROM s",
+    "join": "SELECT s.id AS a, t.id AS b FROM s [RANGE 3 SECONDS], t [RANGE 3 SECONDS] "
+    "WHERE s.k = t.k",
+    "windows of a join": "SELECT k, count(*) AS n, window.end AS e "
+    "FROM pairs [RANGE 4 SECONDS SLIDE 4 SECONDS] GROUP BY k",
+    "joined windows": "SELECT c.n AS n, s.id AS id FROM counts [RANGE 3 SECONDS] c, "
+    "s [RANGE 3 SECONDS] WHERE c.k = s.k",
+    "union": "SELECT id, k FROM s UNION ALL SELECT id, k FROM t",
+}
+
+
+def life_of(spark, folder, text):
+    """The results of a query, and how many rows each of its batches had and gave."""
+    with el.Engine(spark) as engine:
+        for name in "st":
+            rows = stream_of(spark, folder, name)
+            engine.stream(name, rows, time="ts", lateness="4 seconds")
+        pairs = "SELECT s.k AS k, s.ts AS ts FROM s [RANGE 2 SECONDS], t [NOW] WHERE s.k = t.k"
+        engine.stream("pairs", engine.query(pairs, name="p"), time="ts")
+        counts = QUERIES["window"]
+        engine.stream("counts", engine.query(counts, name="c"), time="e")
+        run = engine.query(text, name="q").start(trigger="available_now")
+        assert run.await_termination(120)
+        found = sorted(map(str, run.to_arrow().to_pylist()))
+        return found, [(each.n_rows, each.n_kept) for each in run.records]
+
+
+@pytest.mark.parametrize("text", QUERIES.values(), ids=QUERIES)
+def test_answers_and_counts_are_those_of_rows_that_are_asked(spark, folder, monkeypatch, text):
+    with_files = life_of(spark, folder, text)
+    monkeypatch.setattr(FileStream, "of", classmethod(lambda _cls, _stream: None))
+    assert with_files == life_of(spark, folder, text)
+    assert with_files[0]
+
+
+@pytest.mark.parametrize("text", [QUERIES["changes"], QUERIES["windows of a join"]])
+def test_no_job_looks_at_event_times(spark, folder, monkeypatch, text):
+    looks = []
+    for module in (clock, inputs):
+        run = module.counted
+        monkeypatch.setattr(module, "counted", lambda *args, run=run: looks.append(1) or run(*args))
+    life_of(spark, folder, text)
+    assert not looks
+    monkeypatch.setattr(batch_files, "MOST_FILES", 0)
+    life_of(spark, folder, text)
+    assert looks
+
+
+def test_a_sink_that_takes_a_part_is_told_what_it_took(spark, folder):
+    with el.Engine(spark) as engine:
+        engine.stream("s", stream_of(spark, folder, "s"), time="ts")
+        taken = []
+        run = engine.query("SELECT id + 1 AS more FROM s", name="q").start(
+            lambda df, _id: taken.append(len(df.limit(2).collect())), trigger="available_now"
+        )
+        assert run.await_termination(120)
+        assert taken == [2, 2, 2]
+        assert all(each.n_rows == 10 for each in run.records)
+        assert all(2 <= each.n_kept <= 10 for each in run.records)
