@@ -122,6 +122,25 @@ def test_workers_have_loaded_what_tasks_import_and_are_otherwise_new(tmp_path):
     assert len({each["number"] for each in [first, *said]}) == 3
 
 
+def test_what_a_query_needs_is_there_from_the_start(tmp_path, monkeypatch):
+    monkeypatch.setenv(worker_daemon.LOADS, "eddyline.state.grid,eddyline.spark.aggregates.task")
+    monkeypatch.setattr(f"{__name__}.RUN", RUN.replace("0.05", "60"))
+    with Daemon(tmp_path) as daemon:
+        said = daemon.worker()
+    assert {"eddyline.spark.aggregates.task", "eddyline.state.grid", "numba"} <= {*said["loaded"]}
+    assert "eddyline.spark.models.task" not in said["loaded"]
+    assert said["frozen"] > 100_000
+    assert (said["threads"], said["alarm"], said["timer"], said["forked"]) == (1, True, 0, 0)
+
+
+@pytest.mark.parametrize("module", ["not_there", "odd"])
+def test_what_a_query_needs_may_fail(tmp_path, monkeypatch, module):
+    (tmp_path / "odd.py").write_text("print('hello', flush=True); raise RuntimeError")
+    monkeypatch.setenv(worker_daemon.LOADS, module)
+    with Daemon(tmp_path) as daemon:
+        assert "pyarrow" in daemon.worker()["loaded"]
+
+
 @pytest.mark.parametrize(
     ("source", "module"),
     [

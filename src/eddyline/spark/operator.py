@@ -218,6 +218,8 @@ class Operator:
     by_hand: ChangeableRules | None = None
     """Its rules, if it has some that a person may change while it runs."""
 
+    task_module: str = ""
+    """The module of its tasks in Python workers, if it has some that import much."""
     passes_all: bool = False
     """Whether its result has each row that it is laid over, as it was: it only looks at them."""
 

@@ -1,11 +1,11 @@
 """Spark's Python workers, started and loaded before the first rows come.
 
-Beside what rules need they load nothing. A job of its own does it, a task per core, so that it can
-run while the driver reads and compiles rules; the workers that it leaves behind wait for the next
-job for a minute.
+A job of its own does it while the driver reads and compiles rules, or plans the first batch of a
+query. For rules it has a task per core, and the workers that it leaves behind wait for the next job
+for a minute. For tasks of buckets it has one, as the daemon that forks workers imports for all.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from threading import Thread
 
@@ -15,7 +15,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined] # not in the stubs
 
 from eddyline.rules.warm_up import load_kernels
-from eddyline.spark.session import session
+from eddyline.spark import worker_daemon
+from eddyline.spark.session import DAEMON, session
 
 # No ``from __future__ import annotations`` here: Spark reads the type hints of ``loading``.
 
@@ -24,8 +25,8 @@ DESCRIPTION = "eddyline: starting Python workers"
 
 _DESCRIPTION = "spark.job.description"
 
-_started: set[str] = set()
-"""Applications whose workers were started ahead."""
+_started: set[tuple[str, str]] = set()
+"""Applications whose workers were started ahead, and for what."""
 
 
 def start_workers(spark: SparkSession) -> None:
@@ -36,8 +37,12 @@ def start_workers(spark: SparkSession) -> None:
         load_kernels(0 if task is None else task.partitionId())
         yield from batches
 
+    _run(spark, loading, spark.sparkContext.defaultParallelism)
+
+
+def _run(spark: SparkSession, loading: Callable[..., Iterator[pa.Array]], n_workers: int) -> None:
+    """Have a task in each of so many workers."""
     context = spark.sparkContext
-    n_workers = context.defaultParallelism
     before = context.getLocalProperty(_DESCRIPTION)
     context.setLocalProperty(_DESCRIPTION, DESCRIPTION)
     try:
@@ -60,14 +65,50 @@ def start_workers_ahead() -> Thread | None:
         spark = SparkSession.getActiveSession()
         if spark is None or not str(spark.sparkContext.master).startswith("local"):
             return None
-        application = str(spark.sparkContext.applicationId)
-        if application in _started:
-            return None
-        _started.add(application)
-        thread = Thread(target=_quietly_started, args=(spark,), daemon=True)
-        thread.start()
-        return thread
+        return _ahead(spark, "rules", _quietly_started)
     return None
+
+
+def load_ahead(spark: SparkSession, modules: Collection[str]) -> Thread | None:
+    """Have the daemon of workers import what tasks of buckets need, on another thread.
+
+    Once per session, where Spark runs on this machine and its daemon is ours. Workers that are
+    asked for meanwhile wait for it, and would have to import otherwise, each for itself.
+
+    Args:
+        spark: the session.
+        modules: those of the tasks; nothing is done if there are none.
+
+    Returns:
+        The thread, if one was started.
+    """
+    with suppress(Exception):  # see above
+        context = spark.sparkContext
+        is_ours = context.getConf().get(DAEMON) == worker_daemon.__name__
+        if modules and is_ours and str(context.master).startswith("local"):
+            # Of all workers from now on: Spark has a daemon for each environment.
+            context.environment.setdefault(worker_daemon.LOADS, ",".join(modules))
+            return _ahead(spark, "buckets", _quietly_loaded)
+    return None
+
+
+def _ahead(spark: SparkSession, what: str, work: Callable[[SparkSession], None]) -> Thread | None:
+    """Do something on another thread, once per session."""
+    key = (str(spark.sparkContext.applicationId), what)
+    if key in _started:
+        return None
+    _started.add(key)
+    thread = Thread(target=work, args=(spark,), daemon=True)
+    thread.start()
+    return thread
+
+
+def _quietly_loaded(spark: SparkSession) -> None:
+    def nothing(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        yield from batches
+
+    with suppress(Exception):  # a session that is stopped meanwhile, say
+        _run(spark, nothing, 1)
 
 
 def _quietly_started(spark: SparkSession) -> None:

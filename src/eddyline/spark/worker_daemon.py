@@ -3,8 +3,9 @@
 A worker that is forked by ``pyspark.daemon`` imports for itself: about a second of CPU for each,
 and Spark ends workers that were idle for a minute. Here the daemon imports too, once, when no
 worker was asked for in a while; so no job waits for it, and each worker forked later has all of it
-and shares the memory. All else is ``pyspark.daemon``, which this process becomes where it has a
-thread: a fork takes over none, and perhaps a lock that one holds.
+and shares the memory. What the tasks of a query need that is about to run is imported at once.
+All else is ``pyspark.daemon``, which this process becomes where it has a thread: a fork takes over
+none, and perhaps a lock that one holds.
 
 ``eddyline.session`` sets it up; in other sessions ``spark.python.daemon.module`` names it.
 """
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 IDLE_S = 20.0
 """Time without a worker that was asked for, before the daemon imports (s): the first jobs have no
 use for it, and Spark ends no worker before a minute."""
+
+LOADS = "EDDYLINE_LOADS"
+"""Environment variable with the modules that a daemon imports before it forks, with commas."""
 
 FIRST = ("pyspark.worker", "pyarrow.compute")
 """What every task over Arrow arrays imports: 0.1 s, so it is there from the start."""
@@ -65,6 +69,9 @@ def run() -> None:
         if os.getppid() == daemon:  # workers may fork, too
             _begin_worker()
 
+    if first := os.environ.get(LOADS):
+        with _printed_as_errors():
+            _import(*first.split(","))
     signal.signal(signal.SIGALRM, lambda *_: _load())
     os.register_at_fork(after_in_parent=in_parent, after_in_child=in_child)
     _wait()
@@ -114,10 +121,15 @@ def _wait() -> None:
 
 
 def _load() -> None:
-    """Import what tasks need, once; what cannot be imported, the worker that needs it will tell."""
+    """Import what tasks need, once."""
     signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    _import(*LATER)
+
+
+def _import(*names: str) -> None:
+    """Import modules of tasks; what cannot be imported, the worker that needs it will tell."""
     with suppress(Exception):
-        for name in LATER:
+        for name in names:
             import_module(name)
         jit.load()
     gc.collect()

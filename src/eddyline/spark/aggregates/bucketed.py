@@ -69,6 +69,7 @@ class Bucketed(Kept):
     """
 
     name = COMPONENT
+    task_module = AggregateWorker.__module__
     takes = AggregateOptions
     worker: type[AggregateWorker] = AggregateWorker
     """What does the work of a bucket."""

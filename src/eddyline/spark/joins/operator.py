@@ -147,6 +147,8 @@ class JoinOperator(Shown):
             seed=self.options.seed,
         )
         self.handing = Handing(bound, self.inputs)
+        # Tables that may be handed to the rows leave nothing for Python to do, as a rule.
+        self.task_module = "" if self.handing.broadcast else BatchWorker.__module__
         self.ways = self.handing.ways
         self.inputs.begins = self._begin
         self.part = JoinPart(self.grids.plan)

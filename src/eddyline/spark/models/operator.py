@@ -68,6 +68,7 @@ class ModelOperator(PlannedJoins):
     """
 
     name = COMPONENT
+    task_module = ModelWorker.__module__
     takes: type[Any] | None = ModelOptions
 
     def __init__(self, step: ModelStep, site: Site) -> None:

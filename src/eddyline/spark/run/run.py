@@ -24,6 +24,7 @@ from eddyline.spark.batch_files import FileStream
 from eddyline.spark.lateness import warn_without_lateness
 from eddyline.spark.operator import Batch, Stateful
 from eddyline.spark.prepared import KnownCount, RowCount
+from eddyline.spark.python_workers import load_ahead
 from eddyline.spark.run.chain import Chain
 from eddyline.spark.run.checkpoint_files import CheckpointFiles
 from eddyline.spark.run.failures import reworded
@@ -151,6 +152,8 @@ class Run(RunFace):
         self._files.forget_unwritten()
         rows = self.chain.ahead(self.source)
         self._file_stream = FileStream.of(self.source)
+        modules = {each.task_module: None for each in self.chain.operators if each.task_module}
+        load_ahead(self.source.sparkSession, modules)
         writer = rows.writeStream.foreachBatch(self._on_batch).queryName(self.name)
         writer = writer.option("checkpointLocation", uri_of(self._files.spark))
         try:
