@@ -78,8 +78,8 @@ class BucketBatch:
         started = time.thread_time_ns()
         due, late = self.held().before(self.until), None
         if arrived is not None:
-            new, late = _parted(arrived, self.until)
-            due.append(new)
+            due.append(arrived)
+            late = _waiting(arrived, self.until)
         fresh = self.fresh(due)
         n_results, n_bytes = 0, 0 if arrived is None else arrived.payload.nbytes
         for results in self.tables(fresh):
@@ -108,9 +108,12 @@ class BucketBatch:
         return instant
 
     def fresh(self, due: list[Rows]) -> Rows | None:
-        """Return the cells that are answered now, in order; None if there is none."""
-        filled = [each for each in due if len(each)]
-        return merged(in_order(together(filled)), self.partials) if filled else None
+        """Return the cells that are answered now, in order; None if there is none.
+
+        Among those that are due there may be some that wait.
+        """
+        cells = self.ordered(due)
+        return None if cells is None else merged(cells, self.partials)
 
     def tables(self, fresh: Rows | None) -> Iterator[pa.Table]:
         """Yield the results, in parts where they may be many; see ``results``."""
@@ -133,6 +136,12 @@ class BucketBatch:
         if self.place is None:
             return _NOTHING
         return HeldRows(self.place.files, self.place.runs, self.state.waiting, self.since)
+
+    def ordered(self, due: list[Rows]) -> Rows | None:
+        """Return those of some cells that are answered now, in order; None if there is none."""
+        filled = [each for each in due if len(each)]
+        cells = in_order(together(filled), self.until) if filled else None
+        return cells if cells is not None and len(cells) else None
 
     def reached(self, kind: str, reach: Reach, partials: Any = None) -> History:
         """Return the cells of before as windows of a reach need them."""
@@ -253,14 +262,10 @@ def _changed(
     return np.flatnonzero(is_changed)
 
 
-def _parted(rows: Rows, until: int) -> tuple[Rows, Rows]:
-    """Return the rows before an instant as they stand, and the others by event time."""
-    is_due = rows.starts < until
-    if is_due.all():
-        return rows, rows.taken(np.empty(0, np.int64))
-    late = np.flatnonzero(~is_due)
-    late = late[np.argsort(rows.starts[late], kind="stable")]
-    return rows.taken(np.flatnonzero(is_due)), rows.taken(late)
+def _waiting(rows: Rows, until: int) -> Rows:
+    """Return the rows from an instant on, by event time."""
+    late = np.flatnonzero(rows.starts >= until)
+    return rows.taken(late[np.argsort(rows.starts[late], kind="stable")])
 
 
 def no_cells() -> Rows:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from eddyline.data.one_chunk import whole
-from eddyline.state.rows import ALWAYS, Rows
+from eddyline.state.rows import ALWAYS, FOREVER, Rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,18 +25,32 @@ CODE, CHECK = 0, 1
 pairs, each of groups that those before are parts of; see ``coarser``."""
 
 
-def in_order(cells: Rows) -> Rows:
+def in_order(cells: Rows, until: int = FOREVER) -> Rows:
     """Return cells by group and start; of equal ones, those first that stand first.
 
     Of parts that are in order, the oldest first, no more is done than that their codes are merged.
+    Those that start at an instant or later (µs) are left out.
     """
-    codes, starts, order = cells.codes[CODE], cells.starts, None
-    if (codes[1:] < codes[:-1]).any():
-        order = np.argsort(codes, kind="stable")
-        codes, starts = codes[order], starts[order]
-    if ((codes[1:] == codes[:-1]) & (starts[1:] < starts[:-1])).any():
-        order = np.lexsort((cells.starts, cells.codes[CODE]))
+    is_due = cells.starts < until
+    order = None if is_due.all() else np.flatnonzero(is_due)
+    for by in (_by_code, _by_code_and_start):
+        codes, starts = cells.codes[CODE], cells.starts
+        if order is not None:
+            codes, starts = codes[order], starts[order]
+        if (moved := by(codes, starts)) is not None:
+            order = moved if order is None else order[moved]
     return _told_apart(cells if order is None else cells.taken(order))
+
+
+def _by_code(codes: Ints, _starts: Ints) -> Indices | None:
+    """Return the order of cells by code; None if they are in it."""
+    return np.argsort(codes, kind="stable") if (codes[1:] < codes[:-1]).any() else None
+
+
+def _by_code_and_start(codes: Ints, starts: Ints) -> Indices | None:
+    """Return the order of cells by code and start, of those by code; None if they are in it."""
+    is_behind = (codes[1:] == codes[:-1]) & (starts[1:] < starts[:-1])
+    return np.lexsort((starts, codes)) if is_behind.any() else None
 
 
 def _told_apart(cells: Rows) -> Rows:

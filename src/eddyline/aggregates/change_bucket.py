@@ -11,6 +11,7 @@ from eddyline.aggregates.bucket import BucketBatch, filled_ranges, kept_spans, n
 from eddyline.aggregates.cells import group_bounds
 from eddyline.aggregates.history import Reach, Span
 from eddyline.aggregates.ranges_kernels import change_ranges, instant_ranges
+from eddyline.data.unique import distinct
 from eddyline.query.windows import LONGEST
 from eddyline.state.rows import ALWAYS, FOREVER
 
@@ -86,7 +87,7 @@ class ChangeBatch(BucketBatch):
 
 def instants_of(cells: Rows) -> Ints:
     """Return the instants at which cells start, each once and ascending (µs)."""
-    return np.unique(cells.starts)
+    return distinct(cells.starts)
 
 
 def cut(instants: Ints, n_each: int, most: int) -> list[Ints]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eddyline.aggregates.bucket import ROOM_COLUMNS, filled_ranges, with_ties
-from eddyline.aggregates.cells import CHECK, CODE, group_bounds, in_order, together
+from eddyline.aggregates.cells import CHECK, CODE, group_bounds
 from eddyline.aggregates.change_bucket import MOST_RESULTS, ChangeBatch, cut, instants_of
 from eddyline.aggregates.history import Reach
 from eddyline.aggregates.plan import OWN_CHECK, OWN_CODE, PASSES
@@ -44,8 +44,8 @@ class CountBatch(ChangeBatch):
 
     def fresh(self, due: list[Rows]) -> Rows | None:
         """Return the rows that are answered now, in order: rows that are counted stay rows."""
-        filled = [each for each in due if len(each)]
-        return with_ties(in_order(together(filled)), self.plan.ties) if filled else None
+        rows = self.ordered(due)
+        return None if rows is None else with_ties(rows, self.plan.ties)
 
     def tables(self, fresh: Rows | None) -> Iterator[pa.Table]:
         """Yield the results of the instants at which rows come, as only then others leave."""
@@ -56,12 +56,11 @@ class CountBatch(ChangeBatch):
         groups, leaves = _grouped(rows, _leaves(rows, self.reach.n_rows))
         if not len(groups):
             return
-        instants = instants_of(fresh)
         if self.plan.spans:
-            yield from self._of_several(groups, leaves, instants)
+            yield from self._of_several(groups, leaves, instants_of(fresh))
         elif self.gives_all:
             n_groups = group_bounds(groups).size - 1
-            for asked in cut(instants, n_groups, MOST_RESULTS):
+            for asked in cut(instants_of(fresh), n_groups, MOST_RESULTS):
                 yield self.table(groups, *filled_ranges(instant_ranges, groups, leaves, asked))
         else:
             facts = leaves, self.first_instant, self.plan.after

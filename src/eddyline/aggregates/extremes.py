@@ -90,7 +90,7 @@ class Timely(Extreme):
         """Return where the first or last entry of each range is, -1 where there is none."""
         there = is_there(array)
         places = np.flatnonzero(there)  # what is NULL may stand between equal times
-        begin, end = np.searchsorted(places, lo), np.searchsorted(places, hi)
+        begin, end = (lo, hi) if places.size == there.size else _among(there, lo, hi)
         if not pa.types.is_struct(array.type):
             return self._by_place(places, begin, end)
         times = words_of(array.field(0))
@@ -139,6 +139,15 @@ class Last(Timely):
 
     is_greatest: ClassVar[bool] = True
     reduce_sql: ClassVar[str] = "max({x})"
+
+
+def _among(
+    is_one: NDArray[np.bool_], lo: NDArray[np.int64], hi: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the ranges of all entries as ranges of those that a mask has."""
+    before = np.zeros(is_one.size + 1, np.int64)
+    np.cumsum(is_one, out=before[1:])
+    return before[lo], before[hi]
 
 
 def _are_ordered(

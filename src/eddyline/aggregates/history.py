@@ -23,6 +23,7 @@ from eddyline.aggregates.cells import (
     tails,
     together,
 )
+from eddyline.data.unique import distinct
 from eddyline.query.windows import LONGEST
 from eddyline.state.compaction import FAN_IN, upkeep_of
 from eddyline.state.row_files import open_rows, write_rows
@@ -123,10 +124,10 @@ class History:
         found = [(self._open(file), is_whole) for file, is_whole in self.files(since, common)]
         if new is None:
             return [each if is_whole else self._edge(each, since) for each, is_whole in found]
-        wanted = np.unique(new.codes[CODE])
+        wanted = distinct(new.codes[CODE])
         if with_edges:
             edges = [self._edge(each, since) for each, is_whole in found if not is_whole]
-            wanted = np.unique(np.concatenate([wanted, *(each.codes[CODE] for each in edges)]))
+            wanted = distinct(np.concatenate([wanted, *(each.codes[CODE] for each in edges)]))
         chosen = [(of_groups(each, wanted), is_whole) for each, is_whole in found]
         return [each if is_whole else self._edge(each, since) for each, is_whole in chosen]
 

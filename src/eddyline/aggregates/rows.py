@@ -45,11 +45,8 @@ class RowBatch(BucketBatch):
 
     def fresh(self, due: list[Rows]) -> Rows | None:
         """Return the rows that are answered now, in order."""
-        filled = [each for each in due if len(each)]
-        if not filled:
-            return None
-        rows = in_order(together(filled))
-        return with_ties(rows, self.plan.ties) if self.plan.ties else rows
+        rows = self.ordered(due)
+        return with_ties(rows, self.plan.ties) if rows is not None and self.plan.ties else rows
 
     def results(self, fresh: Rows | None) -> pa.Table | None:
         """Return the rows that are answered now with their values."""

@@ -14,6 +14,7 @@ from eddyline.aggregates.open_sessions import OpenSessions
 from eddyline.aggregates.plan import FIRST, BucketReport, BucketState
 from eddyline.aggregates.ranges_kernels import session_ranges
 from eddyline.data.one_chunk import whole
+from eddyline.data.unique import distinct
 from eddyline.query.windows import SessionWindow
 from eddyline.state.event_time import earlier
 from eddyline.state.rows import Rows
@@ -43,7 +44,7 @@ class SessionBatch(BucketBatch):
         since, until = (earlier(each, self.gap) for each in (self.plan.before, self.plan.after))
         sessions = OpenSessions(self.place, self.state.waiting, since)
         new = no_cells() if arrived is None else arrived
-        codes = np.unique(new.codes[CODE])
+        codes = distinct(new.codes[CODE])
         read = [*sessions.of_codes(codes), *sessions.ended(until, codes)]
         cells, results, n_bytes = self.entries(read, new), 0, new.payload.nbytes
         changed = no_cells()

@@ -20,6 +20,7 @@ from eddyline.alarms.meeting_kernels import (
     spans,
 )
 from eddyline.alarms.templates import slots_in
+from eddyline.data.unique import distinct
 from eddyline.models import timeline
 from eddyline.models.conditions import And, Comparison
 
@@ -183,7 +184,7 @@ def by_width(widths: Floats) -> Iterator[Indices]:
     power = np.frexp(widths)[1]
     power[~np.isfinite(widths)] = np.iinfo(power.dtype).max
     some = np.flatnonzero(widths >= 0)
-    for each in np.unique(power[some]):
+    for each in distinct(power[some]):
         yield some[power[some] == each]
 
 

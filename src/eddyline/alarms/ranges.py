@@ -11,6 +11,7 @@ import pyarrow as pa
 from eddyline.alarms.observing import Observing
 from eddyline.alarms.sweep import Sweep
 from eddyline.alarms.tally import Tally
+from eddyline.data.unique import distinct
 from eddyline.models.expressions import names_in
 from eddyline.models.rows import Keyed
 from eddyline.models.steps import Kept, Shape
@@ -74,7 +75,7 @@ class AlarmRanges(Kept):
 
     def are_asked(self, ranges: pa.Table) -> Mask:
         """Return which ranges are of alarms that are still what they were, ``[n]``."""
-        known = np.unique(self.program.definitions)
+        known = distinct(self.program.definitions)
         return np.isin(ranges.column(DEFINITION).to_numpy(), known)
 
     def _named(self, alarms: np.ndarray, entities: pa.Table) -> pa.Table:

@@ -13,6 +13,7 @@ import numpy as np
 
 from eddyline.alarms.meeting import DOWN, UP
 from eddyline.alarms.templates import slots_in
+from eddyline.data.unique import distinct
 from eddyline.models.conditions import And, Comparison, Condition, Or
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def _few(costs: Ints, passes: Ints) -> Ints:
     left = costs.astype(float)
     while True:
         best: Ints = left.argmin(axis=0)
-        used = np.unique(best)
+        used = distinct(best)
         if len(used) == 1:
             return best
         # What others would cost that have a part's alarms, the least first.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from eddyline.data.unique import distinct
 from eddyline.models.kept import CODE, EntityRecords, codes_of
 from eddyline.models.streaming import NEVER
 from eddyline.state.reorder_buffer import HeldRows
@@ -65,7 +66,7 @@ class Books:
 
     def open(self, codes: list[Ints]) -> Ints:
         """Look up entities; return their codes, sorted, each once."""
-        self.codes = np.unique(np.concatenate(codes)) if codes else self.codes
+        self.codes = distinct(np.concatenate(codes)) if codes else self.codes
         self.kept = self.records.given(self.codes)
         return self.codes
 

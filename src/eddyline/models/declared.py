@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
+from eddyline.data.unique import distinct
 from eddyline.errors import NotSupportedError, OptionError, QueryError
 from eddyline.models.assumed import said
 from eddyline.models.blocks import entity_blocks, tables
@@ -234,7 +235,7 @@ class Declared:
         is_last = np.append(again, np.True_)[: len(segments)]
         waits = is_last & (segments.hi > until)
         # Of an open model its own row comes again, and the latest one that it predicts.
-        held = np.unique(np.concatenate([found.rows[waits], found.last[waits]]))
+        held = distinct(np.concatenate([found.rows[waits], found.last[waits]]))
         n_done, n_new = len(made.places) - len(held), int((~waits).sum())
         report = FitReport(
             n_done,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from eddyline.data.unique import distinct
 from eddyline.models.kept import CODE, EntityRecords, RowsByGroup, codes_of
 from eddyline.models.rows import (
     Keyed,
@@ -126,7 +127,7 @@ class GroupsBatch:
         """
         self._begin[is_due] = self._next[is_due] = FOREVER
         codes = codes_of(self._groups)[is_due]
-        rows, ids = self._pieces(np.unique(codes), is_due)
+        rows, ids = self._pieces(distinct(codes), is_due)
         begins = micros_of(rows.column("lo"))
         is_near = begins <= self._front[ids]
         self._may_begin(ids[~is_near], begins[~is_near], begins[~is_near])
@@ -171,7 +172,7 @@ class GroupsBatch:
 
     def _recorded(self, is_changed: Mask) -> tuple[EntityRun, ...]:
         """Return the records after the batch; groups of one code have theirs together."""
-        codes = np.unique(codes_of(self._groups)[is_changed])
+        codes = distinct(codes_of(self._groups)[is_changed])
         is_open = np.isin(codes_of(self._groups), codes) & (self._begin < FOREVER)
         table = self._groups.filter(pa.array(is_open))
         for name, each in ((BEGIN, self._begin), (NEXT, self._next)):

@@ -16,6 +16,7 @@ import pyarrow as pa
 from msgspec import Struct
 from msgspec import field as struct_field
 
+from eddyline.data.unique import distinct
 from eddyline.models import timeline
 from eddyline.models.rows import ends_of, micros_of
 from eddyline.state.row_files import open_rows, write_rows
@@ -157,7 +158,7 @@ class EntityRecords:
     ) -> EntityRun | None:
         part = EntityRecords(self.place, runs)
         every = [codes_of(_open(self.place, each.files[_CODES])) for each in runs]
-        codes = np.unique(np.concatenate(every))
+        codes = distinct(np.concatenate(every))
         records = part.of(codes)
         for kind, low in lows.items():
             if kind in records:
@@ -165,7 +166,7 @@ class EntityRecords:
                 records[kind] = records[kind].filter(pa.array(is_needed))
         if is_all:  # nothing older is overridden by an entity without records
             filled = [codes_of(each) for each in records.values()]
-            codes = np.unique(np.concatenate(filled)) if filled else codes[:0]
+            codes = distinct(np.concatenate(filled)) if filled else codes[:0]
         again = {
             kind: (each.drop_columns([AT]), instants_of(each)) for kind, each in records.items()
         }

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from eddyline.data.unique import distinct
 from eddyline.models.kept import AppendedRows, codes_of, instants_of
 from eddyline.models.rows import ids_together, is_other_entity, micros_of
 from eddyline.models.streaming import NEVER
@@ -57,7 +58,7 @@ class OpenRuns:
         Raises:
             OSError: they cannot be read.
         """
-        codes = np.unique(codes_of(record))
+        codes = distinct(codes_of(record))
         rows = AppendedRows(self._place, self.files).of(codes, NEVER)
         assert rows is not None  # those of the record, for a start
         listed, ids = ids_together([record, rows], self._keys)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from eddyline.data.unique import distinct
 from eddyline.models.kept import codes_of
 from eddyline.models.rows import micros_of, table_of
 from eddyline.models.steps import SINCE, TIME, UNTIL
@@ -52,7 +53,7 @@ class Sketch:
         """The entities of which something is known, ascending."""
         every = [*self.rows.values(), *self.segments.values()]
         found = [codes_of(each) for each in every if len(each)]
-        return np.unique(np.concatenate(found)) if found else np.zeros(0, np.int64)
+        return distinct(np.concatenate(found)) if found else np.zeros(0, np.int64)
 
     @property
     def cut(self) -> int:

@@ -125,8 +125,8 @@ class CorrelationBatch(BucketBatch):
 
     def fresh(self, due: list[Rows]) -> Rows | None:
         """Return the matches that are answered now, in order; those of an instant by content."""
-        filled = [each for each in due if len(each)]
-        return with_ties(in_order(together(filled)), (CARRIED,)) if filled else None
+        matches = self.ordered(due)
+        return None if matches is None else with_ties(matches, (CARRIED,))
 
     def results(self, fresh: Rows | None) -> pa.Table | None:
         """Return the alerts at the instants between ``plan.before`` and ``plan.after``."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import structs
 
+from eddyline.data.unique import distinct
 from eddyline.estimates.histograms import CoefHistogram
 from eddyline.models.expressions import Attribute, Terms, names_in, terms_of
 from eddyline.models.kept import CODE
@@ -157,7 +158,7 @@ def _are_aligned(given: Sequence[Segments]) -> bool:
     first = [_first(each.lo) for each in given]
     if len(first) > 1:
         return bool(np.isin(first[0], first[1]).mean() > 0.5) if len(first[0]) else False
-    return len(np.unique(first[0])) <= len(first[0]) / 2
+    return len(distinct(first[0])) <= len(first[0]) / 2
 
 
 def _first(lo: Ints) -> Ints:

@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
+from eddyline.data.unique import distinct
 from eddyline.joins.drop_loop import DropLoop
 from eddyline.spark.joins.layout import INPUT, KEY, PASSES, START
 from eddyline.spark.operator import Pending
@@ -99,7 +100,7 @@ class TableFilter:
                 continue
             of = (MAPPED.run(place.files, place.runs, file, self._classes[table]) for file in files)
             parts = [np.empty(0, np.int64), *(run.rows.codes[key] for run in of)]
-            codes = np.unique(np.concatenate(parts))
+            codes = distinct(np.concatenate(parts))
             found[table, key] = codes.size, _lacks(df, f"{KEY}{key}", words_of(codes))
         for name, keys in self._keys.items():
             usable = [found[of] for of in keys if of in found]
