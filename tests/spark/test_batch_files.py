@@ -233,6 +233,42 @@ def test_no_job_looks_at_event_times(spark, folder, monkeypatch, text):
     assert looks
 
 
+def walls(node):
+    """How often rows are observed in a plan of Spark's."""
+    own = node.nodeName() == "CollectMetrics"
+    children = node.children()
+    return own + sum(walls(children.apply(at)) for at in range(children.size()))
+
+
+@pytest.mark.parametrize(
+    ("text", "n_walls"),
+    [
+        ("columns", {"files": 0, "rows": 1}),  # what the sink takes
+        ("condition", {"files": 1, "rows": 2}),
+        ("over", {"files": 1, "rows": 2}),  # what tasks report
+        ("join", {"files": 1, "rows": 3}),
+    ],
+)
+def test_what_files_say_is_not_observed(spark, folder, monkeypatch, text, n_walls):
+    for asked, n in n_walls.items():
+        if asked == "rows":
+            monkeypatch.setattr(FileStream, "of", classmethod(lambda _cls, _stream: None))
+        seen = []
+
+        def take(df, _id, seen=seen):
+            seen.append(walls(df._jdf.queryExecution().analyzed()))
+            df.collect()
+
+        take.takes_all = True
+        with el.Engine(spark) as engine:
+            for name in "st":
+                rows = stream_of(spark, folder, name)
+                engine.stream(name, rows, time="ts", lateness="4 seconds")
+            run = engine.query(QUERIES[text], name="q").start(take, trigger="available_now")
+            assert run.await_termination(120)
+        assert seen == [n] * N_BATCHES
+
+
 def test_a_sink_that_takes_a_part_is_told_what_it_took(spark, folder):
     with el.Engine(spark) as engine:
         engine.stream("s", stream_of(spark, folder, "s"), time="ts")

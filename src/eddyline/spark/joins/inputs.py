@@ -79,7 +79,8 @@ class JoinInputs(Operator):
         self.tells_late = False
         """Whether it is observed, too, if rows may be late, and how many have their keys."""
         self.must_look = False
-        """Whether event times of the whole batch are needed, of which its sink may take a part."""
+        """Whether what rows of the batch tell is known before its job: files say it, or it is
+        needed, and a sink may take a part of them."""
         self.has_tables = False
         """Whether the join has taken the rows of the tables that come with the first batch."""
         self.earliest: dict[str, int] = {}
@@ -115,10 +116,13 @@ class JoinInputs(Operator):
         self.begins(batch)
         self._rows, self._seen = self.source.of_streams(df), {}
         told, self.told = self.told, None
+        if told is None:
+            told = self.asks.of_files(batch.files, self.source.in_files)
+            # Then rows need not be observed, unless some of them only tell a clock.
+            self.must_look = self.must_look or not (told is None or self.source.made)
         if self.looks:
             if told is None and self._rows is not None:
-                told = self.asks.of_files(batch.files, self.source.in_files)
-                told = counted(self._rows, self.asks) if told is None else told
+                told = counted(self._rows, self.asks)
             self._looked = _as_observed(told or ())
             found = disorders(told or ())
             for number, each in found.items():
