@@ -127,10 +127,23 @@ def test_files_without_rows(tmp_path):
 
 
 def test_files_that_are_none(tmp_path):
+    known = written(tmp_path / "known.parquet", [1])
     (tmp_path / "a.parquet").write_bytes(b"no parquet")
     for name, error in (("a", pa.ArrowInvalid), ("b", FileNotFoundError)):
-        of = ParquetFiles((str(tmp_path / f"{name}.parquet"),))
-        with pytest.raises(error):
-            _ = of.n_rows
-        with pytest.raises(error):
-            of.span("ts")
+        of = ParquetFiles((known, str(tmp_path / f"{name}.parquet")))
+        for _ in range(2):
+            with pytest.raises(error):
+                _ = of.n_rows
+            with pytest.raises(error):
+                of.span("ts")
+
+
+def test_values_of_folders_are_not_those_of_files(tmp_path):
+    for name in ("ts=2026-01-01 00%3A00%3A00", "TS=1"):
+        folder = tmp_path / name
+        folder.mkdir()
+        of = ParquetFiles((written(folder / "a.parquet", [1]),))
+        assert (of.n_rows, of.span("ts"), of.span("n")) == (1, None, None)
+    folder = tmp_path / "its=1"
+    folder.mkdir()
+    assert ParquetFiles((written(folder / "a.parquet", [1]),)).span("ts") == expected(1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F
 
@@ -46,6 +47,7 @@ def folder(tmp_path_factory):
     for number in range(N_BATCHES):
         for name in "st":
             write_batch(made, name, number, rows(number))
+        write_batch(made, "far", number, rows(number + 8640))  # a day later
     return made
 
 
@@ -158,6 +160,26 @@ def test_what_columns_are_in_files(s):
     assert file_column(s.unionByName(s), "ts") is None
 
 
+def test_columns_that_are_names_of_folders_are_not_told(spark, tmp_path):
+    schema = "id BIGINT, k BIGINT, ts TIMESTAMP"
+    for day in (1, 2):
+        place = tmp_path / "s" / f"ts=2026-02-0{day}"
+        place.mkdir(parents=True)
+        pq.write_table(rows(day), place / "a.parquet")
+    df = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(f"{tmp_path}/s")
+    found = told(df, tmp_path)
+    assert found == [[None], [None]]
+
+
+def test_many_parts_of_files_are_left_to_spark(s, tmp_path, monkeypatch):
+    monkeypatch.setattr(batch_files, "MOST_SPLITS", 0)
+    stream, found = FileStream.of(s), []
+    query = s.writeStream.foreachBatch(lambda df, _id: found.append(stream.files(df)))
+    query = query.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+    assert query.awaitTermination(120)
+    assert found == [None] * N_BATCHES
+
+
 def test_rows_that_spark_may_leave_out_are_not_told(spark, folder, s):
     path = str(folder / "s")
     reader = spark.readStream.schema(schema_of(path)).option("ignoreMissingFiles", "true")
@@ -193,6 +215,8 @@ QUERIES = {
     "joined windows": "SELECT c.n AS n, s.id AS id FROM counts [RANGE 3 SECONDS] c, "
     "s [RANGE 3 SECONDS] WHERE c.k = s.k",
     "union": "SELECT id, k FROM s UNION ALL SELECT id, k FROM t",
+    "union with a join": "SELECT id, k, ts FROM u UNION ALL SELECT s.id AS id, t.id AS k, "
+    "s.ts AS ts FROM s [RANGE 3 SECONDS], t [RANGE 3 SECONDS] WHERE s.k = t.k",
 }
 
 
@@ -204,6 +228,7 @@ def life_of(spark, folder, text):
             engine.stream(name, rows, time="ts", lateness="4 seconds")
         pairs = "SELECT s.k AS k, s.ts AS ts FROM s [RANGE 2 SECONDS], t [NOW] WHERE s.k = t.k"
         engine.stream("pairs", engine.query(pairs, name="p"), time="ts")
+        engine.stream("u", stream_of(spark, folder, "far"), time="ts", lateness="4 seconds")
         counts = QUERIES["window"]
         engine.stream("counts", engine.query(counts, name="c"), time="e")
         run = engine.query(text, name="q").start(trigger="available_now")

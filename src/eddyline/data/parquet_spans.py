@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -48,9 +49,8 @@ class ParquetFiles:
     """Files on this machine."""
 
     paths: tuple[str, ...]
-    _footers: list[parquet.FileMetaData] = field(default_factory=list)
 
-    @property
+    @cached_property
     def n_rows(self) -> int:
         """Their rows.
 
@@ -58,7 +58,7 @@ class ParquetFiles:
             OSError: a file cannot be read.
             pa.ArrowException: a file is no Parquet.
         """
-        return sum(each.num_rows for each in self._read())
+        return sum(each.num_rows for each in self._footers)
 
     def span(self, column: str) -> Span | None:
         """Return the instants of a column; None if that takes reading many rows, or it is none.
@@ -69,10 +69,11 @@ class ParquetFiles:
             OSError: a file cannot be read.
             pa.ArrowException: a file is no Parquet.
         """
-        footers = self._read()
+        if any(_is_of_folder(column, path) for path in self.paths):
+            return None
         n_left = MOST_ROWS_READ
         whole = Span()
-        for path, footer in zip(self.paths, footers, strict=True):
+        for path, footer in zip(self.paths, self._footers, strict=True):
             found = _said(footer, column)
             if found is None:
                 n_left -= footer.num_rows
@@ -82,11 +83,15 @@ class ParquetFiles:
             whole = whole.merge(found)
         return whole
 
-    def _read(self) -> list[parquet.FileMetaData]:
-        """Return the footers, which are read once."""
-        if not self._footers:
-            self._footers.extend(map(parquet.read_metadata, self.paths))
-        return self._footers
+    @cached_property
+    def _footers(self) -> list[parquet.FileMetaData]:
+        """What is read of each file first."""
+        return [parquet.read_metadata(each) for each in self.paths]
+
+
+def _is_of_folder(column: str, path: str) -> bool:
+    """Return whether the rows of a file may have the value of a column from a folder's name."""
+    return any(each.startswith(f"{column.lower()}=") for each in path.lower().split("/"))
 
 
 def _said(footer: parquet.FileMetaData, column: str) -> Span | None:

@@ -26,6 +26,12 @@ if TYPE_CHECKING:
 MOST_FILES = 64
 """Most files of a batch that are opened here: each takes half a millisecond or more."""
 
+MOST_SPLITS = 128
+"""Most parts of files: of a large one Spark makes several, and each is asked for by calls."""
+
+_UNREADABLE = (OSError, pa.ArrowException, ValueError)
+"""What is raised of a file that is gone, or is not what it was taken for."""
+
 _KEEP_ROWS = {"Project", "SubqueryAlias", "EventTimeWatermark", "Union"}
 """Steps of Spark's that have a row for each row of what they read."""
 
@@ -52,14 +58,14 @@ class BatchFiles:
         """The rows of the batch; None if they cannot be told."""
         try:
             return sum(each.n_rows for each in self.streams)
-        except (OSError, pa.ArrowException):
+        except _UNREADABLE:
             return None  # Spark will say what is wrong with a file, if it comes to that
 
     def span(self, stream: int, column: str) -> Span | None:
         """Return the instants of a column of a stream's files; None if they cannot be told."""
         try:
             return self.streams[stream].span(column)
-        except (OSError, pa.ArrowException):
+        except _UNREADABLE:
             return None
 
 
@@ -201,8 +207,13 @@ def _parent(rdd: Any, number: int) -> Any:
 def _paths(scan: Any, most: int) -> tuple[str, ...] | None:
     """Return the files that are read; None if they are more, or not on this machine."""
     found: dict[str, None] = {}
+    n_splits = 0
     for partition in _each(scan.filePartitions()):
-        for file in partition.files():
+        files = partition.files()
+        n_splits += len(files)
+        if n_splits > MOST_SPLITS:
+            return None
+        for file in files:
             parts = urlsplit(str(file.urlEncodedPath()))
             if parts.scheme != "file" or parts.netloc:
                 return None

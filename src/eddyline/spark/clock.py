@@ -231,7 +231,7 @@ class StreamClock(Operator):
     def prepare(self, df: DataFrame, batch: Batch) -> None:
         """Look at the event times of a batch, unless its files or another job bring them."""
         self._unseen, self._batch_id, self._brought = df, batch.id, None
-        if self.told is None and batch.files is not None and len(batch.files.streams) == 1:
+        if self.told is None:
             self.told = self.asks.of_files(batch.files, [(0, self._in_files)])
         if self.told is not None or self.looks:
             self._look()

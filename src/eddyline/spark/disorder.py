@@ -66,11 +66,13 @@ class Asked:
     ) -> list[dict[str, Any]] | None:
         """Return what ``counted`` returns, of what the files of a batch say; None: they do not.
 
+        They do if all of the batch is asked for: of a part nobody knows here which one it is.
+
         Args:
             files: of the batch.
             columns: of each stream of these, what it is by number, and its event time there.
         """
-        if self.before is not None or files is None or len(files.streams) < len(columns):
+        if self.before is not None or files is None or len(files.streams) != len(columns):
             return None
         found = []
         for place, (number, column) in enumerate(columns):

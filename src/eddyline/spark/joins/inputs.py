@@ -118,8 +118,7 @@ class JoinInputs(Operator):
         told, self.told = self.told, None
         if told is None:
             told = self.asks.of_files(batch.files, self.source.in_files)
-            # Then rows need not be observed, unless some of them only tell a clock.
-            self.must_look = self.must_look or not (told is None or self.source.made)
+            self.must_look = self.must_look or told is not None  # rows need not be observed
         if self.looks:
             if told is None and self._rows is not None:
                 told = counted(self._rows, self.asks)
