@@ -8,9 +8,9 @@ from zlib import crc32
 import pytest
 
 from eddyline.errors import SourceError
-from eddyline.spark.batch_files import FileStream
 from eddyline.spark.session import DEFAULTS, session
 from tests import examples
+from tests.spark.parquet_files import ask_rows
 from tests.spark.processes import JAVA, QUICK
 
 examples.register()
@@ -68,14 +68,14 @@ def asked(request, monkeypatch):
     """
     by_name = "files" if crc32(request.node.nodeid.encode()) % 2 else "rows"
     if (who := getattr(request, "param", by_name)) == "rows":
-        monkeypatch.setattr(FileStream, "of", classmethod(lambda _cls, _stream: None))
+        ask_rows(monkeypatch)
     return who
 
 
 @pytest.fixture
 def rows_are_asked(monkeypatch):
     """That files of streams say nothing."""
-    monkeypatch.setattr(FileStream, "of", classmethod(lambda _cls, _stream: None))
+    ask_rows(monkeypatch)
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,8 @@ import pyarrow.parquet as pq
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from eddyline.spark.batch_files import FileStream
+
 OF_SPARK = b"org.apache.spark.sql.parquet.row.metadata"
 """Where Spark notes the columns of a file that it writes."""
 
@@ -23,3 +25,8 @@ def schema_of(folder: str | Path) -> StructType:
         nullable = re.sub(rb'ull(able)?":false', rb'ull\1":true', noted)
         return StructType.fromJson(json.loads(nullable))
     return from_arrow_schema(found, prefer_timestamp_ntz=True)
+
+
+def ask_rows(monkeypatch):
+    """Let files of streams say nothing, so that rows are asked as those of other sources are."""
+    monkeypatch.setattr(FileStream, "of", classmethod(lambda _cls, _stream: None))

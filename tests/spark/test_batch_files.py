@@ -14,7 +14,7 @@ from eddyline.spark import batch_files, clock
 from eddyline.spark.batch_files import FileStream, file_column
 from eddyline.spark.joins import inputs
 from tests.spark.joins.join_streams import stream_of, write_batch
-from tests.spark.parquet_files import schema_of
+from tests.spark.parquet_files import ask_rows, schema_of
 
 pytestmark = [
     pytest.mark.spark,
@@ -106,6 +106,20 @@ def seconds(span):
 def test_rows_and_instants_are_those_of_the_batch(s, tmp_path, made):
     found = told(made(s), tmp_path)
     assert [seconds(one) for (one,) in found] == [span_of(n) for n in range(N_BATCHES)]
+
+
+@pytest.mark.parametrize("kind", ["INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS"])
+def test_files_that_spark_has_written(spark, folder, tmp_path, kind):
+    written = spark.read.parquet(str(folder / "s")).coalesce(1)
+    spark.conf.set("spark.sql.parquet.outputTimestampType", kind)
+    try:
+        written.write.parquet(str(tmp_path / "s"))
+    finally:
+        spark.conf.unset("spark.sql.parquet.outputTimestampType")
+    df = spark.readStream.schema(written.schema).parquet(str(tmp_path / "s"))
+    ((span,),) = told(df, tmp_path)
+    spans = [span_of(number) for number in range(N_BATCHES)]
+    assert seconds(span) == (30, 27, min(s[2] for s in spans), max(s[3] for s in spans))
 
 
 def test_streams_that_are_united_are_told_one_by_one(spark, folder, tmp_path):
@@ -240,7 +254,7 @@ def life_of(spark, folder, text):
 @pytest.mark.parametrize("text", QUERIES.values(), ids=QUERIES)
 def test_answers_and_counts_are_those_of_rows_that_are_asked(spark, folder, monkeypatch, text):
     with_files = life_of(spark, folder, text)
-    monkeypatch.setattr(FileStream, "of", classmethod(lambda _cls, _stream: None))
+    ask_rows(monkeypatch)
     assert with_files == life_of(spark, folder, text)
     assert with_files[0]
 
@@ -277,7 +291,7 @@ def walls(node):
 def test_what_files_say_is_not_observed(spark, folder, monkeypatch, text, n_walls):
     for asked, n in n_walls.items():
         if asked == "rows":
-            monkeypatch.setattr(FileStream, "of", classmethod(lambda _cls, _stream: None))
+            ask_rows(monkeypatch)
         seen = []
 
         def take(df, _id, seen=seen):

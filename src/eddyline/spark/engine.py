@@ -91,7 +91,7 @@ class Engine(Catalog):
             time: its event-time column; used by windows, not by filters. Results of a query have
                 that of the stream that it reads, whether they carry the column or not.
             lateness: how much earlier than the latest row before it a row may be ("1 minute");
-                the watermark of queries that filter; a join counts late rows by itself. "learned"
+                the watermark of queries that filter; others count late rows themselves. "learned"
                 finds the smallest that holds 99.99 % of the rows, "learned 99 %" another share.
             key: a column of which no two rows have one value while they are in their window; a
                 join by it is checked, and lets rows go that cannot find another partner.
