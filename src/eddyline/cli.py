@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 import eddyline
-from eddyline.errors import EddylineError, LatenessWarning, LateRowsWarning
+from eddyline.errors import EddylineError, EddylineWarning
 from eddyline.watch.html.report import check_packages, write_reports
 
 if TYPE_CHECKING:
@@ -271,11 +271,11 @@ def sigma_check(
 
 @contextlib.contextmanager
 def _plain_warnings() -> Iterator[None]:
-    """Show what is told of late rows as a line: where in the code it is told helps nobody here."""
+    """Print warnings of eddyline as one line: the place in the code helps nobody here."""
     by_python = warnings.showwarning
 
     def shown(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-        if issubclass(category, LatenessWarning | LateRowsWarning):
+        if issubclass(category, EddylineWarning):
             _said(f"eddyline: {message}", "yellow")
         else:
             by_python(message, category, *where, **more)

@@ -12,7 +12,11 @@
     ├── SourceError                  an input or output that cannot be read or written
     └── PluginError                  an extension from another package that failed to load
 
-Categories of warnings can be silenced apart: LatenessWarning, LateRowsWarning, RuleFilesWarning.
+    EddylineWarning(UserWarning)
+    ├── LatenessWarning              a stream without a lateness
+    ├── LateRowsWarning              many rows came too late
+    ├── RuleFilesWarning             files of rules that cannot be read
+    └── UnboundedStateWarning        state that only grows
 
 A message says what is wrong, where, what was got and what to do. The facts it was built from are
 kept in ``facts``. Every error survives pickling, as it has to travel from Spark's workers.
@@ -85,13 +89,21 @@ class PluginError(EddylineError):
     """An extension from another package that failed to load."""
 
 
-class LatenessWarning(UserWarning):
+class EddylineWarning(UserWarning):
+    """Base of all warnings of eddyline; each kind can be silenced by itself."""
+
+
+class LatenessWarning(EddylineWarning):
     """A query starts to ask for the event time of a stream that was given no lateness."""
 
 
-class LateRowsWarning(UserWarning):
+class UnboundedStateWarning(EddylineWarning):
+    """A query keeps rows or values of a stream for ever, so its state only grows."""
+
+
+class LateRowsWarning(EddylineWarning):
     """Many rows of a stream came too late, and were left out."""
 
 
-class RuleFilesWarning(UserWarning):
+class RuleFilesWarning(EddylineWarning):
     """A file of rules that a set follows has changed and cannot be taken in."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, TypeVar
+from unicodedata import category
 
 from eddyline.errors import OptionError, PluginError
 
@@ -20,6 +21,10 @@ T = TypeVar("T")
 
 MOST_SHOWN = 20
 """Known names that an error lists: a set has thousands of rules."""
+
+LONGEST_NAME = 200
+"""Greatest length of a name that becomes a folder (bytes): file systems take 255, and some names
+get a suffix."""
 
 
 def look_up(kind: str, table: Mapping[str, T], name: str, *, group: str) -> T:
@@ -64,6 +69,36 @@ def checked_text(what: str, value: Any) -> str:
         msg = f"the {what} is a text, got {value!r:.60}"
         raise OptionError(msg, got=type(value).__name__)
     return value
+
+
+def checked_folder_name(what: str, value: Any) -> str:
+    """Return a name that can be the name of one folder.
+
+    Queries get a folder of their name in the paths and checkpoints of ``start_all``, and streams
+    in checkpoints. A name that is a path would lead out of these folders.
+
+    Raises:
+        OptionError: it is no text, ``.`` or ``..``, too long, or has a slash, a backslash or a
+            control character.
+
+    >>> checked_folder_name("name of a query", "slow pages, 2")
+    'slow pages, 2'
+    """
+    name = checked_text(what, value)
+    reason = ""
+    if name in (".", ".."):
+        reason = "that is a path"
+    elif marks := [mark for mark in name if mark in "/\\" or category(mark) in ("Cc", "Cs")]:
+        reason = f"it has {marks[0]!r}"
+    elif (size := len(name.encode("utf-8", "surrogatepass"))) > LONGEST_NAME:
+        reason = f"it has {size} bytes, and {LONGEST_NAME} are possible"
+    if reason:
+        msg = (
+            f"the {what} becomes the name of a folder, and {name!r:.60} cannot: {reason}; choose a "
+            f"name without slashes and control characters"
+        )
+        raise OptionError(msg, name=name)
+    return name
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:

@@ -4,7 +4,7 @@ import pyarrow.compute as pc
 import pytest
 
 import eddyline as el
-from eddyline.errors import QueryError
+from eddyline.errors import OptionError, QueryError
 
 pytestmark = pytest.mark.spark
 
@@ -83,3 +83,39 @@ def test_the_block_ends_queries_that_run_together(spark, stream):
         with pytest.raises(QueryError, match="query 'q0' runs; stop that run first"):
             engine.query("SELECT id FROM s", name="q0", replace=True)
     assert not any(run.isActive for run in runs)
+
+
+@pytest.mark.parametrize("name", ["../../out", "a/b", "..", ".", "a\\b", "a\nb", "é" * 101])
+def test_a_name_that_cannot_be_a_folder_is_refused(spark, stream, name):
+    engine = el.Engine(spark)
+    engine.stream("s", stream)
+    rules = el.RuleSet({"five": "a = 5"}, name=name)
+    for call in (
+        lambda: engine.query("SELECT * FROM s", name=name),
+        lambda: engine.rules(name, rules, stream="s"),
+        lambda: engine.stream(name, stream),
+        lambda: engine.table(name, spark.range(3)),
+        lambda: el.window_join(
+            {"x": stream, "y": stream}, on="x.a = y.a", time={"x": "id"}, name=name
+        ),
+        lambda: rules.start(stream),
+    ):
+        with pytest.raises(OptionError, match=r"becomes the name of a folder.* choose a name"):
+            call()
+    assert not engine.queries
+    assert list(engine.relations) == ["s"]
+
+
+def test_folders_are_called_as_their_queries(spark, stream, tmp_path):
+    engine = el.Engine(spark)
+    engine.stream("s", stream)
+    names = ["slow pages, 2", "größe 50%", "a:b", "...", "-rf"]
+    for name in names:
+        engine.query("SELECT id FROM s WHERE a = 5", name=name)
+    out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
+    for run in engine.start_all("parquet", path=out, checkpoint=checkpoint, trigger="once"):
+        run.await_termination()
+    assert sorted(folder.name for folder in out.iterdir()) == sorted(names)
+    for name in names:
+        assert len(list((out / name).glob("*.parquet"))) > 0
+    assert not list(tmp_path.glob("*.parquet"))

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import QueryError
-from eddyline.registry import checked_text, unknown
+from eddyline.registry import checked_folder_name, checked_text, unknown
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -97,7 +97,7 @@ class Catalog(ABC):
         self.queries.pop(name, None)
 
     def _check_new(self, kind: str, name: str, *, replace: bool) -> None:
-        checked_text(f"name of a {kind}", name)
+        checked_folder_name(f"name of a {kind}", name)
         for known in (*self.relations, *self.results):
             if known.lower() == name.lower():
                 kind = "table" if known in self.tables else "stream"
@@ -142,5 +142,5 @@ class Catalog(ABC):
                 del place[known]
 
     def _check_free(self, name: str, *, replace: bool) -> None:
-        if checked_text("name of a query", name) in self.queries:
+        if checked_folder_name("name of a query", name) in self.queries:
             self._check_replaced("query", name, name, replace=replace)

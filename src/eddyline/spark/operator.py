@@ -108,6 +108,16 @@ class Laid:
     crosses from one piece of Spark's code to another."""
 
 
+@dataclass(frozen=True, slots=True)
+class UnboundedState:
+    """State that grows with the rows of a stream for as long as a query runs."""
+
+    grows: str
+    """A sentence that names the stream and what is kept of it."""
+    bounds: str
+    """What a person can do to bound it."""
+
+
 class Clock(Protocol):
     """Event time of the rows that an operator is laid over, in the batch that is being laid."""
 
@@ -215,6 +225,8 @@ class Operator:
     """The inputs of which it keeps rows that came too late."""
     without_lateness: tuple[str, ...] = ()
     """The streams whose event time it asks for and that were given no lateness."""
+    unbounded: tuple[UnboundedState, ...] = ()
+    """The parts of its state that grow with the rows of a stream, without a bound."""
     by_hand: ChangeableRules | None = None
     """Its rules, if it has some that a person may change while it runs."""
 

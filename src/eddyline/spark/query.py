@@ -11,6 +11,7 @@ from eddyline.errors import OptionError, QueryError
 from eddyline.options import FOR_ALL, RunOptions, check_names
 from eddyline.query.step_graph import carries, tree
 from eddyline.query.steps import ReadStep
+from eddyline.registry import checked_folder_name
 from eddyline.spark.analysis import column_types
 from eddyline.spark.operator import Stateful
 from eddyline.spark.operators import laid_out
@@ -19,6 +20,7 @@ from eddyline.spark.run.run import Run
 from eddyline.spark.run.triggers import SparkTrigger, trigger_text
 from eddyline.spark.session import check_is_classic
 from eddyline.spark.sinks.sinks import sink_of
+from eddyline.spark.unbounded_state import warn_of_unbounded_state
 from eddyline.sql.parsing import on_one_line
 from eddyline.watch.formatting import clipped, counted
 from eddyline.watch.html.fragment import fragment
@@ -63,7 +65,8 @@ class Query:
 
     Raises:
         QueryError: a step that does not fit the columns before it.
-        OptionError: an option that no operator knows, or a value out of range.
+        OptionError: an option that no operator knows, a value out of range, or a name that cannot
+            be that of a folder.
     """
 
     def __init__(
@@ -77,7 +80,7 @@ class Query:
         check_not_running: Callable[[str], None] = lambda _name: None,
         rename: str = RENAME,
     ) -> None:
-        self.name = name
+        self.name = checked_folder_name("name of a query", name)
         self.text = text
         self.steps = tuple(steps)
         self.relations = {
@@ -98,6 +101,8 @@ class Query:
         known = [field.name for kind in dict.fromkeys(kinds) for field in fields(kind)]
         known += [field.name for field in fields(RunOptions)]
         check_names("option", options, [*dict.fromkeys([*known, *FOR_ALL])])
+        if self.streams:
+            warn_of_unbounded_state(name, self._made)
         self.run_options, _ = RunOptions.taken(options)
         self.settings = _settings(self._made) | settings_of(self.run_options)
         """Its options, as texts."""

@@ -51,7 +51,7 @@ def checked_script(file: Path) -> Script:
         OptionError: an unknown trigger or sink, or a sink without what it needs.
     """
     try:
-        text = file.read_text("utf-8")
+        text = file.read_text("utf-8-sig")  # editors may begin a file with a byte-order mark
     except (OSError, UnicodeDecodeError) as error:
         msg = f"cannot read the script {file}: {getattr(error, 'strerror', None) or error}"
         raise SourceError(msg, path=str(file)) from error

@@ -26,6 +26,7 @@ from eddyline.aggregates.profile import AggregateProfile
 from eddyline.aggregates.samples import GroupSamples
 from eddyline.errors import QueryError
 from eddyline.options import AggregateOptions
+from eddyline.query.windows import LONGEST
 from eddyline.spark.aggregates.fetched import answered, fetched
 from eddyline.spark.aggregates.grouping import Groups
 from eddyline.spark.aggregates.kept import Kept
@@ -36,19 +37,20 @@ from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.buckets import ADAPTIVE, FOUND, REPORT, BucketReports, what_is_found
 from eddyline.spark.clocks_of_results import ResultClock
 from eddyline.spark.event_time import micros_of
-from eddyline.spark.operator import Laid, Pending
+from eddyline.spark.operator import Laid, Pending, UnboundedState
 from eddyline.spark.prepared import Added, Counted, Known
 from eddyline.spark.run.observed_metrics import PendingMetrics
 from eddyline.spark.session import is_ansi
 from eddyline.state.rows import ALWAYS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pyspark.sql import Column, DataFrame
 
     from eddyline.aggregates.plan import BucketReport
     from eddyline.query.aggregates import AggregateCall
+    from eddyline.query.windows import Window
     from eddyline.runtime.journal import JournalEntry
     from eddyline.spark.aggregates.fetched import Answered
     from eddyline.spark.aggregates.lifting import LiftedCall
@@ -310,3 +312,22 @@ class Bucketed(Kept):
 
 def _with_report(fields: Sequence[StructField]) -> list[StructField]:
     return [*fields, StructField(REPORT, BinaryType())]
+
+
+def unbounded_values(
+    stream: str, window: Window, calls: Iterable[LiftedCall]
+) -> Iterator[UnboundedState]:
+    """Yield the calls that keep their values for ever: lists over a window that lets no row go.
+
+    Partial aggregates of a fixed size grow with the number of groups alone.
+    """
+    if window.length != LONGEST or (window.counts is not None and window.counts.rows != LONGEST):
+        return
+    for call in calls:
+        partials = call.partials
+        if any(isinstance(p.kind, ArrayType) or not p.monoid.can_merge for p in partials):
+            yield UnboundedState(
+                f"{call.call.text} keeps values of all rows of {stream!r} for ever, because its "
+                f"window ([{window.text}]) lets none go",
+                "give it a window that does, such as [RANGE 1 HOUR]",
+            )

@@ -24,7 +24,7 @@ from eddyline.aggregates.slides import Slides
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.query.aggregates import WINDOW, both
 from eddyline.query.windows import LONGEST, SessionWindow, SlideWindow
-from eddyline.spark.aggregates.bucketed import Bucketed
+from eddyline.spark.aggregates.bucketed import Bucketed, unbounded_values
 from eddyline.spark.aggregates.compared import shows_changes, tells_time
 from eddyline.spark.aggregates.counted import Counted
 from eddyline.spark.aggregates.grouping import CHECK, CODE, START
@@ -72,6 +72,7 @@ class AggregateOperator(Bucketed):
         written = zip(self.calls, step.calls, strict=True)
         self.calls = tuple(replace(each, call=call) for each, call in written)
         numbers = numbers_of(self.calls)
+        self.unbounded = tuple(unbounded_values(step.input, self.window, self.calls))
         self.samples = GroupSamples([" ".join(each.call.text.split()) for each in numbers])
         self.ties = tuple(site.df.columns) if self.by_row else ()
         """The columns that order rows of one instant, where rows are counted."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql import functions as F
@@ -11,7 +12,7 @@ from pyspark.sql.types import StructField
 from eddyline.aggregates.loop import AggregateLoop
 from eddyline.aggregates.plan import AggregatePlan, Frame
 from eddyline.query.windows import UNBOUNDED
-from eddyline.spark.aggregates.bucketed import Bucketed
+from eddyline.spark.aggregates.bucketed import Bucketed, unbounded_values
 from eddyline.spark.aggregates.grouping import CHECK, CODE, START
 from eddyline.spark.aggregates.travelling import Travelling
 from eddyline.spark.analysis import check_names
@@ -45,6 +46,8 @@ class OverOperator(Bucketed):
         """The calls by the rows that they are over."""
         for over, call in zip(step.calls, self.calls, strict=True):
             self.frames.setdefault(over.window, []).append(call)
+        growing = (unbounded_values(step.input, *frame) for frame in self.frames.items())
+        self.unbounded = tuple(chain.from_iterable(growing))
 
     @classmethod
     def of(cls, step: OverStep, site: Site) -> Self:

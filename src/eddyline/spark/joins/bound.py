@@ -27,6 +27,7 @@ from eddyline.spark.joins.declared_keys import declared_keys
 from eddyline.spark.joins.input_steps import facts_of
 from eddyline.spark.joins.layout import JoinInput
 from eddyline.spark.joins.source import source_of
+from eddyline.spark.operator import UnboundedState
 from eddyline.spark.relation import Relation, lateness_rule
 from eddyline.sql.parsing import quoted
 from eddyline.state.event_time import OrderPlan
@@ -104,6 +105,25 @@ class BoundJoin:
     def timed(self) -> tuple[str, ...]:
         """The inputs that are streams."""
         return tuple(each.name for each in self.inputs if each.time is not None)
+
+    @cached_property
+    def unbounded(self) -> tuple[UnboundedState, ...]:
+        """The streams of which the join keeps all rows for ever.
+
+        A table meets each row of a stream once, so a join of one stream keeps none of its rows.
+        """
+        if len(self.timed) < 2 or self.options.constraints == DISCARD:
+            return ()
+        return tuple(
+            UnboundedState(
+                f"the join keeps all rows of stream {each.name!r} for ever, because that has no "
+                f"window ([{each.window.text}])",
+                f"give it one that holds its partners, such as {each.name} [RANGE 1 HOUR], or "
+                f'constraints="discard"; a time bound in the condition is no window',
+            )
+            for each in self.step.joined
+            if each.name in self.timed and each.window.length == LONGEST and not each.window.counts
+        )
 
     @cached_property
     def lateness(self) -> LatenessRule:

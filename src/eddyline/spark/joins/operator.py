@@ -111,6 +111,7 @@ class JoinOperator(Shown):
         self.keeps_late = tuple(each.name for each in bound.inputs if each.made is None)
         timed = (each for each in bound.inputs if each.time is not None and each.made is None)
         self.without_lateness = tuple(each.name for each in timed if each.lateness is None)
+        self.unbounded = bound.unbounded
         self.graph = bound.graph
         # A row meets all its partners in one bucket, where it is decided: no key is split.
         is_inner = bound.step.kind == "inner"

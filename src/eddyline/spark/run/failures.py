@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import re
 
-from eddyline.errors import EddylineError, PredicateError, StateError
+from eddyline.errors import EddylineError, PredicateError, SourceError, StateError
 
 _STATE_ERROR = re.compile(r"eddyline\.errors\.StateError: (.*)")
 _PREDICATE_ERROR = re.compile(r"eddyline\.errors\.PredicateError: (.*)")
 _RAISED = re.compile(r"(predicate '.*? raised .*?; handle that value[^\n]*)", re.DOTALL)
+
+_DISK = re.compile(r"No space left on device|Disk quota exceeded|Read-only file system")
+_SINK = re.compile(
+    r"\[TASK_WRITE_FAILED\] Task failed while writing rows to (?:file:)?(\S+?)/_eddyline/"
+)
 
 
 def reworded(error: BaseException, query: str) -> BaseException:
@@ -26,4 +31,17 @@ def reworded(error: BaseException, query: str) -> BaseException:
     for pattern in (_PREDICATE_ERROR, _RAISED):
         if match := pattern.search(text):
             return PredicateError(match[1], query=query)
+    if match := _DISK.search(text):
+        return _disk_error(match[0], text, query)
     return error
+
+
+def _disk_error(reason: str, text: str, query: str) -> SourceError:
+    """Return the error of a disk that takes no more, with the folder of the sink if it is that."""
+    sink = _SINK.search(text)
+    where = f"its sink's folder {sink[1]}" if sink else "a folder of Spark (spark.local.dir)"
+    msg = (
+        f"query {query!r} cannot write to {where}: {reason}; make room and start the query again "
+        f"with its checkpoint: the batch runs again, and no row is lost or written twice"
+    )
+    return SourceError(msg, query=query, folder=sink[1] if sink else None)

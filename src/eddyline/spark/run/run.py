@@ -34,6 +34,7 @@ from eddyline.spark.run.running_query import RunFace
 from eddyline.spark.run.steering import Steering
 from eddyline.spark.run.triggers import spark_trigger
 from eddyline.spark.sinks.files import file_system, uri_of
+from eddyline.spark.unbounded_state import warn_of_unbounded_state
 from eddyline.state.manifest import ManifestFolder
 from eddyline.watch.metrics import metrics_of
 from eddyline.watch.run_log import RunLog
@@ -102,6 +103,7 @@ class Run(RunFace):
             self._restore()
             self.steering.apply()
             warn_without_lateness(self.chain.operators, self.source)
+            warn_of_unbounded_state(self.name, self.chain.operators)
             self.streaming_query: StreamingQuery = self._started(chosen)
             _started_runs[next(_numbers)] = self
         except BaseException:
@@ -197,11 +199,10 @@ class Run(RunFace):
             self._log.show(self.run_view)
         except BaseException as error:  # noqa: BLE001 - raised again, reworded
             self._check_goes_on()  # whatever a job says that was stopped
-            self._error = error
             if isinstance(error, Exception):
                 self._count_failure()
             # In as few words as there are: Spark prints them all.
-            raised = self._reworded(error)
+            self._error = raised = self._reworded(error)
             self._log.write(self.run_view, "failed", f"{type(raised).__name__}: {raised}")
             raise raised from None
 

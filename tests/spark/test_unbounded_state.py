@@ -1,0 +1,95 @@
+"""Warnings of state that grows for as long as a query runs."""
+
+import warnings
+
+import pytest
+
+import eddyline as el
+from eddyline.errors import UnboundedStateWarning
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.filterwarnings("default::eddyline.errors.UnboundedStateWarning"),
+]
+
+ROWS = "id", "CAST(id % 9 AS INT) AS k", "timestamp_seconds(id) AS ts"
+TIME_BOUND = "s.k = t.k AND t.ts BETWEEN s.ts AND s.ts + INTERVAL '5' MINUTE"
+
+
+@pytest.fixture
+def frames(spark, tmp_path):
+    rows = spark.range(90).selectExpr(*ROWS)
+    rows.write.parquet(str(tmp_path / "in"))
+    return {
+        name: spark.readStream.schema(rows.schema).parquet(str(tmp_path / "in")) for name in "st"
+    }
+
+
+@pytest.fixture
+def engine(spark, frames):
+    engine = el.Engine(spark)
+    for name, frame in frames.items():
+        engine.stream(name, frame, time="ts", lateness="1 minute")
+    engine.table("names", spark.range(9).selectExpr("CAST(id AS INT) AS k", "id AS name"))
+    return engine
+
+
+def streams_warned_of(call):
+    """Return the result of a call, and the streams that its warnings name."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = call()
+    told = [each for each in caught if issubclass(each.category, UnboundedStateWarning)]
+    assert all(each.filename == __file__ for each in told), "they point at the code of the user"
+    text = " ".join(str(each.message) for each in told)
+    return result, [name for name in ("s", "t") if f"{name!r} for ever" in text], text
+
+
+@pytest.mark.parametrize(
+    ("text", "streams"),
+    [
+        (f"SELECT s.id FROM s, t WHERE {TIME_BOUND}", ["s", "t"]),
+        (f"SELECT s.id FROM s JOIN t ON {TIME_BOUND}", ["s", "t"]),
+        (f"SELECT s.id FROM s [RANGE 1 HOUR], t WHERE {TIME_BOUND}", ["t"]),
+        (f"SELECT s.id FROM s [UNBOUNDED], t [ROWS 9] WHERE {TIME_BOUND}", ["s"]),
+        ("SELECT s.id FROM s [RANGE 1 HOUR] SEMI JOIN t ON s.k = t.k", ["t"]),
+        ("SELECT k, COUNT(DISTINCT id) AS n FROM s GROUP BY k", ["s"]),
+        ("SELECT k, approx_count_distinct(id) AS n FROM s GROUP BY k", ["s"]),
+        ("SELECT k, median(id) OVER (PARTITION BY k ORDER BY ts) AS middle FROM s", ["s"]),
+    ],
+)
+def test_the_query_and_its_start_warn_of_rows_that_are_kept_for_ever(engine, text, streams):
+    query, names, said = streams_warned_of(lambda: engine.query(text, name="q"))
+    assert names == streams
+    assert said.startswith("query 'q': ")
+    assert "RANGE 1 HOUR" in said
+    run, names, _ = streams_warned_of(lambda: query.start(trigger="available_now"))
+    run.stop()
+    assert names == streams
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"SELECT s.id FROM s [RANGE 1 HOUR], t [NOW] WHERE {TIME_BOUND}",
+        "SELECT s.id FROM s, names WHERE s.k = names.k",
+        "SELECT k, COUNT(*) AS n, MAX(id) AS top FROM s GROUP BY k",
+        "SELECT k, COUNT(DISTINCT id) AS n FROM s [RANGE 1 HOUR SLIDE 1 HOUR] GROUP BY k",
+        "SELECT k, SUM(id) OVER (PARTITION BY k ORDER BY ts) AS n FROM s",
+        "SELECT id FROM s WHERE k > 3",
+    ],
+)
+def test_bounded_state_is_not_warned_of(engine, text):
+    assert streams_warned_of(lambda: engine.query(text))[1:] == ([], "")
+
+
+def test_discarding_is_a_bound(engine):
+    text = "SELECT s.id FROM s, t WHERE s.k = t.k"
+    assert streams_warned_of(lambda: engine.query(text, constraints="discard"))[1] == []
+
+
+def test_joins_without_text_warn_of_streams_and_not_of_batches(spark, frames):
+    how = {"on": "s.k = t.k", "time": {"s": "ts", "t": "ts"}}
+    assert streams_warned_of(lambda: el.window_join(frames, **how))[1] == ["s", "t"]
+    batches = dict.fromkeys("st", spark.range(9).selectExpr(*ROWS))
+    assert streams_warned_of(lambda: el.window_join(batches, **how))[1] == []
