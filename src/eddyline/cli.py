@@ -138,14 +138,31 @@ def serve(
 @app.command()
 def check(
     file: Annotated[Path, typer.Argument(help="A script, as for run.")],
+    spark: Annotated[
+        bool, typer.Option(help="Ask Spark about columns, types, functions and formats, too.")
+    ] = True,
 ) -> None:
-    """Check a script without Spark: its text, names, functions, paths, sinks and triggers."""
+    """Say everything that is wrong with a script (then the exit code is 1); nothing is started."""
     from eddyline.spark.script_check import checked_script  # noqa: PLC0415 - sqlglot loads slowly
 
-    script = checked_script(file)
+    problems: list[EddylineError] = []
+    script = checked_script(file, problems)
+    if spark:
+        from eddyline.sigma.loading import load_rules  # noqa: PLC0415
+        from eddyline.spark.script import problems_on_spark  # noqa: PLC0415 - pyspark loads slowly
+
+        with _plain_warnings():
+            problems_on_spark(script, file, problems, load_rules=load_rules)
+    for problem in problems:
+        _said(f"eddyline: {problem}", "red")
+    if problems:
+        n_problems = f"{len(problems)} problem{'' if len(problems) == 1 else 's'}"
+        _said(f"eddyline: {file} has {n_problems}", "red")
+        raise typer.Exit(1)
     started = ", ".join([*(q.name for q in script.queries), *(r.name for r in script.rules)])
+    where = "" if spark else " that shows without Spark"
     console.print(
-        f"{file}: nothing wrong that shows without Spark; starts {started}",
+        f"{file}: nothing wrong{where}; starts {started}",
         markup=False,
         highlight=False,
         soft_wrap=True,

@@ -13,12 +13,13 @@ CREATE RULE big IN known WITH (level='high', tags='size, web', title='Too big') 
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from sqlglot import TokenType
 
-from eddyline.errors import OptionError
+from eddyline.errors import EddylineError, OptionError
 from eddyline.query.cql import EMITS
 from eddyline.query.created import (
     CreateAggregate,
@@ -74,8 +75,13 @@ _KINDS = ", ".join(f"CREATE {kind}" for kind in _SYNTAX)
 _TRUTH = {"true": True, "false": False}
 
 
-def read_script(text: str) -> Script:
+def read_script(text: str, problems: list[EddylineError] | None = None) -> Script:
     """Read a script.
+
+    Args:
+        text: the script.
+        problems: takes the errors of statements, which are then left out; without it the first
+            error is raised.
 
     Raises:
         QueryError: a statement that is not known or not complete, a name that is taken, an option
@@ -89,7 +95,8 @@ def read_script(text: str) -> Script:
     """
     made: list[Created] = []
     for tokens in _statements(tokens_of(text, "the script")):
-        made.append(_Statement(text, tokens).read(made))
+        with collected(problems, tokens[2].text if len(tokens) > 2 else ""):
+            made.append(_Statement(text, tokens).read(made))
     own = [each for each in made if isinstance(each, CreateRule)]
     sets = [
         replace(each, own=tuple(rule for rule in own if rule.rules == each.name))
@@ -102,7 +109,8 @@ def read_script(text: str) -> Script:
                 f"rules {each.name!r} are none: name a file or folder (FROM 'rules/'), or add one: "
                 f"CREATE RULE name IN {each.name} AS condition"
             )
-            refuse(message, text, each.start, name=each.name)
+            with collected(problems, each.name):
+                refuse(message, text, each.start, name=each.name)
     return Script(
         streams=tuple(each for each in made if isinstance(each, CreateStream)),
         tables=tuple(each for each in made if isinstance(each, CreateTable)),
@@ -112,6 +120,23 @@ def read_script(text: str) -> Script:
         queries=tuple(each for each in made if isinstance(each, CreateQuery)),
         rules=tuple(sets),
     )
+
+
+@contextmanager
+def collected(problems: list[EddylineError] | None, name: str) -> Iterator[None]:
+    """Add an error of the block to ``problems``; without a list, raise it.
+
+    Args:
+        problems: the list.
+        name: of what the block checks: the fact ``created`` of the error.
+    """
+    try:
+        yield
+    except EddylineError as error:
+        if problems is None:
+            raise
+        error.facts["created"] = name
+        problems.append(error)
 
 
 _SPACES: tuple[dict[type[Created], str], ...] = (

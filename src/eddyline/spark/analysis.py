@@ -89,6 +89,13 @@ def refused(
     return QueryError(f"{what}: unknown function {name!r}{close}", **facts, unknown_function=name)
 
 
+def reason_of(error: BaseException) -> str:
+    """Return the first line of an error of Spark, without the trace of the JVM."""
+    java = getattr(error, "java_exception", None)
+    text = str(error) if java is None else str(java.getMessage() or java.toString())
+    return next((line.strip() for line in text.splitlines() if line.strip()), repr(error))
+
+
 def operand(df: DataFrame, text: str) -> Column:
     """Return the column of exactly that name, or else the text as SQL."""
     return F.expr(quoted(text) if text in df.columns else text)

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark import cloudpickle
+from pyspark.errors import PySparkException
 
 from eddyline.errors import NotSupportedError, QueryError, SourceError
-from eddyline.query.script import OF_STREAMS
+from eddyline.query.script import OF_STREAMS, collected
 from eddyline.spark import interrupts
-from eddyline.spark.analysis import unlogged
+from eddyline.spark.analysis import reason_of, unlogged
 from eddyline.spark.engine import Engine
 from eddyline.spark.rules.rule_set import RuleSet
 from eddyline.spark.run.running_query import stop_runs
 from eddyline.spark.script_check import (
     FILE_FORMATS,
+    broken,
     checked_script,
     imported,
     in_file,
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from eddyline.errors import EddylineError
     from eddyline.query.created import CreateQuery, CreateResult, CreateRules, Script
     from eddyline.spark.query import Query
     from eddyline.spark.run.running_query import RunFace
@@ -81,20 +86,63 @@ def run_script(
     return runs
 
 
+def problems_on_spark(
+    script: Script,
+    file: Path,
+    problems: list[EddylineError],
+    *,
+    spark: SparkSession | None = None,
+    load_rules: LoadRules | None = None,
+) -> None:
+    """Add the errors of a script that only Spark knows: columns, types, functions and formats.
+
+    Nothing is started. What reads a stream that has a problem is left out.
+
+    Args:
+        script: as ``checked_script`` has read it.
+        file: where it stands.
+        problems: those that are known without Spark; takes the others.
+        spark: as for ``run_script``.
+        load_rules: as for ``run_script``.
+    """
+    for _ in _made(Engine(spark), script, file, load_rules, adaptive=True, problems=problems):
+        pass
+
+
 def _made(
-    engine: Engine, script: Script, file: Path, load_rules: LoadRules | None, *, adaptive: bool
+    engine: Engine,
+    script: Script,
+    file: Path,
+    load_rules: LoadRules | None,
+    *,
+    adaptive: bool,
+    problems: list[EddylineError] | None = None,
 ) -> Iterator[tuple[Query, Mapping[str, str]]]:
     """Yield the queries of a script and the options that are written for each."""
-    _define(engine, script, file.absolute().parent)
+    _define(engine, script, file.absolute().parent, problems)
     for result in script.results:
-        renamed = replace(result, name=f"stream {result.name}")
-        query = _query(engine, renamed, file, adaptive=adaptive)
-        time, lateness = result.options.get("time"), result.options.get("lateness")
-        engine.stream(result.name, query, time=time, lateness=lateness)
+        if _is_broken(result.name, result.text, script, problems):
+            continue
+        with collected(problems, result.name):
+            renamed = replace(result, name=f"stream {result.name}")
+            query = _query(engine, renamed, file, adaptive=adaptive)
+            time, lateness = result.options.get("time"), result.options.get("lateness")
+            engine.stream(result.name, query, time=time, lateness=lateness)
     for each in script.queries:
-        yield _query(engine, each, file, adaptive=adaptive), each.options
+        if not _is_broken(each.name, each.text, script, problems):
+            with collected(problems, each.name):
+                yield _query(engine, each, file, adaptive=adaptive), each.options
     for rules in script.rules:
-        yield _rules(engine, rules, file, load_rules, adaptive=adaptive), rules.options
+        if not _is_broken(rules.name, rules.stream, script, problems):
+            with collected(problems, rules.name):
+                yield _rules(engine, rules, file, load_rules, adaptive=adaptive), rules.options
+
+
+def _is_broken(name: str, text: str, script: Script, problems: list[EddylineError] | None) -> bool:
+    """Return whether something has a problem, or its text names an input that has one."""
+    names = {each.lower() for each in broken(problems)}
+    inputs = names - {each.name.lower() for each in (*script.queries, *script.rules)}
+    return name.lower() in names or not inputs.isdisjoint(re.findall(r"\w+", text.lower()))
 
 
 def _query(
@@ -150,19 +198,30 @@ def _rules(
     return made
 
 
-def _define(engine: Engine, script: Script, folder: Path) -> None:
-    """Give the engine the streams, tables and functions of a script."""
+def _define(
+    engine: Engine, script: Script, folder: Path, problems: list[EddylineError] | None
+) -> None:
+    """Give the engine the streams, tables and functions of a script that have no problem yet."""
+    without = broken(problems)
     for stream in script.streams:
         options = dict(stream.options)
         time, lateness, key = (options.pop(option, None) for option in OF_STREAMS)
-        df = _source(engine.spark, stream.name, options)
-        engine.stream(stream.name, df, time=time, lateness=lateness, key=key)
+        if stream.name not in without:
+            with collected(problems, stream.name):
+                df = _source(engine.spark, stream.name, options)
+                engine.stream(stream.name, df, time=time, lateness=lateness, key=key)
     for table in script.tables:
-        engine.table(table.name, _table(engine.spark, table.name, table.options))
+        if table.name not in without:
+            with collected(problems, table.name):
+                engine.table(table.name, _table(engine.spark, table.name, table.options))
     for function in script.functions:
-        engine.function(function.name, imported(function.name, function.target))
+        if function.name not in without:
+            with collected(problems, function.name):
+                engine.function(function.name, imported(function.name, function.target))
     for aggregate in script.aggregates:
-        engine.aggregate(aggregate.name, imported(aggregate.name, aggregate.target))
+        if aggregate.name not in without:
+            with collected(problems, aggregate.name):
+                engine.aggregate(aggregate.name, imported(aggregate.name, aggregate.target))
     _send_by_value(folder)
 
 
@@ -179,8 +238,6 @@ def _send_by_value(folder: Path) -> None:
 @unlogged()
 def _source(spark: SparkSession, name: str, options: Mapping[str, str]) -> DataFrame:
     """Return the streaming DataFrame that a script describes."""
-    from pyspark.errors import PySparkException  # noqa: PLC0415
-
     rest = dict(options)
     kind = rest.pop("format")
     path, schema = rest.pop("path", None), rest.pop("schema", None)
@@ -191,22 +248,20 @@ def _source(spark: SparkSession, name: str, options: Mapping[str, str]) -> DataF
         elif schema is not None:
             reader = reader.schema(schema)
         return reader.load(path)
-    except PySparkException as error:
-        msg = f"stream {name!r}: cannot read {kind} from {path}: {error}"
+    except (PySparkException, Py4JJavaError) as error:
+        msg = f"stream {name!r}: cannot read {kind} from {path}: {reason_of(error)}"
         raise SourceError(msg, stream=name) from error
 
 
 @unlogged()
 def _table(spark: SparkSession, name: str, options: Mapping[str, str]) -> DataFrame:
     """Return the DataFrame of a table that a script describes."""
-    from pyspark.errors import PySparkException  # noqa: PLC0415
-
     rest = dict(options)
     kind = rest.pop("format")
     path, schema = rest.pop("path", None), rest.pop("schema", None)
     try:
         reader = spark.read.format(kind).options(**rest)
         return (reader if schema is None else reader.schema(schema)).load(path)
-    except PySparkException as error:
-        msg = f"table {name!r}: cannot read {kind} from {path}: {error}"
+    except (PySparkException, Py4JJavaError) as error:
+        msg = f"table {name!r}: cannot read {kind} from {path}: {reason_of(error)}"
         raise SourceError(msg, table=name) from error

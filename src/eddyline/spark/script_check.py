@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from eddyline.errors import OptionError, QueryError, SourceError
 from eddyline.query.created import CreateRule
 from eddyline.query.rules.sources import check_rule, rule_source
-from eddyline.query.script import OF_WRITER, read_script
+from eddyline.query.script import OF_STREAMS, OF_WRITER, collected, read_script
 from eddyline.query.select.from_clause import windows_behind
 from eddyline.query.select.statement import Statement
-from eddyline.registry import unknown
+from eddyline.registry import hint, unknown
 from eddyline.spark.run.triggers import spark_trigger
 from eddyline.spark.sinks.asked import check_sink
 from eddyline.sql.parsing import offset_of, refuse
@@ -25,6 +25,7 @@ from eddyline.sql.parsing import offset_of, refuse
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from eddyline.errors import EddylineError
     from eddyline.query.created import (
         CreateQuery,
         CreateResult,
@@ -38,11 +39,13 @@ FILE_FORMATS = {"parquet", "orc", "json", "csv", "text", "avro"}
 """Formats whose columns can be read off the files that are there already."""
 
 
-def checked_script(file: Path) -> Script:
+def checked_script(file: Path, problems: list[EddylineError] | None = None) -> Script:
     """Read a script and check what can be checked without Spark.
 
     Args:
         file: the script; modules of its functions are also looked for beside it.
+        problems: takes the errors; their fact ``created`` names the object of the script. Without
+            it the first error is raised.
 
     Raises:
         QueryError: the script cannot be understood, names what there is not, or a function cannot
@@ -55,37 +58,55 @@ def checked_script(file: Path) -> Script:
     except (OSError, UnicodeDecodeError) as error:
         msg = f"cannot read the script {file}: {getattr(error, 'strerror', None) or error}"
         raise SourceError(msg, path=str(file)) from error
-    script = read_script(text)
-    if not script.queries and not script.rules:
+    script = read_script(text, problems)
+    if not script.queries and not script.rules and not problems:
         msg = f"{file} has no query; add: CREATE QUERY name AS SELECT … FROM stream WHERE …"
         raise QueryError(msg, path=str(file))
-    known = [each.name for each in (*script.streams, *script.tables)]
+    # A statement that cannot be read still takes its name.
+    known = [*(each.name for each in (*script.streams, *script.tables)), *broken(problems)]
     selects: list[CreateQuery | CreateResult] = [
         *(replace(each, name=f"stream {each.name}") for each in script.results),
         *script.queries,
     ]
     for selected in selects:
-        _check_select(selected, [*known, *(each.name for each in script.results)], file)
+        with collected(problems, selected.name.removeprefix("stream ")):
+            _check_select(selected, [*known, *(each.name for each in script.results)], file)
     reads: list[CreateStream | CreateTable] = [*script.streams, *script.tables]
     for read in reads:
-        _check_path(read)
+        for check in (_check_path, _check_options):
+            with collected(problems, read.name):
+                check(read)
     for query in script.queries:
-        _check_start(f"query {query.name!r}", query.options, file)
+        with collected(problems, query.name):
+            _check_start(f"query {query.name!r}", query.options, file)
     for rules in script.rules:
-        _check_rules(rules, script, text, file)
-    functions = _imported(script, str(file.absolute().parent))
-    for rule in (each for rules in script.rules for each in rules.own):
-        _check_rule(rule, functions, file)
+        with collected(problems, rules.name):
+            _check_rules(rules, script, text, file, broken(problems))
+    functions = _imported(script, str(file.absolute().parent), problems)
+    for rules in script.rules:
+        for rule in rules.own:
+            with collected(problems, rules.name):
+                _check_rule(rule, functions, file)
     return script
 
 
-def _imported(script: Script, folder: str) -> dict[str, Any]:
+def broken(problems: Iterable[EddylineError] | None) -> set[str]:
+    """Return the names of what has a problem."""
+    return {each.facts["created"] for each in problems or ()}
+
+
+def _imported(script: Script, folder: str, problems: list[EddylineError] | None) -> dict[str, Any]:
     """Return the functions of a script by name; they and its aggregates can be imported."""
     if (script.functions or script.aggregates) and folder not in sys.path:
         sys.path.insert(0, folder)
-    for each in script.aggregates:
-        imported(each.name, each.target)
-    return {each.name: imported(each.name, each.target) for each in script.functions}
+    functions = {}
+    for aggregate in script.aggregates:
+        with collected(problems, aggregate.name):
+            imported(aggregate.name, aggregate.target)
+    for function in script.functions:
+        with collected(problems, function.name):
+            functions[function.name] = imported(function.name, function.target)
+    return functions
 
 
 def _check_select(selected: CreateQuery | CreateResult, known: Iterable[str], file: Path) -> None:
@@ -101,12 +122,14 @@ def _check_select(selected: CreateQuery | CreateResult, known: Iterable[str], fi
         raise in_file(error, selected, file) from error
 
 
-def _check_rules(rules: CreateRules, script: Script, text: str, file: Path) -> None:
+def _check_rules(
+    rules: CreateRules, script: Script, text: str, file: Path, ignored: Iterable[str]
+) -> None:
     if rules.path is not None and not Path(rules.path).exists():
         msg = f"{file}, rules {rules.name!r}: cannot read rules from {rules.path!r}: not there"
         raise SourceError(msg, path=rules.path)
     streams = [*(each.name for each in script.streams), *(each.name for each in script.results)]
-    if rules.stream.lower() not in map(str.lower, streams):
+    if rules.stream.lower() not in map(str.lower, [*streams, *ignored]):
         refuse(unknown("stream", rules.stream, streams), text, rules.start, stream=rules.stream)
     _check_start(f"rules {rules.name!r}", rules.options, file)
 
@@ -150,6 +173,39 @@ def _check_path(read: CreateStream | CreateTable) -> None:
     if read.options["format"] in FILE_FORMATS and is_local and not Path(str(path)).exists():
         msg = f"{read.name!r} reads from {path!r}, and there is no such file or folder"
         raise SourceError(msg, name=read.name, path=path)
+
+
+_OF_FILES = """
+    maxFilesPerTrigger maxBytesPerTrigger latestFirst maxFileAge fileNameOnly cleanSource
+    sourceArchiveDir maxCachedFiles pathGlobFilter recursiveFileLookup modifiedBefore modifiedAfter
+    ignoreCorruptFiles ignoreMissingFiles basePath mergeSchema compression
+"""
+_OF_TEXTS = """
+    sep delimiter encoding charset quote escape comment header inferSchema enforceSchema nullValue
+    ignoreLeadingWhiteSpace ignoreTrailingWhiteSpace emptyValue nanValue positiveInf negativeInf
+    dateFormat timestampFormat timestampNTZFormat maxColumns maxCharsPerColumn mode locale lineSep
+    columnNameOfCorruptRecord multiLine charToEscapeQuoteEscaping samplingRatio primitivesAsString
+    prefersDecimal allowComments allowUnquotedFieldNames allowSingleQuotes allowNumericLeadingZeros
+    allowBackslashEscapingAnyCharacter dropFieldIfAllNull timeZone wholetext datetimeRebaseMode
+    int96RebaseMode preferDate enableDateTimeParsingFallback unescapedQuoteHandling
+"""
+_OPTIONS = [*_OF_FILES.split(), *_OF_TEXTS.split()]
+"""Options of Spark's file sources."""
+
+
+def _check_options(read: CreateStream | CreateTable) -> None:
+    """Refuse an option that is a misspelt one of Spark's: Spark ignores what it does not know."""
+    known = {each.lower() for each in _OPTIONS}
+    for option in read.options if read.options["format"] in FILE_FORMATS else ():
+        if option.lower() in known or option in _OF_SCRIPTS:
+            continue
+        if meant := hint(option, [(each, each) for each in (*_OPTIONS, *_OF_SCRIPTS)]):
+            msg = f"{read.name!r}: Spark knows no option {option!r} of files{meant}"
+            raise OptionError(msg, option=option)
+
+
+_OF_SCRIPTS = ("format", "path", "schema", *OF_STREAMS)
+"""Options that are not Spark's."""
 
 
 def imported(name: str, target: str) -> Any:

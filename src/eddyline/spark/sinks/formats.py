@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from eddyline.errors import OptionError
 from eddyline.registry import checked_text
+from eddyline.spark.analysis import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -83,10 +84,8 @@ def _check_known(kind: str) -> None:
     try:
         sources.lookupDataSource(kind, spark._jsparkSession.sessionState().conf())
     except (PySparkException, Py4JJavaError) as error:
-        java = getattr(error, "java_exception", None)
-        why = str(error) if java is None else java.getMessage()
         msg = (
-            f"Spark has no data source {kind!r}: {why.splitlines()[0]} A package is given to the "
+            f"Spark has no data source {kind!r}: {reason_of(error)} A package is given to the "
             f"session when it starts: el.session(**{{'spark.jars.packages': '…'}})"
         )
         raise OptionError(msg, format=kind) from error
