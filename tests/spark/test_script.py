@@ -163,7 +163,7 @@ def test_a_script_with_rules_from_the_command_line(script, rules_file, tmp_path)
         "rule 'odd' of 'r', condition from line 5 on: rule 'odd' cannot be read" in checked.stderr
     )
     script(text + "3")
-    assert "nothing wrong that shows without Spark; starts r" in eddyline("check").stdout
+    assert "nothing wrong; starts r" in eddyline("check").stdout
     ran = eddyline("run", "--trigger", "available_now")
     assert ran.returncode == 0, ran.stderr
     assert "rules r over s: matches (id, title, level) of rows with a match" in ran.stdout
