@@ -27,6 +27,7 @@ from rich.table import Table
 from eddyline.errors import EddylineError, SourceError
 from eddyline.query.predicates import predicate
 from eddyline.watch.formatting import count, duration
+from eddyline.watch.orders import order_series
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -277,19 +278,26 @@ def _side_by_side(runs: dict[str, Run], wall: dict[str, float], alert_s: dict[st
         for block in run.view().blocks
         if block.component == "arrow"
     }
-    rows: list[tuple[str, dict[str, float], Any]] = [
+    orders = order_series("arrow", runs["adaptive"].records)
+    estimated = (
+        {}
+        if orders is None
+        else {"as written": orders.mean_as_written_ns, "adaptive": orders.mean_cost_ns}
+    )
+    rows: list[tuple[str, dict[str, Any], Any]] = [
         ("Python evaluations", {n: t.n_evaluations for n, t in arrow.items()}, count),
         ("  of them for profiling", {n: t.n_extra for n, t in arrow.items()}, count),
         ("evaluations of the model", {n: t.rows_in[0] for n, t in arrow.items()}, count),
-        ("seconds in Python predicates",
+        ("seconds in Python predicates, measured",
          {n: t.costs.total_ns.sum() for n, t in arrow.items()}, duration),
+        ("cost of a row in them, estimated (as in the report)", estimated, duration),
         ("seconds of all batches",
          {n: 1e9 * sum(r.seconds for r in run.records) for n, run in runs.items()}, duration),
         ("seconds of both runs", {n: 1e9 * seconds for n, seconds in wall.items()}, duration),
         (f"seconds for {N_ALERTS} alerts", {n: 1e9 * s for n, s in alert_s.items()}, duration),
         ("seconds in all", {n: 1e9 * (s + alert_s[n]) for n, s in wall.items()}, duration),
     ]  # fmt: skip
-    for label, values, shown in rows:
+    for label, values, shown in (row for row in rows if row[1]):
         first, second = values.values()
         ratio = f"{first / second:.2f} ×" if first and second else ""
         table.add_row(label, shown(first), shown(second), ratio)

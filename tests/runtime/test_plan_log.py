@@ -425,9 +425,18 @@ def _said(view):
 @pytest.mark.parametrize(
     ("seen", "said"),
     [
-        (Hindsight(77.0, ["x", "y"], 100.0, 3, 1), "adapting saved 23.0 % of the work of the best"),
-        (Hindsight(110.0, ["x", "y"], 100.0, 2), "adapting took, on top, 10.0 % of the work of"),
-        (Hindsight(100.1, ["x", "y"], 100.0, 2), "adapting took as much work as the best single"),
+        (
+            Hindsight(77.0, ["x", "y"], 100.0, 3, 1),
+            "cost 1.3 × less (77 ns per row) than the best",
+        ),
+        (
+            Hindsight(110.0, ["x", "y"], 100.0, 2),
+            "cost 1.1 × more (110 ns per row) than the best",
+        ),
+        (
+            Hindsight(100.1, ["x", "y"], 100.0, 2),
+            "in force cost as much as the best single",
+        ),
         (Hindsight(best=["x", "y"], best_cost=100.0, n_plans=2), "what was in force cannot be pri"),
         (Hindsight(n_plans=2, n_unpriced=2), "no plan that was in force can be priced"),
     ],

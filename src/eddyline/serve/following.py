@@ -47,6 +47,8 @@ class Work:
     """Expected cost of the orders in force (ns per row); None if no order is learned."""
     as_written_ns: float | None
     """Expected cost of the orders as written (ns per row)."""
+    n_priced: int
+    """Rows whose expected costs are known."""
     saved_s: float | None
     """Work that the orders saved in the batch (s); None where that is not known."""
 
@@ -72,6 +74,7 @@ def work_of(record: BatchRecord) -> Work:
         n_skipped=round(sum(each.levels.get("n_skipped", 0) for each in said)),
         cost_ns=ratio(sum(rows * cost for rows, cost, _ in costs), n_rows),
         as_written_ns=ratio(sum(rows * written for rows, _, written in costs), n_rows),
+        n_priced=round(n_rows),
         saved_s=sum(saved) if saved else None,
     )
 
@@ -95,10 +98,21 @@ class Followed:
         """Time of all batches (s)."""
         self.saved_s: float | None = None
         """Work that learned orders saved (s); None where that is not known."""
+        self._priced = self._cost = self._as_written = 0.0
         self.changed_after = -1
         """The batch after which a plan changed last; -1 if none did."""
         self._clock = clock
         self._asked_at = 0.0
+
+    @property
+    def cost_ns(self) -> float | None:
+        """Expected cost of a row over the run (ns); None if it is not known."""
+        return ratio(self._cost, self._priced)
+
+    @property
+    def as_written_ns(self) -> float | None:
+        """Expected cost of the same rows by the plans as written (ns)."""
+        return ratio(self._as_written, self._priced)
 
     @property
     def name(self) -> str:
@@ -156,6 +170,7 @@ class Followed:
         self.recent.clear()
         self.n_batches = self.n_rows = self.n_kept = self.n_late = self.n_changes = 0
         self.seconds, self.saved_s, self.changed_after = 0.0, None, -1
+        self._priced = self._cost = self._as_written = 0.0
 
     def _take(self, record: BatchRecord) -> None:
         self.recent.append(record)
@@ -165,6 +180,10 @@ class Followed:
         self.seconds += record.seconds
         work = work_of(record)
         self.n_late += work.n_late
+        if work.cost_ns is not None and work.as_written_ns is not None:
+            self._priced += work.n_priced
+            self._cost += work.n_priced * work.cost_ns
+            self._as_written += work.n_priced * work.as_written_ns
         if work.saved_s is not None:
             self.saved_s = (self.saved_s or 0.0) + work.saved_s
 

@@ -96,7 +96,7 @@ class OrderSeries:
         if self.mean_cost_ns is None:
             return ()
         note = against_text(self.mean_cost_ns, self.mean_as_written_ns, self.saved_s, self.seconds)
-        return (Tile(f"Cost per row, {self.component}", self.mean_cost_ns, "ns", note),)
+        return (Tile(f"Cost per row, {self.component}, estimated", self.mean_cost_ns, "ns", note),)
 
     def figures(self, noun: str, drops: str) -> tuple[Figure, ...]:
         """Return the order, what each filter drops, and the cost of the order."""

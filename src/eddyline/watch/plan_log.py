@@ -13,6 +13,7 @@ from eddyline.watch.formatting import (
     plan_text,
     ratio,
     significant,
+    times,
 )
 from eddyline.watch.sections import Facts, Section, Text
 
@@ -58,9 +59,9 @@ def _saved(view: LogView) -> str:
     if finite(seen.saved) is None:
         return f"{best}; what was in force cannot be priced"
     if abs(seen.saved) < LITTLE:
-        return f"adapting took as much work as {best}"
-    how = "saved" if seen.saved > 0.0 else "took, on top,"
-    return f"adapting {how} {percent(abs(seen.saved))} of the work of {best}"
+        return f"the plans in force cost as much as {best}"
+    how = times(ratio(seen.best_cost, seen.cost))
+    return f"the plans in force cost {how} ({_cost(seen.cost, view)}) than {best}"
 
 
 def _cost(cost: float, view: LogView) -> str:
