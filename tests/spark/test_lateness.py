@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -46,10 +47,10 @@ def engine_over(spark, folder, *, lateness=None, **options):
     ("n_late", "share", "hint"),
     [
         (49, None, None),
-        (50, None, "a longer lateness='10 minutes' of"),
+        (50, None, "a longer lateness of the stream waits for them. Files"),
         (199, 0.99, None),
-        (201, 0.99, "a larger share, lateness='learned 99.9 %', of"),
-        (50, 0.9999, "a larger share, lateness='learned 99.999 %', of"),
+        (201, 0.99, "a larger share, lateness='learned 99.9 %' of"),
+        (50, 0.9999, "a larger share, lateness='learned 99.999 %' of"),
     ],
 )
 def test_late_rows_are_told_of_where_they_are_more_than_was_asked_for(n_late, share, hint):
@@ -58,6 +59,49 @@ def test_late_rows_are_told_of_where_they_are_more_than_was_asked_for(n_late, sh
         is_told = warned_of_late("s", n_late, 10_000, "left out", share)
     assert is_told == bool(hint)
     assert [hint in str(each.message) for each in caught] == [True] * is_told
+
+
+MINUTE = 60_000_000
+
+
+@pytest.mark.parametrize(
+    ("minutes_behind", "allowed_us", "hint"),
+    [
+        ([90], 0, "lateness='90 minutes' would have held all of them"),
+        ([90], 5 * MINUTE, "lateness='95 minutes' would have held all of them"),
+        (
+            [*[1.5] * 98, 2, 600],
+            0,
+            "lateness='120 seconds' would have held 99 % of them, lateness='10 hours' all",
+        ),
+        ([0.00001], 0, "lateness='1 millisecond' would have held all of them"),
+    ],
+)
+def test_the_hint_names_the_lateness_that_would_have_held_the_late_rows(
+    minutes_behind, allowed_us, hint
+):
+    delays = np.array([round(minutes * MINUTE) for minutes in minutes_behind])
+    with pytest.warns(LateRowsWarning) as caught:
+        warned_of_late("s", 100, 1_000, "left out", None, lambda: delays, allowed_us)
+    assert hint in str(caught[0].message)
+
+
+@pytest.mark.parametrize("text", [COUNTS, JOIN], ids=["aggregate", "join"])
+def test_the_lateness_of_the_hint_loses_no_row(spark, folder, text):
+    """Rows of the second file are 1,000 to 1,499 seconds behind the latest of the first."""
+
+    def warnings_with(lateness):
+        query = engine_over(spark, folder, lateness=lateness, maxFilesPerTrigger=1).query(text)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            assert query.start(trigger="available_now").await_termination(120)
+        return [str(each.message) for each in caught if each.category is LateRowsWarning]
+
+    told = warnings_with("1 second")
+    assert len(told) == (1 if text == COUNTS else 2)
+    hint = "; lateness='25 minutes' would have held all of them. Files are read"
+    assert all(hint in each for each in told)
+    assert warnings_with("25 minutes") == []
 
 
 def said_of(query):

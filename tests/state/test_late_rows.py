@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs
 
-from eddyline.state.late_rows import read_late, settle_late, write_late
+from eddyline.state.late_rows import late_delays, read_late, settle_late, write_late
 from eddyline.state.manifest import ManifestFolder
 from eddyline.state.rows import KeyColumn, Rows
 
@@ -59,3 +59,17 @@ def test_files_that_a_failed_attempt_alone_has_written_go(tmp_path):
     assert [each.name for each in Path(place.late).rglob("*.parquet")].count(stays) == 1
     assert not list(Path(place.late).rglob(stale))
     assert read_late(place, "s", until=2).num_rows == 2
+
+
+def test_delays_are_those_behind_the_instant_of_each_batch(tmp_path):
+    """Files of an earlier version do not know that instant, and tell no delay."""
+    place = ManifestFolder(fs.LocalFileSystem(), str(tmp_path)).place("join")
+    for batch_id, low in ((0, 100), (1, 250), (2, None)):
+        times = np.array([40, 90], np.int64)
+        rows = Rows({}, times, times, pa.table({"v": [1, 2]}))
+        write_late(place, batch_id, 0, "s", rows, low=low)
+    assert late_delays(place, "s", 1).tolist() == [10, 60, 160, 210]
+    assert late_delays(place, "s", 2).tolist() == [10, 60, 160, 210]
+    assert late_delays(place, "s", 0).tolist() == [10, 60]
+    assert late_delays(place, "other", 2).tolist() == []
+    assert read_late(place, "s", 2).num_rows == 6

@@ -9,6 +9,7 @@ those of files that say it.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
@@ -27,7 +28,7 @@ from eddyline.spark.lateness import warned_of_late
 from eddyline.spark.operator import Laid, Operator
 from eddyline.spark.relation import lateness_rule
 from eddyline.spark.run.observed_metrics import PendingMetrics
-from eddyline.state.late_rows import late_rows, settle_late
+from eddyline.state.late_rows import late_delays, late_rows, settle_late
 from eddyline.state.manifest import StatePart
 from eddyline.state.rows import ALWAYS, FOREVER
 from eddyline.watch import clock as words
@@ -277,7 +278,7 @@ class StreamClock(Operator):
         # Spark compiles a statement anew where a number in it is another one: none is as a rule.
         if self._newest["has_late"]:
             rows = df.withColumn(MICROS, self._micros).where(F.col(MICROS) < self.before)
-            task = LateRows(self._place, self._batch_id, self.stream)
+            task = LateRows(self._place, self._batch_id, self.stream, self.before)
             written = self.passing(rows).mapInArrow(task.run, "file string, n bigint").collect()
             self._late_files = {each.file for each in written}
             self._newest["n_late"] = sum(each.n for each in written)
@@ -316,7 +317,11 @@ class StreamClock(Operator):
         if not self._is_warned:
             n_late, n_rows = self.part.n_late, self.arrived.n_rows
             share = min(self.lateness.shares.values(), default=None)
-            self._is_warned = warned_of_late(self.stream, n_late, n_rows, "left out", share)
+            delays = partial(late_delays, self._place, self.stream, self._last_batch)
+            longest = max(self.streams.lateness.values())
+            self._is_warned = warned_of_late(
+                self.stream, n_late, n_rows, "left out", share, delays, longest
+            )
         return self._changed
 
     # -- what people see, and what is saved -------------------------------------------------------

@@ -26,6 +26,8 @@ class LateRows:
     place: StatePlace
     batch_id: int
     stream: str
+    low: int
+    """The instant before which rows are late (µs)."""
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write the rows of a partition as a file, and return its name and their number."""
@@ -35,5 +37,6 @@ class LateRows:
         table = pa.Table.from_batches(arrived)
         starts = table[MICROS].to_numpy()
         rows = table.drop_columns([MICROS])
-        file = write_late_table(self.place, self.batch_id, task_ids()[0], self.stream, rows, starts)
+        at = self.batch_id, task_ids()[0], self.stream
+        file = write_late_table(self.place, *at, rows, starts, self.low)
         yield pa.RecordBatch.from_pydict({"file": [file], "n": [table.num_rows]})

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
+
 from eddyline.errors import LatenessWarning, LateRowsWarning
+from eddyline.query.windows import UNITS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from numpy.typing import NDArray
     from pyspark.sql import DataFrame
 
     from eddyline.spark.operator import Operator
@@ -26,7 +32,13 @@ FEW_ROWS = 10
 
 
 def warned_of_late(
-    stream: str, n_late: int, n_rows: int, outcome: str, share: float | None = None
+    stream: str,
+    n_late: int,
+    n_rows: int,
+    outcome: str,
+    share: float | None = None,
+    delays: Callable[[], NDArray[np.int64]] = lambda: np.empty(0, np.int64),
+    lateness_us: int = 0,
 ) -> bool:
     """Warn of late rows if they are many, and return whether they are.
 
@@ -36,22 +48,51 @@ def warned_of_late(
         n_rows: rows of the stream so far.
         outcome: what has become of them ("not joined").
         share: of rows that a lateness that is learned is to hold ((0, 1)); None if it was given.
+        delays: returns by how much each of them was too late (µs, ascending).
+        lateness_us: the lateness that the stream has (µs).
     """
     allowed = 0.0 if share is None else 1 - share
     if n_late < max(FEW_ROWS, max(LATE_FRAC, MOST_MISSED * allowed) * n_rows):
         return False
-    longer = "a longer lateness='10 minutes'"
+    longer = _would_hold(delays, lateness_us)
     if share is not None:
-        longer = f"a larger share, lateness='learned {100 * (1 - allowed / 10):.9g} %',"
+        more = f"learned {100 * (1 - allowed / 10):.9g} %"
+        longer = f"a larger share, lateness='{more}' of the stream, waits for more of them"
     msg = (
         f"{n_late:,} of {n_rows:,} rows of {stream!r} came too late and were {outcome}: "
-        f"run.late_rows({stream!r}) has them; {longer} of the stream waits for them. Files "
+        f"run.late_rows({stream!r}) has them; {longer}. Files "
         f"are read in the order in which they were changed: over many that exist, "
         f"in another order than that of time, give a lateness as large as their disorder, or read "
         f"them in one batch"
     )
     warnings.warn(msg, LateRowsWarning, stacklevel=2)
     return True
+
+
+def _would_hold(delays: Callable[[], NDArray[np.int64]], lateness_us: int) -> str:
+    """Name the lateness that would have held 99 % of the late rows, and the one for all."""
+    sorted_us = np.empty(0, np.int64)
+    with contextlib.suppress(OSError, pa.ArrowInvalid):  # the rows are told of without it
+        sorted_us = delays()
+    if not sorted_us.size:
+        return "a longer lateness of the stream waits for them"
+    needed = lateness_us + sorted_us[[-(-99 * sorted_us.size // 100) - 1, -1]]
+    most, all_ = (interval_text(int(us)) for us in needed)
+    if most == all_:
+        return f"lateness='{all_}' would have held all of them"
+    return f"lateness='{most}' would have held 99 % of them, lateness='{all_}' all"
+
+
+def interval_text(us: int) -> str:
+    """Return an interval that is at least so long, with two digits or more.
+
+    >>> interval_text(5_400_000_001), interval_text(90_000_000), interval_text(1)
+    ('91 minutes', '90 seconds', '1 millisecond')
+    """
+    names = ("day", "hour", "minute", "second", "millisecond")
+    unit = next((name for name in names if us >= 10 * UNITS[name]), "millisecond")
+    number = -(-us // UNITS[unit])
+    return f"{number} {unit}{'' if number == 1 else 's'}"
 
 
 LIMITS = ("maxfilespertrigger", "maxbytespertrigger")

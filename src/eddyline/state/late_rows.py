@@ -15,7 +15,7 @@ from eddyline.errors import StateError
 from eddyline.state.place import names_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 TIME = "_time"
 """The column that holds the event time of a late row."""
 
+LOW = b"eddyline.low"
+"""Metadata of a file: the instant before which its rows were late (µs)."""
+
 
 def write_late(
     place: StatePlace,
@@ -33,19 +36,20 @@ def write_late(
     name: str,
     rows: Rows,
     keys: Sequence[KeyColumn] = (),
+    low: int | None = None,
 ) -> str:
     """Write late rows of an input as one parquet file of a new name, and return the name.
 
-    Columns that codes say are written as well.
+    Columns that codes say are written as well. ``low`` is the instant before which rows were late
+    (µs); None if it is not known.
 
     Raises:
         OSError: it cannot be written.
     """
     columns = [*rows.payload.columns, *(key.values(rows.codes) for key in keys)]
     names = [*rows.payload.column_names, *(key.name for key in keys)]
-    return write_late_table(
-        place, batch_id, bucket, name, pa.table(columns, names=names), rows.starts
-    )
+    table = pa.table(columns, names=names)
+    return write_late_table(place, batch_id, bucket, name, table, rows.starts, low)
 
 
 def write_late_table(
@@ -55,6 +59,7 @@ def write_late_table(
     name: str,
     rows: pa.Table,
     starts: NDArray[np.int64],
+    low: int | None = None,
 ) -> str:
     """Write late rows of an input, with their event times (µs), as ``write_late`` does.
 
@@ -64,8 +69,11 @@ def write_late_table(
     file = f"{bucket:05d}-{uuid.uuid4().hex}-{quote(name, safe='')}.parquet"
     folder = _folder(place, batch_id)
     place.files.create_dir(folder, recursive=True)
+    table = with_times(rows, starts)
+    if low is not None:
+        table = table.replace_schema_metadata({**(table.schema.metadata or {}), LOW: str(low)})
     with place.files.open_output_stream(f"{folder}/{file}") as out:
-        pq.write_table(with_times(rows, starts), out)
+        pq.write_table(table, out)
     return file
 
 
@@ -112,13 +120,39 @@ def read_late(place: StatePlace, name: str, until: int) -> pa.Table | None:
         msg = f"there is no folder {place.folder}"
         raise FileNotFoundError(msg)
     tables = []
+    for path in _files(place, name, until):
+        with place.files.open_input_file(path) as source:
+            tables.append(pq.read_table(source).replace_schema_metadata(None))
+    return pa.concat_tables(tables) if tables else None
+
+
+def late_delays(place: StatePlace, name: str, until: int) -> NDArray[np.int64]:
+    """Return how far late rows were behind the instant before which rows were late (µs, sorted).
+
+    Args:
+        place: where they are.
+        name: of the input.
+        until: the last batch.
+
+    Raises:
+        OSError: they cannot be read.
+    """
+    delays = [np.empty(0, np.int64)]
+    for path in _files(place, name, until):
+        with place.files.open_input_file(path) as source, pq.ParquetFile(source) as file:
+            if (low := (file.schema_arrow.metadata or {}).get(LOW)) is not None:
+                starts = file.read([TIME])[TIME].cast(pa.int64()).to_numpy()
+                delays.append(np.int64(int(low)) - starts)
+    return np.sort(np.concatenate(delays))
+
+
+def _files(place: StatePlace, name: str, until: int) -> Iterator[str]:
+    """Yield the files of late rows of an input, by batch."""
     for batch_id in sorted(int(each) for each in names_in(place.files, place.late)):
         folder = _folder(place, batch_id)
         for file in sorted(names_in(place.files, folder)) if batch_id <= until else ():
             if file.split("-", 2)[2] == f"{quote(name, safe='')}.parquet":
-                with place.files.open_input_file(f"{folder}/{file}") as source:
-                    tables.append(pq.read_table(source))
-    return pa.concat_tables(tables) if tables else None
+                yield f"{folder}/{file}"
 
 
 def settle_late(place: StatePlace, batch_id: int, written: Collection[str]) -> None:

@@ -173,7 +173,7 @@ class BucketBatch:
         self.report.n_late[name] = len(late)
         at = self.plan.batch_id, self.bucket, name
         keys = self.plan.keys_only.get(name, ())
-        self.report.late_files.append(write_late(self.place, *at, late, keys))
+        self.report.late_files.append(write_late(self.place, *at, late, keys, self._low(name)))
 
     def _window(self, name: str) -> list[SortedRun]:
         """Return the runs of an input that may still join, some of them made one.

@@ -241,7 +241,7 @@ class Broadcast:
             batch_id: its number.
             low: the instant before which rows are late (µs).
         """
-        task = LateWorker(batch_id, self._shape, place, self.bound.keys_only)
+        task = LateWorker(batch_id, self._shape, place, self.bound.keys_only, low)
         rows = handed.rows.where(f"{START} < {low}L{self._passes}")
         written = rows.mapInArrow(task.run, "file string, n bigint").collect()
         return {each.file: each.n for each in written}

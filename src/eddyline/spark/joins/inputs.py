@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,6 +18,7 @@ from eddyline.spark.joins.layout import INPUT, PASSES, START
 from eddyline.spark.lateness import warned_of_late
 from eddyline.spark.operator import Laid, Operator, Pending
 from eddyline.spark.run.observed_metrics import PendingMetrics
+from eddyline.state.late_rows import late_delays
 from eddyline.state.manifest import StatePart
 from eddyline.state.rows import ALWAYS, FOREVER
 
@@ -263,12 +264,22 @@ class JoinInputs(Operator):
             return self._looked
         return observed[0].metrics if observed else {}
 
-    def count_late(self, n_late: Mapping[str, int]) -> None:
-        """Add the late rows of a batch; warn once of an input of which many come too late."""
+    def count_late(self, n_late: Mapping[str, int], place: StatePlace, batch_id: int) -> None:
+        """Add the late rows of a batch; warn once of an input of which many come too late.
+
+        Args:
+            n_late: how many, by input.
+            place: where they are.
+            batch_id: the batch.
+        """
         self._n_late.update(n_late)
         for name in n_late.keys() - self._warned:
             n_rows, share = self.counts[name].n_arrived, self.lateness.shares.get(name)
-            if warned_of_late(name, self._n_late[name], n_rows, "not joined", share):
+            delays = partial(late_delays, place, name, batch_id)
+            allowed = self.streams.lateness.get(name, 0)
+            if warned_of_late(
+                name, self._n_late[name], n_rows, "not joined", share, delays, allowed
+            ):
                 self._warned.add(name)
 
     def snapshot(self) -> Any:

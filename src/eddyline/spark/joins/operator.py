@@ -368,7 +368,7 @@ class JoinOperator(Shown):
         n_late: Counter[str] = Counter()
         for each in reports:
             n_late.update(each.n_late)
-        self.inputs.count_late(n_late)
+        self.inputs.count_late(n_late, self.place, self._last_batch)
         self._newest = n_late.total(), n_results
         self.n_results += n_results
         self._loads = tuple(each.n_here for each in reports)
@@ -382,7 +382,8 @@ class JoinOperator(Shown):
             self.n_joined[handing.name] += n_here
             self.drops.loop.newest = 0
             if handing.n_late:
-                self.inputs.count_late({handing.name: handing.n_late})
+                n_late = {handing.name: handing.n_late}
+                self.inputs.count_late(n_late, self.place, self._last_batch)
             self._newest, self._loads = (handing.n_late, n_results), ()
             self.n_results += n_results
 

@@ -165,6 +165,8 @@ class LateWorker:
     place: StatePlace
     keys_only: Mapping[str, tuple[KeyColumn, ...]]
     """By input: key columns that its rows do not carry, because their codes tell them."""
+    low: int
+    """The instant before which rows are late (µs)."""
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write the rows of a partition, and return the name of the file and their number.
@@ -178,7 +180,7 @@ class LateWorker:
             keys = self.keys_only.get(name, ())
             at = self.batch_id, task_ids()[0], name
             with state_of(at[1], "late rows", self.place.late):
-                file = write_late(self.place, *at, rows, keys)
+                file = write_late(self.place, *at, rows, keys, self.low)
             yield pa.RecordBatch.from_pydict({"file": [file], "n": [len(rows)]})
 
 
