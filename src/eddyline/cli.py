@@ -80,13 +80,18 @@ def run(
     from eddyline.spark.script import run_script  # noqa: PLC0415 - pyspark loads slowly
 
     with _plain_warnings():
-        runs = run_script(
-            file,
-            checkpoint=None if checkpoint is None else str(checkpoint),
-            trigger=trigger,
-            adaptive=adaptive,
-            load_rules=load_rules,
-        )
+        try:
+            with _waiting_for("Spark and the start of the queries", quiet=quiet):
+                runs = run_script(
+                    file,
+                    checkpoint=None if checkpoint is None else str(checkpoint),
+                    trigger=trigger,
+                    adaptive=adaptive,
+                    load_rules=load_rules,
+                )
+        except KeyboardInterrupt:
+            _said("eddyline: stopped by Ctrl-C before all queries had started; none runs", "yellow")
+            raise
         with _page(runs, port, values=values) if serve else contextlib.nullcontext():
             watch(runs, quiet=quiet)
     for said in explanations(runs, width=console.width) if explain else ():
@@ -151,7 +156,7 @@ def check(
         from eddyline.sigma.loading import load_rules  # noqa: PLC0415
         from eddyline.spark.script import problems_on_spark  # noqa: PLC0415 - pyspark loads slowly
 
-        with _plain_warnings():
+        with _plain_warnings(), _waiting_for("Spark"):
             problems_on_spark(script, file, problems, load_rules=load_rules)
     for problem in problems:
         _said(f"eddyline: {problem}", "red")
@@ -299,6 +304,17 @@ def _plain_warnings() -> Iterator[None]:
 
     with warnings.catch_warnings():
         warnings.showwarning = shown
+        yield
+
+
+@contextlib.contextmanager
+def _waiting_for(what: str, *, quiet: bool = False) -> Iterator[None]:
+    """Show what the command waits for, on a terminal as long as it does."""
+    errors = Console(stderr=True)
+    if quiet or not errors.is_terminal or errors.is_dumb_terminal:
+        yield
+        return
+    with errors.status(f"waiting for {what} …"):
         yield
 
 

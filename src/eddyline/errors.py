@@ -24,7 +24,14 @@ kept in ``facts``. Every error survives pickling, as it has to travel from Spark
 
 from __future__ import annotations
 
-from typing import Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class EddylineError(Exception):
@@ -107,3 +114,20 @@ class LateRowsWarning(EddylineWarning):
 
 class RuleFilesWarning(EddylineWarning):
     """A file of rules that a set follows has changed and cannot be taken in."""
+
+
+def told_in_short(call: Callable[P, R]) -> Callable[P, R]:
+    """Return a public call that raises errors of eddyline without the frames below it.
+
+    The message of such an error says what, where and what to do. The frames of parsers, of Spark
+    and of its JVM would only hide it.
+    """
+
+    @wraps(call)
+    def shortened(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return call(*args, **kwargs)
+        except EddylineError as error:
+            raise error.with_traceback(None) from None
+
+    return shortened

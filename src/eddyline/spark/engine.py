@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from eddyline.aggregates.functions import AGGREGATES
 from eddyline.aggregates.user import UserMonoid
-from eddyline.errors import OptionError, QueryError
+from eddyline.errors import OptionError, QueryError, told_in_short
 from eddyline.query.predicates import FunctionPredicate, of_function
 from eddyline.query.steps import ReadStep, inlined
 from eddyline.registry import checked_text, hint, unknown
@@ -70,6 +70,7 @@ class Engine(Catalog):
         self.runs: list[RunFace] = []
         """The runs that ``start_all`` has started last."""
 
+    @told_in_short
     def stream(
         self,
         name: str,
@@ -126,6 +127,7 @@ class Engine(Catalog):
         self._make_room(name, self.relations, self.results)
         self.relations[name] = dataclasses.replace(relation, key=key)
 
+    @told_in_short
     def table(self, name: str, df: DataFrame, *, replace: bool = False) -> None:
         """Give a batch DataFrame a name that queries can join with streams.
 
@@ -161,6 +163,7 @@ class Engine(Catalog):
         runs = [*(run for group in self.groups for run in group.runs), *mine]
         stop_runs(runs, why="the block of their engine has ended")
 
+    @told_in_short
     def function(
         self,
         name: str,
@@ -216,6 +219,7 @@ class Engine(Catalog):
         self._make_room(name, self.aggregates)
         self.aggregates[name.lower()] = own
 
+    @told_in_short
     def query(
         self, text: str, *, name: str | None = None, replace: bool = False, **options: Any
     ) -> Query:
@@ -260,6 +264,7 @@ class Engine(Catalog):
         self.queries[chosen] = made
         return made
 
+    @told_in_short
     def rules(
         self,
         name: str,

@@ -141,7 +141,8 @@ def _made(
 def _is_broken(name: str, text: str, script: Script, problems: list[EddylineError] | None) -> bool:
     """Return whether something has a problem, or its text names an input that has one."""
     names = {each.lower() for each in broken(problems)}
-    inputs = names - {each.name.lower() for each in (*script.queries, *script.rules)}
+    inputs = names - {query.name.lower() for query in script.queries}
+    inputs -= {rules.name.lower() for rules in script.rules}
     return name.lower() in names or not inputs.isdisjoint(re.findall(r"\w+", text.lower()))
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from eddyline.aggregates.functions import AGGREGATES
 from eddyline.aggregates.plan import PLACE
-from eddyline.errors import NotSupportedError, OptionError, QueryError
+from eddyline.errors import NotSupportedError, OptionError, QueryError, told_in_short
 from eddyline.query.cql import read_window
 from eddyline.query.planned import steps
 from eddyline.query.select.names import identifier
@@ -37,6 +37,7 @@ OF_ALL = "all windows"
 """The relation of the results of several windows."""
 
 
+@told_in_short
 def window_aggregate(
     df: DataFrame,
     *,

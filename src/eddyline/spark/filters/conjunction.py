@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column
 
-from eddyline.errors import QueryError
+from eddyline.errors import QueryError, told_in_short
 from eddyline.filters.loop import check_options
 from eddyline.options import FilterOptions
 from eddyline.query.predicates import as_predicate, named
@@ -162,6 +162,7 @@ class Conjunction:
         return self._laid(df, operator)
 
 
+@told_in_short
 def all_of(*predicates: Any, name: str | None = None, **options: Any) -> Conjunction:
     """Keep the rows on which every predicate is true, in an order that is learned.
 

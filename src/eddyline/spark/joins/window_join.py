@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from eddyline.errors import OptionError, QueryError
+from eddyline.errors import OptionError, QueryError, told_in_short
 from eddyline.query.cql import read_window
 from eddyline.query.planned import steps
 from eddyline.query.select.reader import read_query
@@ -30,6 +30,7 @@ RENAME = "el.window_join(…, name='…')"
 """Advice on giving a join another name."""
 
 
+@told_in_short
 def window_join(
     inputs: Mapping[str, DataFrame],
     *,

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 
+from pyspark.errors.exceptions.captured import CapturedException
+
 from eddyline.errors import EddylineError, PredicateError, SourceError, StateError
+from eddyline.spark.analysis import reason_of
 
 _STATE_ERROR = re.compile(r"eddyline\.errors\.StateError: (.*)")
 _PREDICATE_ERROR = re.compile(r"eddyline\.errors\.PredicateError: (.*)")
@@ -16,12 +19,18 @@ _SINK = re.compile(
 )
 
 
-def reworded(error: BaseException, query: str) -> BaseException:
+def reworded(
+    error: BaseException, query: str, cause: BaseException | None = None, failed_in: str = ""
+) -> BaseException:
     """Return the error of eddyline that another one tells of; that one itself if it tells of none.
+
+    An error of Spark then begins with one sentence: which query failed, where and why.
 
     Args:
         error: as it was raised; by Spark, its text holds the traces of workers.
         query: name of the query that failed.
+        cause: the error of the batch, if Spark wrapped that one.
+        failed_in: where it failed, such as `` in batch 3``.
     """
     if isinstance(error, EddylineError):
         return error.with_traceback(None)
@@ -33,6 +42,10 @@ def reworded(error: BaseException, query: str) -> BaseException:
             return PredicateError(match[1], query=query)
     if match := _DISK.search(text):
         return _disk_error(match[0], text, query)
+    if isinstance(error, CapturedException) and error._desc is not None:
+        lead = f"query {query!r} failed{failed_in}: "
+        if not error._desc.startswith(lead):
+            error._desc = f"{lead}{reason_of(error if cause is None else cause)}\n\n{error._desc}"
     return error
 
 

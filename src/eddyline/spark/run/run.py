@@ -405,7 +405,10 @@ class Run(RunFace):
 
     def _reworded(self, error: BaseException) -> BaseException:
         """Return the error that eddyline meant, where Spark has wrapped one."""
-        return reworded(self._error if isinstance(self._error, EddylineError) else error, self.name)
+        if isinstance(self._error, EddylineError):
+            return reworded(self._error, self.name)
+        failed_in = "" if self._error is None else f" in batch {self._last_batch + 1}"
+        return reworded(error, self.name, self._error, failed_in)
 
 
 _numbers = itertools.count()

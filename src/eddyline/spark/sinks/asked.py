@@ -28,7 +28,7 @@ def check_sink(sink: Any, path: Any, kind: Any, options: Any) -> None:
         msg = f"options of a sink are a mapping such as {{'compression': 'zstd'}}, got {options!r}"
         raise OptionError(msg, options=options)
     if not callable(sink):
-        look_up("sink", dict.fromkeys(NAMES), sink, group=GROUP)
+        _check_name(sink)
     said = "a function" if callable(sink) else repr(sink)
     if sink == "format":
         if kind is None:
@@ -47,3 +47,16 @@ def check_sink(sink: Any, path: Any, kind: Any, options: Any) -> None:
         if given is not None:
             msg = f"sink {said} takes no {what}, got {given!r}; sinks that do: {', '.join(FILES)}"
             raise OptionError(msg, **{what: given})
+
+
+def _check_name(sink: Any) -> None:
+    try:
+        look_up("sink", dict.fromkeys(NAMES), sink, group=GROUP)
+    except OptionError as error:
+        if not isinstance(sink, str):
+            raise
+        msg = (
+            f"{error.message}; a data source of Spark is written by "
+            f"start('format', format={sink!r}, path='out/')"
+        )
+        raise OptionError(msg, **error.facts) from None

@@ -149,6 +149,8 @@ class ProgressLine:
         if self.n_batches == 0:
             waits = {"done": "waiting for the first batch", "stopped": "stopped in the first batch"}
             yield "rows", waits.get(self._end, "waiting for the first batch")
+            if self._end == "done":
+                yield "", "Spark starts workers; the first run on a machine also compiles kernels"
             return
         batches = "1 batch" if self.n_batches == 1 else f"{count(self.n_batches)} batches"
         out = f"{count(self.n_kept)} out ({out_of(self.n_kept, self.n_rows)})"
