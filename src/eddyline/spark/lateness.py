@@ -80,7 +80,7 @@ def warn_without_lateness(operators: Sequence[Operator], source: DataFrame) -> N
         )
         if limit := _limit_of(source):
             msg += f"; without {limit} all files that exist are one batch, in which no row is late"
-        warnings.warn(msg, LatenessWarning, stacklevel=_own_frames())
+        warnings.warn(msg, LatenessWarning, stacklevel=own_frames())
 
 
 def _limit_of(source: DataFrame) -> str:
@@ -99,7 +99,7 @@ def _limit_of(source: DataFrame) -> str:
     return ""
 
 
-def _own_frames() -> int:
+def own_frames() -> int:
     """Return the level of the stack at which the code of the user called, for ``warnings``."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals["__name__"].startswith("eddyline."):
