@@ -12,7 +12,12 @@ import typer
 from rich.console import Console
 
 import eddyline
-from eddyline.errors import EddylineError, LatenessWarning, LateRowsWarning
+from eddyline.errors import (
+    ChangedFunctionWarning,
+    EddylineError,
+    LatenessWarning,
+    LateRowsWarning,
+)
 from eddyline.watch.html.report import check_packages, write_reports
 
 if TYPE_CHECKING:
@@ -59,6 +64,10 @@ def run(
     trigger: Annotated[
         str | None, typer.Option(help="'available_now', or an interval such as '5 seconds'.")
     ] = None,
+    changed: Annotated[
+        str | None,
+        typer.Option(help="For queries that have changed: 'keep_state', or 'reset'."),
+    ] = None,
     report: Annotated[
         Path | None,
         typer.Option(help="Write an HTML report; of several queries, others beside it."),
@@ -84,6 +93,7 @@ def run(
             file,
             checkpoint=None if checkpoint is None else str(checkpoint),
             trigger=trigger,
+            changed=changed,
             adaptive=adaptive,
             load_rules=load_rules,
         )
@@ -271,11 +281,11 @@ def sigma_check(
 
 @contextlib.contextmanager
 def _plain_warnings() -> Iterator[None]:
-    """Show what is told of late rows as a line: where in the code it is told helps nobody here."""
+    """Show warnings of runs as a line: where in the code they are told helps nobody here."""
     by_python = warnings.showwarning
 
     def shown(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-        if issubclass(category, LatenessWarning | LateRowsWarning):
+        if issubclass(category, LatenessWarning | LateRowsWarning | ChangedFunctionWarning):
             _said(f"eddyline: {message}", "yellow")
         else:
             by_python(message, category, *where, **more)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import sqlglot
-from sqlglot import exp
+from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
 from eddyline.query.function_code import FunctionCode, code_of
@@ -36,9 +36,10 @@ from eddyline.query.steps import (
     ProjectStep,
     ReadStep,
     UnionStep,
+    name_of,
 )
 from eddyline.sql.normal_form import conjuncts
-from eddyline.sql.parsing import on_one_line, parse_output
+from eddyline.sql.parsing import SparkText, on_one_line, parse_output
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -265,6 +266,7 @@ class _Facts:
         kept = [at for at, each in enumerate(steps) if not isinstance(each, _PLAIN_STEPS)]
         for at, step in enumerate(steps):
             self._keeps = any(at < other for other in kept)
+            self._is_last = at == len(steps) - 1
             self._take(step)
 
     def relation(self, name: str) -> str:
@@ -285,6 +287,11 @@ class _Facts:
             text, ignores_case=self._ignores_case, qualifier=lambda name: own.get(name, name)
         )
         return [_PLACE.sub(lambda at: self._places.get(at[0].lower(), at[0]), x) for x in found]
+
+    def output(self, text: str, relation: str) -> str:
+        """Return the normal form of an output column; in subqueries the case of its name counts."""
+        exact = "" if self._is_last else f" {_output_name(text)}"
+        return self.form(text, relation) + exact
 
     def predicate(self, each: Predicate, relation: str) -> list[str]:
         """Return the normal forms of the conditions of a predicate."""
@@ -403,7 +410,7 @@ class _Facts:
             self._places[call.column.lower()] = form
             self._add(f"call {at}", "the aggregate", call.text, form, is_kept=True)
         texts = {**dict(step.groups), **{each.column: each.text for each in step.calls}}
-        columns = [self.form(each) for each in step.projections]
+        columns = [self.output(each, "") for each in step.projections]
         shown = _with(texts, ", ".join(step.projections))
         self._add(f"columns {at}", "the SELECT list", shown, str(columns), is_kept=self._keeps)
         for form in self.forms(step.having) if step.having else ():
@@ -414,7 +421,7 @@ class _Facts:
         for name, call in step.calls.items():
             self._note(call)
             self._places[name.lower()] = call.text
-        columns = [self.form(each, step.input) for each in step.projections]
+        columns = [self.output(each, step.input) for each in step.projections]
         if step.words:
             columns = [step.words]
         calls = {self._places[name.lower()] for name in step.calls}
@@ -452,7 +459,10 @@ def _names_of(step: Step, facts: _Facts) -> tuple[str, ...]:
             joined = [json.dumps([each.name, *each.columns]) for each in step.joined]
             return (step.output, *joined, *(facts.key(step, each) for each in step.keys))
         case AggregateStep():
-            return (step.output, *(facts.call(each) for each in step.calls))
+            calls = [facts.call(each) for each in step.calls]
+            return (step.output, *map(_output_name, step.projections), *calls)
+        case ProjectStep():
+            return (step.output, *map(_output_name, step.projections))
     return (step.output,)
 
 
@@ -488,10 +498,10 @@ def as_before(
                 qualifiers[step.output] = own
             case AggregateStep():
                 made = _aggregates_as_before(step, said, facts)
-            case ProjectStep() if own := qualifiers.get(step.input, {}):
-                made = replace(
-                    step, projections=tuple(requalified(x, own) for x in step.projections)
-                )
+            case ProjectStep():
+                own = qualifiers.get(step.input, {})
+                texts = [requalified(each, own) for each in step.projections]
+                made = replace(step, projections=_named_as_before(texts, said))
         found.append(made.renamed(lambda name: names.get(name, name)))
     return tuple(found)
 
@@ -530,7 +540,8 @@ def _join_as_before(
 
 
 def _aggregates_as_before(step: AggregateStep, said: Sequence[str], facts: _Facts) -> AggregateStep:
-    calls = _in_order(said, {facts.call(each): each for each in step.calls}, step.calls)
+    n = len(step.projections)
+    calls = _in_order(said[n:], {facts.call(each): each for each in step.calls}, step.calls)
     columns = [each.column for each in step.calls]
     names = {call.column: column for call, column in zip(calls, columns, strict=True)}
 
@@ -540,7 +551,7 @@ def _aggregates_as_before(step: AggregateStep, said: Sequence[str], facts: _Fact
     return replace(
         step,
         calls=tuple(replace(call, column=names[call.column]) for call in calls),
-        projections=tuple(map(renamed, step.projections)),
+        projections=_named_as_before([*map(renamed, step.projections)], said[:n]),
         having=renamed(step.having),
     )
 
@@ -571,6 +582,35 @@ def requalified(text: str, names: Mapping[str, str]) -> str:
     for start, end, name in sorted(places, reverse=True):
         text = text[: start - lead] + identifier(name) + text[end + 1 - lead :]
     return text
+
+
+def _named_as_before(texts: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(map(named_as, texts, names)) if len(texts) == len(names) else tuple(texts)
+
+
+def _output_name(text: str) -> str:
+    try:
+        return name_of(text)
+    except (SqlglotError, IndexError):
+        return ""
+
+
+def named_as(text: str, name: str) -> str:
+    """Return an output column with a name that it has in another case.
+
+    >>> named_as("V", "v"), named_as("V + 1 AS N", "n"), named_as("v", "v"), named_as("*", "*")
+    ('V AS v', 'V + 1 AS n', 'v', '*')
+    """
+    own = _output_name(text)
+    if own in (name, "") or own.lower() != name.lower():
+        return text
+    tree = parse_one(f"SELECT {text}", read=SparkText).expressions[0]
+    alias = tree.args.get("alias")
+    if alias is None:
+        return f"{text} AS {identifier(name)}"
+    lead = len("SELECT ")
+    start, end = alias.meta["start"] - lead, alias.meta["end"] + 1 - lead
+    return text[:start] + identifier(name) + text[end:]
 
 
 def steps_differ(one: Sequence[Step], other: Sequence[Step]) -> bool:

@@ -126,7 +126,7 @@ def write(own: Path, file: QueryFile) -> None:
 def _read(path: Path) -> QueryFile | None:
     try:
         return msgspec.json.decode(path.read_bytes(), type=QueryFile)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, RecursionError) as error:
         msg = f"cannot read {path}: {error}; restore it from a backup, or give another checkpoint"

@@ -21,7 +21,7 @@ from eddyline.spark.run.job import Job, SinkOutlet, settings_of
 from eddyline.spark.run.run import Run
 from eddyline.spark.run.triggers import SparkTrigger, trigger_text
 from eddyline.spark.session import check_is_classic, is_on
-from eddyline.spark.sinks.sinks import sink_of
+from eddyline.spark.sinks.sinks import folder_of, sink_of
 from eddyline.sql.parsing import on_one_line
 from eddyline.watch.formatting import clipped, counted
 from eddyline.watch.html.fragment import fragment
@@ -268,7 +268,8 @@ class Query:
         trigger = trigger_text(trigger, as_spark)
         changed = checked_changed(changed)
         outlet = SinkOutlet(sink_of(sink, path, format, options))
-        query = self.as_before(None if checkpoint is None else stored_query(checkpoint))
+        given = None if checkpoint is None else folder_of("checkpoint", checkpoint)
+        query = self.as_before(None if given is None else stored_query(given))
         run = Run(query.job(state), outlet, checkpoint, trigger, changed)
         self._started(run)
         return run
