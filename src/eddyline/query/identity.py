@@ -24,7 +24,7 @@ from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
 from eddyline.query.function_code import FunctionCode, code_of
-from eddyline.query.predicates import FunctionPredicate, MixedPredicate
+from eddyline.query.predicates import FunctionPredicate, MixedPredicate, SqlPredicate
 from eddyline.query.reading import columns_by_stream
 from eddyline.query.select.names import identifier
 from eddyline.query.steps import (
@@ -69,10 +69,8 @@ class Fact(msgspec.Struct, frozen=True):
     """Whether durable state depends on it."""
 
     def same(self, other: Fact, *, by_text: bool) -> bool:
-        """Return whether two facts say the same; by their texts where forms cannot be compared."""
-        if by_text and self.shown == other.shown:
-            return self.key == other.key
-        return self.key == other.key and self.form == other.form
+        """Return whether two facts say the same; not by forms, if these cannot be compared."""
+        return self.key == other.key and (by_text or self.form == other.form)
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -90,16 +88,15 @@ class Identity(msgspec.Struct, frozen=True):
     keeps_rows: bool = False
     """Whether durable state has rows with all columns that are read."""
     names: tuple[tuple[str, ...], ...] = ()
-    """Of each step the names and orders that files of durable state may have; see ``as_before``."""
+    """Of each step its kind, and the names and orders that it has; see ``as_before``."""
+    layout: tuple[tuple[str, ...], ...] = ()
+    """Those of them that files of durable state have."""
+    is_stateful: bool = False
+    """Whether it keeps durable state."""
     legacy: str = ""
     """The identity as checkpoints of versions have it that knew the text alone."""
     parser: str = sqlglot.__version__
     """Version of the parser that normal forms are of."""
-
-    @property
-    def is_stateful(self) -> bool:
-        """Whether durable state depends on it."""
-        return any(each.is_kept for each in self.facts)
 
     @property
     def mark(self) -> str:
@@ -126,7 +123,7 @@ def differences(before: Identity, now: Identity) -> list[Difference]:
     """Return in what a query differs from that of a checkpoint; empty if it means the same."""
     found: list[Difference] = []
     old, new = list(before.facts), []
-    by_text = before.parser != now.parser
+    by_text = before.parser != now.parser and before.text == now.text
     for each in now.facts:
         same = next((fact for fact in old if fact.same(each, by_text=by_text)), None)
         if same is None:
@@ -190,6 +187,7 @@ def identity_of(
     times: Mapping[str, str | None],
     *,
     ignores_case: bool = True,
+    is_stateful: bool = False,
     legacy: str = "",
 ) -> Identity:
     """Return the identity of a query.
@@ -200,6 +198,7 @@ def identity_of(
         columns: name and type of each column, by stream or table.
         times: their event times.
         ignores_case: whether names are the same in any case.
+        is_stateful: whether it keeps durable state.
         legacy: see ``Identity``.
     """
     facts = _Facts(steps, ignores_case=ignores_case)
@@ -224,6 +223,8 @@ def identity_of(
         tuple(sorted(name for name, own in read.items() if own is None)),
         facts.keeps_rows,
         tuple(_names_of(each, facts) for each in steps),
+        tuple(_layout_of(each, facts) for each in steps if not isinstance(each, _PLAIN_STEPS)),
+        is_stateful,
         legacy,
     )
 
@@ -246,7 +247,16 @@ def together(text: str, members: Mapping[str, Identity], legacy: str) -> Identit
             columns[stream] = tuple(sorted({*columns.get(stream, ()), *own}))
         functions |= each.functions
     whole = {name for each in members.values() for name in each.whole}
-    return Identity(text, tuple(facts), columns, functions, tuple(sorted(whole)), legacy=legacy)
+    return Identity(
+        text,
+        tuple(facts),
+        columns,
+        functions,
+        tuple(sorted(whole)),
+        layout=tuple((name, *own) for name, each in members.items() for own in each.layout),
+        is_stateful=any(each.is_stateful for each in members.values()),
+        legacy=legacy,
+    )
 
 
 class _Facts:
@@ -332,11 +342,11 @@ class _Facts:
                 by = [self.form(each) for each in step.partition_by]
                 shown = ", ".join(step.partition_by) or "nothing"
                 self._add(f"over {at}", f"PARTITION BY of {of}", shown, str(by), is_kept=True)
-                for over in step.calls:
+                for number, over in enumerate(step.calls):
                     form = f"{self.call(over.call)} OVER {over.window.text.lower()}"
                     shown = f"{over.call.text} over {over.window.text}"
                     self._places[over.call.column.lower()] = form
-                    key = f"over call {at}"
+                    key = f"over call {at} {number}"
                     self._add(key, f"the aggregate of {of}", shown, form, is_kept=True)
             case UnionStep():
                 parts = [self.relation(each) for each in step.inputs]
@@ -450,19 +460,29 @@ def _called(each: FunctionPredicate) -> str:
 
 
 def _names_of(step: Step, facts: _Facts) -> tuple[str, ...]:
-    """Return the name of a step's relation, then names and forms in their orders."""
+    """Return the kind of a step, the name of its relation, and names and forms in their orders."""
+    head = type(step).__name__, step.output
     match step:
         case FilterStep():
-            forms = (str(facts.predicate(each, step.input)) for each in step.predicates)
-            return (step.output, *forms)
+            forms = [str(facts.predicate(each, step.input)) for each in step.predicates]
+            return (*head, *forms, *(each.name for each in step.predicates))
+        case AggregateStep():
+            return (*head, *map(_output_name, step.projections), *_layout_of(step, facts)[1:])
+        case ProjectStep():
+            return (*head, *map(_output_name, step.projections))
+    return (*head, *_layout_of(step, facts)[1:])
+
+
+def _layout_of(step: Step, facts: _Facts) -> tuple[str, ...]:
+    """Return the name of a step's relation, and names and orders that its files may have."""
+    match step:
         case JoinStep():
             joined = [json.dumps([each.name, *each.columns]) for each in step.joined]
-            return (step.output, *joined, *(facts.key(step, each) for each in step.keys))
+            keys = [facts.key(step, each) for each in step.keys]
+            equal = [facts.form(each, step.output) for each in step.equalities]
+            return (step.output, *joined, *keys, *equal)
         case AggregateStep():
-            calls = [facts.call(each) for each in step.calls]
-            return (step.output, *map(_output_name, step.projections), *calls)
-        case ProjectStep():
-            return (step.output, *map(_output_name, step.projections))
+            return (step.output, *(facts.call(each) for each in step.calls))
     return (step.output,)
 
 
@@ -479,19 +499,23 @@ def as_before(
         before: the query that began the checkpoint.
         ignores_case: whether names are the same in any case.
     """
-    if len(steps) != len(before.names):
+    kinds = [type(each).__name__ for each in steps]
+    if kinds != [kind for kind, *_ in before.names]:
         return tuple(steps)
     facts = _Facts(steps, ignores_case=ignores_case)
-    names = {each.output: said[0] for each, said in zip(steps, before.names, strict=True)}
+    names = {each.output: said[1] for each, said in zip(steps, before.names, strict=True)}
     qualifiers: dict[str, dict[str, str]] = {}
     found: list[Step] = []
-    for step, (_, *said) in zip(steps, before.names, strict=True):
+    for step, (_, _, *said) in zip(steps, before.names, strict=True):
         made: Step = step
         match step:
             case FilterStep():
                 forms = {str(facts.predicate(each, step.input)): each for each in step.predicates}
                 own = qualifiers.get(step.input, {})
-                ordered = _in_order(said, forms, step.predicates)
+                n = len(step.predicates)
+                ordered = _in_order(said[:n], forms, step.predicates)
+                if said[:n] == [str(facts.predicate(each, step.input)) for each in ordered]:
+                    ordered = list(map(_called_as, ordered, said[n:]))
                 made = replace(step, predicates=tuple(_requalified(each, own) for each in ordered))
             case JoinStep():
                 own, made = _join_as_before(step, said, facts)
@@ -517,7 +541,9 @@ def _join_as_before(
     step: JoinStep, said: Sequence[str], facts: _Facts
 ) -> tuple[dict[str, str], JoinStep]:
     n = len(step.joined)
-    was = [json.loads(each) for each in said[:n]]
+    was = [json.loads(each) for each in said if each.startswith("[")]
+    if len(was) != n:
+        return {}, step
     own = {each.name: name for each, (name, *_) in zip(step.joined, was, strict=True)}
     joined = []
     for each, (name, *columns) in zip(step.joined, was, strict=True):
@@ -525,15 +551,20 @@ def _join_as_before(
         order = [known.get(column.lower(), column) for column in columns]
         ordered = order if Counter(order) == Counter(each.columns) else each.columns
         joined.append(replace(each, name=name, columns=tuple(ordered)))
+    n_keys = len(step.keys)
     keys = [
         replace(key, members={own[name]: texts for name, texts in key.members.items()})
-        for key in _in_order(said[n:], {facts.key(step, key): key for key in step.keys}, step.keys)
+        for key in _in_order(
+            said[n : n + n_keys], {facts.key(step, key): key for key in step.keys}, step.keys
+        )
     ]
+    forms = {facts.form(each, step.output): each for each in step.equalities}
+    equalities = _in_order(said[n + n_keys :], forms, step.equalities)
     made = replace(
         step,
         joined=tuple(joined),
         keys=tuple(keys),
-        equalities=tuple(requalified(each, own) for each in step.equalities),
+        equalities=tuple(requalified(each, own) for each in equalities),
         conditions=tuple(requalified(each, own) for each in step.conditions),
     )
     return own, made
@@ -554,6 +585,13 @@ def _aggregates_as_before(step: AggregateStep, said: Sequence[str], facts: _Fact
         projections=_named_as_before([*map(renamed, step.projections)], said[:n]),
         having=renamed(step.having),
     )
+
+
+def _called_as(each: Predicate, name: str) -> Predicate:
+    """Return a predicate with the name of before, if its own is made of its text."""
+    if isinstance(each, FunctionPredicate) or each.name != SqlPredicate(each.text).name:
+        return each
+    return replace(each, name=name)
 
 
 def _requalified(each: Predicate, own: Mapping[str, str]) -> Predicate:

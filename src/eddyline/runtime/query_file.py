@@ -76,7 +76,7 @@ def resumed(own: Path, query: Identity, changed: Changed | None, *, last_batch: 
     file = _read(path)
     if file is None:
         return _of_text(own, query, changed, last_batch)
-    found = differences(file.query, query)
+    found, now = differences(file.query, query), query
     before = tuple(dict.fromkeys([*file.before, hash_of(file.query.mark)]))
     functions = tuple(
         name
@@ -86,6 +86,9 @@ def resumed(own: Path, query: Identity, changed: Changed | None, *, last_batch: 
     words = in_words(found)
     if found and changed is None:
         raise _of_another(own, file.query.text, query, words)
+    if not found and file.query.parser == query.parser:
+        # Names and orders in files stay those of the text that began the checkpoint.
+        query = msgspec.structs.replace(file.query, functions=query.functions)
     if changed == "reset" and (found or functions):
         return Resumed(QueryFile(query, (), last_batch), file.query, words, functions, True)
     kept = [each for each in found if each.is_kept]
@@ -95,7 +98,25 @@ def resumed(own: Path, query: Identity, changed: Changed | None, *, last_batch: 
             f"it with changed='reset', which empties the state, or with another checkpoint and path"
         )
         raise StateError(msg, path=str(path), query=file.query.text)
+    _check_layout(own, file.query, now)
     return Resumed(QueryFile(query, before, file.empty_until), file.query, words, functions)
+
+
+def _check_layout(own: Path, before: Identity, now: Identity) -> None:
+    """Check that files of durable state have the names and orders that a query gives them.
+
+    Raises:
+        StateError: they have others.
+    """
+    is_known = before.parser == now.parser or before.text != now.text
+    if now.is_stateful and is_known and before.layout != now.layout:
+        msg = (
+            f"{own.parent} has state of a query that calls its inputs otherwise, or names columns, "
+            f"keys or aggregates in another order ({before.text}); this one is {now.text}. Write "
+            f"what has not changed as it was, or start it with changed='reset', which empties the "
+            f"state"
+        )
+        raise StateError(msg, path=str(own / QUERY), query=before.text)
 
 
 def stored_query(checkpoint: str | Path) -> Identity | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from dataclasses import fields
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from eddyline.errors import OptionError, QueryError
 from eddyline.options import FOR_ALL, RunOptions, check_names
-from eddyline.query.identity import as_before, differences, identity_of, steps_differ
+from eddyline.query.identity import as_before, identity_of, steps_differ
 from eddyline.query.step_graph import carries, tree
 from eddyline.query.steps import ReadStep
 from eddyline.runtime.query_file import checked_changed, stored_query
@@ -178,6 +179,7 @@ class Query:
             columns,
             {name: each.time for name, each in self.relations.items()},
             ignores_case=self._ignores_case,
+            is_stateful=self.is_stateful,
             legacy=f"{text} #{hashlib.blake2b(plain.encode(), digest_size=6).hexdigest()}",
         )
 
@@ -192,10 +194,13 @@ class Query:
         Args:
             before: the query that the checkpoint belongs to, if there is one.
         """
-        if before is None or differences(before, self.identity):
+        if before is None:
             return self
         steps = as_before(self.steps, before, ignores_case=self._ignores_case)
-        return self.with_steps(*steps) if steps_differ(steps, self.steps) else self
+        if steps_differ(steps, self.steps):
+            with contextlib.suppress(QueryError):  # of another query, which will be refused
+                return self.with_steps(*steps)
+        return self
 
     def check_not_running(self) -> None:
         """Raise QueryError if a query of its name is running."""
