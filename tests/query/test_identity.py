@@ -72,6 +72,10 @@ def test_texts_that_mean_the_same_are_one_query(one, other):
     again = as_before(second, identity(one))
     assert [each.output for each in again] == [each.output for each in first]
     assert not steps_differ(as_before(again, identity(one)), again)
+    own = {name: COLUMNS[name] for name in "st" if f"{name} " in one + " "}
+    aligned = identity_of(other, again, own, {name: TIMES[name] for name in own})
+    assert differences(identity(one), aligned) == []
+    assert aligned.layout == identity(one).layout
     for mine, its in zip(first, again, strict=True):
         for name in ("joined", "keys", "calls"):
             assert getattr(mine, name, None) == getattr(its, name, None), name

@@ -37,6 +37,8 @@ def normal_form(
 
     >>> normal_form("(V > 3) and k = 1 -- odd") == normal_form("1 = k AND v>3")
     True
+    >>> normal_form("V AS v") == normal_form("v")
+    True
     >>> normal_form("v > 3 OR k = 1 AND w") == normal_form("(v > 3 OR k = 1) AND w")
     False
     """
@@ -64,7 +66,7 @@ class _Form:
         self._ignores_case = ignores_case
         self._qualifier = qualifier
 
-    def of(self, node: Any) -> str:  # noqa: PLR0911 - a case for each kind of node
+    def of(self, node: Any) -> str:  # noqa: C901, PLR0911 - a case for each kind of node
         """Return the normal form of a tree, of a list of trees, or of a value in a tree."""
         if isinstance(node, list):
             return f"[{' '.join(map(self.of, node))}]"
@@ -81,6 +83,8 @@ class _Form:
             if len(names) > 1:
                 names[0] = self._qualifier(names[0])
             return f"(COLUMN {' '.join(map(repr, names))})"
+        if isinstance(node, exp.Alias) and self._is_own_name(node):
+            return self.of(node.this)
         if isinstance(node, _CHAINS):
             return self._call(node, sorted(self.of(each) for each in _operands(node, type(node))))
         if isinstance(node, _SYMMETRIC):
@@ -91,6 +95,12 @@ class _Form:
             if value not in (None, False, [])
         ]
         return self._call(node, args)
+
+    def _is_own_name(self, node: Any) -> bool:
+        """Return whether a column is called as it is called anyway: ``s.v AS v``."""
+        column, alias = node.this, node.args["alias"]
+        is_column = isinstance(column, exp.Column) and isinstance(alias, exp.Identifier)
+        return is_column and self._name(column.parts[-1]) == self._name(alias)
 
     @staticmethod
     def _call(node: Any, args: list[str]) -> str:
