@@ -115,7 +115,8 @@ def with_columns(**types):
 def test_columns_that_are_not_read_do_not_count(text):
     s = COLUMNS["s"]
     unused = [name for name in ("j", "w") if name not in dict(identity(text).columns["s"])]
-    more = {"extra": "double", **dict(reversed(s.items()))}
+    order = s if text == OVER else dict(reversed(s.items()))
+    more = {"extra": "double", **order}
     assert changed(text, text, columns=with_columns(**more)) == []
     for name in unused:
         fewer = {each: kind for each, kind in s.items() if each != name}
@@ -142,6 +143,11 @@ def test_queries_that_keep_whole_rows_read_all_columns(text):
     assert found == ["column extra of s is new (the query reads all columns)"]
     found = changed(text, text, columns=with_columns(**dict(reversed(COLUMNS["s"].items()))))
     assert found == ["the columns of s have another order (the query reads all columns)"]
+
+
+def test_the_order_of_columns_counts_where_files_have_rows():
+    found = changed(OVER, OVER, columns=with_columns(**dict(reversed(COLUMNS["s"].items()))))
+    assert found == ["the columns of s have another order"]
 
 
 def test_inputs_that_change_places_are_another_query():

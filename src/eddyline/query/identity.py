@@ -211,7 +211,9 @@ def identity_of(
         else:
             time = times.get(name)
             known = {*chosen, *([] if time is None else [time])}
-            kept[name] = tuple(sorted((each, own[each]) for each in known))
+            # Files of rows have their columns in the order of the stream.
+            order = own if facts.keeps_rows else sorted(known)
+            kept[name] = tuple((each, own[each]) for each in order if each in known)
     said = [*facts.found]
     for name, time in sorted(times.items()):
         said.append(Fact(f"time {name}", f"the event time of {name}", str(time), str(time), True))

@@ -23,7 +23,7 @@ from tests.state.manifests import change
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 OLD = "ts TIMESTAMP, k STRING, j INT, v BIGINT, w BIGINT"
-NEW = "ts TIMESTAMP, extra DOUBLE, k STRING, w BIGINT, j INT, v BIGINT"
+NEW = "ts TIMESTAMP, extra DOUBLE, k STRING, v BIGINT, w BIGINT, j INT"
 
 FILTER = "SELECT k, v FROM s WHERE v > 1 AND k = 'a'"
 AGGREGATE = (
