@@ -59,6 +59,10 @@ def run(
     trigger: Annotated[
         str | None, typer.Option(help="'available_now', or an interval such as '5 seconds'.")
     ] = None,
+    changed: Annotated[
+        str | None,
+        typer.Option(help="For queries that have changed: 'keep_state', or 'reset'."),
+    ] = None,
     report: Annotated[
         Path | None,
         typer.Option(help="Write an HTML report; of several queries, others beside it."),
@@ -86,6 +90,7 @@ def run(
                     file,
                     checkpoint=None if checkpoint is None else str(checkpoint),
                     trigger=trigger,
+                    changed=changed,
                     adaptive=adaptive,
                     load_rules=load_rules,
                 )

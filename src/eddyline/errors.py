@@ -13,6 +13,7 @@
     └── PluginError                  an extension from another package that failed to load
 
     EddylineWarning(UserWarning)
+    ├── ChangedFunctionWarning       a function whose code changed since the checkpoint
     ├── LatenessWarning              a stream without a lateness
     ├── LateRowsWarning              many rows came too late
     ├── RuleFilesWarning             files of rules that cannot be read
@@ -114,6 +115,10 @@ class LateRowsWarning(EddylineWarning):
 
 class RuleFilesWarning(EddylineWarning):
     """A file of rules that a set follows has changed and cannot be taken in."""
+
+
+class ChangedFunctionWarning(EddylineWarning):
+    """A query goes on from a checkpoint with a Python function whose code has changed."""
 
 
 def told_in_short(call: Callable[P, R]) -> Callable[P, R]:

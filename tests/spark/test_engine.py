@@ -160,8 +160,8 @@ def test_a_checkpoint_of_another_text_is_refused(engine, tmp_path):
     other = engine.query(TEXT.replace("0.9 ", "0.8 "), name="two")
     with pytest.raises(StateError, match=r"another query \(SELECT .* v < 0.9 .* this one is SEL"):
         other.start("parquet", trigger="available_now", **paths)
-    (tmp_path / "ckpt" / "eddyline" / "state.json").unlink()
-    run = finish(other.start("parquet", trigger="available_now", **paths))
+    run = other.start("parquet", trigger="available_now", changed="keep_state", **paths)
+    finish(run)
     assert run.records == [], "it goes on where the other one stopped"
 
 

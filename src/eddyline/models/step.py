@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from eddyline.models import graph
 from eddyline.query.steps import RESULT
+from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +23,17 @@ class ModelStep:
     """A relation for each input of the plan."""
     plan: StreamPlan
     output: str = RESULT
+
+    def texts_of(self, relation: str) -> tuple[str, ...] | None:
+        """Return what is read of the rows of an input, as SQL; None if that is all."""
+        texts: list[str] = []
+        for name, given in zip(self.inputs, self.plan.inputs, strict=True):
+            if name == relation:
+                if given.maker is None:
+                    return None
+                columns = given.maker.columns.values()
+                texts += [*map(quoted, (*given.maker.keys, given.maker.time)), *columns]
+        return tuple(texts)
 
     def renamed(self, names: Callable[[str], str]) -> ModelStep:
         """Return the step over relations of other names."""

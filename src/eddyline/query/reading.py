@@ -11,15 +11,16 @@ from eddyline.query.predicates import FunctionPredicate, MixedPredicate, SqlPred
 from eddyline.query.steps import (
     AggregateStep,
     FilterStep,
+    JoinStep,
     OverStep,
     ProjectStep,
     ReadStep,
     SharedAggregateStep,
 )
-from eddyline.sql.parsing import parse_output
+from eddyline.sql.parsing import parse_output, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from sqlglot import Expr
 
@@ -97,6 +98,61 @@ def columns_of_stream(
                 return None
             read |= named
     return tuple(each for each in columns if each.lower() in read)
+
+
+def columns_by_stream(
+    steps: Sequence[Step], columns: Mapping[str, Sequence[str]]
+) -> dict[str, tuple[str, ...] | None]:
+    """Return for each stream or table the columns that a query reads of it.
+
+    Args:
+        steps: of the query.
+        columns: of each stream and table, by its name.
+
+    Returns:
+        None where all columns count, or where it cannot be told; see ``columns_of_stream``.
+        Columns that filters part rows into classes by are not read in this sense.
+    """
+    found: dict[str, tuple[str, ...] | None] = {}
+    for position, step in enumerate(steps):
+        if not isinstance(step, ReadStep):
+            continue
+        own = columns[step.stream]
+        read = _columns_of_read(steps[position + 1 :], step.output, own)
+        before = found.get(step.stream, ())
+        both = None if read is None or before is None else {*read, *before}
+        found[step.stream] = both and tuple(each for each in own if each in both)
+    return found
+
+
+def _columns_of_read(
+    after: Sequence[Step], relation: str, columns: Sequence[str]
+) -> tuple[str, ...] | None:
+    """Return the columns that the steps behind a read take of its rows; None if that is all."""
+    chain: list[Step] = []
+    for step in after:
+        if relation not in step.inputs:
+            continue
+        if isinstance(step, JoinStep):
+            return columns_of_stream((*chain, _of_join(step, relation)), columns, routes=False)
+        if (reads := getattr(step, "texts_of", None)) is not None:
+            texts = reads(relation)
+            last = None if texts is None else ProjectStep(relation, texts)
+            return last and columns_of_stream((*chain, last), columns, routes=False)
+        chain.append(step)
+        if step.output != relation:
+            break
+    return columns_of_stream(chain, columns, routes=False)
+
+
+def _of_join(step: JoinStep, relation: str) -> Step:
+    """Return a step that reads what a join reads of one of its inputs."""
+    joined = [each for each in step.joined if each.input == relation]
+    if any(each.window.counts is not None for each in joined):
+        return ProjectStep(relation, ("*",))
+    names = [quoted(name) for each in joined for name in each.columns]
+    keys = [text for key in step.keys for each in joined for text in key.members.get(each.name, ())]
+    return ProjectStep(relation, (*names, *keys))
 
 
 def _texts_of(step: Step) -> list[str] | None:

@@ -24,8 +24,14 @@ JOURNAL, PROGRESS, VIEW = "journal.jsonl", "progress.jsonl", "view.json"
 LEARNED, STATE = "state.json", "state"
 """What was learned, and the folder of durable state."""
 
+QUERY = "query.json"
+"""The query that the checkpoint belongs to; see ``runtime.query_file``."""
+
 PINS = "pins.json"
 """Plans that a person has pinned; no file before the first."""
+
+LOCK = "lock"
+"""The file by which a run locks the folder; it says which run that is."""
 
 FORMAT_FILE = "format.json"
 """The version of the format of a checkpoint, and who wrote it."""

@@ -48,7 +48,8 @@ class JournalEntry:
     """The decision: ``order`` (another order), ``stale`` (evidence let go), ``sample`` (a sample
     confirmed the order), ``recall`` (the plan of a situation that came again), ``mistaken`` (it was
     another situation), ``left_out`` (so many older entries of a task, or of the journal, were
-    only counted), ``restore`` and ``drop_state`` (at a restart), ``pin``, ``adapt`` and ``stop``
+    only counted), ``restore`` and ``drop_state`` (at a restart), ``change`` and
+    ``reset`` (a changed query goes on from a checkpoint), ``pin``, ``adapt`` and ``stop``
     (by a person, or because of what the evidence names); of joins ``grid`` (rows are cut into
     other buckets, or a frequent key into several), ``tree`` (the ways between inputs), ``caches``,
     ``tiers`` (for how long rows are hot), ``matched``, ``passed`` and ``closed`` (whether they are

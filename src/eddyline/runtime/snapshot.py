@@ -1,8 +1,7 @@
 """Learned state of a run, saved beside its checkpoint and restored on restart.
 
-Learned state belongs to one query, and so does its checkpoint: state of another text is refused,
-that of the same text over other columns dropped. It is at most one batch older than the stream;
-that changes the work of a batch, never an answer.
+Learned state belongs to one query: that of another one is dropped. It is at most one batch older
+than the stream; that changes the work of a batch, never an answer.
 """
 
 from __future__ import annotations
@@ -13,9 +12,11 @@ import msgspec
 
 from eddyline.data.durable_files import replace_file
 from eddyline.errors import StateError
+from eddyline.query.identity import hash_of
 from eddyline.runtime.counters import Counters
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
 FORMAT = 3
@@ -28,6 +29,20 @@ class Head(msgspec.Struct):
     format: int
     batch_id: int = -1
     """The last batch of which it knows."""
+
+
+class _Named(Head):
+    """The part that says whose it is."""
+
+    identity: str = ""
+
+
+def identity_in(path: Path) -> str | None:
+    """Return the mark of the query that a file is of; None if there is no such file."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_Named).identity or None
+    except (OSError, ValueError, RecursionError):
+        return None
 
 
 class Saved(msgspec.Struct):
@@ -47,12 +62,14 @@ class SnapshotFile:
 
     Args:
         path: of the file.
-        identity: of the query: its text, and `` #`` with a hash of what it is over.
+        identity: the mark of the query; see ``query.identity``.
+        accepts: hashes of marks of other queries whose state is of use as well.
     """
 
-    def __init__(self, path: Path, identity: str) -> None:
+    def __init__(self, path: Path, identity: str, accepts: Collection[str] = ()) -> None:
         self.path = path
         self.identity = identity
+        self._accepts = {hash_of(identity), *accepts}
         self.counters = Counters()
         """Counts over the whole life of the query, which are saved with the state."""
         self._saved = Saved(FORMAT, identity, -1, {})
@@ -82,11 +99,7 @@ class SnapshotFile:
             raise StateError(msg, path=str(self.path)) from error
 
     def load(self) -> tuple[dict[str, Any], int] | str | None:
-        """Return the saved state and its last batch, None if there is none, or why not.
-
-        Raises:
-            StateError: it is that of another query.
-        """
+        """Return the saved state and its last batch, None if there is none, or why not."""
         if not self.path.exists():
             return None
         try:
@@ -97,16 +110,8 @@ class SnapshotFile:
             saved = msgspec.json.decode(content, type=Saved)
         except (OSError, ValueError, RecursionError) as error:
             return f"the file cannot be read: {error}"
-        theirs, own = (each.rsplit(" #", 1)[0] for each in (saved.identity, self.identity))
-        if theirs != own:
-            msg = (
-                f"{self.path.parent.parent} is the checkpoint of another query ({theirs}); this "
-                f"one is {own}. Give another checkpoint and path, or the query as it was; to go on "
-                f"with the new one where the other one stopped, remove {self.path}"
-            )
-            raise StateError(msg, path=str(self.path), query=theirs)
         self.counters = saved.counters
-        if saved.identity != self.identity:
-            return "the columns of its streams, or its steps, have changed"
+        if hash_of(saved.identity) not in self._accepts:
+            return "it is of another query: the columns of its streams, or its steps, have changed"
         self._saved = saved
         return (saved.state, saved.batch_id) if saved.batch_id >= 0 else None

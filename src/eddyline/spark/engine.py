@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
@@ -13,13 +14,14 @@ from eddyline.errors import OptionError, QueryError, told_in_short
 from eddyline.query.predicates import FunctionPredicate, of_function
 from eddyline.query.steps import ReadStep, inlined
 from eddyline.registry import checked_text, hint, unknown
+from eddyline.runtime.query_file import checked_changed
 from eddyline.spark.catalog import Catalog
 from eddyline.spark.query import RENAME, Query
 from eddyline.spark.reading import read_steps
 from eddyline.spark.relation import Relation, check_key, check_time, checked_relation
 from eddyline.spark.rules.rule_set import RuleSet
 from eddyline.spark.run.live import runs_of
-from eddyline.spark.run.run import active_runs, already_running
+from eddyline.spark.run.run import already_running
 from eddyline.spark.run.running_query import stop_runs
 from eddyline.spark.run.triggers import SparkTrigger, trigger_text
 from eddyline.spark.session import check_is_classic, session
@@ -35,7 +37,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from eddyline.query.steps import Step
+    from eddyline.runtime.query_file import Changed
     from eddyline.serve.server import How, Server
+    from eddyline.spark.run.run import Run
     from eddyline.spark.run.running_query import RunFace
     from eddyline.spark.shared.group import SharedQueries
     from eddyline.spark.sinks.sinks import BatchWriter
@@ -69,6 +73,8 @@ class Engine(Catalog):
         """Queries that run together."""
         self.runs: list[RunFace] = []
         """The runs that ``start_all`` has started last."""
+        self._alone: weakref.WeakSet[Run] = weakref.WeakSet()
+        """Runs of single queries; one that goes on is never forgotten."""
 
     @told_in_short
     def stream(
@@ -155,13 +161,7 @@ class Engine(Catalog):
 
     def __exit__(self, *_: object) -> None:
         """Stop the queries of the engine that run; the session goes on."""
-        mine = (
-            each
-            for each in active_runs()
-            if each.name in self.queries and self.queries[each.name].source is each.source
-        )
-        runs = [*(run for group in self.groups for run in group.runs), *mine]
-        stop_runs(runs, why="the block of their engine has ended")
+        self._stop(why="the block of their engine has ended")
 
     @told_in_short
     def function(
@@ -253,6 +253,7 @@ class Engine(Catalog):
                 relations,
                 options,
                 check_not_running=self.check_not_running,
+                started=self._alone.add,
             )
         except QueryError as error:
             if (unknown_function := error.facts.get("unknown_function")) is None:
@@ -317,6 +318,7 @@ class Engine(Catalog):
             {"adaptive": rules.options.adaptive, "seed": rules.options.seed},
             rename="engine.rules('…', …)",
             check_not_running=self.check_not_running,
+            started=self._alone.add,
         )
         self.queries[name] = made
         return made
@@ -345,6 +347,7 @@ class Engine(Catalog):
         checkpoint: str | Path | None = None,
         trigger: str | None = None,
         shared: bool = True,
+        changed: Changed | None = None,
         **as_spark: Unpack[SparkTrigger],
     ) -> list[RunFace]:
         """Start every query; paths and checkpoints get a folder per query.
@@ -360,6 +363,7 @@ class Engine(Catalog):
             checkpoint: folder with one for each query, and one for those that run together.
             trigger: as for ``Query.start``.
             shared: False runs each query by itself.
+            changed: as for ``Query.start``, of each query that has changed.
             **as_spark: as for ``Query.start``.
 
         Returns:
@@ -374,20 +378,40 @@ class Engine(Catalog):
             folder_of("checkpoint", checkpoint)
         trigger = trigger_text(trigger, as_spark)
         starts = [
-            Start(query, sink, path and f"{path}/{name}", format, options, trigger=trigger)
+            Start(
+                query,
+                sink,
+                path and f"{path}/{name}",
+                format,
+                options,
+                trigger=trigger,
+                changed=checked_changed(changed),
+            )
             for name, query in self.queries.items()
         ]
         self.runs = start_together(starts, self.groups, checkpoint=checkpoint, shared=shared)
         return self.runs
 
     def stop_all(self) -> None:
-        """Stop what ``start_all`` has started, queries that run together at the same micro-batch.
+        """Stop every run of the engine's queries, and wait until all have ended.
 
-        From its checkpoint each goes on where it was. A query that is stopped by itself while
-        others go on misses rows, and cannot go on from a checkpoint that it has in common with
-        them.
+        These are the runs of ``start_all``, of ``Query.start`` and of rules that were started on a
+        stream of the engine; queries that run together stop at the same micro-batch. From its
+        checkpoint each goes on where it was. A run that has failed, or that another thread stops
+        meanwhile, is no fault. The wait has no limit but that of the session
+        (``spark.sql.streaming.stopTimeout``). Ctrl-C ends the wait; the runs stop nevertheless.
+
+        A query that is stopped by itself while others go on misses rows, and cannot go on from a
+        checkpoint that it has in common with them.
+
+        Raises:
+            Exception: a run could not be stopped; the others were stopped before.
         """
-        stop_runs(self.runs)
+        self._stop()
+
+    def _stop(self, why: str | None = None) -> None:
+        together = (run for group in list(self.groups) for run in group.runs)
+        stop_runs([*together, *self._alone], why=why)
 
     def serve(self, port: int = 0, **how: Unpack[How]) -> Server:
         """Serve a page of the queries of this process, to be looked at in a browser.

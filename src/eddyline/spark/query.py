@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from dataclasses import fields
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
 
 from eddyline.errors import OptionError, QueryError
 from eddyline.options import FOR_ALL, RunOptions, check_names
+from eddyline.query.identity import as_before, identity_of, steps_differ
 from eddyline.query.step_graph import carries, tree
 from eddyline.query.steps import ReadStep
 from eddyline.registry import checked_folder_name
+from eddyline.runtime.query_file import checked_changed, stored_query
 from eddyline.spark.analysis import column_types
 from eddyline.spark.operator import Stateful
 from eddyline.spark.operators import laid_out
 from eddyline.spark.run.job import Job, SinkOutlet, settings_of
 from eddyline.spark.run.run import Run
 from eddyline.spark.run.triggers import SparkTrigger, trigger_text
-from eddyline.spark.session import check_is_classic
-from eddyline.spark.sinks.sinks import sink_of
+from eddyline.spark.session import check_is_classic, is_on
+from eddyline.spark.sinks.sinks import folder_of, sink_of
 from eddyline.spark.unbounded_state import warn_of_unbounded_state
 from eddyline.sql.parsing import on_one_line
 from eddyline.watch.formatting import clipped, counted
@@ -32,7 +36,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from eddyline.query.identity import Identity
     from eddyline.query.steps import Step
+    from eddyline.runtime.query_file import Changed
     from eddyline.spark.operator import LaidOut, Operator
     from eddyline.spark.relation import Relation
     from eddyline.spark.sinks.sinks import BatchWriter
@@ -49,6 +55,7 @@ class Starting(SparkTrigger, total=False):
     options: Mapping[str, Any]
     checkpoint: str | Path
     trigger: str
+    changed: Changed
 
 
 class Query:
@@ -61,6 +68,7 @@ class Query:
         relations: the streams and tables that it reads, by name.
         options: how its plan is learned; each operator takes those that it knows.
         check_not_running: raises QueryError if a query of a name is running.
+        started: is told each run of the query.
         rename: how the query gets another name, for errors.
 
     Raises:
@@ -78,6 +86,7 @@ class Query:
         options: Mapping[str, Any],
         *,
         check_not_running: Callable[[str], None] = lambda _name: None,
+        started: Callable[[Run], None] = lambda _run: None,
         rename: str = RENAME,
     ) -> None:
         self.name = checked_folder_name("name of a query", name)
@@ -90,6 +99,7 @@ class Query:
             check_is_classic(read.df.sparkSession, f"query {name!r}")
         self.options = options
         self._check_not_running = check_not_running
+        self._started = started
         self._rename = rename
         laid = self._laid_out()
         self.source, self._made = laid.source, [*laid.make()]
@@ -130,6 +140,7 @@ class Query:
             self.relations,
             self.options,
             check_not_running=self._check_not_running,
+            started=self._started,
             rename=self._rename,
         )
 
@@ -157,16 +168,44 @@ class Query:
     def _laid_out(self) -> LaidOut:
         return laid_out(self.steps, self.relations, self.name, self.options)
 
-    @property
-    def identity(self) -> str:
-        """Identity that durable and learned state must have, to go on from it."""
+    @cached_property
+    def identity(self) -> Identity:
+        """The identity that a checkpoint must have, to go on from it."""
+        columns = {name: column_types(each.df) for name, each in self.relations.items()}
         facts = [
-            [name, each.time, sorted(column_types(each.df).items())]
+            [name, each.time, sorted(columns[name].items())]
             for name, each in sorted(self.relations.items())
         ]
         plain = json.dumps([facts, [f"{each} {each!r}" for each in self.steps]])
         text = on_one_line(self.text) or "; ".join(map(str, self.steps))
-        return f"{text} #{hashlib.blake2b(plain.encode(), digest_size=6).hexdigest()}"
+        return identity_of(
+            self.text,
+            self.steps,
+            columns,
+            {name: each.time for name, each in self.relations.items()},
+            ignores_case=self._ignores_case,
+            is_stateful=self.is_stateful,
+            legacy=f"{text} #{hashlib.blake2b(plain.encode(), digest_size=6).hexdigest()}",
+        )
+
+    @property
+    def _ignores_case(self) -> bool:
+        spark = next(iter(self.relations.values())).df.sparkSession
+        return not is_on(spark, "spark.sql.caseSensitive")
+
+    def as_before(self, before: Identity | None) -> Query:
+        """Return the query with the names and orders that files of a checkpoint have.
+
+        Args:
+            before: the query that the checkpoint belongs to, if there is one.
+        """
+        if before is None:
+            return self
+        steps = as_before(self.steps, before, ignores_case=self._ignores_case)
+        if steps_differ(steps, self.steps):
+            with contextlib.suppress(QueryError):  # of another query, which will be refused
+                return self.with_steps(*steps)
+        return self
 
     def check_not_running(self) -> None:
         """Raise QueryError if a query of its name is running."""
@@ -197,6 +236,7 @@ class Query:
         checkpoint: str | Path | None = None,
         trigger: str | None = None,
         state: str | None = None,
+        changed: Changed | None = None,
         **as_spark: Unpack[SparkTrigger],
     ) -> Run:
         """Start the query.
@@ -213,6 +253,10 @@ class Query:
             state: folder of durable state, such as windows, or a URI that ``pyarrow.fs``
                 understands; in the checkpoint if omitted. All workers must be able to read and
                 write there.
+            changed: what becomes of the checkpoint if the query is not the one that began it:
+                ``keep_state`` keeps its state, where that fits, and ``reset`` empties it. The query
+                goes on where the other one stopped; rows that were read are not read again. Of a
+                query that means the same it changes nothing.
             **as_spark: the trigger as PySpark takes it: ``availableNow=True``, ``once=True`` or
                 ``processingTime="5 seconds"``.
 
@@ -223,7 +267,8 @@ class Query:
             QueryError: a query of that name is running, or it reads no stream.
             OptionError: an unknown sink or trigger, a path that is missing, or ``state`` for a
                 query that keeps none.
-            StateError: the checkpoint is of another query.
+            StateError: the checkpoint is of another query, its state does not fit, or another
+                process runs with it.
             SourceError: the sink's path cannot be written.
         """
         self.check_can_start()
@@ -231,8 +276,13 @@ class Query:
             msg = f"{self.name!r} keeps no state beside its checkpoint; leave out state={state!r}"
             raise OptionError(msg, query=self.name, state=state)
         trigger = trigger_text(trigger, as_spark)
+        changed = checked_changed(changed)
         outlet = SinkOutlet(sink_of(sink, path, format, options))
-        return Run(self.job(state), outlet, checkpoint, trigger)
+        given = None if checkpoint is None else folder_of("checkpoint", checkpoint)
+        query = self.as_before(None if given is None else stored_query(given))
+        run = Run(query.job(state), outlet, checkpoint, trigger, changed)
+        self._started(run)
+        return run
 
     def to_df(self) -> DataFrame:
         """Return all results over batch DataFrames.

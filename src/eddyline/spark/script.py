@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 
 from eddyline.errors import NotSupportedError, QueryError, SourceError
 from eddyline.query.script import OF_STREAMS, collected
+from eddyline.runtime.query_file import checked_changed
 from eddyline.spark import interrupts
 from eddyline.spark.analysis import reason_of, unlogged
 from eddyline.spark.engine import Engine
@@ -49,6 +50,7 @@ def run_script(
     spark: SparkSession | None = None,
     checkpoint: str | None = None,
     trigger: str | None = None,
+    changed: str | None = None,
     adaptive: bool = True,
     shared: bool = True,
     load_rules: LoadRules | None = None,
@@ -60,6 +62,7 @@ def run_script(
         spark: the session to run on; the active or an embedded one if omitted.
         checkpoint: folder from which a later run continues; each query gets a folder in it.
         trigger: for queries that do not say their own.
+        changed: as for ``Query.start``, of each query that has changed.
         adaptive: False keeps every order as written, and each query by itself.
         shared: False runs each query by itself.
         load_rules: returns the rules of a file or folder as a set; its other arguments are the
@@ -70,11 +73,17 @@ def run_script(
         SourceError: it cannot be read, or the input of a stream or table, or rules cannot.
     """
     script = checked_script(file)
+    wanted = checked_changed(changed)
     engine = Engine(spark)
     starts = []
     with interrupts.put_off() as check:
         for query, options in _made(engine, script, file, load_rules, adaptive=adaptive):
-            given = {"sink": "console", "trigger": trigger, **start_arguments(options)}
+            given = {
+                "sink": "console",
+                "trigger": trigger,
+                "changed": wanted,
+                **start_arguments(options),
+            }
             starts.append(Start(query, **given))
             check()
         runs = start_together(starts, engine.groups, checkpoint=checkpoint, shared=shared)

@@ -158,16 +158,34 @@ class ManifestFolder:
         )
         raise StateError(msg, path=path, format=found)
 
-    def before(self, batch_id: int) -> tuple[Manifest | None, Manifest | None]:
+    def clear(self) -> None:
+        """Remove all state, but for rows that came too late.
+
+        Raises:
+            StateError: it cannot be removed.
+        """
+        try:
+            for each in self._present():
+                self.files.delete_file(self._path(each))
+            for name in names_in(self.files, self._runs):
+                self.files.delete_file(f"{self._runs}/{name}")
+        except OSError as error:
+            msg = f"the state in {self.folder} cannot be removed: {error}; remove it"
+            raise StateError(msg, folder=self.folder) from error
+        self._known.clear()
+
+    def before(
+        self, batch_id: int, empty_until: int = -1
+    ) -> tuple[Manifest | None, Manifest | None]:
         """Return the manifest that a batch starts from, and that of an earlier attempt at it.
 
-        The first one is None only for batch 0.
+        The first one is None only for batch 0, and for the batch behind ``empty_until``.
 
         Raises:
             StateError: there is no state to start from, or it cannot be read.
         """
         before = self.read(batch_id - 1)
-        if before is None and batch_id > 0:
+        if before is None and batch_id > empty_until + 1:
             msg = (
                 f"the state after batch {batch_id - 1} is not in {self.folder}, so batch "
                 f"{batch_id} cannot go on from it; restore the folder, or start with an empty "

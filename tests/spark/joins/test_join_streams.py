@@ -303,7 +303,7 @@ def test_a_checkpoint_of_another_query_is_refused(engine, tmp_path):
     run = engine.query(TEXT, name="one").start(checkpoint=checkpoint, trigger="available_now")
     run.await_termination(120)
     other = engine.query(TEXT.replace("10 SECONDS", "9 SECONDS"), name="two")
-    with pytest.raises(StateError, match=r"holds the state of another query .*RANGE 10 SECONDS"):
+    with pytest.raises(StateError, match=r"of another query .*window of s was RANGE 10 SECONDS"):
         other.start(checkpoint=checkpoint, trigger="available_now")
     again = engine.query(TEXT, name="three")
     with pytest.raises(StateError, match="another run of this query"):

@@ -12,6 +12,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import PlanError, StateError
+from eddyline.query.identity import hash_of
 from eddyline.registry import unknown
 from eddyline.runtime.plan_log import PlanLog
 from eddyline.spark.operator import Batch, Stateful, collected
@@ -19,7 +20,7 @@ from eddyline.state.manifest import RESTORE
 from eddyline.watch import plan_log as words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -49,9 +50,10 @@ Seen = dict[str, list["Observed"]]
 class Chain:
     """The operators of one query, of unique names, in the order in which rows pass them.
 
-    ``folder`` returns where durable state is kept, and is called if there is some; the state of a
-    query of another identity is of no use. If it ``recalls``, plans are taken again where their
-    conditions come again.
+    ``folder`` returns where durable state is kept, and is called if there is some. State is of use
+    if it is marked as that of the query, or by one of the hashes that are accepted; there is none
+    up to the batch ``empty_until``. If it ``recalls``, plans are taken again where their conditions
+    come again.
 
     Raises:
         StateError: the folder holds the state of another query, or cannot be read.
@@ -63,11 +65,15 @@ class Chain:
         folder: Callable[[], ManifestFolder],
         identity: str,
         *,
+        accepts: Collection[str] = (),
+        empty_until: int = -1,
         recalls: bool = True,
     ) -> None:
         self.operators = tuple(operators)
         self.log = PlanLog(recalls=recalls)
         self.identity = identity
+        self._accepts = {hash_of(identity), *accepts}
+        self._empty_until = empty_until
         self._stateful = tuple(each for each in operators if isinstance(each, Stateful))
         self._n_ahead = 0
         """The operators that Spark computes where it reads the stream."""
@@ -94,7 +100,7 @@ class Chain:
         if manifest is None:
             return None
         assert self._folder is not None
-        if manifest.identity != self.identity:
+        if hash_of(manifest.identity) not in self._accepts:
             msg = (
                 f"{self._folder.folder} holds the state of another query ({manifest.identity}); "
                 f"this one is {self.identity}. Give another checkpoint, or the query as it was"
@@ -140,7 +146,7 @@ class Chain:
         """
         if self._folder is None:
             return
-        before, again = self._folder.before(batch.id)
+        before, again = self._folder.before(batch.id, self._empty_until)
         for each in self._stateful:
             each.open(self._part(before, each.name), self._part(again, each.name), batch)
 

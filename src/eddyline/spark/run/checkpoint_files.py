@@ -5,23 +5,41 @@ from __future__ import annotations
 import contextlib
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from eddyline.data.durable_files import is_local
 from eddyline.errors import OptionError, StateError
-from eddyline.runtime.checkpoint import OWN, SPARK, write_format
+from eddyline.runtime.checkpoint import LOCK, OWN, SPARK, newest_batch, write_format
+from eddyline.runtime.folder_lock import FolderLock
+from eddyline.runtime.query_file import QueryFile, Resumed, resumed
+from eddyline.spark.sinks.files import file_system
 from eddyline.spark.sinks.sinks import folder_of, temporary_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from eddyline.query.identity import Identity
+    from eddyline.runtime.query_file import Changed
 
 
 class CheckpointFiles:
     """The files of a checkpoint.
 
+    The run that has them holds a lock on the folder until ``release``.
+
     Args:
         folder: the folder as it was given; without one, a temporary one that goes with its run.
+        query: name of the query that runs.
 
     Raises:
-        StateError: it is a file, is of a later version of eddyline, or cannot be written.
+        QueryError: another run of this process has the folder.
+        StateError: it is a file, is of a later version of eddyline, is in use by another process,
+            or cannot be written.
     """
 
-    def __init__(self, folder: str | Path | None) -> None:
+    def __init__(self, folder: str | Path | None, query: str) -> None:
+        self._query = query
+        self._locks: list[FolderLock] = []
         self.is_temporary = folder is None
         given = None if folder is None else folder_of("checkpoint", folder)
         if given is not None and given.exists() and not given.is_dir():
@@ -32,12 +50,58 @@ class CheckpointFiles:
         """Spark's own checkpoint."""
         self.own = self.folder / OWN
         """What eddyline keeps; see ``runtime.checkpoint``."""
-        write_format(self.own)
+        try:
+            if not self.is_temporary:
+                self._lock(self.own, "checkpoint", str(self.folder))
+            write_format(self.own)
+        except BaseException:
+            self.clean_up()
+            raise
+
+    def lock_state(self, state: str) -> None:
+        """Lock a folder of durable state elsewhere; one that is not on a local disk is not locked.
+
+        Raises:
+            QueryError: another run of this process has the folder.
+            StateError: another process has it, or it cannot be written.
+        """
+        files, folder = file_system(state)
+        if is_local(files):
+            self._lock(Path(folder), "state", state)
+
+    def _lock(self, inner: Path, what: str, folder: str) -> None:
+        try:
+            inner.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            msg = f"cannot write to the {what} {folder}: {error}; make room or rights"
+            raise StateError(msg, path=folder) from error
+        self._locks.append(FolderLock(inner / LOCK, self._query, what, folder))
+
+    def held_by(self, has_ended: Callable[[], bool]) -> None:
+        """Note how a later run of this process finds out that the run has ended."""
+        for each in self._locks:
+            each.has_ended = has_ended
+
+    def release(self) -> None:
+        """Let other runs have the folder."""
+        for each in self._locks:
+            each.release()
 
     @property
     def has_started(self) -> bool:
         """Whether a run has left offsets."""
         return has_started(self.folder)
+
+    @property
+    def last_done(self) -> int:
+        """The last micro-batch that is done; -1 if none is."""
+        return newest_batch(self.spark / "commits")
+
+    def resumed(self, query: Identity, changed: Changed | None) -> Resumed:
+        """Return how a query goes on from the checkpoint; see ``query_file.resumed``."""
+        if not self.has_started:
+            return Resumed(QueryFile(query), None)
+        return resumed(self.own, query, changed, last_batch=self.last_done)
 
     def forget_unwritten(self) -> None:
         """Remove what a process left that was killed while it wrote a first batch.
@@ -72,7 +136,8 @@ class CheckpointFiles:
             raise OptionError(msg, run=name, master=master)
 
     def clean_up(self) -> None:
-        """Remove a temporary folder."""
+        """Let other runs have the folder; remove a temporary one."""
+        self.release()
         if self.is_temporary:
             with contextlib.suppress(OSError):
                 shutil.rmtree(self.folder)

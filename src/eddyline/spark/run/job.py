@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from eddyline.query.identity import Identity
     from eddyline.spark.operator import Operator
     from eddyline.spark.prepared import Counted
     from eddyline.spark.sinks.sinks import Sink
@@ -58,8 +59,8 @@ class Job:
     """Of the query; unique among those that run."""
     text: str
     """The query as it was written."""
-    identity: str
-    """Learned state is of use only for a job of the same identity."""
+    identity: Identity
+    """A checkpoint belongs to one identity."""
     source: DataFrame
     """The stream."""
     settings: Mapping[str, str]

@@ -6,14 +6,23 @@ import contextlib
 import itertools
 import threading
 import time
+import warnings
 import weakref
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException, StreamingQueryException
 
-from eddyline.errors import EddylineError, OptionError, QueryError, StateError
+from eddyline.errors import (
+    ChangedFunctionWarning,
+    EddylineError,
+    OptionError,
+    QueryError,
+    StateError,
+)
 from eddyline.registry import unknown
+from eddyline.runtime import query_file
 from eddyline.runtime.checkpoint import LEARNED, PINS, STATE
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.pins import BY_PERSON
@@ -21,7 +30,7 @@ from eddyline.runtime.records import BatchRecord
 from eddyline.runtime.snapshot import SnapshotFile
 from eddyline.spark import interrupts
 from eddyline.spark.batch_files import FileStream
-from eddyline.spark.lateness import warn_without_lateness
+from eddyline.spark.lateness import own_frames, warn_without_lateness
 from eddyline.spark.operator import Batch, Stateful
 from eddyline.spark.prepared import KnownCount, RowCount
 from eddyline.spark.python_workers import load_ahead
@@ -42,12 +51,12 @@ from eddyline.watch.sections import arranged, notes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     import pyarrow as pa
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from eddyline.runtime.query_file import Changed
     from eddyline.spark.prepared import Counted
     from eddyline.spark.run.job import Job, Outlet
     from eddyline.watch.metrics import Metric
@@ -59,6 +68,9 @@ REPORT_WAIT_S = 10.0
 TOLD_WAIT_S = 0.1
 """The same once Spark has told what all jobs observed (s): no job of the sink has run the batch."""
 
+END_LOOK_S = 0.05
+"""Time between two looks at whether a query that has failed counts as ended (s)."""
+
 
 class Run(RunFace):
     """A query that runs; made by ``start``. Behaves like Spark's StreamingQuery."""
@@ -69,6 +81,7 @@ class Run(RunFace):
         outlet: Outlet,
         checkpoint: str | Path | None,
         trigger: str | None,
+        changed: Changed | None = None,
     ) -> None:
         chosen = spark_trigger(trigger)
         self.job = job
@@ -80,11 +93,26 @@ class Run(RunFace):
             self.sink = outlet.sink
         self.notes: tuple[str, ...] = getattr(outlet, "notes", ())
         """Notes on the run."""
-        self._files = CheckpointFiles(checkpoint)
+        self._files = CheckpointFiles(checkpoint, job.name)
+        try:
+            self._begin(chosen, changed)
+        except BaseException:
+            self._files.clean_up()
+            raise
+
+    def _begin(self, trigger: dict[str, Any], changed: Changed | None) -> None:
+        """Go on from the checkpoint, and start Spark's query."""
+        job, outlet = self.job, self.outlet
+        if job.state is not None:
+            self._files.lock_state(job.state)
         outlet.begin(continues=self._files.has_started)
         self.checkpoint = self._files.folder
         self.state = job.state or str(self._files.own / STATE)
         """Folder of durable state, whether there is some or not."""
+        own = self._files.own
+        self._resumed = self._files.resumed(job.identity, changed)
+        if self._resumed.resets:
+            self._reset()
         self.chain = self._chain()
         self._log = RunLog(self._files.own, is_kept=not self._files.is_temporary)
         self.steering = Steering(
@@ -93,22 +121,23 @@ class Run(RunFace):
             note=self._noted,
             last_batch=lambda: self._last_batch,
         )
-        self._snapshot = SnapshotFile(self._files.own / LEARNED, job.identity)
+        accepts = self._resumed.file.before
+        self._snapshot = SnapshotFile(own / LEARNED, job.identity.mark, accepts)
         self._counting = threading.Lock()
         self._last_batch = -1
         self._n_rows_before = 0
         self._arrivals = RowCount()
         self._error: BaseException | None = None
-        try:
-            self._restore()
-            self.steering.apply()
-            warn_without_lateness(self.chain.operators, self.source)
-            warn_of_unbounded_state(self.name, self.chain.operators)
-            self.streaming_query: StreamingQuery = self._started(chosen)
-            _started_runs[next(_numbers)] = self
-        except BaseException:
-            self._files.clean_up()
-            raise
+        self._restore()
+        self._note_changes()
+        query_file.write(own, self._resumed.file)
+        self.steering.apply()
+        warn_without_lateness(self.chain.operators, self.source)
+        warn_of_unbounded_state(self.name, self.chain.operators)
+        self._is_stopping = threading.Event()
+        self.streaming_query: StreamingQuery = self._started(trigger)
+        _started_runs[next(_numbers)] = self
+        _release_at_end(self.streaming_query, self._files, self._is_stopping)
 
     def _chain(self) -> Chain:
         """Return the operators, with nothing learned yet.
@@ -119,7 +148,9 @@ class Run(RunFace):
         made = Chain(
             self.job.operators(self.checkpoint),
             self._state_folder,
-            self.job.identity,
+            self.job.identity.mark,
+            accepts=self._resumed.file.before,
+            empty_until=self._resumed.file.empty_until,
             recalls=self.job.recalls,
         )
         if made.has_state and not self._files.has_started:
@@ -129,6 +160,32 @@ class Run(RunFace):
             )
             raise StateError(msg, folder=self.state)
         return made
+
+    def _reset(self) -> None:
+        """Remove the state of the query before; its rows stay read."""
+        if self.job.identity.is_stateful or Path(self.state).is_dir():
+            ManifestFolder(*file_system(self.state)).clear()
+        query_file.write(self._files.own, self._resumed.file)
+
+    def _note_changes(self) -> None:
+        """Tell what has changed since the checkpoint was begun."""
+        found, what = self._resumed, {}
+        if found.changes:
+            what["changes"] = found.changes
+        if found.functions:
+            what["functions"] = ", ".join(found.functions)
+        if found.functions and not found.resets:
+            named = " and ".join(map(repr, found.functions))
+            warnings.warn(
+                f"query {self.name!r}: the code of {named} is not that of before; rows up to batch "
+                f"{self._files.last_done} were answered by the code of before. To answer them "
+                f"anew, give another checkpoint and path",
+                ChangedFunctionWarning,
+                stacklevel=own_frames(),
+            )
+        if what:
+            event = "reset" if found.resets else "change"
+            self._noted([JournalEntry(self._last_batch, "run", event, evidence=what)])
 
     def _state_folder(self) -> ManifestFolder:
         """Return the folder of durable state; called if some operator has any."""
@@ -390,10 +447,19 @@ class Run(RunFace):
 
     def stop(self, *, why: str | None = None) -> None:
         """Stop the run; see ``RunFace.stop``."""
-        was_active = self.isActive
-        interrupts.cancel_jobs_once_stopped(self.streaming_query, self.source.sparkSession)
-        self.streaming_query.stop()
-        if was_active:
+        with self._counting:
+            is_first = self.isActive and not self._is_stopping.is_set()
+            self._is_stopping.set()
+        try:
+            interrupts.cancel_jobs_once_stopped(self.streaming_query, self.source.sparkSession)
+            self.streaming_query.stop()
+        except BaseException:
+            self._is_stopping.clear()  # the run goes on, or has ended by itself
+            with contextlib.suppress(Exception):
+                if not self.isActive:
+                    self._files.clean_up()
+            raise
+        if is_first:
             evidence = BY_PERSON if why is None else {"why": why}
             self._noted([JournalEntry(self._last_batch, "run", "stop", evidence=evidence)])
         self._end()
@@ -413,6 +479,31 @@ class Run(RunFace):
 
 _numbers = itertools.count()
 _started_runs: weakref.WeakValueDictionary[int, Run] = weakref.WeakValueDictionary()
+
+
+def _release_at_end(
+    query: StreamingQuery, files: CheckpointFiles, is_stopping: threading.Event
+) -> None:
+    """Let others have the checkpoint once a query has ended, whether anybody waits for that.
+
+    A run that is being stopped does it when the journal has its end.
+    """
+
+    def has_ended() -> bool:
+        with contextlib.suppress(Exception):  # of a session that was stopped
+            return not query.isActive
+        return True
+
+    def release() -> None:
+        with contextlib.suppress(Exception):  # the run failed
+            query.awaitTermination()
+        while not has_ended():  # Spark tells of an error some moments before
+            time.sleep(END_LOOK_S)
+        if not is_stopping.is_set():
+            files.release()
+
+    files.held_by(has_ended)
+    threading.Thread(target=release, name=f"end of {query.name}", daemon=True).start()
 
 
 def started_runs() -> list[Run]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from abc import abstractmethod
 from dataclasses import asdict
+from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -27,7 +29,7 @@ from eddyline.watch.terminal.explain import explain
 from eddyline.watch.terminal.progress import ProgressLine
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import pyarrow as pa
@@ -258,21 +260,49 @@ def explanations(runs: Iterable[RunFace], *, width: int = 100) -> Iterator[str]:
 
 
 def stop_runs(runs: Iterable[RunFace], *, why: str | None = None) -> None:
-    """Stop runs; those that run together at the same micro-batch, so that none misses rows.
+    """Stop runs, and wait until all have ended.
+
+    All are asked to stop at once, those that run together at the same micro-batch, so that none
+    misses rows. Ctrl-C ends the wait alone.
 
     Args:
         runs: the runs.
         why: the reason, for the journal; if omitted, a person has decided it.
+
+    Raises:
+        Exception: a run could not be stopped; the others were stopped before.
     """
     together: dict[RunGroup, list[str]] = {}
+    stops: list[Callable[[], None]] = []
     for run in runs:
         if run.group is not None:
             together.setdefault(run.group, []).append(run.name)
-        elif run.isActive:
-            run.stop(why=why)
+        elif _goes_on(run):
+            stops.append(partial(run.stop, why=why))
     for group, names in together.items():
-        if group.isActive:
-            group.stop(names, why=why)
+        if _goes_on(group):
+            stops.append(partial(group.stop, names, why=why))
+    errors: list[BaseException] = []
+    threads = [threading.Thread(target=_tried, args=(each, errors), daemon=True) for each in stops]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+def _goes_on(run: RunFace | RunGroup) -> bool:
+    with contextlib.suppress(Exception):  # a session that was stopped answers nothing
+        return run.isActive
+    return False
+
+
+def _tried(call: Callable[[], None], errors: list[BaseException]) -> None:
+    try:
+        call()
+    except BaseException as error:  # noqa: BLE001 - raised by who waits
+        errors.append(error)
 
 
 def watch(runs: Sequence[RunFace], *, quiet: bool = False, stops: bool = True) -> None:

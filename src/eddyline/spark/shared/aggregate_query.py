@@ -14,6 +14,7 @@ from eddyline.aggregates.monoids import MONOIDS
 from eddyline.aggregates.plan import PLACE
 from eddyline.aggregates.slides import Slides
 from eddyline.options import AggregateOptions
+from eddyline.query.identity import together
 from eddyline.query.planned import steps
 from eddyline.query.predicates import SqlPredicate
 from eddyline.query.select.reader import read_query
@@ -182,9 +183,11 @@ class AggregateEvaluation(Evaluation):
         self.words = _words(queries)
         _, own = members_of(shared)
         self._own = dict(zip(self._queries, own, strict=True))
-        plain = "\n".join(f"{name} {query.identity}" for name, query in self._queries.items())
+        identities = {name: query.identity for name, query in self._queries.items()}
+        plain = "\n".join(f"{name} {each.legacy}" for name, each in identities.items())
         digest = hashlib.blake2b(plain.encode(), digest_size=6).hexdigest()
-        self.identity = f"aggregates over {first.streams[0]} #{digest}"
+        text = f"aggregates over {first.streams[0]}"
+        self.identity = together(text, identities, legacy=f"{text} #{digest}")
         self.names = tuple(self._queries)
         self.settings = first.settings
         self._first = first

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from eddyline.errors import StateError
+from eddyline.query.identity import differences, in_words
 from eddyline.runtime.checkpoint import SPARK, newest_batch
 from eddyline.spark.run.checkpoint_files import has_started
 from eddyline.spark.shared.evaluation import Listed
@@ -18,6 +19,7 @@ from eddyline.sql.parsing import on_one_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from eddyline.runtime.query_file import Changed
     from eddyline.spark.query import Query
     from eddyline.spark.relation import Relation
     from eddyline.spark.run.run import Run
@@ -43,6 +45,7 @@ class Start:
     checkpoint: str | Path | None = None
     """Its own; without one, the common checkpoint's folder of its name, if there is a common."""
     trigger: str | None = None
+    changed: Changed | None = None
 
     def run(self, common: str | Path | None) -> Run:
         """Start it by itself; its checkpoint is its own, or a folder of the common one."""
@@ -54,6 +57,7 @@ class Start:
             options=self.options,
             checkpoint=own,
             trigger=self.trigger,
+            changed=self.changed,
         )
         return run
 
@@ -103,6 +107,13 @@ class Checkpoint:
         """Return what is known of a query that ran together with others; None if it did not."""
         home = self.homes.get(name)
         return None if home is None else self._known[home][name]
+
+    def as_before(self, start: Start) -> Start:
+        """Return a query with the names and orders that files of its common checkpoint have."""
+        listed = self.listed(start.query.name)
+        if listed is None or start.checkpoint is not None:
+            return start
+        return replace(start, query=start.query.as_before(listed.identity))
 
     def folder(self, name: str) -> Path | None:
         """Return the folder of queries that run together."""
@@ -214,15 +225,24 @@ def _why_alone(start: Start, kind: Kind, checkpoint: Checkpoint) -> str:
         return "it ran by itself under this checkpoint, which knows how far it is"
     was = checkpoint.listed(query.name)
     folder = checkpoint.homes.get(query.name)
-    if was is not None and was.text != plain(query):
+    if was is not None and start.changed is None and (words := _changes(was, query)):
         msg = (
             f"{folder} is the checkpoint of another query {query.name!r} ({was.text}); this one is "
-            f"{plain(query)}. Give it another name, or the query as it was"
+            f"{plain(query)}: {words}. Give it another name, or the query as it was; or go on with "
+            f"the new one where the other one stopped: start_all(…, changed='keep_state'), or "
+            f"'reset'"
         )
         raise StateError(msg, query=query.name, path=str(folder))
     if was is not None and was.until is not None and was.until < last_commit(folder):
         return f"it was stopped after batch {was.until}, and others went on without it"
     return kind.why_not(query)
+
+
+def _changes(was: Listed, query: Query) -> str:
+    """Return in what a query differs from a listed one, in words; empty if it does not."""
+    if was.identity is None:
+        return "" if was.text == plain(query) else "its text is another one"
+    return in_words(differences(was.identity, query.identity))
 
 
 def plain(query: Query) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from eddyline.query.identity import Identity
 from eddyline.spark.operator import PREFIX
 
 if TYPE_CHECKING:
@@ -29,12 +30,14 @@ class Listed(msgspec.Struct, frozen=True):
     """The last micro-batch that it has seen, of one that left while others went on."""
     written: str = ""
     """The text as it was written, with its line comments."""
+    identity: Identity | None = None
+    """Its identity; None in lists of versions that knew the text alone."""
 
 
 class Evaluation(ABC):
     """Evaluates several queries over one stream at once."""
 
-    identity: str
+    identity: Identity
     """Learned and durable state is of use only for queries of the same identity."""
     source: DataFrame
     """The rows of the stream, with the columns that the queries read."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from eddyline.errors import EddylineError
 from eddyline.options import FilterOptions
+from eddyline.query.identity import Identity
 from eddyline.query.rules.sources import PredicateRule
 from eddyline.query.steps import FilterStep, ProjectStep, ReadStep
 from eddyline.spark.analysis import column_types
@@ -41,7 +42,7 @@ class FilterEvaluation(Evaluation):
             [_rule_of(each) for each in queries],
             name=f"queries over {queries[0].streams[0]}",
         )
-        self.identity = self.rules.name
+        self.identity = Identity(self.rules.name, (), {}, legacy=self.rules.name)
         self.settings = settings_of(self.rules.options)
         self._operator: RuleOperator | None = None
 

@@ -10,6 +10,7 @@ import msgspec
 
 from eddyline.data.durable_files import replace_file
 from eddyline.errors import StateError
+from eddyline.query.identity import differences
 from eddyline.query.step_graph import tree
 from eddyline.spark.run.job import Job
 from eddyline.spark.run.run import Run
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from eddyline.rules.view import RuleView
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import BatchRecord
+    from eddyline.spark.query import Query
     from eddyline.spark.shared.companions import Start
     from eddyline.spark.shared.evaluation import Evaluation
     from eddyline.spark.shared.outlet import Member
@@ -71,6 +73,7 @@ def start_together(
     notes: dict[str, str] = {}
     groups[:] = [each for each in groups if each.run.isActive]
     place = Checkpoint(checkpoint)
+    starts = [place.as_before(start) for start in starts]
     try:
         for kind in KINDS if shared else ():
             own = [start for start in starts if kind.takes(start.query)]
@@ -144,12 +147,13 @@ class SharedQueries:
             recalls=all(each.run_options.recall for each in queries),
         )
         self._listed = dict(members_of(folder) or {})
-        self._save_members()
+        self.outlet.begins = self._save_members
         self.run = Run(
             job,
             self.outlet,
             None if folder is None else str(folder),
             starts[0].trigger,
+            starts[0].changed,
         )
         self.runs = tuple(SharedQueryRun(self, member) for member in self.outlet.members.values())
 
@@ -163,7 +167,7 @@ class SharedQueries:
             for name, each in self._listed.items()
         }
         here = {
-            name: Listed(plain(each.query), written=each.query.text)
+            name: _listed(each.query, self._listed.get(name))
             for name, each in self.outlet.members.items()
         }
         self._listed = gone | here
@@ -201,6 +205,14 @@ class SharedQueries:
         if is_all:
             # Not under the lock: Spark waits for the micro-batch, which waits for the lock.
             self.run.stop(why=why)
+
+
+def _listed(query: Query, before: Listed | None) -> Listed:
+    """Return a query for the list; one that means the same as before is listed as it was."""
+    known = None if before is None else before.identity
+    if before is not None and known is not None and not differences(known, query.identity):
+        return msgspec.structs.replace(before, until=None)
+    return Listed(plain(query), written=query.text, identity=query.identity)
 
 
 class SharedQueryRun(RunFace):

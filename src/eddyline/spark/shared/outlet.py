@@ -100,6 +100,8 @@ class SharedOutlet:
         self.members = {each.name: each for each in members}
         self.names: Callable[[], Sequence[str]] = tuple
         """Returns the queries by their places in the micro-batch that is written."""
+        self.begins: Callable[[], None] = lambda: None
+        """Called once the run has its checkpoint for itself."""
         self.lock = threading.RLock()
         """Held while a micro-batch is written: a query leaves between two of them."""
         self.last_batch = -1
@@ -109,6 +111,7 @@ class SharedOutlet:
 
     def begin(self, *, continues: bool) -> None:
         """Let the sinks get ready."""
+        self.begins()
         for each in self.members.values():
             each.sink.begin(continues=continues)
 

@@ -1,0 +1,658 @@
+"""The identity of a query: what a checkpoint belongs to, as values that can be compared.
+
+Two texts have one identity if they mean the same over the columns that they read: comments, white
+space, the case of keywords and names, the order of conditions and the names of inputs do not count,
+nor do columns that the query does not read. Functions have the hash of their code, which is noted
+but is no part of the identity.
+
+Names and orders that mean nothing are still those of files of durable state. ``as_before`` gives
+steps those that they had when the checkpoint was begun.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import sqlglot
+from sqlglot import exp, parse_one
+from sqlglot.errors import SqlglotError
+
+from eddyline.query.function_code import FunctionCode, code_of
+from eddyline.query.predicates import FunctionPredicate, MixedPredicate, SqlPredicate
+from eddyline.query.reading import columns_by_stream
+from eddyline.query.select.names import identifier
+from eddyline.query.steps import (
+    RESULT,
+    AggregateStep,
+    FilterStep,
+    JoinStep,
+    OverStep,
+    ProjectStep,
+    ReadStep,
+    UnionStep,
+    name_of,
+)
+from eddyline.sql.normal_form import conjuncts
+from eddyline.sql.parsing import SparkText, on_one_line, parse_output
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from eddyline.query.aggregates import AggregateCall
+    from eddyline.query.predicates import Predicate
+    from eddyline.query.steps import Step
+
+MOST_SAID = 4
+"""Differences that an error lists; of more it says how many."""
+
+_PLACE = re.compile(r"\b__(?:agg|group)\d+\b", re.IGNORECASE)
+
+
+class Fact(msgspec.Struct, frozen=True):
+    """One thing that a query says."""
+
+    key: str
+    """What it is about, the same whatever inputs are called; several facts may have one."""
+    label: str
+    """The same in words: ``the window of s``."""
+    shown: str
+    """It as it was written, on one line."""
+    form: str
+    """It in a normal form."""
+    is_kept: bool = False
+    """Whether durable state depends on it."""
+
+    def same(self, other: Fact, *, by_text: bool) -> bool:
+        """Return whether two facts say the same; not by forms, if these cannot be compared."""
+        return self.key == other.key and (by_text or self.form == other.form)
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """What a query is: facts, the columns that it reads, and the code of its functions."""
+
+    text: str
+    """The query as it was written, on one line."""
+    facts: tuple[Fact, ...]
+    columns: dict[str, tuple[tuple[str, str], ...]]
+    """By stream or table: name and type of each column that is read."""
+    functions: dict[str, FunctionCode] = {}
+    """The code of each Python function by its name in the query."""
+    whole: tuple[str, ...] = ()
+    """The streams and tables of which all columns count, in their order."""
+    keeps_rows: bool = False
+    """Whether durable state has rows with all columns that are read."""
+    names: tuple[tuple[str, ...], ...] = ()
+    """Of each step its kind, and the names and orders that it has; see ``as_before``."""
+    layout: tuple[tuple[str, ...], ...] = ()
+    """Those of them that files of durable state have."""
+    is_stateful: bool = False
+    """Whether it keeps durable state."""
+    legacy: str = ""
+    """The identity as checkpoints of versions have it that knew the text alone."""
+    parser: str = sqlglot.__version__
+    """Version of the parser that normal forms are of."""
+
+    @property
+    def mark(self) -> str:
+        """The text, and behind `` #`` a hash of what the query means."""
+        said = sorted([each.key, each.form] for each in self.facts), sorted(self.columns.items())
+        digest = hashlib.blake2b(json.dumps(said).encode(), digest_size=8).hexdigest()
+        return f"{self.text} #{digest}"
+
+
+def hash_of(mark: str) -> str:
+    """Return the part of a mark that says what the query means."""
+    return mark.rpartition(" #")[2]
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """Something in which two queries differ."""
+
+    words: str
+    is_kept: bool
+    """Whether durable state depends on it."""
+
+
+def differences(before: Identity, now: Identity) -> list[Difference]:
+    """Return in what a query differs from that of a checkpoint; empty if it means the same."""
+    found: list[Difference] = []
+    old, new = list(before.facts), []
+    by_text = before.parser != now.parser and before.text == now.text
+    for each in now.facts:
+        same = next((fact for fact in old if fact.same(each, by_text=by_text)), None)
+        if same is None:
+            new.append(each)
+        else:
+            old.remove(same)
+    for each in new:
+        other = next((fact for fact in old if fact.key == each.key), None)
+        if other is None:
+            found.append(Difference(f"{each.label} {_clipped(each.shown)} is new", each.is_kept))
+        else:
+            old.remove(other)
+            words = f"{each.label} was {_clipped(other.shown)} and is {_clipped(each.shown)}"
+            found.append(Difference(words, each.is_kept or other.is_kept))
+    found += [
+        Difference(f"{each.label} {_clipped(each.shown)} is gone", each.is_kept) for each in old
+    ]
+    return found + _of_columns(before, now)
+
+
+def _of_columns(before: Identity, now: Identity) -> list[Difference]:
+    found = []
+    is_kept = before.keeps_rows or now.keeps_rows
+    for stream in [each for each in now.columns if each in before.columns]:
+        was, is_ = dict(before.columns[stream]), dict(now.columns[stream])
+        whole = " (the query reads all columns)" if stream in now.whole else ""
+        for name in [*was, *(each for each in is_ if each not in was)]:
+            what = f"column {name} of {stream}"
+            if name not in is_:
+                said = f"is gone{whole}" if whole else "was read and is not"
+                found.append(Difference(f"{what} {said}", is_kept))
+            elif name not in was:
+                said = f"is new{whole}" if whole else "was not read and is"
+                found.append(Difference(f"{what} {said}", is_kept))
+            elif was[name] != is_[name]:
+                words = f"{what} was {was[name]} and is {is_[name]}"
+                found.append(Difference(words, is_kept=True))
+        if was == is_ and [*was] != [*is_]:
+            words = f"the columns of {stream} have another order{whole}"
+            found.append(Difference(words, is_kept))
+    return found
+
+
+def in_words(found: Sequence[Difference]) -> str:
+    """Return differences as a sentence without its full stop."""
+    said = "; ".join(each.words for each in found[:MOST_SAID])
+    return said + (f"; and {len(found) - MOST_SAID} more" if len(found) > MOST_SAID else "")
+
+
+def _clipped(text: str) -> str:
+    return text if len(text) <= 120 else f"{text[:119]}…"
+
+
+# -- a query as an identity -----------------------------------------------------------------------
+
+
+def identity_of(
+    text: str,
+    steps: Sequence[Step],
+    columns: Mapping[str, Mapping[str, str]],
+    times: Mapping[str, str | None],
+    *,
+    ignores_case: bool = True,
+    is_stateful: bool = False,
+    legacy: str = "",
+) -> Identity:
+    """Return the identity of a query.
+
+    Args:
+        text: as it was written; empty if it is made of steps.
+        steps: of the query.
+        columns: name and type of each column, by stream or table.
+        times: their event times.
+        ignores_case: whether names are the same in any case.
+        is_stateful: whether it keeps durable state.
+        legacy: see ``Identity``.
+    """
+    facts = _Facts(steps, ignores_case=ignores_case)
+    read = columns_by_stream(steps, {name: [*own] for name, own in columns.items()})
+    kept: dict[str, tuple[tuple[str, str], ...]] = {}
+    for name, own in sorted(columns.items()):
+        chosen = read.get(name, ())
+        if chosen is None:
+            kept[name] = tuple(own.items())  # their order counts
+        else:
+            time = times.get(name)
+            known = {*chosen, *([] if time is None else [time])}
+            # Files of rows have their columns in the order of the stream.
+            order = own if facts.keeps_rows else sorted(known)
+            kept[name] = tuple((each, own[each]) for each in order if each in known)
+    said = [*facts.found]
+    for name, time in sorted(times.items()):
+        said.append(Fact(f"time {name}", f"the event time of {name}", str(time), str(time), True))
+    return Identity(
+        on_one_line(text) or "; ".join(map(str, steps)),
+        tuple(said),
+        kept,
+        {name: code_of(each) for name, each in sorted(facts.functions.items())},
+        tuple(sorted(name for name, own in read.items() if own is None)),
+        facts.keeps_rows,
+        tuple(_names_of(each, facts) for each in steps),
+        tuple(_layout_of(each, facts) for each in steps if not isinstance(each, _PLAIN_STEPS)),
+        is_stateful,
+        legacy,
+    )
+
+
+def together(text: str, members: Mapping[str, Identity], legacy: str) -> Identity:
+    """Return the identity of queries that share their state.
+
+    Args:
+        text: what they are, in words.
+        members: each of them, by its name.
+        legacy: see ``Identity``.
+    """
+    facts, columns, functions = [], {}, {}
+    for name, each in members.items():
+        facts.append(Fact(f"query {name}", "query", name, name, True))
+        for fact in each.facts:
+            key, label = f"{name} {fact.key}", f"{fact.label} in {name}"
+            facts.append(msgspec.structs.replace(fact, key=key, label=label))
+        for stream, own in each.columns.items():
+            columns[stream] = tuple(sorted({*columns.get(stream, ()), *own}))
+        functions |= each.functions
+    whole = {name for each in members.values() for name in each.whole}
+    return Identity(
+        text,
+        tuple(facts),
+        columns,
+        functions,
+        tuple(sorted(whole)),
+        layout=tuple((name, *own) for name, each in members.items() for own in each.layout),
+        is_stateful=any(each.is_stateful for each in members.values()),
+        legacy=legacy,
+    )
+
+
+class _Facts:
+    """The facts of steps; relations are numbered, as their names mean nothing."""
+
+    def __init__(self, steps: Sequence[Step], *, ignores_case: bool) -> None:
+        self.found: list[Fact] = []
+        self.functions: dict[str, Any] = {}
+        self.keeps_rows = False
+        """Whether durable state has rows with all columns that are read."""
+        self._ignores_case = ignores_case
+        self._numbers: dict[str, str] = {RESULT: "result"}
+        self._qualifiers: dict[str, dict[str, str]] = {}
+        """By the relation of a join's results, how columns are qualified there."""
+        self._places: dict[str, str] = {}
+        """The forms of groups and calls, by the columns that stand for them."""
+        kept = [at for at, each in enumerate(steps) if not isinstance(each, _PLAIN_STEPS)]
+        for at, step in enumerate(steps):
+            self._keeps = any(at < other for other in kept)
+            self._is_last = at == len(steps) - 1
+            self._take(step)
+
+    def relation(self, name: str) -> str:
+        """Return the number of a relation."""
+        return self._numbers.setdefault(name, f"r{len(self._numbers)}")
+
+    def _add(self, key: str, label: str, shown: str, form: str, *, is_kept: bool = False) -> None:
+        self.found.append(Fact(key, label, " ".join(shown.split()), form, is_kept))
+
+    def form(self, text: str, relation: str = "") -> str:
+        """Return the normal form of SQL over a relation."""
+        return "AND".join(self.forms(text, relation))
+
+    def forms(self, text: str, relation: str = "") -> list[str]:
+        """Return the normal forms of conditions over a relation."""
+        own = self._qualifiers.get(relation, {})
+        found = conjuncts(
+            text, ignores_case=self._ignores_case, qualifier=lambda name: own.get(name, name)
+        )
+        return [_PLACE.sub(lambda at: self._places.get(at[0].lower(), at[0]), x) for x in found]
+
+    def output(self, text: str, relation: str) -> str:
+        """Return the normal form of an output column; in subqueries the case of its name counts."""
+        exact = "" if self._is_last else f" {_output_name(text)}"
+        return self.form(text, relation) + exact
+
+    def predicate(self, each: Predicate, relation: str) -> list[str]:
+        """Return the normal forms of the conditions of a predicate."""
+        if isinstance(each, FunctionPredicate):
+            self._note(each)
+            reads = [self.form(text, relation) for text in each.reads]
+            negated = "NOT " * each.negated
+            return [f"{negated}FUNCTION {_called(each)} {each.arrays} {reads}"]
+        if isinstance(each, MixedPredicate):
+            for name, function in each.functions.items():
+                if re.search(rf"\b{re.escape(name)}\b", each.text, re.IGNORECASE):
+                    self._note(function)
+        return self.forms(each.text, relation)
+
+    def _note(self, each: FunctionPredicate) -> None:
+        name, number = _called(each), 1
+        while self.functions.setdefault(name, each.fn) is not each.fn:
+            number += 1
+            name = f"{_called(each)}#{number}"
+
+    def _take(self, step: Step) -> None:  # noqa: C901 - a case for each kind of step
+        match step:
+            case ReadStep():
+                at = self.relation(step.output)
+                self._add(f"read {at}", "the input", step.stream, step.stream, is_kept=True)
+            case FilterStep():
+                at, of = self.relation(step.input), _name(step.input)
+                for each in step.predicates:
+                    for form in self.predicate(each, step.input):
+                        self._add(f"where {at}", f"the condition of {of}", each.text, form)
+            case JoinStep():
+                self._of_join(step)
+            case AggregateStep():
+                self._of_aggregates(step)
+            case OverStep():
+                self.keeps_rows = True
+                at, of = self.relation(step.input), _name(step.input)
+                by = [self.form(each) for each in step.partition_by]
+                shown = ", ".join(step.partition_by) or "nothing"
+                self._add(f"over {at}", f"PARTITION BY of {of}", shown, str(by), is_kept=True)
+                for number, over in enumerate(step.calls):
+                    form = f"{self.call(over.call)} OVER {over.window.text.lower()}"
+                    shown = f"{over.call.text} over {over.window.text}"
+                    self._places[over.call.column.lower()] = form
+                    key = f"over call {at} {number}"
+                    self._add(key, f"the aggregate of {of}", shown, form, is_kept=True)
+            case UnionStep():
+                parts = [self.relation(each) for each in step.inputs]
+                key = f"union {self.relation(step.output)}"
+                self._add(key, "UNION ALL", f"of {len(parts)} parts", str(parts), is_kept=True)
+            case ProjectStep():
+                self._of_columns(step)
+            case _:
+                self.keeps_rows = True
+                plain = step.renamed(self.relation)
+                key = f"{type(step).__name__} {self.relation(step.output)}"
+                self._add(key, "the step", str(step), f"{plain} {plain!r}", is_kept=True)
+
+    def _of_join(self, step: JoinStep) -> None:
+        at = self.relation(step.output)
+        own = {each.name.lower(): f"q{n}" for n, each in enumerate(step.joined)}
+        self._qualifiers[step.output] = own
+        self._add(f"kind {at}", "the kind of join", step.kind, step.kind, is_kept=True)
+        self._add(f"emits {at}", "what the join gives", step.emits, step.emits, is_kept=True)
+        for n, each in enumerate(step.joined):
+            of, key = _name(each.name), f"{at} {n}"
+            window = each.window.text
+            self.keeps_rows = self.keeps_rows or each.window.counts is not None
+            form = window.lower() if self._ignores_case else window
+            self._add(f"window {key}", f"the window of {of}", window, form, is_kept=True)
+            inner = self.relation(each.input)
+            self._add(f"joined {key}", "the joined input", each.input, inner, is_kept=True)
+            names = sorted(self.form(identifier(name)) for name in each.columns)
+            shown = ", ".join(each.columns)
+            self._add(f"needs {key}", f"the columns kept of {of}", shown, str(names), is_kept=True)
+        for each in step.keys:
+            self._add(f"key {at}", "the key", str(each), self.key(step, each), is_kept=True)
+        for text in step.conditions:
+            for form in self.forms(text, step.output):
+                self._add(f"on {at}", "the condition of the join", text, form, is_kept=True)
+
+    def key(self, step: JoinStep, key: Any) -> str:
+        """Return the normal form of a key class."""
+        members = {
+            n: sorted(self.form(text) for text in key.members.get(each.name, ()))
+            for n, each in enumerate(step.joined)
+        }
+        return str(members)
+
+    def call(self, call: AggregateCall) -> str:
+        """Return the normal form of a call, whichever column has its value."""
+        if call.own is not None:
+            self.functions.setdefault(call.function, call.own)
+        arguments = [self.form(each) for each in call.arguments]
+        where = self.form(call.where) if call.where else ""
+        return f"{call.function.upper()} {call.is_distinct} {arguments} {where}"
+
+    def _of_aggregates(self, step: AggregateStep) -> None:
+        at, of = self.relation(step.output), _name(step.input)
+        window = step.window.text
+        self.keeps_rows = self.keeps_rows or step.window.counts is not None
+        form = window.lower() if self._ignores_case else window
+        self._add(f"window {at}", f"the window of {of}", window, form, is_kept=True)
+        emits = step.emits or "values of windows"
+        self._add(f"emits {at}", "what the aggregates give", emits, emits, is_kept=True)
+        shown = ", ".join(text for _, text in step.groups) or "nothing"
+        groups = [self.form(text) for _, text in step.groups]
+        self._add(f"groups {at}", "GROUP BY", shown, str(groups), is_kept=True)
+        if step.where:
+            for form in self.forms(step.where):
+                self._add(f"where {at}", f"the condition of {of}", step.where, form, is_kept=True)
+        for (name, _), form in zip(step.groups, groups, strict=True):
+            self._places[name.lower()] = form
+        for call in step.calls:
+            form = self.call(call)
+            self._places[call.column.lower()] = form
+            self._add(f"call {at}", "the aggregate", call.text, form, is_kept=True)
+        texts = {**dict(step.groups), **{each.column: each.text for each in step.calls}}
+        columns = [self.output(each, "") for each in step.projections]
+        shown = _with(texts, ", ".join(step.projections))
+        self._add(f"columns {at}", "the SELECT list", shown, str(columns), is_kept=self._keeps)
+        for form in self.forms(step.having) if step.having else ():
+            self._add(f"having {at}", "HAVING", _with(texts, step.having), form)
+
+    def _of_columns(self, step: ProjectStep) -> None:
+        at = self.relation(step.output)
+        for name, call in step.calls.items():
+            self._note(call)
+            self._places[name.lower()] = call.text
+        columns = [self.output(each, step.input) for each in step.projections]
+        if step.words:
+            columns = [step.words]
+        calls = {self._places[name.lower()] for name in step.calls}
+        form = f"{columns} {sorted(calls)} {step.time}"
+        _, _, shown = str(step).partition(": ")
+        self._add(f"columns {at}", "the SELECT list", shown, form, is_kept=self._keeps)
+
+
+_PLAIN_STEPS = ReadStep, FilterStep, ProjectStep, UnionStep
+"""Steps that keep no state."""
+
+
+def _with(texts: Mapping[str, str], text: str) -> str:
+    return _PLACE.sub(lambda at: texts.get(at[0], at[0]), text)
+
+
+def _name(relation: str) -> str:
+    return "the results" if relation == RESULT else relation
+
+
+def _called(each: FunctionPredicate) -> str:
+    return each.text.removeprefix("NOT ").partition("(")[0]
+
+
+# -- names and orders as they were ----------------------------------------------------------------
+
+
+def _names_of(step: Step, facts: _Facts) -> tuple[str, ...]:
+    """Return the kind of a step, the name of its relation, and names and forms in their orders."""
+    head = type(step).__name__, step.output
+    match step:
+        case FilterStep():
+            forms = [str(facts.predicate(each, step.input)) for each in step.predicates]
+            return (*head, *forms, *(each.name for each in step.predicates))
+        case AggregateStep():
+            return (*head, *map(_output_name, step.projections), *_layout_of(step, facts)[1:])
+        case ProjectStep():
+            return (*head, *map(_output_name, step.projections))
+    return (*head, *_layout_of(step, facts)[1:])
+
+
+def _layout_of(step: Step, facts: _Facts) -> tuple[str, ...]:
+    """Return the name of a step's relation, and names and orders that its files may have."""
+    match step:
+        case JoinStep():
+            joined = [json.dumps([each.name, *each.columns]) for each in step.joined]
+            keys = [facts.key(step, each) for each in step.keys]
+            equal = [facts.form(each, step.output) for each in step.equalities]
+            return (step.output, *joined, *keys, *equal)
+        case AggregateStep():
+            return (step.output, *(facts.call(each) for each in step.calls))
+    return (step.output,)
+
+
+def as_before(
+    steps: Sequence[Step], before: Identity, *, ignores_case: bool = True
+) -> tuple[Step, ...]:
+    """Return steps with the names and orders that the same query had before.
+
+    Conditions, keys, aggregates and the columns of joins are in the order of before, and inputs are
+    called as they were.
+
+    Args:
+        steps: of a query that means the same as that of before.
+        before: the query that began the checkpoint.
+        ignores_case: whether names are the same in any case.
+    """
+    kinds = [type(each).__name__ for each in steps]
+    if kinds != [kind for kind, *_ in before.names]:
+        return tuple(steps)
+    facts = _Facts(steps, ignores_case=ignores_case)
+    names = {each.output: said[1] for each, said in zip(steps, before.names, strict=True)}
+    qualifiers: dict[str, dict[str, str]] = {}
+    found: list[Step] = []
+    for step, (_, _, *said) in zip(steps, before.names, strict=True):
+        made: Step = step
+        match step:
+            case FilterStep():
+                forms = {str(facts.predicate(each, step.input)): each for each in step.predicates}
+                own = qualifiers.get(step.input, {})
+                n = len(step.predicates)
+                ordered = _in_order(said[:n], forms, step.predicates)
+                if said[:n] == [str(facts.predicate(each, step.input)) for each in ordered]:
+                    ordered = list(map(_called_as, ordered, said[n:]))
+                made = replace(step, predicates=tuple(_requalified(each, own) for each in ordered))
+            case JoinStep():
+                own, made = _join_as_before(step, said, facts)
+                qualifiers[step.output] = own
+            case AggregateStep():
+                made = _aggregates_as_before(step, said, facts)
+            case ProjectStep():
+                own = qualifiers.get(step.input, {})
+                texts = [requalified(each, own) for each in step.projections]
+                made = replace(step, projections=_named_as_before(texts, said))
+        found.append(made.renamed(lambda name: names.get(name, name)))
+    return tuple(found)
+
+
+def _in_order(said: Sequence[str], values: Mapping[str, Any], given: Sequence[Any]) -> list[Any]:
+    """Return values in the order of their forms, if these are the same; else as they are given."""
+    if Counter(said) != Counter(values.keys()) or len(values) != len(given):
+        return list(given)
+    return [values[each] for each in said]
+
+
+def _join_as_before(
+    step: JoinStep, said: Sequence[str], facts: _Facts
+) -> tuple[dict[str, str], JoinStep]:
+    n = len(step.joined)
+    was = [json.loads(each) for each in said if each.startswith("[")]
+    if len(was) != n:
+        return {}, step
+    own = {each.name: name for each, (name, *_) in zip(step.joined, was, strict=True)}
+    joined = []
+    for each, (name, *columns) in zip(step.joined, was, strict=True):
+        known = {column.lower(): column for column in each.columns}
+        order = [known.get(column.lower(), column) for column in columns]
+        ordered = order if Counter(order) == Counter(each.columns) else each.columns
+        joined.append(replace(each, name=name, columns=tuple(ordered)))
+    n_keys = len(step.keys)
+    keys = [
+        replace(key, members={own[name]: texts for name, texts in key.members.items()})
+        for key in _in_order(
+            said[n : n + n_keys], {facts.key(step, key): key for key in step.keys}, step.keys
+        )
+    ]
+    forms = {facts.form(each, step.output): each for each in step.equalities}
+    equalities = _in_order(said[n + n_keys :], forms, step.equalities)
+    made = replace(
+        step,
+        joined=tuple(joined),
+        keys=tuple(keys),
+        equalities=tuple(requalified(each, own) for each in equalities),
+        conditions=tuple(requalified(each, own) for each in step.conditions),
+    )
+    return own, made
+
+
+def _aggregates_as_before(step: AggregateStep, said: Sequence[str], facts: _Facts) -> AggregateStep:
+    n = len(step.projections)
+    calls = _in_order(said[n:], {facts.call(each): each for each in step.calls}, step.calls)
+    columns = [each.column for each in step.calls]
+    names = {call.column: column for call, column in zip(calls, columns, strict=True)}
+
+    def renamed(text: str) -> str:
+        return _PLACE.sub(lambda at: names.get(at[0], at[0]), text)
+
+    return replace(
+        step,
+        calls=tuple(replace(call, column=names[call.column]) for call in calls),
+        projections=_named_as_before([*map(renamed, step.projections)], said[:n]),
+        having=renamed(step.having),
+    )
+
+
+def _called_as(each: Predicate, name: str) -> Predicate:
+    """Return a predicate with the name of before, if its own is made of its text."""
+    if isinstance(each, FunctionPredicate) or each.name != SqlPredicate(each.text).name:
+        return each
+    return replace(each, name=name)
+
+
+def _requalified(each: Predicate, own: Mapping[str, str]) -> Predicate:
+    if not own or isinstance(each, FunctionPredicate):
+        return each
+    return replace(each, text=requalified(each.text, own))
+
+
+def requalified(text: str, names: Mapping[str, str]) -> str:
+    """Return SQL whose columns are qualified by other names.
+
+    >>> requalified("x.v > y.v AND x.x.y = 1", {"x": "s", "y": "y"})
+    's.v > y.v AND s.x.y = 1'
+    """
+    new = {old.lower(): name for old, name in names.items() if old != name}
+    try:
+        tree = parse_output(text) if new else None
+    except SqlglotError:
+        return text
+    places = []
+    for column in tree.find_all(exp.Column) if tree is not None else ():
+        first = column.parts[0]
+        if len(column.parts) > 1 and first.name.lower() in new and "start" in first.meta:
+            places.append((first.meta["start"], first.meta["end"], new[first.name.lower()]))
+    lead = len("SELECT ")
+    for start, end, name in sorted(places, reverse=True):
+        text = text[: start - lead] + identifier(name) + text[end + 1 - lead :]
+    return text
+
+
+def _named_as_before(texts: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(map(named_as, texts, names)) if len(texts) == len(names) else tuple(texts)
+
+
+def _output_name(text: str) -> str:
+    try:
+        return name_of(text)
+    except (SqlglotError, IndexError):
+        return ""
+
+
+def named_as(text: str, name: str) -> str:
+    """Return an output column with a name that it has in another case.
+
+    >>> named_as("V", "v"), named_as("V + 1 AS N", "n"), named_as("v", "v"), named_as("*", "*")
+    ('V AS v', 'V + 1 AS n', 'v', '*')
+    """
+    own = _output_name(text)
+    if own in (name, "") or own.lower() != name.lower():
+        return text
+    tree = parse_one(f"SELECT {text}", read=SparkText).expressions[0]
+    alias = tree.args.get("alias")
+    if alias is None:
+        return f"{text} AS {identifier(name)}"
+    lead = len("SELECT ")
+    start, end = alias.meta["start"] - lead, alias.meta["end"] + 1 - lead
+    return text[:start] + identifier(name) + text[end:]
+
+
+def steps_differ(one: Sequence[Step], other: Sequence[Step]) -> bool:
+    """Return whether steps are not the same to the letter."""
+    return [f"{each} {each!r}" for each in one] != [f"{each} {each!r}" for each in other]

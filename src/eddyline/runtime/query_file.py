@@ -1,0 +1,185 @@
+"""The query that a checkpoint belongs to, and whether another one may go on from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, get_args
+
+import msgspec
+
+from eddyline.data.durable_files import replace_file
+from eddyline.errors import OptionError, StateError
+from eddyline.query.identity import Identity, differences, hash_of, in_words
+from eddyline.registry import unknown
+from eddyline.runtime.checkpoint import LEARNED, OWN, QUERY
+from eddyline.runtime.snapshot import identity_in
+
+Changed = Literal["keep_state", "reset"]
+"""What becomes of a checkpoint when a changed query starts with it on purpose.
+
+``keep_state``: state stays, and the query goes on where the other one stopped. ``reset``: it goes
+on there with empty state, and nothing is learned yet. Rows that were read are not read again."""
+
+
+class QueryFile(msgspec.Struct):
+    """Contents of the file."""
+
+    query: Identity
+    """The query that goes on from the checkpoint."""
+    before: tuple[str, ...] = ()
+    """Hashes of the queries whose state it goes on with; see ``hash_of``."""
+    empty_until: int = -1
+    """The last batch of before state was reset; -1 if it never was."""
+
+
+class Resumed(msgspec.Struct, frozen=True):
+    """How a query goes on from a checkpoint."""
+
+    file: QueryFile
+    """Contents of the file, which are written already unless there was nothing to change."""
+    stored: Identity | None
+    """The query that the file had; None if there was none."""
+    changes: str = ""
+    """In what the query differs from that one, in words; empty if it means the same."""
+    functions: tuple[str, ...] = ()
+    """Python functions whose code is another one."""
+    resets: bool = False
+    """Whether state is removed."""
+
+
+def checked_changed(changed: str | None) -> Changed | None:
+    """Return what becomes of a checkpoint.
+
+    Raises:
+        OptionError: it is none of the words.
+    """
+    if changed is None or changed in get_args(Changed):
+        return changed  # type: ignore[return-value]
+    msg = unknown("way to go on with a changed query", str(changed), get_args(Changed))
+    raise OptionError(msg, changed=changed)
+
+
+def resumed(own: Path, query: Identity, changed: Changed | None, *, last_batch: int) -> Resumed:
+    """Return how a query goes on from a checkpoint; nothing is written.
+
+    Args:
+        own: the folder that eddyline keeps in the checkpoint.
+        query: the query that starts.
+        changed: what becomes of the checkpoint if the query is another one.
+        last_batch: the last batch that is done.
+
+    Raises:
+        StateError: the checkpoint is of another query, and ``changed`` does not say what becomes of
+            it, or its state does not fit; or a file cannot be read.
+    """
+    path = own / QUERY
+    file = _read(path)
+    if file is None:
+        return _of_text(own, query, changed, last_batch)
+    found, now = differences(file.query, query), query
+    before = tuple(dict.fromkeys([*file.before, hash_of(file.query.mark)]))
+    functions = tuple(
+        name
+        for name, code in query.functions.items()
+        if name in file.query.functions and code.differs(file.query.functions[name])
+    )
+    words = in_words(found)
+    if found and changed is None:
+        raise _of_another(own, file.query.text, query, words)
+    if not found and file.query.parser == query.parser:
+        # Names and orders in files stay those of the text that began the checkpoint.
+        query = msgspec.structs.replace(file.query, functions=query.functions)
+    if changed == "reset" and (found or functions):
+        return Resumed(QueryFile(query, (), last_batch), file.query, words, functions, True)
+    kept = [each for each in found if each.is_kept]
+    if kept and (query.is_stateful or file.query.is_stateful):
+        msg = (
+            f"{own.parent} has state that does not fit the changed query: {in_words(kept)}. Start "
+            f"it with changed='reset', which empties the state, or with another checkpoint and path"
+        )
+        raise StateError(msg, path=str(path), query=file.query.text)
+    _check_layout(own, file.query, now)
+    return Resumed(QueryFile(query, before, file.empty_until), file.query, words, functions)
+
+
+def _check_layout(own: Path, before: Identity, now: Identity) -> None:
+    """Check that files of durable state have the names and orders that a query gives them.
+
+    Raises:
+        StateError: they have others.
+    """
+    is_known = before.parser == now.parser or before.text != now.text
+    if now.is_stateful and is_known and before.layout != now.layout:
+        msg = (
+            f"{own.parent} has state of a query that calls its inputs otherwise, or names columns, "
+            f"keys or aggregates in another order ({before.text}); this one is {now.text}. Write "
+            f"what has not changed as it was, or start it with changed='reset', which empties the "
+            f"state"
+        )
+        raise StateError(msg, path=str(own / QUERY), query=before.text)
+
+
+def stored_query(checkpoint: str | Path) -> Identity | None:
+    """Return the query that a checkpoint belongs to; None if it has none, or not yet.
+
+    Raises:
+        StateError: it cannot be read.
+    """
+    file = _read(Path(checkpoint) / OWN / QUERY)
+    return None if file is None else file.query
+
+
+def write(own: Path, file: QueryFile) -> None:
+    """Write the file, if it is not there already.
+
+    Raises:
+        StateError: it cannot be written.
+    """
+    path, content = own / QUERY, msgspec.json.encode(file)
+    try:
+        if not path.exists() or path.read_bytes() != content:
+            replace_file(path, content)
+    except OSError as error:
+        msg = f"cannot write {path}: {error}; make room or rights"
+        raise StateError(msg, path=str(path)) from error
+
+
+def _read(path: Path) -> QueryFile | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=QueryFile)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, RecursionError) as error:
+        msg = f"cannot read {path}: {error}; restore it from a backup, or give another checkpoint"
+        raise StateError(msg, path=str(path)) from error
+
+
+def _of_text(own: Path, query: Identity, changed: Changed | None, last_batch: int) -> Resumed:
+    """Return how a query goes on from a checkpoint of a version that kept its text alone."""
+    theirs = identity_in(own / LEARNED)
+    file = QueryFile(query, (hash_of(query.legacy),) if query.legacy else ())
+    if theirs is None or theirs.rsplit(" #", 1)[0] == query.legacy.rsplit(" #", 1)[0]:
+        return Resumed(file, None)
+    words = f"the text was {theirs.rsplit(' #', 1)[0]} and is {query.text}"
+    if changed is None:
+        raise _of_another(own, theirs, query, "its text is another one")
+    if changed == "reset":
+        return Resumed(QueryFile(query, (), last_batch), None, words, (), True)
+    if query.is_stateful:
+        msg = (
+            f"{own.parent} was written by an earlier version of eddyline, which did not note what "
+            f"its state is of; start the query once as it was, and then the changed one with "
+            f"changed='keep_state'"
+        )
+        raise StateError(msg, path=str(own), query=theirs)
+    return Resumed(file, None, words)
+
+
+def _of_another(own: Path, theirs: str, query: Identity, words: str) -> StateError:
+    msg = (
+        f"{own.parent} is the checkpoint of another query ({theirs}); this one is {query.text}: "
+        f"{words}. Give another checkpoint and path, or the query as it was; to go on with the new "
+        f"one where the other one stopped, start it with changed='keep_state' (its state is kept), "
+        f"or changed='reset' (its state is emptied)"
+    )
+    return StateError(msg, path=str(own / QUERY), query=theirs, changes=words)

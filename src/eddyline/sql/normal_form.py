@@ -1,0 +1,119 @@
+"""A normal form of SQL text: two texts that have the same one say the same.
+
+Comments, white space, the case of keywords and function names, parentheses that change nothing, the
+order of AND and OR and the sides of ``=`` do not count. The case of names counts where Spark's
+setting says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sqlglot import exp, parse_one
+from sqlglot.errors import SqlglotError
+
+from eddyline.sql.parsing import SparkText, on_one_line
+
+Qualifiers = Callable[[str], str]
+"""Gives a qualifier of columns, in lower case, the name that it has in normal forms."""
+
+_CHAINS = exp.And, exp.Or
+_SYMMETRIC = exp.EQ, exp.NEQ, exp.NullSafeEQ
+
+
+def normal_form(
+    text: str, *, ignores_case: bool = True, qualifier: Qualifiers = lambda name: name
+) -> str:
+    """Return the normal form of an expression or an output column.
+
+    Args:
+        text: SQL; of an output column with its alias.
+        ignores_case: whether names are the same in any case.
+        qualifier: renames the qualifiers of columns.
+
+    Returns:
+        A text for comparisons only; of SQL that cannot be read, the text on one line.
+
+    >>> normal_form("(V > 3) and k = 1 -- odd") == normal_form("1 = k AND v>3")
+    True
+    >>> normal_form("V AS v") == normal_form("v")
+    True
+    >>> normal_form("v > 3 OR k = 1 AND w") == normal_form("(v > 3 OR k = 1) AND w")
+    False
+    """
+    return "AND".join(conjuncts(text, ignores_case=ignores_case, qualifier=qualifier))
+
+
+def conjuncts(
+    text: str, *, ignores_case: bool = True, qualifier: Qualifiers = lambda name: name
+) -> list[str]:
+    """Return the normal forms of the conditions that AND joins, sorted; see ``normal_form``.
+
+    >>> conjuncts("b AND a") == conjuncts("a") + conjuncts("b")
+    True
+    """
+    try:
+        tree = parse_one(f"SELECT {text}\n", read=SparkText).expressions[0]
+    except (SqlglotError, IndexError):
+        return [on_one_line(text)]
+    form = _Form(ignores_case, qualifier)
+    return sorted(form.of(each) for each in _operands(tree, exp.And))
+
+
+class _Form:
+    def __init__(self, ignores_case: bool, qualifier: Qualifiers) -> None:
+        self._ignores_case = ignores_case
+        self._qualifier = qualifier
+
+    def of(self, node: Any) -> str:  # noqa: C901, PLR0911 - a case for each kind of node
+        """Return the normal form of a tree, of a list of trees, or of a value in a tree."""
+        if isinstance(node, list):
+            return f"[{' '.join(map(self.of, node))}]"
+        if not isinstance(node, exp.Expression):
+            return str(node).upper()
+        if isinstance(node, exp.Paren):
+            return self.of(node.this)
+        if isinstance(node, exp.Identifier):
+            return repr(self._name(node))
+        if isinstance(node, exp.Literal):
+            return f"text {node.this!r}" if node.is_string else f"number {str(node.this).lower()}"
+        if isinstance(node, exp.Column):
+            names = [self._name(part) for part in node.parts]
+            if len(names) > 1:
+                names[0] = self._qualifier(names[0])
+            return f"(COLUMN {' '.join(map(repr, names))})"
+        if isinstance(node, exp.Alias) and self._is_own_name(node):
+            return self.of(node.this)
+        if isinstance(node, _CHAINS):
+            return self._call(node, sorted(self.of(each) for each in _operands(node, type(node))))
+        if isinstance(node, _SYMMETRIC):
+            return self._call(node, sorted([self.of(node.this), self.of(node.expression)]))
+        args = [
+            f"{name} {self.of(value)}"
+            for name, value in sorted(node.args.items())
+            if value not in (None, False, [])
+        ]
+        return self._call(node, args)
+
+    def _is_own_name(self, node: Any) -> bool:
+        """Return whether a column is called as it is called anyway: ``s.v AS v``."""
+        column, alias = node.this, node.args["alias"]
+        is_column = isinstance(column, exp.Column) and isinstance(alias, exp.Identifier)
+        return is_column and self._name(column.parts[-1]) == self._name(alias)
+
+    @staticmethod
+    def _call(node: Any, args: list[str]) -> str:
+        return f"({type(node).__name__} {' '.join(args)})"
+
+    def _name(self, part: Any) -> str:
+        name = str(part.name)
+        return name.lower() if self._ignores_case else name
+
+
+def _operands(node: Any, kind: type[Any]) -> list[Any]:
+    """Return what AND or OR joins, through parentheses."""
+    inner = node.unnest()
+    if not isinstance(inner, kind):
+        return [node]
+    return [*_operands(inner.this, kind), *_operands(inner.expression, kind)]
