@@ -47,7 +47,13 @@ def map_groups(
     if numbered is rows:
         return rows.groupBy(key).applyInArrow(task, schema)
     place = numbered.columns[rows.columns.index(key)]
-    return numbered.groupBy(place).applyInArrow(_Named(task, tuple(rows.columns)).table, schema)
+    names = rows.columns
+
+    # A function and not a method: PySpark would take ``self`` for the key of the group.
+    def named(table: pa.Table) -> pa.Table:
+        return task(table.rename_columns(names))
+
+    return numbered.groupBy(place).applyInArrow(named, schema)
 
 
 def _numbered(rows: DataFrame) -> DataFrame:
@@ -66,9 +72,6 @@ class _Named:
 
     def batches(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from self.task(batch.rename_columns(list(self.names)) for batch in batches)
-
-    def table(self, table: pa.Table) -> pa.Table:
-        return self.task(table.rename_columns(list(self.names)))
 
 
 def begin_task() -> None:
