@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import gc
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from pyspark.sql import DataFrame
+
+    BatchTask = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 BUCKET = "__bucket"
@@ -21,6 +26,52 @@ stays, so that this is not done for each of a few."""
 
 _n_loaded = 0
 """Modules that were loaded when what lives here was last left out of collections."""
+
+
+def map_batches(rows: DataFrame, task: BatchTask, schema: Any) -> DataFrame:
+    """Return what a task makes of the Arrow batches of rows, whatever their columns are called.
+
+    PySpark's ``mapInArrow`` reads a dot in a name as the way into a struct.
+    """
+    numbered = _numbered(rows)
+    if numbered is rows:
+        return rows.mapInArrow(task, schema)
+    return numbered.mapInArrow(_Named(task, tuple(rows.columns)).batches, schema)
+
+
+def map_groups(
+    rows: DataFrame, key: str, task: Callable[[pa.Table], pa.Table], schema: Any
+) -> DataFrame:
+    """Return what a task makes of the Arrow table of each group, as ``map_batches`` does."""
+    numbered = _numbered(rows)
+    if numbered is rows:
+        return rows.groupBy(key).applyInArrow(task, schema)
+    place = numbered.columns[rows.columns.index(key)]
+    names = rows.columns
+
+    # A function and not a method: PySpark would take ``self`` for the key of the group.
+    def named(table: pa.Table) -> pa.Table:
+        return task(table.rename_columns(names))
+
+    return numbered.groupBy(place).applyInArrow(named, schema)
+
+
+def _numbered(rows: DataFrame) -> DataFrame:
+    """Return rows with numbers for names, if a name has a dot or a backtick."""
+    if not any("." in name or "`" in name for name in rows.columns):
+        return rows
+    return rows.toDF(*(f"c{number}" for number in range(len(rows.columns))))
+
+
+@dataclass(frozen=True)
+class _Named:
+    """A task over columns whose names Spark does not know."""
+
+    task: Callable[..., Any]
+    names: tuple[str, ...]
+
+    def batches(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from self.task(batch.rename_columns(list(self.names)) for batch in batches)
 
 
 def begin_task() -> None:

@@ -20,6 +20,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from eddyline.constraints.bounds import changes
 from eddyline.constraints.lateness import LatenessRule, LearnedLateness
 from eddyline.errors import StateError
+from eddyline.spark.arrow_tasks import map_batches
 from eddyline.spark.batch_files import file_column
 from eddyline.spark.disorder import Asked, counted, disorders
 from eddyline.spark.event_time import micros_of
@@ -279,7 +280,7 @@ class StreamClock(Operator):
         if self._newest["has_late"]:
             rows = df.withColumn(MICROS, self._micros).where(F.col(MICROS) < self.before)
             task = LateRows(self._place, self._batch_id, self.stream, self.before)
-            written = self.passing(rows).mapInArrow(task.run, "file string, n bigint").collect()
+            written = map_batches(self.passing(rows), task.run, "file string, n bigint").collect()
             self._late_files = {each.file for each in written}
             self._newest["n_late"] = sum(each.n for each in written)
         self._after = self.streams.until(self._newest["latest"])

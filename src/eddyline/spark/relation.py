@@ -15,6 +15,7 @@ from eddyline.query.cql import read_window
 from eddyline.query.reading import columns_of_stream
 from eddyline.query.windows import LONGEST, SlideWindow
 from eddyline.registry import checked_text, unknown
+from eddyline.spark.event_time import LOCAL, time_type
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
@@ -39,10 +40,15 @@ class Relation:
 
     @property
     def rows(self) -> DataFrame:
-        """The rows, with a watermark if they may be late by a span that is known."""
+        """The rows, with a watermark if they may be late by a span that is known.
+
+        Spark has none for a wall clock.
+        """
         if self.lateness is None or self.time is None or _is_learned(self.lateness):
             return self.df
-        return self.df.withWatermark(self.time, self.lateness)
+        if dict(self.df.dtypes)[self.time] == LOCAL:
+            return self.df
+        return _watermarked(self.df, self.time, self.lateness)
 
     def narrowed(
         self,
@@ -106,7 +112,7 @@ def checked_relation(what: str, df: DataFrame, time: str | None, lateness: str |
     """Return a stream with its event time and lateness.
 
     Raises:
-        QueryError: there is no such column.
+        QueryError: there is no such column, or it has a lateness and is no timestamp.
         OptionError: there is a lateness without a time, or it is no interval.
     """
     check_time(what, df.columns, time, lateness)
@@ -114,8 +120,11 @@ def checked_relation(what: str, df: DataFrame, time: str | None, lateness: str |
         if _is_learned(checked_text(f"lateness of {what}", lateness)):
             _share(lateness, what)
             return Relation(df, time, lateness)
+        if time_type(df, time, what) == LOCAL:
+            lateness_of(Relation(df, time, lateness), what)
+            return Relation(df, time, lateness)
         try:
-            df.withWatermark(time, lateness)
+            _watermarked(df, time, lateness)
         except PySparkException as error:
             msg = (
                 f"{what}: {time!r} cannot be its time with lateness {lateness!r}, "
@@ -123,6 +132,18 @@ def checked_relation(what: str, df: DataFrame, time: str | None, lateness: str |
             )
             raise OptionError(msg, lateness=lateness) from error
     return Relation(df, time, lateness)
+
+
+def _watermarked(df: DataFrame, time: str, lateness: str) -> DataFrame:
+    """Return rows with a watermark.
+
+    Spark reads the name of a watermark's column twice, so that no quotes save one with backticks.
+    """
+    if "`" not in time:
+        return df.withWatermark(quoted(time), lateness)
+    columns = {each: f"c{number}" for number, each in enumerate(df.columns)}
+    watermarked = df.toDF(*columns.values()).withWatermark(columns[time], lateness)
+    return watermarked.toDF(*columns)
 
 
 def checked_frame(what: str, given: Any) -> DataFrame:

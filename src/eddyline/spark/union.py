@@ -16,7 +16,7 @@ from eddyline.query.steps import FilterStep, ProjectStep, ReadStep
 from eddyline.spark.analysis import refused
 from eddyline.spark.clock import StreamClock
 from eddyline.spark.clocks_of_results import UnionClock
-from eddyline.spark.event_time import micros_of
+from eddyline.spark.event_time import check_one_type, micros_of
 from eddyline.spark.operator import PREFIX, Laid, Operator
 from eddyline.spark.parts import Part as MadePart
 from eddyline.spark.parts import Trunk
@@ -109,6 +109,10 @@ class UnionOperator(_Union):
         places = {each.time for each in parts}
         place = places.pop() if len(places) == 1 else None
         self.time = None if place is None else first[place]
+        if self.time is not None:
+            check_one_type(
+                site.query, ((each.stream, each.relation.df, each.relation.time) for each in parts)
+            )
         self._clock: StreamClock | None = None
         if self.time is not None:
             names = [f"{each.stream} ({number})" for number, each in enumerate(parts, 1)]
@@ -184,6 +188,10 @@ class MadeUnion(_Union):
         # Ends of windows and instants of rows are no one event time.
         is_timed = place is not None and len({each.offset for each in clocks}) == 1
         self.time = self._shape.columns[place] if place is not None and is_timed else None
+        if self.time is not None:
+            check_one_type(
+                site.query, ((name, each.shape, each.time) for name, each in laid.items())
+            )
         self.clock = UnionClock(tuple(clocks)) if is_timed else None
         # Parts that are unions are made before, and knew of their own parts alone.
         leaves = self.clock.leaves if self.clock is not None else ()

@@ -34,9 +34,10 @@ from eddyline.spark.aggregates.lifting import MICROS, Lifting
 from eddyline.spark.aggregates.placement import Placement
 from eddyline.spark.aggregates.task import AggregateWorker
 from eddyline.spark.analysis import arrow_schema
+from eddyline.spark.arrow_tasks import map_batches
 from eddyline.spark.buckets import ADAPTIVE, FOUND, REPORT, BucketReports, what_is_found
 from eddyline.spark.clocks_of_results import ResultClock
-from eddyline.spark.event_time import micros_of
+from eddyline.spark.event_time import LOCAL, micros_of, time_type
 from eddyline.spark.operator import Laid, Pending, UnboundedState
 from eddyline.spark.prepared import Added, Counted, Known
 from eddyline.spark.run.observed_metrics import PendingMetrics
@@ -97,7 +98,7 @@ class Bucketed(Kept):
         self.clock: Clock = site.clock
         self.spark = site.df.sparkSession
         self.micros = micros_of(site.df, site.time, site.query) + F.lit(site.clock.offset)
-        self.is_local = dict(site.df.dtypes)[site.time] == "timestamp_ntz"
+        self.is_local = time_type(site.df, site.time, site.query) == LOCAL
         self.rows_shape = site.df
         timed = site.df.withColumn(MICROS, self.micros)
         self.groups = Groups.of(timed, group_by)
@@ -265,7 +266,7 @@ class Bucketed(Kept):
         fields = _with_report(self.fields)
         worker = self._worker(rows, place, fields, until)
         cells = self.placement.placed(self.cells(rows))
-        return cells.mapInArrow(worker.run, StructType(fields))
+        return map_batches(cells, worker.run, StructType(fields))
 
     def _worker(
         self,

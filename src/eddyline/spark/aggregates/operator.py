@@ -289,15 +289,20 @@ class AggregateOperator(Bucketed):
 
     @property
     def _window_column(self) -> Column:
-        instant, window = F.col(INSTANT), self.window
-        end = instant_of(instant, is_local=self.is_local)
+        window = self.window
         if isinstance(window, SessionWindow):
-            start = instant_of(F.col(FIRST), is_local=self.is_local)
+            start = FIRST
         elif window.counts is not None or window.length == LONGEST:
-            start = F.lit(None).cast("timestamp_ntz" if self.is_local else "timestamp")
+            start = "CAST(NULL AS BIGINT)"
         else:
-            start = instant_of(instant - F.lit(window.length), is_local=self.is_local)
-        return F.struct(start.alias("start"), end.alias("end"))
+            start = f"{INSTANT} - {window.length}L"
+        ends = {"start": start, "end": INSTANT}
+        return F.struct(
+            *(
+                F.expr(instant_of(micros, is_local=self.is_local)).alias(name)
+                for name, micros in ends.items()
+            )
+        )
 
     @property
     def windows(self) -> tuple[str, ...]:

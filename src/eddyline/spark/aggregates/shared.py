@@ -16,7 +16,7 @@ from eddyline.query.windows import SlideWindow
 from eddyline.spark.aggregates.bucketed import Bucketed
 from eddyline.spark.aggregates.placement import start_of_cell
 from eddyline.spark.event_time import instant_of
-from eddyline.sql.parsing import folded
+from eddyline.sql.parsing import folded, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -131,7 +131,7 @@ class SharedAggregateOperator(Bucketed):
 
     def answers(self, found: DataFrame) -> DataFrame:
         """Return the results of all queries for which HAVING is true."""
-        start, end = (instant_of(F.col(name), is_local=self.is_local) for name in (FIRST, INSTANT))
+        start, end = (F.expr(instant_of(name, is_local=self.is_local)) for name in (FIRST, INSTANT))
         values: dict[str, Column] = {each.call.column: each.value() for each in self.calls}
         values[WINDOW] = F.struct(start.alias("start"), end.alias("end"))
         results = found.withColumns(values)
@@ -145,7 +145,7 @@ class SharedAggregateOperator(Bucketed):
             for place, condition in passes:
                 said = F.when(F.col(PLACE) == place, condition).otherwise(said)
             results = results.where(said)
-        return results.select(PLACE, *self.groups.names, *values)
+        return results.select(PLACE, *map(quoted, self.groups.names), *map(quoted, values))
 
     @property
     def windows(self) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,8 @@ INPUT = "rows"
 
 OF_ALL = "all windows"
 """The relation of the results of several windows."""
+
+_QUOTED = re.compile(r"`((?:[^`]|``)+)`")
 
 
 @told_in_short
@@ -164,7 +167,9 @@ def _named(what: str, given: Any) -> dict[str, str]:
 def _plain(text: str) -> str:
     """Return the name of a group that has none: its column, or its text."""
     checked_text("by", text)
-    bare = text.strip().strip("`")
+    bare = text.strip()
+    if quoted_name := _QUOTED.fullmatch(bare):
+        return quoted_name[1].replace("``", "`")
     if not bare:
         msg = "window_aggregate: an expression of by is empty"
         raise QueryError(msg)

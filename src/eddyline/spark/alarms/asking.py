@@ -15,6 +15,7 @@ from eddyline.spark.alarms.binding import MADE, AlarmBinder
 from eddyline.spark.models.graphs import precise
 from eddyline.spark.models.laying import laid
 from eddyline.spark.models.queries import query_of
+from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -60,6 +61,7 @@ class WithAlarms:
         if self._graph.is_streaming:
             return query_of(self._graph, partial(AlarmStep, alarms=alarms), options)
         graph = precise(self._graph)
-        binder = AlarmBinder(graph.sources[0].df.select(*graph.shape.keys), graph.shape)
+        keys = graph.sources[0].df.select(*map(quoted, graph.shape.keys))
+        binder = AlarmBinder(keys, graph.shape)
         asked = graph.then(AlarmRanges(binder.read(alarms.now()[1]))).then(Changes())
         return laid(asked.sources, asked.node, MADE).drop(DEFINITION)

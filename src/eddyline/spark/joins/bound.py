@@ -23,6 +23,7 @@ from eddyline.query.windows import LONGEST
 from eddyline.registry import unknown
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.buckets import REPORT
+from eddyline.spark.event_time import check_one_type
 from eddyline.spark.joins.declared_keys import declared_keys
 from eddyline.spark.joins.input_steps import facts_of
 from eddyline.spark.joins.layout import JoinInput
@@ -351,6 +352,7 @@ def bind_join(step: JoinStep, site: Site) -> BoundJoin:
     compared = columns_read(names, step.equalities)
     inputs = tuple(_input(site, each, compared[each.name]) for each in step.joined)
     _check_streams(inputs)
+    check_one_type(site.query, ((each.stream, each.df, each.time) for each in inputs))
     graph = JoinGraph(tuple(names), tuple(frozenset(key.members) for key in step.keys))
     return BoundJoin(site.query, step, inputs, graph, *JoinOptions.taken(site.options))
 

@@ -345,7 +345,7 @@ def _value(place: str, kind: DataType) -> Column:
     if place.startswith(SLOT):
         return held
     if isinstance(kind, TimestampType | TimestampNTZType):
-        return instant_of(held, is_local=isinstance(kind, TimestampNTZType))
+        return F.expr(instant_of(place, is_local=isinstance(kind, TimestampNTZType)))
     return (
         F.date_from_unix_date(held.cast("int")) if isinstance(kind, DateType) else held.cast(kind)
     )

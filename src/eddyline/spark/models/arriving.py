@@ -69,7 +69,7 @@ class Arriving:
 
     def _tagged(self, df: DataFrame, at: int, *more: str) -> DataFrame:
         keys = map(quoted, self.sources[at].shape.keys)
-        own = (f"{quoted(name)} AS {common}" for common, name in self._columns(at).items())
+        own = (f"{quoted(name)} AS {quoted(common)}" for common, name in self._columns(at).items())
         return df.selectExpr(f"{at} AS {SIDE}", *keys, *own, *more)
 
 

@@ -42,7 +42,7 @@ from eddyline.query.planned import steps
 from eddyline.query.select.reader import read_query
 from eddyline.registry import checked_text
 from eddyline.spark.analysis import column_types, refused, unlogged
-from eddyline.spark.arrow_tasks import begin_task
+from eddyline.spark.arrow_tasks import begin_task, map_batches
 from eddyline.spark.models.laying import RawRows, Source, by_entity
 from eddyline.spark.models.queries import INPUT, RENAME
 from eddyline.spark.query import Query
@@ -196,7 +196,7 @@ def _may_hold(source: Source, raw: RawRows, asked: Sequence[Where]) -> Column:
     names = sorted(conditions.attributes(condition))
     are_doubles = all(isinstance(raw.types[each], _AS_DOUBLES) for each in names)
     task = _open_task(condition, source, are_doubles=are_doubles)
-    tables = [source.segments.mapInArrow(task, _ranges_schema(source)).toArrow()]
+    tables = [map_batches(source.segments, task, _ranges_schema(source)).toArrow()]
     tables += _uncovered(raw, source.every, names)
     found = [(micros_of(each.column(SINCE)), micros_of(each.column(UNTIL))) for each in tables]
     return F.col(quoted(raw.time)).isNull() | _filter(tables, found, source, raw)
@@ -297,4 +297,4 @@ def _looked_for(raw: RawRows, source: Source, names: Sequence[str]) -> pa.Table:
         yield from exact_tasks.uncovered_instants(whole, layout, names)
 
     schema = StructType([*_ranges_schema(source), StructField(ATTRIBUTE, IntegerType())])
-    return by_entity(both, keys).mapInArrow(task, schema).toArrow()
+    return map_batches(by_entity(both, keys), task, schema).toArrow()

@@ -14,7 +14,7 @@ from eddyline.models import blocks, graph, tasks
 from eddyline.models.pairs import CELL
 from eddyline.models.rows import COEF, ERR, FLAGS, TIMES
 from eddyline.models.tasks import SIDE
-from eddyline.spark.arrow_tasks import begin_task
+from eddyline.spark.arrow_tasks import begin_task, map_batches, map_groups
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
@@ -160,14 +160,14 @@ def laid(
     schema = schema_of(node.shape, [*made, *first.key_fields], first.time_type)
     is_whole = graph.sees_entities(node)
     if how is not None and len(sources) == 1:
-        return by_entity(read_columns(first.df, how), keys, how.time).mapInArrow(
-            _task(how.tables, node, [first.shape]), schema
-        )
+        ordered = by_entity(read_columns(first.df, how), keys, how.time)
+        return map_batches(ordered, _task(how.tables, node, [first.shape]), schema)
     segments = first.segments if len(sources) == 1 else _together(sources)
     if isinstance(node, graph.Input):
         return segments
     placed = by_entity(segments, keys) if is_whole else segments
-    return placed.mapInArrow(_task(blocks.tables, node, [each.shape for each in sources]), schema)
+    task = _task(blocks.tables, node, [each.shape for each in sources])
+    return map_batches(placed, task, schema)
 
 
 def over_entities(source: Source, step: OverEntities) -> DataFrame:
@@ -185,9 +185,11 @@ def over_entities(source: Source, step: OverEntities) -> DataFrame:
         whole = blocks.entity_blocks(blocks.tables(batches), by)
         yield from tasks.stepped(whole, step.run, layout)
 
-    few = source.segments.mapInArrow(partial, schema_of(given, source.key_fields, source.time_type))
+    carried = schema_of(given, source.key_fields, source.time_type)
+    few = map_batches(source.segments, partial, carried)
     grouped = [each for each in source.key_fields if each.name in by]
-    return by_entity(few, by).mapInArrow(final, schema_of(shape, grouped, source.time_type))
+    results = schema_of(shape, grouped, source.time_type)
+    return map_batches(by_entity(few, by), final, results)
 
 
 def paired(left: Source, right: Source | None, step: DifferentEntities) -> DataFrame:
@@ -217,7 +219,7 @@ def paired(left: Source, right: Source | None, step: DifferentEntities) -> DataF
         placed = placed.unionByName(others, allowMissingColumns=True)
     fields = fields_of_pairs(step.names, [each.key_fields for each in sources])
     schema = schema_of(step.shape(*shapes), fields, sources[0].time_type)
-    return placed.groupBy(CELL).applyInArrow(task, schema)
+    return map_groups(placed, CELL, task, schema)
 
 
 def fields_of_pairs(

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 from eddyline.models.declared import Declared
 from eddyline.models.ranges import Range
+from eddyline.spark.event_time import micros_of
 from eddyline.spark.models.laying import read_columns
 from eddyline.sql.parsing import quoted
 
@@ -34,7 +35,7 @@ def ranges_of(source: Source) -> dict[str, Range]:
         F.col(quoted(maker.time))
     )
     earlier = order.rowsBetween(Window.unboundedPreceding, -1)
-    time = F.unix_micros(F.col(quoted(maker.time)).cast("timestamp"))
+    time = micros_of(rows, maker.time, source.name)
     before = rows.select(
         *(_finite(name, is_declared=is_declared).alias(f"v{at}") for at, name in enumerate(names)),
         *(

@@ -23,7 +23,7 @@ from eddyline.models.view import ModelCounts, ModelView, told_bounds
 from eddyline.models.work import Work
 from eddyline.options import ModelOptions
 from eddyline.spark.analysis import arrow_schema
-from eddyline.spark.arrow_tasks import BUCKET
+from eddyline.spark.arrow_tasks import BUCKET, map_batches
 from eddyline.spark.buckets import ADAPTIVE, REPORT, BucketReports
 from eddyline.spark.clock import StreamClock
 from eddyline.spark.clocks_of_results import ResultClock
@@ -212,7 +212,8 @@ class ModelOperator(PlannedJoins):
         )  # fmt: skip
         late = self._micros + F.lit(clock.offset) < F.lit(clock.before)
         rows = self._read(df.where(~late) if clock.has_late else df)
-        return rows.repartitionById(self.part.n_buckets, BUCKET).mapInArrow(worker.run, schema)
+        placed = rows.repartitionById(self.part.n_buckets, BUCKET)
+        return map_batches(placed, worker.run, schema)
 
     def _read(self, rows: DataFrame) -> DataFrame:
         """Return what is read of rows, with what was there from the start, code and bucket."""

@@ -18,6 +18,7 @@ from eddyline.models.sketch import Sketch
 from eddyline.models.steps import TIME
 from eddyline.models.streaming import StreamInput, StreamPlan
 from eddyline.options import in_range
+from eddyline.spark import event_time
 from eddyline.spark.models.graphs import precise, told
 from eddyline.spark.models.laying import Source, laid, read_columns
 from eddyline.sql.parsing import quoted
@@ -160,8 +161,7 @@ def _rows_of(source: Source, condition: str) -> Iterator[tuple[DataFrame, str]]:
 
 def _behind(df: DataFrame, time: str, since: int | None) -> DataFrame:
     """Return what is not over before an instant (µs)."""
-    micros = F.unix_micros(F.col(quoted(time)).cast("timestamp"))
-    return df if since is None else df.where(micros >= since)
+    return df if since is None else df.where(event_time.micros_of(df, time, "segments") >= since)
 
 
 def _newest(df: DataFrame, code: str, time: str, n: int) -> pa.Table:

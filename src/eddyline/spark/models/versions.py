@@ -13,7 +13,7 @@ from eddyline.errors import QueryError
 from eddyline.models import blocks, tasks
 from eddyline.models.rows import TOMB
 from eddyline.models.steps import Shape
-from eddyline.spark.arrow_tasks import begin_task
+from eddyline.spark.arrow_tasks import begin_task, map_batches
 from eddyline.spark.models.laying import by_entity, schema_of
 from eddyline.sql.parsing import quoted
 
@@ -63,7 +63,7 @@ class Versions:
             whole = blocks.entity_blocks(blocks.tables(batches), layout.keys)
             yield from tasks.newest(whole, layout, _VERSION)
 
-        return rows.mapInArrow(task, schema)
+        return map_batches(rows, task, schema)
 
     def _check(self) -> None:
         """Look once whether two segments overlap of which nothing says which holds."""
@@ -118,7 +118,7 @@ def _overlapping(rows: DataFrame, keys: list[Column]) -> Row | None:
         begin_task()
         yield from tasks.spans(blocks.tables(batches), names, ("hi", _END))
 
-    spans = ranges.mapInArrow(task, ranges.schema)
+    spans = map_batches(ranges, task, ranges.schema)
     return _first(spans, names) and _first(ranges, names)
 
 

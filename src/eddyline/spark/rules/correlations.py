@@ -26,6 +26,7 @@ from eddyline.query.correlations import (
     CorrelateStep,
 )
 from eddyline.query.steps import RESULT, ProjectStep
+from eddyline.spark.event_time import LOCAL, instant_of
 from eddyline.sql.parsing import quoted
 from eddyline.sql.rendering import string_literal
 
@@ -250,11 +251,7 @@ class Correlating:
     @property
     def _first(self) -> str:
         """The first instant of an alert, of the type of the event time."""
-        if self.columns[self.time] == "timestamp":
-            return f"timestamp_micros({ALERT}.first)"
-        seconds = f"CAST({ALERT}.first AS DECIMAL(20,0)) / 1000000"
-        epoch = "TIMESTAMP_NTZ '1970-01-01 00:00:00'"
-        return f"{epoch} + make_dt_interval(0, 0, 0, CAST({seconds} AS DECIMAL(18,6)))"
+        return instant_of(f"{ALERT}.first", is_local=self.columns[self.time] == LOCAL)
 
 
 def _ways(
