@@ -28,7 +28,7 @@ T = TypeVar("T")
 MAX_LEVELS = 1_000
 """Levels of a text that are read. Spark takes 300 to 700 on a stack of 1 MB, its default."""
 
-_FRAMES = (8_000, 100_000)
+_FRAMES = (8_000, 60_000)
 _STACK_BYTES = 512 << 20  # pages that nobody touches take no memory
 
 _OPENS = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.CASE}
