@@ -330,3 +330,47 @@ def test_a_predicate_may_use_threads():
         return done[0]
 
     assert run([predicate(threaded, reads=["a"])], [1, 2]).keep.tolist() == [True, False]
+
+
+def test_a_function_of_one_value_is_called_for_each_row():
+    calls = []
+
+    def odd(a):
+        calls.append(a)
+        return None if a is None else a % 2 == 1
+
+    check = predicate(odd, reads=["a"], arrays="rows")
+    assert run([below(8), check], [1, 2, None, 3, 9]).keep.tolist() == [
+        True, False, False, True, False,
+    ]  # fmt: skip
+    assert calls == [1, 2, 3]
+    assert run([~check], [1, 2, None]).keep.tolist() == [False, True, False]
+
+
+def test_an_error_of_one_row_counts_only_if_the_row_passes_the_others():
+    check = predicate(lambda a: 1 / a > 0, reads=["a"], arrays="rows", name="inverse")
+    kept = run([predicate(lambda a: pc.not_equal(a, 0), reads=["a"]), check], [2, 0, -2, 4])
+    assert kept.keep.tolist() == [True, False, False, True]
+    assert kept.errors == {}
+    (error,) = run([check], [2, 0, 4]).errors.values()
+    assert "ZeroDivisionError" in str(error)
+    assert "handle that value in the predicate" in str(error)
+
+
+@pytest.mark.parametrize("arrays", ["arrow", "pandas", "numpy"])
+@pytest.mark.parametrize(
+    "fn", [lambda a: a.bit_length() > 1, lambda a: int(a.hex(), 16) > 1], ids=["int", "bytes"]
+)
+def test_a_function_of_one_value_over_arrays_is_told_what_to_do(fn, arrays):
+    check = predicate(fn, reads=["a"], arrays=arrays, name="one")
+    (error, *_) = run([check], [2, 5]).errors.values()
+    assert f'gets whole {arrays} arrays; use arrays="rows"' in str(error)
+
+
+def test_type_hints_tell_a_function_of_one_value():
+    def short(a: int) -> bool:
+        return "x" * a < 3
+
+    check = predicate(short, reads=["a"])
+    (error, *_) = run([check], [2, 5]).errors.values()
+    assert 'use arrays="rows"' in str(error)

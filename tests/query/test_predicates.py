@@ -180,3 +180,41 @@ class TestPickling:
 def test_text_and_predicates_are_taken_as_they_are():
     assert as_predicate("a > 5") == SqlPredicate("a > 5")
     assert as_predicate(suspicious) is suspicious
+
+
+class Udf:
+    """What ``F.udf`` makes, as far as a predicate looks at it."""
+
+    def __init__(self, kind, deterministic=True):
+        self.evalType, self.returnType, self.deterministic = kind, "boolean", deterministic
+        self.func = is_odd
+
+    def __call__(self, *columns):
+        return columns
+
+
+def is_odd(a):
+    return a % 2 == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "advice"),
+    [
+        (100, "reads=['column', …], arrays='rows')"),
+        (101, "arrays='rows')"),
+        (200, "arrays='pandas')"),
+        (250, "arrays='arrow')"),
+        (204, "over iterators or groups"),
+        (251, "over iterators or groups"),
+    ],
+)
+def test_a_udf_of_spark_is_refused_with_what_to_write(kind, advice):
+    for make in (as_predicate, predicate("a"), lambda fn: predicate(fn, reads=["a"])):
+        with pytest.raises(QueryError, match=r"'is_odd' is a udf of Spark's") as caught:
+            make(Udf(kind))
+        assert advice in str(caught.value)
+
+
+def test_a_udf_that_draws_lots_keeps_its_word():
+    with pytest.raises(QueryError, match=r"arrays='rows', deterministic=False\)"):
+        as_predicate(Udf(100, deterministic=False))

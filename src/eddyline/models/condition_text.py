@@ -7,12 +7,12 @@ refused with its place in the text.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlglot import exp
 
 from eddyline.errors import NotSupportedError, QueryError
-from eddyline.models.conditions import OPPOSITE, And, Condition, Or, compared
+from eddyline.models.conditions import OPPOSITE, And, Comparison, Condition, Or, compared
 from eddyline.models.expressions import (
     Absolute,
     Attribute,
@@ -26,16 +26,20 @@ from eddyline.models.expressions import (
     difference,
     names_in,
     negative,
+    parts_of,
     walk,
 )
 from eddyline.registry import unknown
+from eddyline.sql.depth import deep
 from eddyline.sql.literals import constant_of
 from eddyline.sql.parsing import SparkText, at, offset_of, parse_condition, place
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from sqlglot import Expr
+
+Value = TypeVar("Value", bound="Condition | Expression")
 
 _OPS: dict[type[Expr], str] = {
     exp.LT: "<", exp.LTE: "<=", exp.EQ: "=", exp.NEQ: "<>", exp.GTE: ">=", exp.GT: ">",
@@ -43,10 +47,13 @@ _OPS: dict[type[Expr], str] = {
 _ORDER = (exp.LT, exp.LTE, exp.GT, exp.GTE)
 """Comparisons that may follow each other: ``0 < x <= 5``."""
 _FUNCTIONS: dict[str, type[Slope | Absolute | Root]] = {"d": Slope, "abs": Absolute, "sqrt": Root}
+MOST_LEVELS = 200
+"""Levels of a condition, or of arithmetic, that are solved."""
 HIGHEST_POWER = 8
 """The highest exponent that ``pow`` takes."""
 
 
+@deep
 def read_condition(text: str, names: Collection[str]) -> Condition:
     """Return the condition that a text says.
 
@@ -64,15 +71,18 @@ def read_condition(text: str, names: Collection[str]) -> Condition:
 
 def condition_of(tree: Expr, text: str, names: Collection[str]) -> Condition:
     """Return the condition that a tree of a part of a text says; errors as above."""
-    return _Reader(text, names).condition(tree, is_so=True)
+    reader = _Reader(text, names)
+    return reader.shallow(reader.condition(tree, is_so=True), tree)
 
 
+@deep
 def has_root(text: str) -> bool:
     """Return whether a square root stands in a condition."""
     calls = parse_condition(text, "the condition").find_all(exp.Anonymous)
     return any(str(each.this).lower() == "sqrt" for each in calls)
 
 
+@deep
 def split_condition(
     text: str, attributes: Collection[str], others: Collection[str]
 ) -> tuple[list[str], Condition | None]:
@@ -106,11 +116,12 @@ def split_condition(
                 part,
             )
         modelled.append(reader.condition(part, is_so=True))
-    if len(modelled) > 1:
-        return native, And(tuple(modelled))
-    return native, modelled[0] if modelled else None
+    if not modelled:
+        return native, None
+    return native, reader.shallow(And(tuple(modelled)) if modelled[1:] else modelled[0], tree)
 
 
+@deep
 def read_expression(text: str, names: Collection[str]) -> Expression:
     """Return the arithmetic that a text says: ``"S.ap - L.ap"``; names and errors as above."""
     return expression_of(parse_condition(text, "the expression"), text, names)
@@ -127,7 +138,8 @@ def expression_of(tree: Expr, text: str, names: Collection[str]) -> Expression:
 
 def arithmetic_of(tree: Expr, text: str, names: Collection[str]) -> Expression:
     """Return the same where abs and sqrt may stand in it, too."""
-    return _Reader(text, names).expression(tree)
+    reader = _Reader(text, names)
+    return reader.shallow(reader.expression(tree), tree)
 
 
 class _Reader:
@@ -275,6 +287,20 @@ class _Reader:
         """Return whether an expression is a polynomial."""
         return not any(isinstance(each, Absolute | Root) for each in walk(part))
 
+    def shallow(self, value: Value, node: Expr) -> Value:
+        """Return a value, or refuse it: workers are handed trees, and walk them by recursion."""
+        levels, waiting = 0, [value]
+        while waiting:
+            levels += 1
+            waiting = [part for each in waiting for part in _parts_of(each)]
+        if levels > MOST_LEVELS:
+            message = (
+                f"this is nested {levels} levels deep, and at most {MOST_LEVELS} of a model are "
+                f"solved; a sum of so many terms is one, too: write it flatter"
+            )
+            raise self.unsupported(message, node)
+        return value
+
     def wrong(self, message: str, node: Expr, kind: type[QueryError] = QueryError) -> QueryError:
         """Return the error of what cannot be meant."""
         offset = offset_of(node)
@@ -283,6 +309,13 @@ class _Reader:
     def unsupported(self, message: str, node: Expr) -> QueryError:
         """Return the error of what is valid and not closed."""
         return self.wrong(message, node, NotSupportedError)
+
+
+def _parts_of(value: Condition | Expression) -> Sequence[Any]:
+    """Return the parts of a condition or of arithmetic."""
+    if isinstance(value, And | Or):
+        return value.parts
+    return [value.expression] if isinstance(value, Comparison) else parts_of(value)
 
 
 def _chain(node: exp.Binary) -> list[tuple[Expr, str, Expr]]:

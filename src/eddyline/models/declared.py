@@ -26,6 +26,7 @@ from eddyline.models.inversion import tighter
 from eddyline.models.rows import Keyed, entity_ids, ids_together, list_matrix, micros_of, table_of
 from eddyline.models.segments import Segments
 from eddyline.registry import checked_text, unknown
+from eddyline.sql.depth import deep
 from eddyline.sql.parsing import SparkText, at, offset_of, parse_condition, place
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ def read_equations(given: Mapping[str, str]) -> dict[str, Equation]:
     }
 
 
+@deep
 def _read(name: str, text: str) -> Equation:
     reader = _Reader(name, text)
     powers = reader.powers(parse_condition(text, f"the equation of {name!r}"))

@@ -134,9 +134,10 @@ def difference(left: Expression, right: Expression) -> Expression:
 
 def walk(expression: Expression) -> Iterator[Expression]:
     """Yield an expression and all below it, each before its parts."""
-    yield expression
-    for part in _parts(expression).values():
-        yield from walk(part)
+    waiting = [expression]
+    while waiting:
+        yield (part := waiting.pop())
+        waiting.extend(reversed(parts_of(part)))
 
 
 def names_in(expression: Expression) -> set[str]:
@@ -151,6 +152,11 @@ def with_instead(expression: Expression, old: Expression, new: Expression) -> Ex
     parts = _parts(expression)
     made: dict[str, Any] = {name: with_instead(each, old, new) for name, each in parts.items()}
     return replace(expression, **made) if made else expression
+
+
+def parts_of(expression: Expression) -> list[Expression]:
+    """Return what stands directly in an expression, from left to right."""
+    return list(_parts(expression).values())
 
 
 def _parts(expression: Expression) -> dict[str, Expression]:

@@ -8,7 +8,10 @@ guessing (is 0.3 true? does one value hold for all rows?) would change answers s
 from __future__ import annotations
 
 import importlib
+import re
 import traceback
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Never
 
@@ -74,7 +77,9 @@ def truth_values(
 
 
 def call(fn: Callable[..., Any], arrays: str, columns: Iterable[pa.Array]) -> Any:
-    """Call a predicate function with the kind of arrays that it asks for; see ``Arrays``."""
+    """Call a predicate function with what it asks for; see ``Arrays``."""
+    if arrays == "rows":
+        return list(map(fn, *(column.to_pylist() for column in columns)))
     return fn(*map(_AS[arrays], columns))
 
 
@@ -186,7 +191,10 @@ def _refuse_single(result: Any, n_rows: int, name: str) -> Never:
     if result is None:
         _refuse(name, "None", "does it lack a return statement? return one boolean per row")
     got = f"a single {type(result).__name__} ({result!r:.40}) for {n_rows} rows"
-    hint = "return one boolean per row; and, or, any and all make one value of many"
+    hint = (
+        "return one boolean per row; and, or, any and all make one value of many; "
+        'for a function of one value use arrays="rows"'
+    )
     _refuse(name, got, hint)
 
 
@@ -211,6 +219,33 @@ def raised_text(error: BaseException) -> str:
     return f"{said} ({own[-1].filename}, line {own[-1].lineno}, {own[-1].name})" if own else said
 
 
+_OF_ARRAYS = re.compile(r"\b(\w*Array|Series|ndarray)\b|truth value of an? (array|Series)")
+"""Words of the errors of functions that take a whole array for one value."""
+_SCALARS = (str, int, float, bool, bytes, date, time, timedelta, Decimal)  # a datetime is a date
+
+
+def advice_on(predicate: FunctionPredicate, cause: BaseException | None, where: str) -> str:
+    """Return advice about what a function raised; ``where`` is where a condition can be added."""
+    if predicate.arrays != "rows" and isinstance(cause, AttributeError | TypeError | ValueError):
+        is_of_arrays = _OF_ARRAYS.search(str(cause)) is not None
+        if is_of_arrays or (not isinstance(cause, ValueError) and _takes_values(predicate.fn)):
+            return (
+                f"this function is written for one value, and gets whole {predicate.arrays} "
+                f'arrays; use arrays="rows", which calls it for each row'
+            )
+    return f"handle that value in the predicate, or {where}"
+
+
+def _takes_values(fn: Callable[..., Any]) -> bool:
+    """Return whether the type hints of a function say that it takes single values."""
+    hints = getattr(fn, "__annotations__", {})
+    names = {each.__name__ for each in (*_SCALARS, datetime)}
+    return any(
+        name != "return" and (getattr(hint, "__name__", None) or str(hint)) in names
+        for name, hint in hints.items()
+    )
+
+
 def raised_on(
     predicate: FunctionPredicate, row: Sequence[pa.Array], cause: Exception, which: str
 ) -> PredicateError:
@@ -219,10 +254,8 @@ def raised_on(
     ``which`` says why the row counts, as part of a sentence.
     """
     shown = {name: each[0].as_py() for name, each in zip(predicate.reads, row, strict=True)}
-    msg = (
-        f"predicate {predicate.name!r} {raised_text(cause)} on the row {shown}, {which}; handle "
-        f"that value in the predicate, or add a predicate that drops such rows"
-    )
+    advice = advice_on(predicate, cause, "add a predicate that drops such rows")
+    msg = f"predicate {predicate.name!r} {raised_text(cause)} on the row {shown}, {which}; {advice}"
     error = PredicateError(msg, predicate=predicate.name, row=shown)
     error.__cause__ = cause
     return error

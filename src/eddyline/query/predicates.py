@@ -10,7 +10,7 @@ import inspect
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args, overload
 
 from eddyline.errors import OptionError, QueryError
 from eddyline.registry import checked_text, unknown
@@ -18,8 +18,11 @@ from eddyline.registry import checked_text, unknown
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-Arrays = Literal["arrow", "pandas", "numpy"]
-"""Kinds of arrays that a predicate function may get for a column."""
+Arrays = Literal["arrow", "pandas", "numpy", "rows"]
+"""Kinds of arrays that a predicate function may get for a column; of ``rows`` it gets one value."""
+
+_UDFS: dict[int, Arrays] = {100: "rows", 101: "rows", 200: "pandas", 250: "arrow"}
+"""The kinds of Spark's functions (``PythonEvalType``) that a predicate can be made of."""
 
 MAX_DEFAULT_NAME = 60
 """Characters of a name that is made from SQL text; a table of filters stays readable."""
@@ -172,7 +175,9 @@ def predicate(
             in the order of its arguments; or one function, and then ``reads`` says them.
         reads: see ``columns``; the names of the function's arguments if omitted.
         name: how the predicate is called in plans and journals; the function's name by default.
-        arrays: what the function gets for each column: ``arrow``, ``pandas`` or ``numpy`` arrays.
+        arrays: what the function gets for each column: ``arrow``, ``pandas`` or ``numpy`` arrays
+            of several rows. With ``rows`` it is called for each row, with one Python value for
+            each column (None for NULL), and returns True, False, or None for NULL.
         deterministic: False if equal rows may get different answers (it draws random numbers,
             reads a clock, asks a service); such a predicate keeps its place in the order.
 
@@ -193,6 +198,8 @@ def predicate(
         True
         >>> predicate(lambda a: a, reads=["a"]).name
         'lambda(a)'
+        >>> predicate(str.isdigit, reads=["a"], arrays="rows")("12")
+        True
     """
     given = name or "", arrays, deterministic
     if columns and all(isinstance(column, str) for column in columns):
@@ -324,9 +331,28 @@ def _argument_names(fn: Callable[..., Any]) -> list[str]:
 
 
 def _check_function(fn: Any) -> None:
+    if hasattr(fn, "evalType") and hasattr(fn, "returnType"):
+        _refuse_udf(fn)
     if not callable(fn):
         msg = f"a predicate function must be callable, got {type(fn).__name__} {fn!r}"
         raise QueryError(msg, got=fn)
+
+
+def _refuse_udf(udf: Any) -> NoReturn:
+    """Refuse a function of Spark's, and say how its Python function becomes a predicate."""
+    name = _function_name(udf).replace("lambda", "f")
+    arrays = _UDFS.get(udf.evalType)
+    if arrays is None:
+        advice = "its function is over iterators or groups; write one over the values of a row"
+    else:
+        is_chance = not getattr(udf, "deterministic", True)
+        more = ", deterministic=False" if is_chance else ""
+        advice = (
+            f"take the Python function out of it: "
+            f"el.predicate({name}.func, reads=['column', …], arrays={arrays!r}{more})"
+        )
+    msg = f"{name!r} is a udf of Spark's, not a Python function; {advice}"
+    raise QueryError(msg, name=name)
 
 
 def _checked_reads(reads: Sequence[str], name: str | None) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import functions as F
@@ -28,17 +29,42 @@ _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """Where PySpark logs what Spark refuses, whoever handles it."""
 
 
+_TOO_DEEP = (
+    "it is nested too deeply, or has too many operators in a row, for the stack of Spark's "
+    "threads; write it flatter, split it, or start Spark with a larger stack "
+    "(spark.driver.extraJavaOptions=-Xss16m)"
+)
+
+
 @contextlib.contextmanager
 def unlogged() -> Iterator[None]:
-    """Ask Spark what it may refuse: PySpark logs no line of thousands of characters then."""
+    """Ask Spark what it may refuse: PySpark logs no line of thousands of characters then.
+
+    Raises:
+        AnalysisException: also where an expression is nested more deeply than Spark's stack is.
+    """
     before = {name: PySparkLogger.getLogger(name).disabled for name in _LOGGERS}
     try:
         for name in _LOGGERS:
             PySparkLogger.getLogger(name).disabled = True
         yield
+    except Py4JJavaError as error:
+        if not is_overflow(error):
+            raise
+        raise AnalysisException(message=_TOO_DEEP) from error
     finally:
         for name, was_disabled in before.items():
             PySparkLogger.getLogger(name).disabled = was_disabled
+
+
+def is_overflow(error: Py4JJavaError) -> bool:
+    """Return whether Java ran out of stack."""
+    cause = error.java_exception
+    while cause is not None:
+        if cause.getClass().getName() == "java.lang.StackOverflowError":
+            return True
+        cause = cause.getCause()
+    return False
 
 
 def column_types(df: DataFrame) -> dict[str, str]:
@@ -82,8 +108,12 @@ def refused(
         functions: of the user, which texts may call.
         **facts: of the error; an unknown function is added.
     """
-    if error.getCondition() != "UNRESOLVED_ROUTINE":
-        return QueryError(f"{what}: {error.getMessage() or error}", **facts)
+    condition = error.getCondition()
+    if condition == "FAILED_TO_PARSE_TOO_COMPLEX":
+        return QueryError(f"{what}: {_TOO_DEEP}", **facts)
+    if condition != "UNRESOLVED_ROUTINE":
+        said = error.getMessage() if condition else str(error)
+        return QueryError(f"{what}: {said or error}", **facts)
     name = str((error.getMessageParameters() or {}).get("routineName", "")).strip("`")
     close = hint(name, [(each, each) for each in (*functions, *SAFE, *STRICT, *CASTS)])
     return QueryError(f"{what}: unknown function {name!r}{close}", **facts, unknown_function=name)

@@ -13,7 +13,7 @@ from eddyline.errors import QueryError
 from eddyline.query.predicates import SqlPredicate
 from eddyline.query.step_graph import made_by
 from eddyline.query.steps import FilterStep, ProjectStep, ReadStep
-from eddyline.spark.analysis import refused
+from eddyline.spark.analysis import refused, unlogged
 from eddyline.spark.clock import StreamClock
 from eddyline.spark.clocks_of_results import UnionClock
 from eddyline.spark.event_time import check_one_type, micros_of
@@ -240,8 +240,9 @@ def _united(
             )
             raise QueryError(msg, query=query)
     try:
-        aligned = (each.toDF(*columns) for each in frames.values())
-        return reduce(lambda one, other: one.unionByName(other), aligned)
+        with unlogged():
+            aligned = (each.toDF(*columns) for each in frames.values())
+            return reduce(lambda one, other: one.unionByName(other), aligned)
     except AnalysisException as error:
         raise refused(f"query {query!r}", error, query=query) from error
 

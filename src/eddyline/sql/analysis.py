@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from eddyline.errors import NotSupportedError
+from eddyline.sql.depth import deep
 from eddyline.sql.error_free import Rewriter
 from eddyline.sql.functions import AGGREGATES, GENERATORS, NON_DETERMINISTIC, WINDOWED, as_name
 from eddyline.sql.inference import Inference
@@ -149,6 +150,7 @@ class SqlAnalysis:
     or raises, and not true where it is false."""
 
 
+@deep
 def analyse(
     text: str,
     columns: Mapping[str, str],
@@ -195,6 +197,7 @@ def analyse(
     return SqlAnalysis(columns_read, not chance, bool(risk), chance or risk, safe)
 
 
+@deep
 def resolve_columns(
     text: str,
     columns: Mapping[str, str],

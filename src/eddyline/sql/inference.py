@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import reduce
+from itertools import islice
 from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
 
 from eddyline.sql.arithmetic import excludes_zero
 from eddyline.sql.literals import constant_of
@@ -30,6 +33,9 @@ if TYPE_CHECKING:
 
 _MAX_SHOWN = 60
 """Characters of an expression that a reason shows."""
+
+_MAX_LEVELS = 8
+"""Levels of a long expression that a reason shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +129,23 @@ class Inference:
 
 def shown(node: Expr) -> str:
     """Return the text of a node for a reason, cut short where it is long."""
-    text = node.sql(SparkText, normalize_functions=False, comments=False)
+    is_long = len(list(islice(node.walk(), _MAX_SHOWN))) == _MAX_SHOWN  # a node is a character
+    part = _outermost(node, _MAX_LEVELS) if is_long else node
+    text = part.sql(SparkText, normalize_functions=False, comments=False)
     return text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 1]}…"
+
+
+def _outermost(node: Expr, levels: int) -> Expr:
+    """Return the outermost levels of a long expression, with dots for those below."""
+    if not levels:
+        return exp.Var(this="…")
+
+    def cut(part: Any) -> Any:
+        if isinstance(part, list):
+            return [cut(each) for each in part[:_MAX_SHOWN]]
+        return _outermost(part, levels - 1) if isinstance(part, exp.Expr) else part
+
+    return type(node)(**{name: cut(part) for name, part in node.args.items()})
 
 
 def _is_near(part: Expr, target: SqlType) -> bool:

@@ -15,6 +15,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, TokenError
 
 from eddyline.errors import QueryError
+from eddyline.sql.depth import MAX_LEVELS, deep, levels_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,6 +72,7 @@ def tokens_of(text: str, what: str = "SQL") -> list[Token]:
         raise QueryError(at(message, text, offset), **place(text, offset)) from error
 
 
+@deep
 def parse_condition(text: str, what: str = "SQL") -> Expr:
     """Return the tree of an expression.
 
@@ -84,6 +86,7 @@ def parse_condition(text: str, what: str = "SQL") -> Expr:
     for token in tokens:
         if token.token_type == TokenType.SEMICOLON:
             refuse(f"{what} is one expression, without a semicolon", text, token.start)
+    check_levels(tokens, text, what)
     try:
         tree = SparkText().parser().parse_into(exp.Condition, tokens, text)[0]
     except ParseError as error:
@@ -93,10 +96,26 @@ def parse_condition(text: str, what: str = "SQL") -> Expr:
     return tree
 
 
+@deep
 def parse_output(text: str) -> Expr:
     """Return the tree of a valid column of SELECT, without its alias."""
     column: Expr = parse_one(f"SELECT {text}", read=SparkText).expressions[0].unalias()
     return column
+
+
+def check_levels(tokens: Sequence[Token], text: str, what: str) -> None:
+    """Refuse a text that is nested too deeply to be read.
+
+    Raises:
+        QueryError: it is; the message shows where.
+    """
+    levels, token = levels_of(tokens)
+    if levels > MAX_LEVELS and token is not None:
+        message = (
+            f"{what} is nested {levels} levels deep, and at most {MAX_LEVELS} can be read; "
+            f"write it flatter, or split it"
+        )
+        refuse(message, text, token.start, levels=levels, most=MAX_LEVELS)
 
 
 def syntax_error(error: ParseError, text: str, what: str) -> QueryError:

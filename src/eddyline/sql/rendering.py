@@ -55,6 +55,10 @@ SIGNS: dict[type, str] = {
 """Operators between two operands."""
 
 
+_CHAINED = (exp.And, exp.Or, exp.Add, exp.Sub, exp.Mul, exp.DPipe)
+"""Operators that may stand in long rows; parentheses around each would be too deep for Spark."""
+
+
 class UnwritableError(Exception):
     """A part of the tree has no text that surely means the same."""
 
@@ -134,8 +138,13 @@ class SqlWriter:
 
 
 def write_operator(writer: SqlWriter, node: Expr) -> str:
-    """Return an operator between two operands as Spark SQL."""
-    return f"({writer.write(node.this)} {SIGNS[type(node)]} {writer.write(node.expression)})"
+    """Return an operator between operands as Spark SQL; those of one kind group from the left."""
+    sign, operands = f" {SIGNS[type(node)]} ", [node.expression]
+    first = node.this
+    while type(node) in _CHAINED and type(first) is type(node):
+        operands.append(first.expression)
+        first = first.this
+    return f"({sign.join(map(writer.write, [first, *reversed(operands)]))})"
 
 
 def string_literal(text: str) -> str:

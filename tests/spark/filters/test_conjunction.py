@@ -393,3 +393,66 @@ def test_a_column_called_code_is_in_the_sample(spark):
     df.transform(keep)
     assert "ordered by a sample of 2000 rows" in " ".join(keep.view().notes)
     assert keep.view().blocks[0].order == (1, 0)
+
+
+DEEP = {
+    "parentheses": "(" * 100 + "i > 2" + ")" * 100,
+    "NOT": "NOT " * 200 + "i > 2",
+    "CASE": "CASE WHEN i > 2 THEN " * 100 + "true" + " END" * 100,
+}
+
+
+def test_deep_conditions_are_those_of_stock_spark(mixed):
+    expected = ids(mixed.where("i > 2 AND abs(i) < 4"))
+    assert expected
+    for shape, text in DEEP.items():
+        assert ids(mixed.transform(el.all_of(text, small, read_sample=False))) == expected, shape
+    rules = el.RuleSet({"shallow": "i > 2", **DEEP})
+    names = mixed.transform(rules.matches("names")).select("names").distinct().collect()
+    assert [sorted(row.names) for row in names] == [sorted(["shallow", *DEEP])]
+
+
+def test_what_is_too_deep_for_spark_is_refused_alone(mixed):
+    deep = "(" * 990 + "i > 2" + ")" * 990
+    with pytest.raises(QueryError, match=r"predicate .* nested too deeply.*-Xss16m"):
+        mixed.transform(el.all_of(deep))
+    native = f"abs({deep.replace('i > 2', 'i')}) IN (x, 3)"  # which no rule takes apart
+    rules = el.RuleSet({"deep": native, "rest": "i > 2"}, on_error="skip")
+    assert ids(mixed.transform(rules.any())) == ids(mixed.where("i > 2"))
+    (skipped,) = rules.skipped
+    assert skipped.name == "deep"
+    assert "nested too deeply" in skipped.reason
+
+
+@pytest.mark.large
+def test_thousands_of_predicates_are_cut_into_steps(mixed):
+    texts = [f"i <> {n}" for n in range(4, 1_600)]
+    expected = ids(mixed.where("i < 4"))
+    assert ids(mixed.transform(el.all_of(*texts, read_sample=False))) == expected
+    raising = [f"10 / (i - {n + 100}) < 100" for n in range(400)]
+    assert ids(mixed.transform(el.all_of("i < 4", *raising, read_sample=False))) == expected
+
+
+def test_functions_of_one_value_are_predicates_and_rules(mixed):
+    @el.predicate("s", "i", arrays="rows")
+    def long_or_odd(s, i):
+        if s is None or i is None:
+            return None
+        return len(s) > 2 or i % 2 == 1
+
+    stock = "(length(s) > 2 OR pmod(i, 2) = 1) AND s IS NOT NULL AND i IS NOT NULL"
+    assert ids(mixed.transform(el.all_of("id > 10", long_or_odd))) == ids(
+        mixed.where(f"id > 10 AND {stock}")
+    )
+    rules = el.RuleSet({"r": "NOT long_or_odd(s, i)"}, functions={"long_or_odd": long_or_odd})
+    assert ids(mixed.transform(rules.any())) == ids(mixed.where(stock.replace("(l", "NOT (l", 1)))
+
+
+def test_a_udf_is_refused_when_the_conjunction_is_made(spark):
+    text = r"'long' is a udf of Spark's.*el.predicate\(long.func, .*arrays='rows'"
+
+    def long(s):
+        return len(s) > 2
+
+    with pytest.raises(QueryError, match=text):
+        el.all_of("i > 2", F.udf(long, "boolean"))

@@ -24,6 +24,7 @@ from eddyline.query.select.model_clause import OUTPUTS, Outputs
 from eddyline.query.select.names import Names
 from eddyline.query.select.statement import Statement
 from eddyline.registry import unknown
+from eddyline.sql.depth import deep
 from eddyline.sql.names import column_nodes
 from eddyline.sql.parsing import offset_of, quoted, refuse
 
@@ -47,6 +48,7 @@ def asks_for_models(text: str) -> bool:
     return "MODEL" in text.upper() and any(each.has_models for each in Statement.read_all(text))
 
 
+@deep
 def read_model_query(
     text: str,
     columns: Mapping[str, Sequence[str]],

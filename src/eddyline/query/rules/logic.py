@@ -61,7 +61,8 @@ def connected(reading: Reading, node: Expr) -> Node:
 
 def negated(reading: Reading, node: Expr) -> Node:
     """Return NOT."""
-    return Not(reading.node(node.this))
+    part = reading.node(node.this)
+    return part.part if isinstance(part, Not) else Not(part)
 
 
 def constant(_reading: Reading, node: Expr) -> Node:

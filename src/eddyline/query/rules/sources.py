@@ -17,6 +17,7 @@ from eddyline.query.conditions import (
     NativeTest,
     Raise,
     Rule,
+    levels_of,
 )
 from eddyline.query.predicates import (
     FunctionPredicate,
@@ -28,6 +29,7 @@ from eddyline.query.rules.python_calls import checked_reads, function_test
 from eddyline.query.rules.reader import RuleText
 from eddyline.query.rules.rule import Rule as DescribedRule
 from eddyline.sql.analysis import check_is_row_wise
+from eddyline.sql.depth import deep
 from eddyline.sql.parsing import parse_condition
 from eddyline.sql.rendering import UnwritableError
 
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
 
     from eddyline.query.conditions import Node
     from eddyline.query.predicates import Predicate
+
+MAX_LEVELS = 100
+"""Levels of a tree of tests; Spark evaluates a rule with more of them as it was written."""
 
 
 @dataclass(frozen=True)
@@ -147,6 +152,7 @@ def called(rule: SqlRule | PredicateRule) -> str:
     return f"{rule.noun} {rule.name!r}"
 
 
+@deep
 def check_rule(rule: SqlRule | PredicateRule) -> None:
     """Check that the texts of a rule can be read, as far as that needs no columns.
 
@@ -198,6 +204,7 @@ class _BoundPart:
     """A Python predicate that it calls."""
 
 
+@deep
 def _bound_text(
     predicate: SqlPredicate,
     rule: SqlRule | PredicateRule,
@@ -205,20 +212,19 @@ def _bound_text(
     *,
     ansi: bool,
 ) -> _BoundPart:
-    what = called(rule)
-    try:
-        read = RuleText(predicate.text, what, columns, rule.functions, ansi=ansi)
-        return _taken_apart(predicate, read)
-    except RecursionError as error:
-        msg = f"{what} is nested too deeply to be read; split it into several rules"
-        raise QueryError(msg, name=rule.name) from error
+    return _taken_apart(
+        predicate, RuleText(predicate.text, called(rule), columns, rule.functions, ansi=ansi)
+    )
 
 
 def _taken_apart(predicate: SqlPredicate, read: RuleText) -> _BoundPart:
     reason = _reason(predicate, read)
     if not reason:
         try:
-            return _BoundPart(predicate.text, read.tree(), read, calls=read.first_call)
+            tree = read.tree()
+            if (levels := levels_of(tree)) <= MAX_LEVELS:
+                return _BoundPart(predicate.text, tree, read, calls=read.first_call)
+            reason = f"it is nested {levels} levels deep, and at most {MAX_LEVELS} are taken apart"
         except UnwritableError as unknown:
             reason = read.risk or f"{unknown} is not known well enough to be taken apart"
     if read.first_call:

@@ -24,6 +24,7 @@ from eddyline.query.select.over import OverReader, over_of
 from eddyline.query.select.statement import Exists, Statement
 from eddyline.query.select.subqueries import Part, columns_of, union_of
 from eddyline.sql.analysis import check_is_row_wise
+from eddyline.sql.depth import deep
 from eddyline.sql.functions import NON_DETERMINISTIC, as_name
 from eddyline.sql.parsing import offset_of, refuse
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from eddyline.query.select.statement import Fragment
 
 
+@deep
 def read_query(
     text: str,
     columns: Mapping[str, Mapping[str, str]],

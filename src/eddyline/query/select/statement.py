@@ -16,8 +16,9 @@ from eddyline.errors import NotSupportedError
 from eddyline.query.cql import EMITS
 from eddyline.query.select.grammar import EMITTED, FIRST, ITEM, SPAN, CqlText, tokens_of_query
 from eddyline.query.select.model_clause import MODEL
+from eddyline.sql.depth import deep
 from eddyline.sql.names import column_nodes
-from eddyline.sql.parsing import offset_of, refuse, syntax_error
+from eddyline.sql.parsing import check_levels, offset_of, refuse, syntax_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -77,6 +78,7 @@ class Statement:
     tree: exp.Select
 
     @classmethod
+    @deep
     def read_all(cls, text: str) -> list[Statement]:
         """Return the SELECTs of a query, several of UNION ALL.
 
@@ -91,6 +93,7 @@ class Statement:
         for token in tokens:
             if token.token_type == TokenType.SEMICOLON:
                 refuse("a query is one statement", text, token.start, NotSupportedError)
+        check_levels(tokens, text, "the query")
         try:
             tree = CqlText().parser().parse(tokens, text)[0]
         except ParseError as error:

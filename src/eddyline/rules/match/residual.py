@@ -18,7 +18,7 @@ import pyarrow as pa
 from eddyline.data.unique import distinct
 from eddyline.errors import PredicateError
 from eddyline.query.conditions import FunctionTest, Raise, ValueTest
-from eddyline.query.predicate_results import call, raised_text, truth_values
+from eddyline.query.predicate_results import advice_on, call, raised_text, truth_values
 from eddyline.rules.match.lower_case import as_text, decoded
 from eddyline.rules.match.pair_kernels import ASKED_IN_VAIN, IS_FALSE, IS_TRUE, IS_UNKNOWN
 from eddyline.stats.work_clock import work_ns
@@ -149,9 +149,10 @@ def _error(
     }
     cause = _raised(predicate, values)
     what = "raised an error that does not come again" if cause is None else raised_text(cause)
+    advice = advice_on(predicate, cause, "add a condition that is false for such rows")
     msg = (
         f"{called}: predicate {predicate.name!r} {what} on the row {shown}, on which it hangs; "
-        f"handle that value in the predicate, or add a condition that is false for such rows"
+        f"{advice}"
     )
     error = PredicateError(msg, rule=name, predicate=predicate.name, row=shown)
     error.__cause__ = cause

@@ -9,10 +9,10 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from eddyline.aggregates.plan import OWN_CHECK, OWN_CODE, PASSES
-from eddyline.errors import QueryError
 from eddyline.query.select.names import identifier
 from eddyline.spark.aggregates.grouping import CHECK, CODE, START, Groups
 from eddyline.spark.aggregates.lifting import MICROS
+from eddyline.spark.analysis import refused, unlogged
 from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.sql.parsing import quoted
 
@@ -54,11 +54,12 @@ class Counted:
         columns = step.window.counts.partition_by
         found = Groups.of(df, [(f"{PART}{k}", quoted(each)) for k, each in enumerate(columns)])
         try:
-            if step.where:
-                df.where(step.where)
+            with unlogged():
+                if step.where:
+                    df.where(step.where)
         except AnalysisException as error:
-            msg = f"query {query!r}: WHERE {step.where}: {error.getMessage() or error}"
-            raise QueryError(msg, query=query, where=step.where) from error
+            what = f"query {query!r}: WHERE {step.where}"
+            raise refused(what, error, query=query, where=step.where) from error
         texts = {text.lower() for _, text in groups.columns}
         spans = not {identifier(each).lower() for each in columns} <= texts
         return cls(found, groups, step.where, spans)

@@ -22,6 +22,7 @@ from pyspark.sql.types import (
 
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.spark.aggregates.travelling import plain_name
+from eddyline.spark.analysis import refused, unlogged
 from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.sql.parsing import quoted
 
@@ -83,10 +84,10 @@ class Groups:
         found = []
         for name, text in columns:
             try:
-                kind = df.selectExpr(f"({text}\n) AS g").schema[0].dataType
+                with unlogged():
+                    kind = df.selectExpr(f"({text}\n) AS g").schema[0].dataType
             except AnalysisException as error:
-                msg = f"GROUP BY {text}: {error.getMessage() or error}"
-                raise QueryError(msg, group=text) from error
+                raise refused(f"GROUP BY {text}", error, group=text) from error
             if _has_no_order(kind):
                 msg = f"GROUP BY {text}: {kind.simpleString()} is no type to group by"
                 raise QueryError(msg, group=text)

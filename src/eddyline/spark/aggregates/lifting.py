@@ -28,7 +28,7 @@ from eddyline.aggregates.functions import AggregateFunction, Partial, function_o
 from eddyline.aggregates.lifts import WAYS
 from eddyline.aggregates.monoids import MONOIDS
 from eddyline.aggregates.user import UserMonoid
-from eddyline.errors import QueryError
+from eddyline.spark.analysis import refused, unlogged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -142,12 +142,12 @@ class Lifting:
     def _call(self, number: int, call: AggregateCall) -> LiftedCall:
         arguments = [f"({each}\n)" for each in call.arguments]
         try:
-            if call.own is not None:
-                return self._own(number, call, arguments)
-            return self._known(number, call, arguments)
+            with unlogged():
+                if call.own is not None:
+                    return self._own(number, call, arguments)
+                return self._known(number, call, arguments)
         except AnalysisException as error:
-            msg = f"{call.text}: {error.getMessage() or error}"
-            raise QueryError(msg, call=call.text) from error
+            raise refused(call.text, error, call=call.text) from error
 
     def _known(self, number: int, call: AggregateCall, arguments: Sequence[str]) -> LiftedCall:
         """Return a call of a function of the table."""

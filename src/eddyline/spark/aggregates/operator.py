@@ -21,7 +21,7 @@ from eddyline.aggregates.plan import (
 )
 from eddyline.aggregates.samples import GroupSamples
 from eddyline.aggregates.slides import Slides
-from eddyline.errors import NotSupportedError, QueryError
+from eddyline.errors import NotSupportedError
 from eddyline.query.aggregates import WINDOW, both
 from eddyline.query.windows import LONGEST, SessionWindow, SlideWindow
 from eddyline.spark.aggregates.bucketed import Bucketed, unbounded_values
@@ -33,6 +33,7 @@ from eddyline.spark.aggregates.placement import start_of_cell
 from eddyline.spark.aggregates.sampled import marked_of, numbers_of, told
 from eddyline.spark.aggregates.task import END
 from eddyline.spark.aggregates.travelling import Travelling
+from eddyline.spark.analysis import refused, unlogged
 from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.spark.clocks_of_results import ResultClock
 from eddyline.spark.event_time import instant_of
@@ -237,10 +238,10 @@ class AggregateOperator(Bucketed):
             QueryError: HAVING or an output column that Spark refuses.
         """
         try:
-            return self._answers(found)
+            with unlogged():
+                return self._answers(found)
         except AnalysisException as error:
-            msg = f"query {self.query!r}: {error.getMessage() or error}"
-            raise QueryError(msg, query=self.query) from error
+            raise refused(f"query {self.query!r}", error, query=self.query) from error
 
     def _answers(self, found: DataFrame) -> DataFrame:
         if not self._tells_old:

@@ -10,6 +10,8 @@ from pyspark.sql import functions as F
 from eddyline.spark.operator import PREFIX
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import DataFrame
 
 
@@ -50,6 +52,27 @@ class Guard:
             now = f"CASE WHEN {self.condition} THEN {kept} ELSE {self.marks} END"
             return df.withColumn(self.marks, F.expr(now))
         return df.where(f"NOT ({self.rows}) OR ({condition}\n)" if self.rows else condition)
+
+
+MAX_CONJUNCTS = 300
+"""Conjuncts that one filter of Spark has at most. Spark makes a chain of them, which it walks by
+recursion: 500 pass and 1,500 end in a StackOverflowError, on a stack of 1 MB."""
+
+CUT = 200
+"""Conjuncts of a step, where there are more than ``MAX_CONJUNCTS``."""
+
+
+def steps_of(conditions: Sequence[str]) -> list[str]:
+    """Return conditions, which any AND may join, in steps that Spark can compile.
+
+    Spark looks into an AND and into filters over filters, but not into a CASE. The first conditions
+    stay as they are: Spark may push them down to files.
+    """
+    if len(conditions) <= MAX_CONJUNCTS:
+        return list(conditions)
+    groups = (conditions[at : at + CUT] for at in range(CUT, len(conditions), CUT))
+    cut = [f"CASE WHEN {' AND '.join(each)} THEN true ELSE false END" for each in groups]
+    return [*conditions[:CUT], *cut]
 
 
 def settled(df: DataFrame) -> DataFrame:

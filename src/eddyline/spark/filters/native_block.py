@@ -22,7 +22,7 @@ import numpy as np
 from pyspark.sql import functions as F
 
 from eddyline.data import outcome_codes as outcome
-from eddyline.spark.filters.guard import EVERY_ROW
+from eddyline.spark.filters.guard import EVERY_ROW, steps_of
 from eddyline.stats.attributes import AttributeSample
 from eddyline.stats.costs import MIN_PER_ROW_NS, CostSums
 from eddyline.stats.profile import FilterProfile
@@ -52,6 +52,9 @@ cheaper cannot be told apart, and must not look ten times cheaper by luck."""
 
 ROW_BITS = (1 << 33) - 1
 """The bits of ``monotonically_increasing_id`` that number the rows of a partition."""
+
+MAX_STEPS = 100
+"""Conditions inside each other; of more predicates several make a step together."""
 
 BITS_PER_WORD = 62
 """Outcome bits in one BIGINT of a code."""
@@ -90,14 +93,15 @@ class NativeBlock:
 
     def _steps(self, order: Order) -> str:
         """Return the conjunction in that order, each condition inside the one before it."""
-        sql = self._condition(order[-1])
-        for f in reversed(order[:-1]):
-            sql = f"CASE WHEN {self._condition(f)} THEN {sql} ELSE false END"
+        size = -(-len(order) // MAX_STEPS)
+        *steps, sql = (self.chain(order[at : at + size]) for at in range(0, len(order), size))
+        for step in reversed(steps):
+            sql = f"CASE WHEN {step} THEN {sql} ELSE false END"
         return sql
 
     def chain(self, order: Order) -> str:
         """Return the conjunction in that order, as SQL."""
-        return " AND ".join(self._condition(f) for f in order)
+        return " AND ".join(steps_of([self._condition(f) for f in order]))
 
     def _condition(self, f: int) -> str:
         """Return a predicate in parentheses; the line end closes a comment inside it."""

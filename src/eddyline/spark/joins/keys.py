@@ -53,7 +53,6 @@ def codes_of(name: str, keys: Mapping[int, KeyClass], kinds: Sequence[str]) -> d
     return {place: F.when(reduce(and_, tests), code) for place, code in codes.items()}
 
 
-@unlogged()
 def key_type(key: KeyClass, inputs: Iterable[JoinInput]) -> str:
     """Return the type in which the members of a key class are compared.
 
@@ -64,7 +63,8 @@ def key_type(key: KeyClass, inputs: Iterable[JoinInput]) -> str:
     for each in inputs:
         for text in key.members.get(each.name, ()):
             try:
-                found[f"{each.name}: {text}"] = each.shape.select(F.expr(text)).dtypes[0][1]
+                with unlogged():
+                    found[f"{each.name}: {text}"] = each.shape.select(F.expr(text)).dtypes[0][1]
             except AnalysisException as error:
                 what = f"the key {text!r} of {each.name!r} cannot be resolved"
                 raise refused(what, error, input=each.name, key=text) from error
