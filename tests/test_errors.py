@@ -21,6 +21,7 @@ PARENTS = {
     "NotSupportedError": (errors.QueryError,),
     "PredicateError": (EddylineError, RuntimeError),
     "AggregateError": (EddylineError, ArithmeticError),
+    "ModelError": (EddylineError, ArithmeticError),
     "DuplicateKeyError": (EddylineError, ValueError),
     "PlanError": (EddylineError,),
     "StateError": (EddylineError,),

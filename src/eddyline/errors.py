@@ -6,6 +6,7 @@
     │   └── NotSupportedError        valid SQL that eddyline does not run yet
     ├── PredicateError(RuntimeError) a predicate that raised, or returned something unusable
     ├── AggregateError(ArithmeticError) an aggregate's value that its type cannot hold
+    ├── ModelError(ArithmeticError)  a value of a model that a double cannot hold
     ├── DuplicateKeyError(ValueError) a second row with a key that was declared
     ├── PlanError                    a plan that does not fit the query it is given to
     ├── StateError                   a checkpoint or snapshot that cannot be used
@@ -75,6 +76,10 @@ class PredicateError(EddylineError, RuntimeError):
 
 class AggregateError(EddylineError, ArithmeticError):
     """An aggregate whose value its type cannot hold, as Spark raises in ANSI mode."""
+
+
+class ModelError(EddylineError, ArithmeticError):
+    """A value that is computed of models and that a double cannot hold."""
 
 
 class DuplicateKeyError(EddylineError, ValueError):

@@ -99,12 +99,12 @@ def test_segments_are_left_out_by_what_is_asked_of_them_alone():
     assert left("left.x > 11", gone) is None
 
 
-def test_a_point_has_what_is_there_within_half_a_microsecond():
+def test_a_point_has_what_is_there_within_its_microsecond():
     one = pieces((0, 0, 10, {"x": [0, 1], "y": [0]}))
     other = pieces((0, 0, 0, {"x": [5], "y": [1]}))
-    condition = read_condition("left.x <= -0.0000004", NAMES)
+    condition = read_condition("left.x >= 0.0000009", NAMES)
     assert len(joined(one, other, condition).segments) == 1
-    assert len(joined(one, other, read_condition("left.x <= -0.0000006", NAMES)).segments) == 0
+    assert len(joined(one, other, read_condition("left.x >= 0.0000011", NAMES)).segments) == 0
 
 
 def test_many_segments_are_asked_if_a_sample_says_that_it_pays():

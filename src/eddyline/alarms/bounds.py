@@ -13,13 +13,10 @@ import numpy as np
 
 from eddyline.alarms.meeting_kernels import bounded
 from eddyline.alarms.tally import BOUNDS
-from eddyline.models.expressions import ROUNDING, Terms, names_in, terms_of
-from eddyline.models.segments import in_seconds
-from eddyline.models.solving import begun
-from eddyline.models.solving_kernels import HALF_MICRO
+from eddyline.models.expressions import ROUNDING, Terms, names_in, overflowing, terms_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from eddyline.alarms.tally import Tally
     from eddyline.data.arrays import Floats, Indices
@@ -27,7 +24,7 @@ if TYPE_CHECKING:
     from eddyline.models.segments import Segments
 
 WIDER = 2.0**-40
-"""How much wider, in parts of the size of the terms; a sign is settled from 2**-49 of them on."""
+"""How much wider, in parts of the size of the terms; a sign is settled from 2**-48 of them on."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +32,7 @@ class Bounds:
     """An expression on segments that are no tombstones.
 
     Attributes:
-        coefs: its polynomials from where segments begin, without terms that are rounding but for
+        coefs: its polynomials on the origins of segments, without terms that are rounding but for
             the constant one, ``[n, degree + 1]``.
         size: how large the terms are that the constant one was summed from, ``[n]``.
         low: where the expression may be equal to a constant, the constant is not less, ``[n]``;
@@ -63,10 +60,10 @@ class Bounds:
 def bounds_of(segments: Segments, expressions: Sequence[Expression]) -> list[Bounds]:
     """Return expressions on segments, none of which is a tombstone."""
     names = {name for each in expressions for name in names_in(each)}
-    given = begun(segments, names)
-    length = in_seconds(segments.hi - segments.lo)
+    given = {name: Terms.of(segments.coefs[name]) for name in names}
+    since, until = segments.seconds(segments.lo), segments.seconds(segments.ends)
     with np.errstate(over="ignore", invalid="ignore"):
-        return [_bounds(terms_of(each, given), length, segments) for each in expressions]
+        return [_bounds(each, given, since, until) for each in expressions]
 
 
 class Basis:
@@ -126,10 +123,17 @@ def are_most(rows: Indices, segments: Segments) -> bool:
     return len(rows) * 4 >= len(segments) * 3
 
 
-def _bounds(terms: Terms, length: Floats, segments: Segments) -> Bounds:
-    shape = (len(segments), terms.coefs.shape[1])
+def _bounds(
+    expression: Expression, given: Mapping[str, Terms], since: Floats, until: Floats
+) -> Bounds:
+    terms = terms_of(expression, given)
+    shape = (len(since), terms.coefs.shape[1])
     # A constant is one polynomial for all segments.
     coefs, size = (
         np.ascontiguousarray(np.broadcast_to(each, shape)) for each in (terms.coefs, terms.size)
     )
-    return Bounds(*bounded(coefs, size, length, segments.is_point, ROUNDING, WIDER, HALF_MICRO))
+    made = Bounds(*bounded(coefs, size, since, until, ROUNDING, WIDER))
+    lost = overflowing(terms, expression, given)
+    if lost is not None:  # solving settles it
+        made.low[lost], made.high[lost] = -np.inf, np.inf
+    return made

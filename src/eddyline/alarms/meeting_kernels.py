@@ -25,61 +25,50 @@ ABOVE, BELOW, EQUAL, OTHER = range(4)
 
 @compiled
 def bounded(
-    coefs: Floats,
-    size: Floats,
-    length: Floats,
-    is_point: Mask,
-    rounding: float,
-    wider: float,
-    around: float,
+    coefs: Floats, size: Floats, since: Floats, until: Floats, rounding: float, wider: float
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Return polynomials without terms that are rounding, the first one's size, and bounds.
 
     Args:
-        coefs: with begins of segments as origins, ``[n, degree + 1]``.
+        coefs: on the origins of segments, ``[n, degree + 1]``.
         size: of the terms that coefficients are sums of, likewise.
-        length: of segments (s), ``[n]``.
-        is_point: whether a segment is one instant, ``[n]``.
+        since: where segments begin, in seconds after their origins, ``[n]``.
+        until: where they end, ``[n]``.
         rounding: in parts of its size, what a coefficient is more than.
         wider: how much wider bounds are, in parts of the size of all terms.
-        around: seconds around the instant of a point that count as there.
     """
     n, width = coefs.shape
     cleaned, own = np.empty((n, width)), np.empty(n)
     lows, highs = np.empty(n), np.empty(n)
+    begun = np.empty(width)
     for row in range(n):
-        first = coefs[row, 0]
-        cleaned[row, 0], own[row] = first, size[row, 0]
-        least = most = first
-        largest, reach, change = size[row, 0], 1.0, 0.0
-        is_none = np.isnan(first)
-        for power in range(1, width):
-            reach *= length[row]
+        own[row] = size[row, 0]
+        begin, farthest, largest = since[row], max(abs(since[row]), abs(until[row])), 0.0
+        is_none = False
+        for power in range(width - 1, -1, -1):
             coef = coefs[row, power]
-            if abs(coef) <= rounding * size[row, power]:
-                coef = 0.0
-            cleaned[row, power] = coef
             is_none = is_none or np.isnan(coef)
-            term = coef * reach
-            if np.isnan(term):
-                least = most = np.nan
-            least += min(term, 0.0)
-            most += max(term, 0.0)
-            largest += size[row, power] * reach
+            largest = largest * farthest + size[row, power]
+            if power > 0 and abs(coef) <= rounding * size[row, power] < np.inf:
+                coef = 0.0
+            cleaned[row, power] = begun[power] = coef
+        if begin != 0:
+            for low in range(width - 1):
+                for power in range(width - 2, low - 1, -1):
+                    begun[power] += begin * begun[power + 1]
+        least = most = begun[0]
+        length, reach = until[row] - begin, 1.0
+        for power in range(1, width):
+            reach *= length
+            least += min(begun[power] * reach, 0.0)
+            most += max(begun[power] * reach, 0.0)
         margin = wider * largest
-        if is_point[row]:
-            # Around an instant that a point is, a value within half a microsecond is the one there.
-            for power in range(width - 1, 0, -1):
-                change = (change + abs(cleaned[row, power])) * around
-            margin += 2 * change
-        if np.isnan(margin):
-            margin = np.inf
         low, high = least - margin, most + margin
         if is_none:
             low, high = np.inf, -np.inf
-        # What overflows is asked for: solving settles it.
-        lows[row] = -np.inf if np.isnan(low) else low
-        highs[row] = np.inf if np.isnan(high) else high
+        elif not (np.isfinite(low) and np.isfinite(high)):
+            low, high = -np.inf, np.inf  # what overflows is asked for: solving settles it
+        lows[row], highs[row] = low, high
     return cleaned, own, lows, highs
 
 
@@ -257,7 +246,7 @@ def less(
     for pair in range(rows.size):
         row, constant = rows[pair], constants[own[pair], at]
         first = coefs[row, 0] - constant
-        is_rounding = abs(first) <= rounding * (size[row] + abs(constant))
+        is_rounding = abs(first) <= rounding * (size[row] + abs(constant)) < np.inf
         found[at, pair, 0] = 0.0 if is_rounding else first
         for power in range(1, found.shape[2]):
             found[at, pair, power] = coefs[row, power] if power < width else 0.0

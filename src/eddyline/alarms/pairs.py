@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,17 +11,23 @@ from eddyline.alarms.bounds import Basis
 from eddyline.alarms.meeting import states
 from eddyline.alarms.meeting_kernels import less, sorted_out
 from eddyline.alarms.tally import PAIRS, SOLVED, Tally
+from eddyline.alarms.templates import slots_in
+from eddyline.data.unique import distinct
 from eddyline.models.columns import Columns
-from eddyline.models.expressions import ROUNDING
-from eddyline.models.solving import BLOCK
+from eddyline.models.conditions import Comparison
+from eddyline.models.expressions import ROUNDING, Number, difference
+from eddyline.models.solving import BLOCK, solutions
 from eddyline.models.solving_kernels import solve
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from eddyline.alarms.bounds import Bounds
     from eddyline.alarms.plan import AlarmPlan
     from eddyline.alarms.program import AlarmProgram
     from eddyline.alarms.templates import Template
-    from eddyline.data.arrays import Indices, Ints, Mask
+    from eddyline.data.arrays import Floats, Indices, Ints, Mask
+    from eddyline.models.conditions import Condition
     from eddyline.models.segments import Segments
 
 
@@ -124,11 +130,59 @@ class Pairs:
         coefs = np.empty((len(known), len(rows), width))
         for at, each in enumerate(known):
             less(each.coefs, each.size, rows, own, template.constants, at, ROUNDING, coefs)
+        lost = self._overflowing(known, template, own, rows, coefs)
+        if lost is not None:
+            return Found.joined(
+                [
+                    self._solved_at_once(template, own[~lost], rows[~lost]),
+                    *self._solved_alone(template, own[lost], rows[lost]),
+                ]
+            )
         given = self._segments
-        pairs, lo, hi, is_point = solve(
-            template.program, coefs, given.lo[rows], given.hi[rows], given.is_point[rows]
-        )
+        times = (each[rows] for each in (given.origin, given.lo, given.hi, given.is_point))
+        pairs, lo, hi, is_point = solve(template.program, coefs, *times)
         return Found(template.alarms[own[pairs]], rows[pairs], lo, hi, is_point)
+
+    def _overflowing(
+        self,
+        known: Sequence[Bounds],
+        template: Template,
+        own: Indices,
+        rows: Indices,
+        coefs: Floats,
+    ) -> Mask | None:
+        """Return the pairs in which numbers overflow; None if there are none."""
+        found = np.zeros(len(rows), np.bool_)
+        with np.errstate(over="ignore"):
+            for at, each in enumerate(known):
+                constants = template.constants[own, at]
+                is_large = ~np.isfinite(each.size[rows] + np.abs(constants))
+                if not is_large.any() and np.isfinite(coefs[at]).all():
+                    continue
+                is_large |= ~np.isfinite(coefs[at]).all(axis=1)
+                found |= is_large & np.isfinite(constants) & (each.low <= each.high)[rows]
+        return found if found.any() else None
+
+    def _solved_alone(self, template: Template, own: Indices, rows: Indices) -> Iterator[Found]:
+        """Yield where alarms hold in pairs with segments, as each is solved without others."""
+        for alarm in distinct(own):
+            some = rows[own == alarm]
+            found = solutions(self._segments.take(some), self._condition(template, int(alarm)))
+            alarms = np.full(len(found.rows), template.alarms[alarm])
+            yield Found(alarms, some[found.rows], found.lo, found.hi, found.is_point)
+
+    def _condition(self, template: Template, alarm: int) -> Condition:
+        """Return the condition of an alarm, given by its place in the template."""
+
+        def of(part: Condition) -> Condition:
+            if not isinstance(part, Comparison):
+                return replace(part, parts=tuple(map(of, part.parts)))
+            (at,) = slots_in(part)
+            constant = Number(float(template.constants[alarm, at]))
+            base = self._program.bases[template.bases[at]]
+            return Comparison(difference(base, constant), part.op)
+
+        return of(template.condition)
 
 
 def _linked(segments: Segments) -> Mask:

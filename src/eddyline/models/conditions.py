@@ -6,6 +6,7 @@ are rewritten as comparisons of polynomials that hold at the same instants (Puls
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, TypeVar
@@ -117,7 +118,9 @@ def near(axes: dict[str, str], op: str, distance: float) -> Condition:
         Power(difference(Attribute(one), Attribute(other)), 2) for one, other in axes.items()
     ]
     squares = reduce(Sum, apart)
-    return compared(squares, op, Number(float(distance) ** 2))
+    square = float(distance) * distance
+    is_exact = 0 < square < math.inf or distance == 0
+    return compared(squares, op, Number(square) if is_exact else Power(Number(distance), 2))
 
 
 def _closed(comparison: Comparison) -> Condition:

@@ -29,6 +29,8 @@ _FAR = 4.0
 """How many lengths of a range away from its turning point a distance is smooth on the range."""
 _MEETS = 1e-150
 """Seconds: two that pass each other at a distance of less meet; its square would be no number."""
+_SMALL, _LARGE = 2.0**-400, 2.0**400
+"""Between these the squares of coordinates neither overflow nor vanish."""
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 """At a distance of ``_FAR`` ranges these 12 points give an integral to the last digit."""
 
@@ -113,6 +115,18 @@ def distance_integral(position: Floats, velocity: Floats, length: Floats) -> Flo
         velocity: its change per second, ``[n, axes]``.
         length: seconds, ``[n]``.
     """
+    largest = np.maximum(np.abs(position).max(axis=1), np.abs(velocity).max(axis=1))
+    is_extreme = (largest > _LARGE) | ((largest < _SMALL) & (largest > 0))
+    if is_extreme.any():  # squares would overflow, or vanish
+        up = np.frexp(np.where(is_extreme, largest, 0.5))[1]
+        smaller = (np.ldexp(each, -up[:, None]) for each in (position, velocity))
+        with np.errstate(over="ignore"):
+            found: Floats = np.ldexp(_distance_integral(*smaller, length), up)
+        return found
+    return _distance_integral(position, velocity, length)
+
+
+def _distance_integral(position: Floats, velocity: Floats, length: Floats) -> Floats:
     speed = _norm(velocity)
     moving = speed > 0
     safe = np.where(moving, speed, 1.0)

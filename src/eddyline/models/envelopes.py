@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eddyline.models import timeline
+from eddyline.models import polynomials, timeline
 from eddyline.models.columns import Columns
 from eddyline.models.expressions import Terms
 from eddyline.models.segments import in_seconds
@@ -156,8 +156,13 @@ def _on(pieces: Pieces, places: Indices, lo: Ints, hi: Ints) -> Pieces:
 
 def _better(functions: Functions, one: Pieces, other: Pieces, direction: int) -> Pieces:
     """Return the better of two pieces on the same ranges, cut where they cross."""
-    terms, others = functions.begun(one.rows, one.lo), functions.begun(other.rows, one.lo)
-    apart = Terms(terms.coefs - others.coefs, terms.size + others.size).cleaned
+
+    def apart_of(coefs: Floats) -> Floats:
+        some = replace(functions, coefs=coefs)
+        terms, others = some.begun(one.rows, one.lo), some.begun(other.rows, one.lo)
+        return Terms(terms.coefs - others.coefs, terms.size + others.size).cleaned
+
+    apart = polynomials.in_range(apart_of, functions.coefs, grows_back=False)
     instants, signs = cuts(apart, one.lo, one.hi)
     left = np.concatenate([one.lo[:, None], instants], axis=1)
     right = np.concatenate([instants, one.hi[:, None]], axis=1)

@@ -19,11 +19,13 @@ from eddyline.models.segments import in_seconds
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from eddyline.data.arrays import Floats
+    from eddyline.data.arrays import Floats, Ints, Mask
     from eddyline.models.segments import Segments
 
 ROUNDING = 16 * 2.0**-53
 """Coefficients of a smaller part of the terms that they are sums of are rounding, and 0."""
+_OF_ZERO = -5000
+"""The exponent of 0: less than that of any other double."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +177,11 @@ class Terms:
     size: Floats
 
     @classmethod
+    def of(cls, coefs: Floats) -> Terms:
+        """Return polynomials as they are."""
+        return cls(coefs, np.abs(coefs))
+
+    @classmethod
     def since(cls, coefs: Floats, by: Floats) -> Terms:
         """Return polynomials on an origin that is ``by`` seconds later, ``[n]``."""
         return cls(*moved(np.ascontiguousarray(coefs), np.ascontiguousarray(by)))
@@ -218,6 +225,90 @@ def terms_of(expression: Expression, given: Mapping[str, Terms]) -> Terms:
         case Absolute() | Root():
             msg = f"{expression} is no polynomial: it has to be rewritten before"
             raise TypeError(msg)
+
+
+def scaled_terms_of(expression: Expression, given: Mapping[str, Terms]) -> tuple[Terms, Ints]:
+    """Return the same as ``terms_of`` divided by a power of 2 a row, so that nothing overflows.
+
+    Returns:
+        The polynomials, and the exponents of the powers, ``[n]`` or ``[1]``.
+    """
+    match expression:
+        case Sum(left, right):
+            (one, up), (other, other_up) = (scaled_terms_of(e, given) for e in (left, right))
+            most = np.maximum(up, other_up)
+            found = _divided(one, most - up).both(_divided(other, most - other_up), _summed)
+            return _scaled(found, most)
+        case Product(left, right):
+            (one, up), (other, other_up) = (scaled_terms_of(e, given) for e in (left, right))
+            return _scaled(one.both(other, polynomials.product), up + other_up)
+        case Power(part, exponent) if exponent:
+            base, up = scaled_terms_of(part, given)
+            found, most = base, up
+            for _ in range(exponent - 1):
+                found, most = _scaled(found.both(base, polynomials.product), most + up)
+            return found, most
+        case Slope(part):
+            below, up = scaled_terms_of(part, given)
+            found = Terms(polynomials.derivative(below.coefs), polynomials.derivative(below.size))
+            return _scaled(found, up)
+    found = terms_of(expression, given)
+    return _scaled(found, np.zeros(len(found.coefs), np.int64))
+
+
+def _scaled(terms: Terms, up: Ints) -> tuple[Terms, Ints]:
+    """Return polynomials divided by powers of 2 whose exponents are added to others."""
+    largest = terms.size.max(axis=1)
+    # What is 0 is so on any scale, and takes that of what is added to it.
+    by = np.where(largest == 0, _OF_ZERO, np.frexp(largest)[1].astype(np.int64))
+    return _divided(terms, by), up + by
+
+
+def _divided(terms: Terms, by: Ints) -> Terms:
+    return Terms(*(np.ldexp(each, -by[:, None]) for each in (terms.coefs, terms.size)))
+
+
+def overflowing(terms: Terms, expression: Expression, given: Mapping[str, Terms]) -> Mask | None:
+    """Return in which rows numbers overflow as an expression is computed; None if in none, ``[n]``.
+
+    Args:
+        terms: the expression, as ``terms_of`` returned it.
+        expression: what it is.
+        given: for each attribute its polynomials; NaN where it has no value.
+    """
+    if np.isfinite(terms.size).all():
+        return None
+    found = ~np.isfinite(terms.size).all(axis=1)
+    for name in names_in(expression):
+        found = found & ~np.isnan(given[name].coefs).any(axis=1)
+    return found if found.any() else None
+
+
+def cleaned_of(
+    expression: Expression, given: Mapping[str, Terms], n: int, *, grows_back: bool = False
+) -> Floats:
+    """Return the polynomials of an expression without terms that are rounding, ``[n, degree + 1]``.
+
+    Where a number would overflow, the polynomial is divided by a power of 2.
+
+    Args:
+        expression: without ``Absolute`` and ``Root``.
+        given: for each attribute its polynomials; all of a row on one origin.
+        n: the number of rows.
+        grows_back: whether it is multiplied by that power again; then it may be infinite.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        terms = terms_of(expression, given)
+        found = terms.cleaned
+        if len(found) != n:  # a constant
+            found = np.repeat(found, n, axis=0)
+        lost = overflowing(terms, expression, given)
+        if lost is not None:
+            rows = np.flatnonzero(np.broadcast_to(lost, n))
+            some = {name: Terms(each.coefs[rows], each.size[rows]) for name, each in given.items()}
+            scaled, up = scaled_terms_of(expression, some)
+            found[rows] = np.ldexp(scaled.cleaned, up[:, None] * grows_back)
+    return found
 
 
 def _summed(one: Floats, other: Floats) -> Floats:
@@ -280,15 +371,14 @@ def projected(segments: Segments, columns: Mapping[str, Expression]) -> Segments
         segments: any; tombstones stay what they are.
         columns: the new attributes, instead of all there were.
     """
-    origins = np.zeros(len(segments))
-    given = {name: Terms.since(each, origins) for name, each in segments.coefs.items()}
+    given = {name: Terms.of(each) for name, each in segments.coefs.items()}
     since_lo = segments.seconds(segments.lo)
     begun = {name: Terms.since(each, since_lo) for name, each in segments.coefs.items()}
     length = in_seconds(segments.hi - segments.lo)
     coefs, errors = {}, {}
     for name, expression in columns.items():
-        found = terms_of(expression, given).cleaned
-        coefs[name] = np.array(np.broadcast_to(found, (len(segments), found.shape[1])))
-        error = error_of(expression, begun, segments.errors, length)
+        coefs[name] = cleaned_of(expression, given, len(segments), grows_back=True)
+        with np.errstate(over="ignore", invalid="ignore"):
+            error = error_of(expression, begun, segments.errors, length)
         errors[name] = np.array(np.broadcast_to(error, len(segments)))
     return replace(segments, coefs=coefs, errors=errors)

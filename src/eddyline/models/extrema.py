@@ -183,6 +183,8 @@ def extrema_at(
     solid = _ordered(segments, attribute)
     sign = -1.0 if largest else 1.0
     coefs = polynomials.shifted(solid.coefs[attribute], solid.seconds(solid.lo)) * sign
+    up = polynomials.SCALE if (np.abs(coefs) > polynomials.LARGE).any() else 0
+    coefs = np.ldexp(coefs, -up)  # no term overflows on the way to a value
     length = in_seconds(solid.hi - solid.lo)
     turns = np.empty((len(solid), 0))
     if coefs[:, 2:].any():
@@ -196,7 +198,9 @@ def extrema_at(
         found = least_at(starts, solid.lo, solid.hi, lowest, never, width_us, every_us)
         errors = -found[2]
     keys = solid.keys[starts[owners]]
-    return Samples(keys, times, {attribute: values * sign}, {attribute: errors})
+    with np.errstate(over="ignore"):
+        values = np.ldexp(values * sign, up)
+    return Samples(keys, times, {attribute: values}, {attribute: errors})
 
 
 def _ordered(segments: Segments, attribute: str) -> Segments:

@@ -14,7 +14,7 @@ import numpy as np
 from eddyline.models import polynomials
 from eddyline.models.conditions import And, attributes, holds
 from eddyline.models.expressions import Terms, terms_of
-from eddyline.models.segments import MICROS, in_seconds
+from eddyline.models.segments import in_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from eddyline.models.segments import Segments
 
 WIDER = 2.0**-40
-"""How much wider bounds are, in parts of the size of the terms; a pair is settled from 2**-49 of
+"""How much wider bounds are, in parts of the size of the terms; a pair is settled from 2**-48 of
 them on, and its polynomials differ by less than that from those of its segments."""
 
 SAMPLE = 256
@@ -121,15 +121,13 @@ class Asking:
             return None
         if self.sides is None and len(segments) > LEAST_SAMPLED:
             sample = segments.take(np.arange(0, len(segments), -(-len(segments) // SAMPLE)))
-            if self._told(sample, name, own, other).mean() > 1.0 - MIN_LEFT_OUT:
+            if self._told(sample, name, own).mean() > 1.0 - MIN_LEFT_OUT:
                 return None
-        return self._told(segments, name, own, other)
+        return self._told(segments, name, own)
 
-    def _told(
-        self, segments: Segments, name: str, own: Sequence[Condition], other: Segments
-    ) -> Mask:
+    def _told(self, segments: Segments, name: str, own: Sequence[Condition]) -> Mask:
         began = self.tally.clock()
-        found = _asked(segments, name, own, other)
+        found = _asked(segments, name, own)
         n_left = int(np.count_nonzero(found))
         self.tally.asked(name, len(segments), n_left, self.tally.clock() - began)
         return found
@@ -153,14 +151,13 @@ def questions(condition: Condition | None, name: str) -> tuple[Condition, ...]:
     return tuple(_of_side(condition, name))
 
 
-def _asked(segments: Segments, name: str, own: Sequence[Condition], other: Segments) -> Mask:
+def _asked(segments: Segments, name: str, own: Sequence[Condition]) -> Mask:
     given = {
         f"{name}.{each}": Terms.since(coefs, segments.seconds(segments.lo))
         for each, coefs in segments.coefs.items()
         if any(f"{name}.{each}" in attributes(part) for part in own)
     }
-    length = in_seconds(segments.hi - segments.lo)
-    has_points = bool(segments.is_point.any() or other.is_point.any())
+    length = in_seconds(segments.ends - segments.lo)
 
     def leaf(comparison: Comparison) -> Mask:
         terms = terms_of(comparison.expression, given)
@@ -168,13 +165,10 @@ def _asked(segments: Segments, name: str, own: Sequence[Condition], other: Segme
         coefs, size = (np.broadcast_to(each, shape) for each in (terms.coefs, terms.size))
         low, high = polynomials.bounds(coefs, length)
         wider = WIDER * polynomials.bounds(size, length)[1]
-        if has_points:
-            # A point has what is there within half a microsecond.
-            steepest = polynomials.bounds(polynomials.derivative(size), length + MICROS)[1]
-            wider = wider + 2 * MICROS * steepest
         return ~_never(comparison.op, low - wider, high + wider)
 
-    found: Mask = np.logical_and.reduce([holds(each, leaf) for each in own])
+    with np.errstate(over="ignore", invalid="ignore"):
+        found: Mask = np.logical_and.reduce([holds(each, leaf) for each in own])
     return found | segments.is_tombstone
 
 

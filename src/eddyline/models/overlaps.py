@@ -139,7 +139,7 @@ def _by_begin(segments: Segments, names: Sequence[str]) -> tuple[Indices, Segmen
 def _boxes(segments: Segments, margin: Floats) -> tuple[Floats, Floats]:
     """Return the least and greatest values of attributes, ``[n, axes]`` each, and a margin."""
     low, high = np.empty((2, len(segments), len(segments.coefs)))
-    length = in_seconds(segments.hi - segments.lo)
+    length = in_seconds(segments.ends - segments.lo)
     since = segments.seconds(segments.lo)
     for axis, given in enumerate(segments.coefs.values()):
         coefs = np.ascontiguousarray(given)

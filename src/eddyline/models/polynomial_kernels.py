@@ -7,6 +7,7 @@ holds at most one root; critical points are the roots of the derivative, of a de
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,6 +27,8 @@ Horner's rule errs by less than 2 d parts in 2**53 for degree d; coefficients ha
 """
 _STEPS = 200
 """Steps in which halving alone finds any root to the last digit."""
+_SMALL, _LARGE = 2.0**-200, 2.0**200
+"""Between these the products of a few coefficients neither overflow nor vanish."""
 _ACCURACY = 1e-13
 """The last step to a root, in parts of the root: Newton's is then far nearer than that."""
 
@@ -62,7 +65,7 @@ def without_rounding(coefs: Floats, size: Floats, part: float) -> Floats:
     found = coefs.copy()
     for row in range(coefs.shape[0]):
         for power in range(coefs.shape[1]):
-            if abs(coefs[row, power]) <= part * size[row, power]:
+            if abs(coefs[row, power]) <= part * size[row, power] < np.inf:
                 found[row, power] = 0.0
     return found
 
@@ -101,65 +104,94 @@ def roots(coefs: Floats, length: Floats) -> Floats:
     n, size = coefs.shape
     found, work = np.empty((n, size - 1)), np.empty((size + 2, size + 1))
     for row in range(n):
-        count = roots_of(coefs[row], length[row], found[row], work)
+        count = roots_of(coefs[row], 0.0, length[row], found[row], work)
         found[row, count:] = length[row]
     return found
 
 
 @compiled
-def roots_of(coefs: Floats, end: float, found: Floats, work: Floats) -> int:
-    """Put the roots inside ``(0, end)`` of a polynomial, ascending, into a row; return how many.
+def scaled(coefs: Floats, room: Floats) -> Floats:
+    """Return a polynomial times a power of 2 where squares of its coefficients may overflow.
+
+    Roots and signs stay as they are. Coefficients of usual size are returned as they came.
 
     Args:
         coefs: of one polynomial.
-        end: seconds.
+        room: where other coefficients go, at least as long.
+    """
+    largest = 0.0
+    for coef in coefs:
+        largest = max(largest, abs(coef))
+    if largest == 0 or _SMALL < largest < _LARGE:
+        return coefs
+    exponent = math.frexp(largest)[1]
+    for power in range(coefs.size):
+        # In two steps: one power of 2 alone may be too large for a double.
+        half = math.ldexp(coefs[power], -(exponent // 2))
+        room[power] = math.ldexp(half, exponent // 2 - exponent)
+    return room[: coefs.size]
+
+
+@compiled
+def roots_of(coefs: Floats, begin: float, end: float, found: Floats, work: Floats) -> int:
+    """Put the roots inside ``(begin, end)`` of a polynomial, ascending, into a row.
+
+    Args:
+        coefs: of one polynomial.
+        begin: seconds since its origin.
+        end: seconds since its origin.
         found: where roots go.
         work: room for derivatives, at least two longer than ``coefs`` and one wider.
+
+    Returns:
+        How many there are.
     """
-    degree = degree_within(coefs, end)
+    coefs = scaled(coefs, work[coefs.size])
+    degree = degree_within(coefs, begin, end)
     if degree == 1:
         root = -coefs[0] / coefs[1]
-        if 0 < root < end:
+        if begin < root < end:
             found[0] = root
             return 1
         return 0
     if degree == 2:
-        return quadratic_roots(coefs, end, found)
+        return quadratic_roots(coefs, begin, end, found)
     if degree < 1:
         return 0
     derive(coefs, degree, work)
     near = work[coefs.size + 1]
-    count = quadratic_roots(work[degree - 2], end, near)
+    count = quadratic_roots(work[degree - 2], begin, end, near)
     for order in range(degree - 3, -1, -1):
-        count = next_roots(work, order, degree - order, end, near, count)
+        count = next_roots(work, order, degree - order, begin, end, near, count)
     found[:count] = near[:count]
     return count
 
 
 @compiled
-def degree_within(coefs: Floats, end: float) -> int:
+def degree_within(coefs: Floats, begin: float, end: float) -> int:
     """Return the degree of a polynomial, 0 if its terms show that it has no root in the range."""
     degree = coefs.size - 1
     while degree > 0 and coefs[degree] == 0:
         degree -= 1
     low = high = coefs[0]
-    power = 1.0
+    power, reach = 1.0, max(-begin, end)
     for at in range(1, degree + 1):
-        power *= end
-        low += min(coefs[at] * power, 0.0)
-        high += max(coefs[at] * power, 0.0)
+        power *= reach
+        term = coefs[at] * power
+        low += -abs(term) if begin < 0 else min(term, 0.0)
+        high += abs(term) if begin < 0 else max(term, 0.0)
     # What rounding could hide is looked for: both bounds are compared with the size of the terms.
     margin = _ROUNDING * (high - low + abs(coefs[0]))
     return 0 if low > margin or high < -margin else degree
 
 
 @compiled
-def quadratic_roots(coefs: Floats, end: float, found: Floats) -> int:
-    """Put the roots in ``(0, end)`` of a polynomial of degree 2 or less, ascending, into a row."""
+def quadratic_roots(coefs: Floats, begin: float, end: float, found: Floats) -> int:
+    """Put the roots in a range of a polynomial of degree 2 or less, ascending, into a row."""
     c, b, a = coefs[0], coefs[1], coefs[2]
-    one = other = -1.0
+    one = other = begin  # which is no root inside
     if a == 0:
-        one = -c / b if b != 0 else -1.0
+        one = -c / b if b != 0 else begin
     else:
         square = b * b - 4 * a * c
         if abs(square) <= _ROUNDING * (b * b + 4 * abs(a * c)):
@@ -170,7 +202,7 @@ def quadratic_roots(coefs: Floats, end: float, found: Floats) -> int:
             one, other = min(one, other), max(one, other)
     count = 0
     for root in (one, other):
-        if 0 < root < end:
+        if begin < root < end:
             found[count] = root
             count += 1
     return count
@@ -191,18 +223,24 @@ def value_at(coefs: Floats, degree: int, at: float) -> float:
     value = size = 0.0
     for power in range(degree, -1, -1):
         value = value * at + coefs[power]
-        size = size * at + abs(coefs[power])
+        size = size * abs(at) + abs(coefs[power])
     return 0.0 if abs(value) <= _ROUNDING * size else value
 
 
 @compiled
 def next_roots(
-    derivatives: Floats, order: int, degree: int, end: float, near: Floats, count: int
+    derivatives: Floats,
+    order: int,
+    degree: int,
+    begin: float,
+    end: float,
+    near: Floats,
+    count: int,
 ) -> int:
     """Replace the roots of a derivative by those of the polynomial that it is derived from."""
     coefs, slopes = derivatives[order], derivatives[order + 1]
     critical = near[:count].copy()
-    left, before = 0.0, value_at(coefs, degree, 0.0)
+    left, before = begin, value_at(coefs, degree, begin)
     found = 0
     for piece in range(count + 1):
         right = critical[piece] if piece < count else end
@@ -224,7 +262,7 @@ def root_between(
     """Return the root in a piece with one change of sign: Newton's steps, or halves of it."""
     at = (left + right) / 2
     width = right - left
-    accuracy = _ACCURACY * right
+    accuracy = _ACCURACY * max(abs(left), abs(right))
     for _ in range(_STEPS):
         value, slope = 0.0, 0.0
         for power in range(degree, 0, -1):
@@ -254,17 +292,18 @@ def cuts(coefs: Floats, lo: Ints, hi: Ints) -> tuple[Ints, NDArray[np.int8]]:
     Coefficients have ``lo`` as their origin; times are microseconds.
     """
     n, size = coefs.shape
-    found = roots(coefs, np.multiply(hi - lo, MICROS))
+    found, room = roots(coefs, np.multiply(hi - lo, MICROS)), np.empty(size)
     instants = np.empty((n, size - 1), np.int64)
     signs = np.empty((n, size), np.int8)
     for row in range(n):
         left, end = 0.0, (hi[row] - lo[row]) * MICROS
+        polynomial = scaled(coefs[row], room)
         for gap in range(size):
             # The seconds of ``hi`` may be rounded: what is no root ends where the range does.
             right = found[row, gap] if gap < size - 1 else end
             if gap < size - 1:
                 instant = lo[row] + np.int64(np.rint(right / MICROS))
                 instants[row, gap] = min(instant, hi[row]) if right < end else hi[row]
-            signs[row, gap] = np.sign(value_at(coefs[row], size - 1, (left + right) / 2))
+            signs[row, gap] = np.sign(value_at(polynomial, size - 1, (left + right) / 2))
             left = right
     return instants, signs

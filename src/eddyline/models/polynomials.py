@@ -13,7 +13,41 @@ import numpy as np
 from eddyline.models.polynomial_kernels import bounds_of, multiply, roots, shift
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from eddyline.data.arrays import Floats
+
+
+LARGE = 2.0**850
+"""What is computed linearly of smaller numbers does not overflow: spans of time are below 2**64."""
+SCALE = 64
+"""By how many powers of 2 larger numbers are made smaller."""
+
+
+def in_range(
+    compute: Callable[[Floats], Floats], values: Floats, *, grows_back: bool = True
+) -> Floats:
+    """Return what is computed linearly of some numbers, also where a step between overflows.
+
+    Args:
+        compute: a linear function of ``values``.
+        values: coefficients; NaN where there is no value.
+        grows_back: whether results on a smaller scale are brought back to their own; otherwise
+            all of a row is on one scale, and only its signs and roots are to be used.
+
+    Returns:
+        The results, infinite where a double cannot hold them.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = compute(values)
+        is_there = np.isfinite(found)
+        if is_there.all() or not (np.abs(values) > LARGE).any():
+            return found
+        smaller = compute(np.ldexp(values, -SCALE))
+        if not grows_back:
+            is_there = is_there.all(axis=-1, keepdims=True)
+        made: Floats = np.where(is_there, found, np.ldexp(smaller, SCALE * grows_back))
+    return made
 
 
 def evaluate(coefs: Floats, at: Floats) -> Floats:
@@ -23,6 +57,10 @@ def evaluate(coefs: Floats, at: Floats) -> Floats:
         coefs: ``[n, degree + 1]``.
         at: seconds since the origin, ``[n]`` or ``[n, m]`` for m instants of each polynomial.
     """
+    return in_range(lambda some: _evaluated(some, at), coefs)
+
+
+def _evaluated(coefs: Floats, at: Floats) -> Floats:
     columns = coefs if at.ndim == 1 else coefs[:, None, :]
     value = np.broadcast_to(columns[..., -1], np.broadcast(columns[..., -1], at).shape)
     for power in range(coefs.shape[-1] - 2, -1, -1):
@@ -37,9 +75,14 @@ def shifted(coefs: Floats, by: Floats) -> Floats:
         coefs: ``[n, degree + 1]``.
         by: seconds, ``[n]``.
     """
+    if coefs.shape[-1] == 1 or not by.any():
+        return np.array(coefs, order="C")
+    return in_range(lambda some: _shifted(some, by), coefs)
+
+
+def _shifted(coefs: Floats, by: Floats) -> Floats:
     found = np.array(coefs, order="C")
-    if coefs.shape[-1] > 1 and by.any():
-        shift(found, by)
+    shift(found, by)
     return found
 
 

@@ -57,10 +57,10 @@ class Range(NamedTuple):
 
     def power(self, exponent: int) -> Range:
         """Return the range of a whole power, 0 or more."""
-        ends = sorted((self.low**exponent, self.high**exponent))
+        ends = sorted((_power(self.low, exponent), _power(self.high, exponent)))
         is_even = exponent % 2 == 0 and exponent > 0
-        pace = exponent * self.farthest ** (exponent - 1) * self.pace if exponent else 0.0
-        return Range(self.nearest**exponent if is_even else ends[0], ends[1], pace)
+        pace = exponent * _power(self.farthest, exponent - 1) * self.pace if exponent else 0.0
+        return Range(_power(self.nearest, exponent) if is_even else ends[0], ends[1], pace)
 
     def scaled(self, factor: float) -> Range:
         """Return the range times a factor above 0."""
@@ -71,6 +71,14 @@ class Range(NamedTuple):
         more, less = 1 + by, 1 / (1 + by)
         low = self.low * (less if self.low > 0 else more)
         return Range(low, self.high * (more if self.high > 0 else less), self.pace)
+
+
+def _power(value: float, exponent: int) -> float:
+    """Return a whole power, infinite where a double cannot hold it."""
+    try:
+        return float(value**exponent)
+    except OverflowError:
+        return math.copysign(math.inf, value) if exponent % 2 else math.inf
 
 
 def range_of(expression: Expression, known: Mapping[str, Range]) -> Range | None:

@@ -109,9 +109,9 @@ def changes(segments: Segments) -> Changes:
     order = order[~segments.is_tombstone[order]]
     keys, lo, end = segments.keys[order], segments.lo[order], segments.ends[order]
     new = timeline.is_first(keys)
-    # A point that the next range begins with, or that a range ends at, is part of it.
-    touches = np.maximum(segments.hi[order], lo)[:-1] == lo[1:]
-    new[1:] |= ~(touches | (end[:-1] >= lo[1:]))
+    new[1:] |= end[:-1] < lo[1:]
     first = np.flatnonzero(new)
     last = np.append(first[1:], len(order)) - 1 if len(order) else first
-    return Changes(at_instants(segments, order[first], lo[first]), segments.hi[order][last])
+    is_alone = (first == last) & segments.is_point[order][first]
+    ends = np.where(is_alone, lo[first], end[last])
+    return Changes(at_instants(segments, order[first], lo[first]), ends)

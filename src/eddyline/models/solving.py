@@ -2,9 +2,9 @@
 
 The work is done by ``solving_kernels``, of one segment after the other.
 
-A range is stored from its first instant to before its last, whatever the comparison says of these
-two; a solution that is one instant is a point. Times are microseconds: a root is rounded once, and
-two that fall on one microsecond are one instant.
+The answer is a set of whole microseconds. A range ``[lo, hi)`` has the instants from ``lo`` to
+before ``hi``, so ``x > 3`` begins a microsecond after ``x = 3``. A solution of one instant is a
+point. A root between two microseconds belongs to the earlier one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from eddyline.models import polynomial_kernels, solving_kernels
 from eddyline.models.columns import Columns
 from eddyline.models.conditions import And, Comparison, Condition, attributes, comparisons
-from eddyline.models.expressions import Terms, terms_of
+from eddyline.models.expressions import Terms, cleaned_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -93,9 +93,9 @@ class _Asked:
         return cls(program, tuple(sorted(attributes(condition))), expressions)
 
     def polynomials(self, segments: Segments) -> list[Floats]:
-        """Return the polynomials of the expressions with ``lo`` as the origin."""
-        given = begun(segments, self.names)
-        return [_rows_of(terms_of(each, given), len(segments)) for each in self.expressions]
+        """Return the polynomials of the expressions on the origins of segments."""
+        given = {name: Terms.of(segments.coefs[name]) for name in self.names}
+        return [cleaned_of(each, given, len(segments)) for each in self.expressions]
 
 
 def _solutions(read: Segments, asked: _Asked) -> Ranges:
@@ -120,21 +120,17 @@ def solved(program: Ints, at: Segments, coefs: Sequence[Floats]) -> Ranges:
     Args:
         program: of the condition (``program_of``).
         at: the segments.
-        coefs: their polynomials with ``lo`` as the origin, without terms that are rounding
+        coefs: their polynomials on the origins of segments, without terms that are rounding
             (``Terms.cleaned``), ``[n, degree + 1]`` each, in the order of the program.
     """
-    return Ranges(*solving_kernels.solve(program, stacked(coefs), at.lo, at.hi, at.is_point))
+    times = at.origin, at.lo, at.hi, at.is_point
+    return Ranges(*solving_kernels.solve(program, stacked(coefs), *times))
 
 
 def begun(segments: Segments, names: Iterable[str]) -> dict[str, Terms]:
     """Return the polynomials of attributes with ``lo`` as the origin."""
     since = segments.seconds(segments.lo)
     return {name: Terms.since(segments.coefs[name], since) for name in names}
-
-
-def _rows_of(terms: Terms, n: int) -> Floats:
-    cleaned = terms.cleaned
-    return np.ascontiguousarray(np.broadcast_to(cleaned, (n, cleaned.shape[1])))
 
 
 def program_of(condition: Condition, expressions: Sequence[Expression]) -> Ints:

@@ -1,9 +1,14 @@
 """Compiled: the ranges of time on which a condition holds, of one segment after the other.
 
+Time is a grid of microseconds. A polynomial is 0 at the instants whose microsecond has a root, and
+at any other instant it has the sign that it has between its roots. So ``<``, ``=`` and ``>`` hold
+at different instants, and one of them holds at each.
+
 Bounds by the terms say of most comparisons that they hold all along, or nowhere. Where they leave
 the condition open, each polynomial is solved on its own; then the roots of all of them cut the
 segment into instants and gaps, on each of which every sign is known, and AND and OR are the lesser
-and the greater of two (Pulse 3.2, 3.3).
+and the greater of two (Pulse 3.2, 3.3). Polynomials keep the origin of their segment, so a root
+is the same microsecond wherever a segment was cut before.
 """
 
 from __future__ import annotations
@@ -14,16 +19,19 @@ import numpy as np
 
 from eddyline.data.jit import compiled, inlined
 from eddyline.models.expressions import ROUNDING
-from eddyline.models.polynomial_kernels import roots_of, value_at
+from eddyline.models.polynomial_kernels import roots_of, scaled, value_at
 from eddyline.models.segments import MICROS
 
 if TYPE_CHECKING:
     from eddyline.data.arrays import Floats, Ints, Mask
 
-HALF_MICRO = MICROS / 2
-"""Seconds around an instant within which a root is at the instant."""
 UNKNOWN = 2
 """Instead of a sign: bounds do not settle it."""
+NOWHERE = -(2**63)
+"""No instant."""
+AROUND = 2.0**-14
+"""How much farther roots are looked for than a range reaches, in parts of its distance from the
+origin."""
 NONE = 3
 """Instead of a sign: an attribute has no value (NaN coefficients), and no comparison is true."""
 
@@ -62,100 +70,163 @@ def verdict_on(program: Ints, signs: Ints, stack: Ints) -> int:
 
 
 @inlined
-def settled_sign(coefs: Floats, at: int, row: int, length: float) -> int:
-    """Return the sign on all of a range if bounds or zeros settle it."""
-    first = least = most = coefs[at, row, 0]
-    is_zero, reach = first == 0, 1.0
-    for power in range(1, coefs.shape[2]):
-        reach *= length
-        if coefs[at, row, power] != 0:
-            is_zero = False
-            term = coefs[at, row, power] * reach
-            if np.isnan(term):
-                return NONE
-            least += min(term, 0.0)
-            most += max(term, 0.0)
-    if is_zero:
-        return 0
-    if np.isnan(least):
-        return NONE
-    margin = ROUNDING * (most - least + abs(first))
-    if least > margin:
-        return 1
-    return -1 if most < -margin else UNKNOWN
+def begin_at(
+    coefs: Floats, at: int, row: int, since: float, farthest: float, begun: Floats
+) -> float:
+    """Move a polynomial to a later origin; return the size of its terms at the farthest instant."""
+    width, size = coefs.shape[2], 0.0
+    for power in range(width - 1, -1, -1):
+        begun[power] = coefs[at, row, power]
+        size = size * farthest + abs(begun[power])
+    for low in range(width - 1):
+        for power in range(width - 2, low - 1, -1):
+            begun[power] += since * begun[power + 1]
+    return size
 
 
 @inlined
-def first_sign(coefs: Floats, at: int, row: int) -> int:
-    """Return the sign at the origin, 0 with a root within half a microsecond."""
-    change = 0.0
-    for power in range(coefs.shape[2] - 1, 0, -1):
-        change = (change + abs(coefs[at, row, power])) * HALF_MICRO
-    first = coefs[at, row, 0]
-    if np.isnan(first + change):
-        return NONE
-    if abs(first) <= change:
+def settled_sign(
+    coefs: Floats, at: int, row: int, since: float, until: float, begun: Floats
+) -> int:
+    """Return the sign on all of a range if bounds or zeros settle it.
+
+    Args:
+        coefs: by polynomial and segment.
+        at: the polynomial.
+        row: the segment.
+        since: where the range begins, in seconds after the origin.
+        until: where it ends.
+        begun: room for the polynomial with the begin of the range as the origin.
+    """
+    first, length, reach = coefs[at, row, 0], until - since, 1.0
+    least, most, size, is_zero = first, first, 0.0, first == 0
+    if since == 0:
+        for power in range(1, coefs.shape[2]):
+            coef = coefs[at, row, power]
+            reach *= length
+            if coef != 0:
+                is_zero = False
+                least += min(coef * reach, 0.0)
+                most += max(coef * reach, 0.0)
+                size += abs(coef * reach)
+        size += abs(first)
+    else:
+        width = coefs.shape[2]
+        size = begin_at(coefs, at, row, since, max(abs(since), abs(until)), begun)
+        is_zero = size == 0
+        least = most = begun[0]
+        for power in range(1, width):
+            reach *= length
+            least += min(begun[power] * reach, 0.0)
+            most += max(begun[power] * reach, 0.0)
+    if is_zero:
         return 0
-    return 1 if first > 0 else -1
+    if np.isnan(size):
+        return NONE
+    if np.isinf(first):
+        return 1 if first > 0 else -1
+    margin = 2 * ROUNDING * size
+    # What overflows is not settled: no comparison with what is no number is true.
+    if least > margin and least < np.inf:
+        return 1
+    return -1 if most < -margin and most > -np.inf else UNKNOWN
+
+
+@inlined
+def instant_of(coefs: Floats, root: float, origin: int) -> int:
+    """Return the microsecond in which a root is.
+
+    A root that rounding cannot tell from an instant is at the instant.
+    """
+    micros = root / MICROS
+    near = np.rint(micros)
+    if value_at(coefs, coefs.size - 1, near * MICROS) != 0:
+        near = np.floor(micros)
+    return origin + int(near)
 
 
 @compiled
 def cut(
-    coefs: Floats, lo: int, hi: int, found: Floats, work: Floats, instants: Ints, signs: Ints
+    coefs: Floats,
+    origin: int,
+    lo: int,
+    hi: int,
+    found: Floats,
+    work: Floats,
+    instants: Ints,
+    signs: Ints,
 ) -> int:
     """Put the instants of the roots of a polynomial, and its signs in the gaps, into rows.
 
     Args:
-        coefs: with ``lo`` as the origin.
+        coefs: of one polynomial.
+        origin: where its variable is 0, in microseconds.
         lo: microseconds.
         hi: microseconds.
         found: room for the roots.
         work: room for derivatives.
-        instants: where the instants go, at most ``hi``.
+        instants: where the instants go.
         signs: where the signs go: before the first, between each two, and behind the last.
 
     Returns:
-        How many roots there are in the range.
+        How many instants there are in the range.
     """
+    coefs = scaled(coefs, work[coefs.size])
     degree = coefs.size - 1
-    left, end = 0.0, (hi - lo) * MICROS
-    count = roots_of(coefs, end, found, work)
+    since, until = (lo - origin) * MICROS, (hi - origin) * MICROS
+    # Near a root rounding hides a sign: it is looked for a little farther on both sides.
+    around = max(4 * MICROS, AROUND * max(abs(since), abs(until)))
+    left, end = since - around, until + around
+    count = roots_of(coefs, left, end, found, work)
+    kept = 0
     for gap in range(count + 1):
-        right = end
-        if gap < count:
-            right = found[gap]
-            instants[gap] = min(lo + int(np.rint(right / MICROS)), hi)
+        right = found[gap] if gap < count else end
         value = value_at(coefs, degree, (left + right) / 2)
-        signs[gap] = (value > 0) - (value < 0)
+        signs[kept] = (value > 0) - (value < 0)
         left = right
-    return count
+        if gap < count:
+            instant = instant_of(coefs, right, origin)
+            if instant >= hi:
+                break
+            if instant >= lo:
+                instants[kept] = instant
+                kept += 1
+    return kept
 
 
 @inlined
 def cut_line(
-    coefs: Floats, at: int, row: int, lo: int, hi: int, instants: Ints, signs: Ints
+    coefs: Floats,
+    at: int,
+    row: int,
+    origin: int,
+    lo: int,
+    hi: int,
+    instants: Ints,
+    signs: Ints,
 ) -> int:
-    """Do the same for a line that is not settled; arrays come whole, as making views takes longer.
+    """Do the same for a line that is not settled, given by its place.
 
-    Its sign is asked where ``cut`` would: in the middle of each gap.
+    Arrays come whole, because making views takes longer.
     """
     value, slope = coefs[at, row, 0], coefs[at, row, 1]
-    end = (hi - lo) * MICROS
-    root = -value / slope
-    if not 0 < root < end:
-        signs[at, 0] = sign_on_line(value, slope, end / 2)
+    sign, root = (1 if slope > 0 else -1), -value / slope
+    signs[at, 0], signs[at, 1] = -sign, sign
+    micros = root / MICROS
+    if micros >= hi - origin + 1:
         return 0
-    instants[at, 0] = min(lo + int(np.rint(root / MICROS)), hi)
-    signs[at, 0] = sign_on_line(value, slope, root / 2)
-    signs[at, 1] = sign_on_line(value, slope, (root + end) / 2)
-    return 1
-
-
-@inlined
-def sign_on_line(value: float, slope: float, at: float) -> int:
-    """Return the sign of a line at an instant, 0 where rounding cannot tell it from 0."""
-    found, size = slope * at + value, abs(slope) * at + abs(value)
-    return 0 if abs(found) <= ROUNDING * size else (found > 0) - (found < 0)
+    if micros > lo - origin - 1:
+        near = np.rint(micros)
+        if abs(slope * (near * MICROS) + value) > 2 * ROUNDING * abs(value):
+            near = np.floor(micros)
+        instant = origin + int(near)
+        if instant >= hi:
+            return 0
+        if instant >= lo:
+            instants[at, 0] = instant
+            return 1
+    signs[at, 0] = sign
+    return 0
 
 
 @inlined
@@ -196,6 +267,7 @@ def larger(array: Ints, n: int) -> Ints:
 def cut_all(
     coefs: Floats,
     row: int,
+    origin: int,
     lo: int,
     hi: int,
     known: Ints,
@@ -209,8 +281,9 @@ def cut_all(
     """Cut a segment by the roots of all polynomials; return how many gaps there are.
 
     Args:
-        coefs: by polynomial and segment, with ``lo`` as the origin.
+        coefs: by polynomial and segment.
         row: the segment.
+        origin: of its polynomials, in microseconds.
         lo: microseconds.
         hi: microseconds.
         known: the sign of each polynomial, or ``UNKNOWN``.
@@ -226,67 +299,73 @@ def cut_all(
         if known[at] != UNKNOWN:
             counts[at], signs[at, 0] = 0, known[at]
         elif is_line(coefs, at, row):
-            counts[at] = cut_line(coefs, at, row, lo, hi, instants, signs)
+            counts[at] = cut_line(coefs, at, row, origin, lo, hi, instants, signs)
         else:
-            counts[at] = cut(coefs[at, row], lo, hi, found, work, instants[at], signs[at])
+            counts[at] = cut(coefs[at, row], origin, lo, hi, found, work, instants[at], signs[at])
         for root in range(counts[at]):
-            if instants[at, root] < hi:
-                left[n_left] = instants[at, root]
-                n_left += 1
+            left[n_left] = instants[at, root]
+            n_left += 1
     return sort_few(left, n_left)
 
 
 @inlined
-def signs_from(
-    begin: int, counts: Ints, instants: Ints, signs: Ints, known: Ints, first: Ints, is_first: bool
-) -> None:
-    """Set the signs of all polynomials in a gap, and at the instant where it begins.
+def begin_of(part: int, left: Ints, n_left: int, stop: int) -> int:
+    """Return where a part of a segment begins (µs), the least integer if it has no instant.
 
-    Args:
-        begin: where the gap begins (µs).
-        counts: see ``cut_all``.
-        instants: likewise.
-        signs: likewise.
-        known: where the signs in the gap go.
-        first: where those at its begin go; before the first gap those at the segment's origin.
-        is_first: whether it is the first gap.
+    Parts are in turn an instant with roots and what is behind it; the last one is the end.
     """
-    for at in range(counts.size):
-        if first[at] == NONE:
-            known[at] = NONE
-            continue
-        passed, is_root = 0, False
-        for root in range(counts[at]):
-            if instants[at, root] <= begin:
-                passed += 1
-                is_root = is_root or instants[at, root] == begin
-        known[at] = signs[at, passed]
-        if is_root:
-            first[at] = 0
-        elif not is_first:
-            first[at] = known[at]
+    gap = part // 2
+    if gap == n_left:
+        return stop
+    begin = left[gap] + part % 2
+    following = left[gap + 1] if gap + 1 < n_left else stop
+    return begin if begin < following else NOWHERE
 
 
 @inlined
-def settled(
-    coefs: Floats, row: int, length: float, is_point: bool, known: Ints, first: Ints
-) -> None:
-    """Set the signs of all polynomials as far as they are settled, and those at their origin."""
-    for at in range(known.size):
-        first[at] = first_sign(coefs, at, row)
-        known[at] = first[at] if is_point else settled_sign(coefs, at, row, length)
+def holds_from(
+    part: int,
+    left: Ints,
+    program: Ints,
+    counts: Ints,
+    instants: Ints,
+    signs: Ints,
+    known: Ints,
+    stack: Ints,
+) -> bool:
+    """Return whether a condition holds on a part of a segment, all along.
+
+    Args:
+        part: see ``begin_of``; not the last one.
+        left: where gaps begin (µs).
+        program: see ``verdict_on``.
+        counts: see ``cut_all``.
+        instants: likewise.
+        signs: likewise.
+        known: room for the signs on the part.
+        stack: see ``verdict_on``.
+    """
+    begin, is_instant = left[part // 2], part % 2 == 0
+    for at in range(counts.size):
+        passed, is_root = 0, False
+        while passed < counts[at] and instants[at, passed] <= begin:
+            is_root = is_root or instants[at, passed] == begin
+            passed += 1
+        known[at] = 0 if is_instant and is_root else signs[at, passed]
+    return verdict_on(program, known, stack) == _SURE
 
 
 @compiled
 def solve(
-    program: Ints, coefs: Floats, lo: Ints, hi: Ints, is_point: Mask
+    program: Ints, coefs: Floats, origin: Ints, lo: Ints, hi: Ints, is_point: Mask
 ) -> tuple[Ints, Ints, Ints, Mask]:
     """Return where a condition holds: rows, begins, ends, and whether each is one instant.
 
     Args:
         program: see ``verdict_on``.
-        coefs: of each polynomial by segment, with ``lo`` as the origin, without terms that are
-            rounding, ``[polynomials, n, degree + 1]``.
+        coefs: of each polynomial by segment, without terms that are rounding,
+            ``[polynomials, n, degree + 1]``.
+        origin: where the variable of polynomials is 0 (µs), ``[n]``.
         lo: where segments begin (µs), ``[n]``.
         hi: where they end, after that but for points (µs), ``[n]``.
         is_point: whether a segment is the instant ``lo``, ``[n]``.
@@ -296,7 +375,7 @@ def solve(
     rows, begins, ends = np.empty((3, n + most), np.int64)
     points = np.empty(n + most, np.bool_)
     stack = np.empty(program.size, np.int64)
-    known, first, counts = np.empty((3, n_polynomials), np.int64)
+    known, counts = np.empty((2, n_polynomials), np.int64)
     instants, signs = np.empty((2, n_polynomials, size), np.int64)
     found, work, left = np.empty(size), np.empty((size + 2, size + 1)), np.empty(most, np.int64)
     m = 0
@@ -304,28 +383,34 @@ def solve(
         if m + most > rows.size:
             rows, begins = larger(rows, m), larger(begins, m)
             ends, points = larger(ends, m), larger(points, m)
-        settled(coefs, row, (hi[row] - lo[row]) * MICROS, is_point[row], known, first)
+        zero, first, stop = origin[row], lo[row], hi[row] + is_point[row]
+        since, until = (first - zero) * MICROS, (stop - zero) * MICROS
+        for at in range(n_polynomials):
+            known[at] = settled_sign(coefs, at, row, since, until, found)
         verdict = verdict_on(program, known, stack)
         if verdict == _SURE:
-            rows[m], begins[m], ends[m], points[m] = row, lo[row], hi[row], is_point[row]
+            rows[m], begins[m], ends[m], points[m] = row, first, hi[row], is_point[row]
             m += 1
         if verdict != _MAYBE:
             continue
         n_left = cut_all(
-            coefs, row, lo[row], hi[row], known, counts, instants, signs, left, found, work
+            coefs, row, zero, first, stop, known, counts, instants, signs, left, found, work
         )
-        is_open = False
-        for gap in range(n_left):
-            signs_from(left[gap], counts, instants, signs, known, first, gap == 0)
-            is_along = verdict_on(program, known, stack) == _SURE
-            is_there = verdict_on(program, first, stack) == _SURE
-            is_alone = is_there and not is_along and not is_open
-            if is_open and not (is_along and is_there):
-                ends[m - 1], is_open = left[gap], False
-            if is_alone or (is_along and not is_open):
-                rows[m], begins[m], ends[m], points[m] = row, left[gap], left[gap], is_alone
-                is_open = is_along
+        start, is_open = first, False
+        for part in range(2 * n_left + 1):
+            begin = begin_of(part, left, n_left, stop)
+            if begin == NOWHERE:
+                continue
+            holds = part < 2 * n_left and holds_from(
+                part, left, program, counts, instants, signs, known, stack
+            )
+            if holds and not is_open:
+                start = begin
+            elif is_open and not holds:
+                is_whole = start == first and begin == stop
+                is_alone = is_point[row] if is_whole else begin == start + 1
+                rows[m], begins[m], points[m] = row, start, is_alone
+                ends[m] = start if is_alone else begin
                 m += 1
-        if is_open:
-            ends[m - 1] = hi[row]
+            is_open = holds
     return rows[:m], begins[:m], ends[:m], points[:m]

@@ -17,6 +17,7 @@ import pyarrow as pa
 from eddyline.errors import OptionError
 from eddyline.models import conditions, gains, inversion, sampling
 from eddyline.models.expressions import Attribute, Expression, names_in, projected
+from eddyline.models.overflow import samples_in_range, segments_in_range
 from eddyline.models.ranges import range_of
 from eddyline.models.rows import ERR, Keyed, Layout, instants_of, table_of
 from eddyline.models.solving import solutions
@@ -228,7 +229,8 @@ class Project:
 
     def run(self, given: Keyed) -> Keyed:
         """Return segments with these attributes."""
-        return Keyed(projected(given.segments, self.columns), given.entities)
+        made = Keyed(projected(given.segments, self.columns), given.entities)
+        return segments_in_range(made, self)
 
     def reads(self, wanted: set[str]) -> set[str]:
         """Return what the expressions read."""
@@ -275,7 +277,8 @@ class Sample(Kept):
 
     def run(self, given: Keyed) -> Rows:
         """Return the values."""
-        return Rows(sampling.sampled(given.segments, self.every_us), given.entities)
+        found = sampling.sampled(given.segments, self.every_us)
+        return Rows(samples_in_range(found, given.entities, self), given.entities)
 
     def __str__(self) -> str:
         return f"sample every {self.every_us * 1e-6:g} s"
@@ -294,7 +297,8 @@ class Changes(Kept):
     def run(self, given: Keyed) -> Rows:
         """Return the values with which ranges begin, and their ends."""
         found = sampling.changes(given.segments)
-        return Rows(found.starts, given.entities, found.ends)
+        starts = samples_in_range(found.starts, given.entities, self)
+        return Rows(starts, given.entities, found.ends)
 
     def __str__(self) -> str:
         return "changes only"

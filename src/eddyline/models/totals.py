@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eddyline.models import timeline
+from eddyline.models.polynomials import in_range
 from eddyline.models.segments import Segments
 from eddyline.models.totals_kernels import add_up
 from eddyline.models.windows import has_values
@@ -83,16 +84,24 @@ def _of_attribute(
 ) -> tuple[Floats, Floats]:
     """Return the polynomials of ranges, and their errors: NaN and 0 where there is no value."""
     n, size = len(ranges[0]), solid.coefs[name].shape[1]
-    found, far, reach = np.zeros((n, size)), np.zeros(n), np.zeros(n)
-    count = np.zeros(n, np.int64)
     valued = np.flatnonzero(has_values(solid.coefs[name]))
-    add_up(
-        solid.coefs[name][valued], solid.origin[valued], solid.errors[name][valued],
-        first[valued], last[valued], *ranges, found, far, reach, count,
-    )  # fmt: skip
-    far += (8 * size + 2 * count) * _ROUNDED * (reach + far)
+    given = solid.origin[valued], solid.errors[name][valued], first[valued], last[valued]
+
+    def added(coefs: Floats) -> tuple[Floats, Floats, Floats, Ints]:
+        found, far, reach = np.zeros((n, size)), np.zeros(n), np.zeros(n)
+        count = np.zeros(n, np.int64)
+        add_up(coefs, *given, *ranges, found, far, reach, count)
+        if is_average:
+            found /= np.maximum(count, 1)[:, None]
+        return found, far, reach, count
+
+    coefs = solid.coefs[name][valued]
+    found, far, reach, count = added(coefs)
+    if not np.isfinite(found).all():
+        found = in_range(lambda some: added(some)[0], coefs)
+    with np.errstate(over="ignore", invalid="ignore"):
+        far += (8 * size + 2 * count) * _ROUNDED * (reach + far)
     if is_average:
-        found /= np.maximum(count, 1)[:, None]
         far /= np.maximum(count, 1)
     found[count == 0] = np.nan
     return found, far

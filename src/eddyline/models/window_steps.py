@@ -12,6 +12,7 @@ import pyarrow as pa
 from eddyline.models import extrema, gains, inversion, totals, windows
 from eddyline.models.bounds import Bound
 from eddyline.models.distances import average_distances
+from eddyline.models.overflow import samples_in_range, segments_in_range
 from eddyline.models.ranges import Range
 from eddyline.models.rows import Keyed, entity_ids, in_key_order
 from eddyline.models.segments import MICROS
@@ -46,9 +47,11 @@ class Integral(Kept):
         segments, covered = given.segments, self.is_covered
         if self.every_us is None:
             over = windows.windowed_average if self.is_average else windows.windowed_sum
-            return Keyed(over(segments, self.width_us, covered=covered), given.entities)
+            made = over(segments, self.width_us, covered=covered)
+            return segments_in_range(Keyed(made, given.entities), self)
         at = windows.averages_at if self.is_average else windows.sums_at
-        return Rows(at(segments, self.width_us, self.every_us, covered=covered), given.entities)
+        found = at(segments, self.width_us, self.every_us, covered=covered)
+        return Rows(samples_in_range(found, given.entities, self), given.entities)
 
     def ranges(self, below: Ranges) -> Ranges:
         """Return those of averages, which are the same, or of sums."""
@@ -131,7 +134,7 @@ class Extremum(_Extreme):
             found = extrema.windowed_extremum(segments, attribute, width, largest=largest)
             return Keyed(found, given.entities)
         at = extrema.extrema_at(segments, attribute, width, self.every_us, largest=largest)
-        return Rows(at, given.entities)
+        return Rows(samples_in_range(at, given.entities, self), given.entities)
 
     @property
     def reach_us(self) -> int:
@@ -174,7 +177,7 @@ class OverEntities(Kept):
         """
         ordered = in_key_order(given)
         groups, entities = self._groups(ordered)
-        return Keyed(self._made(ordered.segments, groups), entities)
+        return segments_in_range(Keyed(self._made(ordered.segments, groups), entities), self)
 
     def _kept(self, segments: Segments, groups: Ints) -> Segments:
         """Return what is needed of some segments, with the group of each."""
@@ -279,7 +282,7 @@ class AverageDistance:
             given.segments, self.axes, self.width_us, self.every_us, covered=self.is_covered,
             below=self.below,
         )  # fmt: skip
-        return Rows(found, given.entities)
+        return Rows(samples_in_range(found, given.entities, self), given.entities)
 
     @property
     def reach_us(self) -> int:

@@ -330,7 +330,9 @@ def _segments(windows: Windows, hi: Ints, *, is_covered: bool, is_average: bool)
         if is_average:
             counts &= windows.gains_by(pieces) == 0
             divisor[counts] = in_seconds(windows.covered_by(pieces)[counts])
-        coefs[name] = windows.formulas(_without_gaps(each)) / divisor[:, None]
+        coefs[name] = polynomials.in_range(
+            lambda some, by=divisor: windows.formulas(some) / by[:, None], _without_gaps(each)
+        )
         coefs[name][~counts] = np.nan
         nothing &= ~counts
         errors[name] = np.zeros(len(hi))
@@ -354,8 +356,10 @@ def _samples(windows: Windows, *, is_covered: bool, is_average: bool) -> Samples
         time = windows.covered_by(track.valued(name))
         counts = (time > 0) if is_covered else (time == windows.width)
         divisor = np.where(counts, in_seconds(time), 1.0) if is_average else 1.0
-        integrals = windows.polynomial_integrals(_without_gaps(each))
-        values[name] = np.where(counts, integrals / divisor, np.nan)
+        found = polynomials.in_range(
+            lambda some, by=divisor: windows.polynomial_integrals(some) / by, _without_gaps(each)
+        )
+        values[name] = np.where(counts, found, np.nan)
         # An error is a constant on a segment: that of an integral is the errors' integral.
         valued = np.where(has_values(each), track.segments.errors[name], 0.0)
         errors[name] = windows.polynomial_integrals(valued[:, None]) / divisor
