@@ -59,6 +59,8 @@ class Work:
     """The columns, or SQL expressions, that they are handed."""
     rules: "Sequence[RuleSource]"
     """The rules by their places."""
+    may_raise: frozenset[str] = frozenset()
+    """Those of the expressions that Spark must evaluate part by part, as it does a filter."""
 
 
 def add_matches(
@@ -85,7 +87,7 @@ def add_matches(
     result = StructType([matches, StructField("report", BinaryType())])
     # Not deterministic, as the reports hold times; so Spark evaluates it once and where it stands.
     udf = arrow_udf(evaluate, result).asNondeterministic()
-    return df.withColumn(column, udf(*_handed(df, work.columns))).observe(
+    return df.withColumn(column, udf(*_handed(df, work))).observe(
         observation, F.collect_list(F.col(f"{column}.report")).alias("rules")
     )
 
@@ -119,16 +121,29 @@ def with_counts(df: "DataFrame", work: Work, observation: Any) -> "DataFrame":
         return task.count(tuple(batch.columns) for batch in batches)
 
     task = work.task
-    handed = [each.alias(f"c{at}") for at, each in enumerate(_handed(df, work.columns))]
+    handed = [each.alias(f"c{at}") for at, each in enumerate(_handed(df, work))]
     counts = df.select(*handed).mapInArrow(evaluate, COUNTS)
     counts = counts.observe(observation, F.collect_list("report").alias("rules"))
     counts = counts.where("rule IS NOT NULL")
     return counts.groupBy("rule").agg(F.sum("count").alias("count"))
 
 
-def _handed(df: "DataFrame", columns: tuple[str, ...]) -> "list[Column]":
+def _handed(df: "DataFrame", work: Work) -> "list[Column]":
+    handed = [
+        _as_filter(text) if text in work.may_raise else operand(df, text) for text in work.columns
+    ]
     # Rules that look at no column still want to know how many rows there are.
-    return [operand(df, text) for text in columns] or [F.lit(True)]
+    return handed or [F.lit(True)]
+
+
+def _as_filter(condition: str) -> "Column":
+    """Return a condition that Spark evaluates part by part, as it does in WHERE.
+
+    A projection computes beforehand what an expression has twice, although AND and OR may not get
+    there; in WHERE nothing is computed beforehand, nor is it within a branch of CASE. The branch is
+    always taken; a random number keeps Spark from knowing that.
+    """
+    return F.expr(f"CASE WHEN rand(0) >= 0 THEN ({condition}\n) END")
 
 
 def loader(spark: "SparkSession", program: "Program") -> Callable[[], "Program"]:
