@@ -91,6 +91,44 @@ def answers(frame, texts, rows=None):
     return found
 
 
+def where_says(frame, texts):
+    """Return what WHERE says of each text, by the place of the row: a truth or ``RAISES``.
+
+    Arguments are as for ``answers``. A row that WHERE drops is False.
+    """
+    spark = frame.sparkSession
+    some = spark._jvm.scala.Some
+    given = [some(row) for row in frame._jdf.queryExecution().executedPlan().executeCollect()]
+    return {text: dict(enumerate(_filtered(_predicate(frame, text), given))) for text in texts}
+
+
+def _predicate(frame, text):
+    """Return WHERE as Spark compiles it: whether all rows pass, or none, or what tells; or None."""
+    compiled = frame.sparkSession._jvm.org.apache.spark.sql.catalyst.expressions.codegen
+    try:
+        plan = frame.where(f"{text}\n")._jdf.queryExecution().optimizedPlan()
+        name = plan.getClass().getSimpleName()
+        if name != "Filter":
+            return name == "LogicalRDD"
+        return compiled.GeneratePredicate.generate(plan.condition(), plan.child().output(), False)
+    except ERRORS:
+        return None
+
+
+def _filtered(predicate, given):
+    """Yield the answer of each ``Some(row)``."""
+    for row in given:
+        if predicate is None:
+            yield RAISES
+        elif isinstance(predicate, bool):
+            yield predicate
+        else:
+            try:
+                yield bool(predicate.eval(row.get()))
+            except ERRORS:
+                yield RAISES
+
+
 def _projections(frame, text):
     """Return what evaluates a text, in steps; None if Spark raises as soon as it plans."""
     compiled = frame.sparkSession._jvm.org.apache.spark.sql.catalyst.expressions.codegen

@@ -116,7 +116,10 @@ def test_like_is_slow_from_three_inner_wildcards_on(pattern, is_slow):
     ("text", "reason"),
     [
         ("s RLIKE '(a|b)+c'", "s RLIKE '(a|b)+c' may exhaust the stack on a long text"),
-        ("regexp_like(s, 'x.*y.*z')", "regexp_like(s, 'x.*y.*z') may take very long on a long text"),
+        (
+            "regexp_like(s, 'x.*y.*z')",
+            "regexp_like(s, 'x.*y.*z') may take very long on a long text",
+        ),
         ("NOT s LIKE '%a%b%c%'", "s LIKE '%a%b%c%' may take very long on a long text"),
         ("s ILIKE ANY ('x', '%a%b%c%')", "very long"),
         ("s LIKE '%!a%a%b%c%' ESCAPE '!'", "not valid"),

@@ -140,9 +140,7 @@ class PredicateDecorator:
 
     def __call__(self, fn: Callable[..., Any]) -> FunctionPredicate:
         """Make the function below the decorator a predicate."""
-        return of_function(
-            fn, self.reads, self.name, self.arrays, self.deterministic, self.guarded
-        )
+        return of_function(fn, self.reads, self.name, self.arrays, self.deterministic, self.guarded)
 
 
 @overload

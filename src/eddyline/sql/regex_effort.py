@@ -212,9 +212,7 @@ class _Bounds:
         factor = spread + 1 if is_ambiguous else 1
         return self._noted(replace(paths, factor=paths.factor * factor))
 
-    def _few(
-        self, node: _Repeat, paths: _Paths, follow: _Follow, *, is_ambiguous: bool
-    ) -> _Paths:
+    def _few(self, node: _Repeat, paths: _Paths, follow: _Follow, *, is_ambiguous: bool) -> _Paths:
         """Walk through a group that is repeated a few times, or not at all."""
         high = node.high or 0
         self._times *= max(1, high)
@@ -306,6 +304,7 @@ def _depth(node: _Node) -> int:
 
 _QUANTIFIER = re.compile(r"([*+?]|\{(\d{1,4})(,(\d{0,4}))?\})([?+]?)")
 _FLAGS = re.compile(r"\?([ims]*)([:)])")
+_BOUNDS = {"^": "start", "$": "end"}
 _LOOKS = ("?=", "?!", "?<=", "?<!")
 _PLACES = {"A": "start", "Z": "end", "z": "end", "b": "", "B": ""}
 _CLASSES = {
@@ -381,10 +380,8 @@ class _Reader:
             return self._class()
         if char == "\\":
             return self._escaped()
-        if char == "^":
-            return _Place("" if "m" in self._flags else "start")
-        if char == "$":
-            return _Place("" if "m" in self._flags else "end")
+        if char in _BOUNDS:
+            return _Place("" if "m" in self._flags else _BOUNDS[char])
         if char == ".":
             return _Chars(_ALL if "s" in self._flags else _NO_LINE_END)
         if char in "*+?{":

@@ -104,6 +104,14 @@ def _infer_regex_call(inference: Inference, node: Expr, args: Sequence[Expr]) ->
     return inference.combine(BOOLEAN, args, inference.cast_problem(args[0], STRING), problem)
 
 
+def _infer_replace(inference: Inference, node: Expr, args: Sequence[Expr]) -> Facts:
+    problems = [inference.cast_problem(arg, STRING) for arg in args]
+    if inference.facts(args[2]).literal is None:
+        # Two texts of a million characters make one of a million million.
+        problems.append(f"{shown(node)} may exhaust the memory on long texts")
+    return inference.combine(STRING, args, *problems)
+
+
 def _infer_concatenation(inference: Inference, node: Expr) -> Facts:
     parts = node.expressions or [node.this, node.expression]
     problems = (inference.cast_problem(part, STRING) for part in parts)
@@ -121,5 +129,6 @@ NODES: dict[type[Expr], Node] = {
     exp.Concat: Node(_infer_concatenation),
 }
 CALLS: dict[tuple[str, int], Call] = {
-    (name, 2): Call(_infer_regex_call) for name in ("rlike", "regexp", "regexp_like")
+    **{(name, 2): Call(_infer_regex_call) for name in ("rlike", "regexp", "regexp_like")},
+    ("replace", 3): Call(_infer_replace),
 }
