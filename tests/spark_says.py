@@ -94,39 +94,32 @@ def answers(frame, texts, rows=None):
 def where_says(frame, texts):
     """Return what WHERE says of each text, by the place of the row: a truth or ``RAISES``.
 
-    Arguments are as for ``answers``. A row that WHERE drops is False.
+    Spark evaluates the condition from left to right, and computes nothing beforehand. Arguments are
+    as for ``answers``; NULL is None.
     """
-    spark = frame.sparkSession
-    some = spark._jvm.scala.Some
+    some = frame.sparkSession._jvm.scala.Some
     given = [some(row) for row in frame._jdf.queryExecution().executedPlan().executeCollect()]
-    return {text: dict(enumerate(_filtered(_predicate(frame, text), given))) for text in texts}
+    found = {}
+    for text in texts:
+        condition = _condition(frame, text)
+        found[text] = {
+            row: condition if isinstance(condition, bool) else _answer(condition, each)
+            for row, each in enumerate(given)
+        }
+    return found
 
 
-def _predicate(frame, text):
-    """Return WHERE as Spark compiles it: whether all rows pass, or none, or what tells; or None."""
+def _condition(frame, text):
+    """Return what evaluates WHERE; or its only answer; or None if Spark raises when it plans."""
     compiled = frame.sparkSession._jvm.org.apache.spark.sql.catalyst.expressions.codegen
     try:
         plan = frame.where(f"{text}\n")._jdf.queryExecution().optimizedPlan()
-        name = plan.getClass().getSimpleName()
-        if name != "Filter":
-            return name == "LogicalRDD"
-        return compiled.GeneratePredicate.generate(plan.condition(), plan.child().output(), False)
     except ERRORS:
         return None
-
-
-def _filtered(predicate, given):
-    """Yield the answer of each ``Some(row)``."""
-    for row in given:
-        if predicate is None:
-            yield RAISES
-        elif isinstance(predicate, bool):
-            yield predicate
-        else:
-            try:
-                yield bool(predicate.eval(row.get()))
-            except ERRORS:
-                yield RAISES
+    if plan.getClass().getSimpleName() != "Filter":
+        return plan.getClass().getSimpleName() == "LogicalRDD"
+    given = plan.child().output()
+    return [compiled.GenerateMutableProjection.generate(plan.expressions(), given, False)]
 
 
 def _projections(frame, text):

@@ -167,7 +167,7 @@ class NativeTest(_Leaf):
     reason: str = field(default="", compare=False)
     """Reason why nothing but Spark evaluates it."""
     may_raise: bool = field(default=False, compare=False)
-    """Whether Spark must evaluate it as it does a filter, part by part from left to right."""
+    """Whether it may raise, so that Spark must evaluate it from left to right."""
 
 
 @dataclass(frozen=True, slots=True)

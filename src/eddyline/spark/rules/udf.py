@@ -60,7 +60,7 @@ class Work:
     rules: "Sequence[RuleSource]"
     """The rules by their places."""
     may_raise: frozenset[str] = frozenset()
-    """Those of the expressions that Spark must evaluate part by part, as it does a filter."""
+    """Those of the expressions that may raise; Spark must evaluate them from left to right."""
 
 
 def add_matches(
@@ -137,13 +137,13 @@ def _handed(df: "DataFrame", work: Work) -> "list[Column]":
 
 
 def _as_filter(condition: str) -> "Column":
-    """Return a condition that Spark evaluates part by part, as it does in WHERE.
+    """Return a condition that Spark evaluates from left to right, and no further than it must.
 
-    A projection computes beforehand what an expression has twice, although AND and OR may not get
-    there; in WHERE nothing is computed beforehand, nor is it within a branch of CASE. The branch is
-    always taken; a random number keeps Spark from knowing that.
+    A projection computes beforehand what its columns have twice, although AND and OR may not get
+    there: an operand that raises then raises for all rules. It computes nothing beforehand that
+    stands in a branch of CASE. This branch is always taken, which Spark does not know.
     """
-    return F.expr(f"CASE WHEN rand(0) >= 0 THEN ({condition}\n) END")
+    return F.expr(f"CASE WHEN spark_partition_id() >= 0 THEN ({condition}\n) END")
 
 
 def loader(spark: "SparkSession", program: "Program") -> Callable[[], "Program"]:
