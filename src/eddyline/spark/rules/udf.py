@@ -137,13 +137,14 @@ def _handed(df: "DataFrame", work: Work) -> "list[Column]":
 
 
 def _as_filter(condition: str) -> "Column":
-    """Return a condition that Spark evaluates from left to right, and no further than it must.
+    """Return whether a condition holds, evaluated as in WHERE: from left to right, NULL is false.
 
     A projection computes beforehand what its columns have twice, although AND and OR may not get
     there: an operand that raises then raises for all rules. It computes nothing beforehand that
-    stands in a branch of CASE. This branch is always taken, which Spark does not know.
+    stands in a later branch of CASE. The first branch is never taken, which Spark does not know.
     """
-    return F.expr(f"CASE WHEN spark_partition_id() >= 0 THEN ({condition}\n) END")
+    never = "WHEN spark_partition_id() < 0 THEN FALSE"
+    return F.expr(f"CASE {never} WHEN ({condition}\n) THEN TRUE END")
 
 
 def loader(spark: "SparkSession", program: "Program") -> Callable[[], "Program"]:
