@@ -50,6 +50,7 @@ def test_a_python_predicate_guards_a_regex(frame):
     assert frame.transform(el.all_of(REGEX, is_short)).count() == 900
 
 
+@pytest.mark.large
 def test_a_regex_in_a_stream_only_meets_rows_that_the_others_keep(spark, folder, tmp_path):
     engine = el.Engine(spark)
     schema = spark.read.parquet(folder).schema
@@ -83,6 +84,7 @@ def test_a_regex_in_a_rule_only_meets_rows_on_which_the_rule_hangs(frame, rule):
     assert frame.transform(rules.any()).count() == 900
 
 
+@pytest.mark.large
 def test_a_slow_regex_of_a_rule_is_asked_after_its_guards(frame):
     """``([ab]+)+c`` takes exponential time; a text of 3,000 characters would take for ever."""
     calls = []
@@ -110,6 +112,7 @@ def test_a_guarded_function_only_gets_rows_that_predicates_before_it_keep(frame)
     assert "it was declared guarded" in keep.explain(width=200)
 
 
+@pytest.mark.large
 def test_memory_is_not_taken_for_rows_that_a_guard_drops(frame):
     """Of a long text the result would have two thousand million characters."""
     n_copies = "CASE WHEN length(s) < 100 THEN 2 ELSE 700000 END"

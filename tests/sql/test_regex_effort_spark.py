@@ -11,7 +11,7 @@ from eddyline.sql.regex_effort import regex_effort
 from tests.examples import examples
 from tests.sql.test_regex_effort import DEEP, FREE, patterns
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.large]
 
 UNITS = ("a", "ab", "1.", "a,", "1", "x ", "foo", "é", "a\U0001f600")
 

@@ -79,7 +79,8 @@ def test_rules_of_one_set_do_not_raise_for_each_other(spark):
     assert rules_say(frame, [*texts, "i = 1"]) == {0: ["i = 1"]}
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.large)])
+@pytest.mark.large
+@pytest.mark.parametrize("seed", [1, 2])
 def test_drawn_rules_raise_only_where_where_does(spark, seed):
     draw = random.Random(seed)
     texts = list(dict.fromkeys(drawn(draw, draw.randint(1, 4)) for _ in range(N_TEXTS)))
