@@ -91,6 +91,41 @@ def answers(frame, texts, rows=None):
     return found
 
 
+def where_says(frame, texts):
+    """Return what WHERE says of each text, by the place of the row: a truth or ``RAISES``.
+
+    Spark evaluates the condition from left to right. It computes nothing beforehand, and does not
+    drop rows with NULL before it. Arguments are as for ``answers``; NULL is None.
+    """
+    some = frame.sparkSession._jvm.scala.Some
+    given = [some(row) for row in frame._jdf.queryExecution().executedPlan().executeCollect()]
+    found = {}
+    for text in texts:
+        condition = _condition(frame, text)
+        found[text] = {
+            row: condition if isinstance(condition, bool) else _answer(condition, each)
+            for row, each in enumerate(given)
+        }
+    return found
+
+
+def _condition(frame, text):
+    """Return what evaluates WHERE; or its only answer; or None if Spark raises when it plans."""
+    compiled = frame.sparkSession._jvm.org.apache.spark.sql.catalyst.expressions.codegen
+    conf = frame.sparkSession.conf
+    conf.set("spark.sql.constraintPropagation.enabled", "false")
+    try:
+        plan = frame.where(f"{text}\n")._jdf.queryExecution().optimizedPlan()
+    except ERRORS:
+        return None
+    finally:
+        conf.unset("spark.sql.constraintPropagation.enabled")
+    if plan.getClass().getSimpleName() != "Filter":
+        return plan.getClass().getSimpleName() == "LogicalRDD"
+    given = plan.child().output()
+    return [compiled.GenerateMutableProjection.generate(plan.expressions(), given, False)]
+
+
 def _projections(frame, text):
     """Return what evaluates a text, in steps; None if Spark raises as soon as it plans."""
     compiled = frame.sparkSession._jvm.org.apache.spark.sql.catalyst.expressions.codegen

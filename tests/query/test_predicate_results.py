@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from eddyline.errors import PredicateError
 from eddyline.query import predicate_results
 from eddyline.query.predicate_results import coerce_outcome
+from eddyline.query.predicates import FunctionPredicate
 
 OUTCOMES = st.lists(st.sampled_from([True, False, None]))
 
@@ -122,3 +123,40 @@ def test_what_a_function_raised_says_the_line_in_its_own_file():
     assert said.startswith("raised JSONDecodeError: Expecting property name")
     assert said.endswith(f"({__file__}, line {line}, reads_json)")
     assert predicate_results.raised_text(ValueError("far away")) == "raised ValueError: far away"
+
+
+def _invalid_text():
+    offsets, data = np.array([0, 2], np.int32), b"A\xff"
+    return pa.Array.from_buffers(pa.string(), 1, [None, *map(pa.py_buffer, (offsets, data))])
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (pa.array(["A"]), "A"),
+        (pa.array([None], pa.string()), None),
+        (_invalid_text(), b"A\xff"),
+        (pa.array([253402300800], pa.timestamp("s", "UTC")), "253402300800 (timestamp[s, tz=UTC])"),
+        (pa.array([3_000_000], pa.int32()).cast(pa.date32()), "3000000 (date32[day])"),
+        (pa.array([10**15], pa.duration("s")), "1000000000000000 (duration[s])"),
+        (
+            pa.ListArray.from_arrays([0, 1], _invalid_text()),
+            "a value of type list<item: string> that Python cannot hold",
+        ),
+    ],
+)
+def test_the_error_of_a_row_shows_values_that_python_cannot_hold(value, shown):
+    predicate = FunctionPredicate(len, ("v",), "broken")
+    error = predicate_results.raised_on(predicate, [value], ValueError("no"), "which counts")
+    assert error.facts["row"] == {"v": shown}
+    assert str(error).startswith("predicate 'broken' raised ValueError: no on the row {'v': ")
+
+
+def test_an_error_whose_text_raises_is_named():
+    class SilentError(Exception):
+        def __str__(self):
+            raise RuntimeError
+
+    assert predicate_results.raised_text(SilentError()) == "raised SilentError: (its text raises)"
+    half = predicate_results.raised_text(ValueError("\ud800"))
+    assert half == "raised ValueError: \\ud800"

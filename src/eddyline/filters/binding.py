@@ -3,10 +3,12 @@
 Predicates that never raise and always give the same answer may move: SQL ones in the native block,
 Python ones in the Arrow block. The others are pinned:
 
-* A predicate that is not deterministic stays where it was written: those before it run before it,
-  those after it after it. It cuts the conjunction into segments.
+* A predicate that is not deterministic, or that its author calls guarded, stays where it was
+  written: those before it run before it, those after it after it. It cuts the conjunction into
+  segments.
 * A SQL predicate that can raise must obey the rule that an error counts only if the row survives
-  every other predicate. If a form of it that never raises is known, that form moves freely in the
+  every other predicate. One that may exhaust stack, time or memory is such a predicate, too
+  (``sql.regex_effort``). If a form of it that never raises is known, that form moves freely in the
   native block, and the predicate itself is checked at the very end, on the survivors. If none is
   known, the predicate is only checked at the end, after all others.
 
@@ -52,7 +54,7 @@ class Segment:
     native: tuple[NativeFilter, ...]
     functions: tuple[FunctionPredicate, ...]
     barrier: Predicate | None
-    """The predicate that is not deterministic and runs after them; None in the last segment."""
+    """The predicate that keeps its place and runs after them; None in the last segment."""
     columns: tuple[frozenset[str], ...] = ()
     """The columns that each of the functions reads."""
 
@@ -103,11 +105,12 @@ def bind(
     for predicate in predicates:
         if isinstance(predicate, FunctionPredicate):
             columns_of[predicate.name] = _check_reads(predicate, columns, ansi=ansi)
-            if predicate.deterministic:
+            if predicate.deterministic and not predicate.guarded:
                 functions.append(predicate)
             else:
                 close(predicate)
-                pinned.append(_barrier(predicate, "it was declared not deterministic"))
+                word = "guarded" if predicate.deterministic else "not deterministic"
+                pinned.append(_barrier(predicate, f"it was declared {word}"))
             continue
         found = _analysed(predicate, columns, ansi=ansi)
         read = frozenset(found.columns)

@@ -166,6 +166,8 @@ class NativeTest(_Leaf):
     columns: tuple[str, ...] = ()
     reason: str = field(default="", compare=False)
     """Reason why nothing but Spark evaluates it."""
+    may_raise: bool = field(default=False, compare=False)
+    """Whether it may raise, so that Spark must evaluate it from left to right."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -209,7 +209,7 @@ def _refuse(name: str, got: str, hint: str) -> Never:
 
 def raised_text(error: BaseException) -> str:
     """Say what a function raised and where: in its file, the line that was reached last."""
-    said = f"raised {type(error).__name__}: {error}"
+    said = f"raised {type(error).__name__}: {_text_of(error)}"
     frames = [
         each
         for each in traceback.extract_tb(error.__traceback__)
@@ -246,6 +246,41 @@ def _takes_values(fn: Callable[..., Any]) -> bool:
     )
 
 
+def _text_of(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - the text of the user's error may itself raise
+        return "(its text raises)"
+    # A half character does not travel from a worker.
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def shown_row(names: Sequence[str], row: Sequence[pa.Array]) -> dict[str, Any]:
+    """Return a row, as arrays of one value, for an error.
+
+    Arrow has values that Python has not: texts that are not UTF-8, times beyond the year 9999. A
+    text is shown as its bytes, any other such value as Arrow prints it.
+
+    Example:
+        >>> shown_row(["n", "at"], [pa.array([1]), pa.array([10**17], pa.timestamp("s"))])
+        {'n': 1, 'at': '100000000000000000 (timestamp[s])'}
+    """
+    return {name: _shown_value(each[0]) for name, each in zip(names, row, strict=True)}
+
+
+def _shown_value(value: pa.Scalar) -> Any:
+    try:
+        return value.as_py()
+    except Exception:  # noqa: BLE001 - a value that cannot be shown must not hide the error
+        kind = value.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return value.as_buffer().to_pybytes()
+    if pa.types.is_temporal(kind):
+        number = value.cast(pa.int32() if kind.bit_width == 32 else pa.int64())
+        return f"{number.as_py()} ({kind})"
+    return f"a value of type {kind} that Python cannot hold"
+
+
 def raised_on(
     predicate: FunctionPredicate, row: Sequence[pa.Array], cause: Exception, which: str
 ) -> PredicateError:
@@ -253,7 +288,7 @@ def raised_on(
 
     ``which`` says why the row counts, as part of a sentence.
     """
-    shown = {name: each[0].as_py() for name, each in zip(predicate.reads, row, strict=True)}
+    shown = shown_row(predicate.reads, row)
     advice = advice_on(predicate, cause, "add a predicate that drops such rows")
     msg = f"predicate {predicate.name!r} {raised_text(cause)} on the row {shown}, {which}; {advice}"
     error = PredicateError(msg, predicate=predicate.name, row=shown)

@@ -90,6 +90,8 @@ class FunctionPredicate:
     """Kind of array that the function gets for each column."""
     deterministic: bool = True
     """Whether equal rows always get equal answers."""
+    guarded: bool = False
+    """Whether it may only get rows that the predicates written before it keep."""
     negated: bool = False
     """Whether a row is kept where the function says false (NULL drops either way)."""
     __doc__: str | None = field(default=None, init=False, repr=False, compare=False)
@@ -137,15 +139,20 @@ class PredicateDecorator:
     name: str
     arrays: Arrays
     deterministic: bool
+    guarded: bool
 
     def __call__(self, fn: Callable[..., Any]) -> FunctionPredicate:
         """Make the function below the decorator a predicate."""
-        return of_function(fn, self.reads, self.name, self.arrays, self.deterministic)
+        return of_function(fn, self.reads, self.name, self.arrays, self.deterministic, self.guarded)
 
 
 @overload
 def predicate(
-    *columns: str, name: str | None = ..., arrays: Arrays = ..., deterministic: bool = ...
+    *columns: str,
+    name: str | None = ...,
+    arrays: Arrays = ...,
+    deterministic: bool = ...,
+    guarded: bool = ...,
 ) -> PredicateDecorator: ...
 
 
@@ -158,6 +165,7 @@ def predicate(
     name: str | None = ...,
     arrays: Arrays = ...,
     deterministic: bool = ...,
+    guarded: bool = ...,
 ) -> FunctionPredicate: ...
 
 
@@ -167,6 +175,7 @@ def predicate(
     name: str | None = None,
     arrays: Arrays = "arrow",
     deterministic: bool = True,
+    guarded: bool = False,
 ) -> PredicateDecorator | FunctionPredicate:
     """Make a Python function a predicate: as a decorator, or with the function as argument.
 
@@ -180,6 +189,8 @@ def predicate(
             each column (None for NULL), and returns True, False, or None for NULL.
         deterministic: False if equal rows may get different answers (it draws random numbers,
             reads a clock, asks a service); such a predicate keeps its place in the order.
+        guarded: True if it must not get rows that the predicates written before it drop: it does
+            not return on them, or takes all memory. Such a predicate keeps its place in the order.
 
     Returns:
         A decorator, or the predicate if a function was given.
@@ -201,7 +212,7 @@ def predicate(
         >>> predicate(str.isdigit, reads=["a"], arrays="rows")("12")
         True
     """
-    given = name or "", arrays, deterministic
+    given = name or "", arrays, deterministic, guarded
     if columns and all(isinstance(column, str) for column in columns):
         if reads is not None:
             msg = f"columns given twice: {', '.join(columns)} and reads={list(reads)!r}; say one"
@@ -233,8 +244,8 @@ def sql_predicate(
     Args:
         text: a boolean SQL expression over the columns of the input.
         name: how the predicate is called in plans and journals.
-        can_raise: False promises that no row makes it raise, so that it may move freely in the
-            order; True says that it may. Found out from the text by default.
+        can_raise: False promises that no row makes it raise, or exhausts stack or time, so that
+            it may move freely in the order; True says that a row may. Found out by default.
         deterministic: whether equal rows always get equal answers. Found out by default.
 
     Raises:
@@ -302,6 +313,7 @@ def of_function(
     name: str = "",
     arrays: Arrays = "arrow",
     deterministic: bool = True,
+    guarded: bool = False,
 ) -> FunctionPredicate:
     """Return a function as a predicate; see ``predicate``.
 
@@ -315,7 +327,7 @@ def of_function(
     _check_function(fn)
     given = _argument_names(fn) if reads is None else reads
     columns = _defined_reads(given, name or _function_name(fn))
-    return FunctionPredicate(fn, columns, name, arrays, deterministic)
+    return FunctionPredicate(fn, columns, name, arrays, deterministic, guarded)
 
 
 def _argument_names(fn: Callable[..., Any]) -> list[str]:

@@ -14,7 +14,16 @@ from hypothesis import strategies as st
 
 from eddyline.errors import StateError
 from eddyline.options import SharingOptions
-from eddyline.query.conditions import And, Compare, FunctionTest, Not, Operand, Or, Rule
+from eddyline.query.conditions import (
+    And,
+    Compare,
+    FunctionTest,
+    Not,
+    Operand,
+    Or,
+    Rule,
+    ValueTest,
+)
 from eddyline.query.predicates import FunctionPredicate
 from eddyline.rules.compile.bitmap_block import BitmapBlocks
 from eddyline.rules.compile.compiler import compile_rules
@@ -25,7 +34,7 @@ from eddyline.rules.plan import PythonOrder
 from eddyline.rules.planning.planner import plan_from
 from eddyline.rules.planning.python_order import MIN_ROWS, python_orders
 from eddyline.rules.profile import AskedProfile, SharingProfile
-from eddyline.sql.types import INT
+from eddyline.sql.types import INT, STRING
 from eddyline.stats.costs import CostSums
 
 N = Operand("`n`", INT, ("n",))
@@ -271,3 +280,25 @@ def test_plans_are_saved_with_their_orders():
         state["python_orders"] = [{"rule": 0, "tests": wrong}]
         with pytest.raises(StateError, match="no order of the Python tests"):
             plan_from(state, BitmapBlocks(run.program))
+
+
+def test_a_guarded_function_and_a_slow_regex_are_asked_last_and_in_no_learned_order():
+    text = Operand("`s`", STRING, ("s",))
+    slow = ValueTest(text, "regex", "(a+)+b")
+    quick = ValueTest(text, "regex", "a+b")
+    guarded = FunctionTest(FunctionPredicate(len, ("`n`",), "guarded", guarded=True))
+    trees = [And((slow, F)), And((quick, F)), And((guarded, quick, F)), Or((And((slow, F)), G))]
+    program = compile_rules([Rule(str(at), tree) for at, tree in enumerate(trees)])
+
+    def tests_of(rule):
+        start, end = program.code.starts[rule : rule + 2]
+        asked = program.literals.places[program.code.literals[start:end]]
+        return [program.externals[each].test for each in asked]
+
+    assert list(map(tests_of, range(4))) == [
+        [F, slow],
+        [quick, F],
+        [quick, F, guarded],
+        [G, F, slow],
+    ]
+    assert list(program.ordered.of_rule) == [1]

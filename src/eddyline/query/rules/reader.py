@@ -106,7 +106,8 @@ class RuleText:
         # Without a comment at its end, which would hide what comes after it.
         text, tree = self._expression.text, self._expression.tree
         written = slice_of(text, tokens_of(text, self._expression.what))
-        return NativeTest(written, self._expression.columns_of(tree))
+        columns = self._expression.columns_of(tree)
+        return NativeTest(written, columns, may_raise=bool(self.risk))
 
     @property
     def chance(self) -> str:

@@ -175,7 +175,7 @@ class Reading:
     def _native(self, node: Expr) -> NativeTest:
         facts = self.expression.facts(node)
         is_read = facts.type.family == "string"  # as a boolean, by AND, OR and NOT
-        if self.expression.ansi and (facts.reason or is_read):
+        if facts.reason or (self.expression.ansi and is_read):
             return self._native_that_may_raise(node, BOOLEAN if is_read else None)
         if facts.type.family == "other" and node is not self.expression.tree:
             raise NoFormError(f"a condition of type {facts.type.text}")

@@ -133,7 +133,7 @@ class PredicateRule:
         natives = [each.read.whole for each in bound if each.read is not None]
         sql = " AND ".join(f"({each.sql}\n)" for each in natives)
         read = dict.fromkeys(column for each in natives for column in each.columns)
-        whole = natives[0] if len(natives) == 1 else NativeTest(sql, tuple(read))
+        whole = natives[0] if len(natives) == 1 else NativeTest(sql, tuple(read), "", True)
         whole = replace(whole, reason=stays.reason)
         return Rule(self.name, whole, self.text, self.noun)
 
@@ -202,6 +202,8 @@ class _BoundPart:
     """Reason why the whole rule must stay in Spark."""
     calls: str = ""
     """A Python predicate that it calls."""
+    risk: str = ""
+    """Reason why Spark may raise, or exhaust stack or time, where it evaluates the text."""
 
 
 @deep
@@ -223,7 +225,8 @@ def _taken_apart(predicate: SqlPredicate, read: RuleText) -> _BoundPart:
         try:
             tree = read.tree()
             if (levels := levels_of(tree)) <= MAX_LEVELS:
-                return _BoundPart(predicate.text, tree, read, calls=read.first_call)
+                risk = "" if predicate.can_raise is False else read.risk
+                return _BoundPart(predicate.text, tree, read, "", read.first_call, risk)
             reason = f"it is nested {levels} levels deep, and at most {MAX_LEVELS} are taken apart"
         except UnwritableError as unknown:
             reason = read.risk or f"{unknown} is not known well enough to be taken apart"
@@ -256,6 +259,7 @@ def _conjuncts(bound: list[_BoundPart]) -> tuple[str, ...] | None:
     is_free = all(
         part.read is not None
         and not part.reason
+        and not part.risk
         and not any(isinstance(each, FunctionTest | MayRaise | Raise) for each in part.tree.walk())
         for part in bound
     )

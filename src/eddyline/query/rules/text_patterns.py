@@ -11,6 +11,7 @@ from eddyline.sql.functions import as_call
 from eddyline.sql.java_regex import python_regex
 from eddyline.sql.like import ANY, Wild, is_folded_alike, is_lower, like_parts
 from eddyline.sql.nodes.text_patterns import patterns_of
+from eddyline.sql.regex_effort import regex_effort
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -115,4 +116,6 @@ def regex(reading: Reading, args: Sequence[Expr]) -> Node | None:
         return None
     pattern, flags = translated.pattern, translated.flags
     needs = necessary_tests(operand, pattern, flags)
-    return ValueTest(operand, "regex", pattern, flags, needs) if needs else None
+    if not needs and not regex_effort(str(text)).reason:
+        return None
+    return ValueTest(operand, "regex", pattern, flags, needs)

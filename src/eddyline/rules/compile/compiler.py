@@ -328,10 +328,14 @@ def _as_operand(test: Test) -> Test:
 _ASKED: dict[type, float] = {ValueTest: 1e3, FunctionTest: 1e6, Raise: 1e9}
 """Cost of asking Python, in steps."""
 
+_GUARDED = 1e8
+"""Cost of asking a guarded test: all others come before it."""
+
 
 def _cost(literals: Literals, externals: Sequence[ExternalTest]) -> Callable[[int], float]:
     """Return the cost of a literal once its construct was looked at, in steps."""
-    asked = np.array([_ASKED[type(each.test)] for each in externals] or [0.0])
+    steps = [_GUARDED if each.is_guarded else _ASKED[type(each.test)] for each in externals]
+    asked = np.array(steps or [0.0])
     is_external = literals.kinds == EXTERNAL
     costs = np.where(is_external, asked[np.where(is_external, literals.places, 0)], 1.0).tolist()
     return lambda literal: costs[literal]

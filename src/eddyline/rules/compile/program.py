@@ -6,6 +6,7 @@ plan. It holds arrays and values only, so it travels to workers as it is.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,6 +16,7 @@ import numpy as np
 from eddyline.data.unique import distinct
 from eddyline.query.conditions import FunctionTest, Raise
 from eddyline.rules.compile.formula import EXTERNAL, Code, jump_code, literals_of, packed
+from eddyline.sql.regex_effort import regex_effort
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -61,6 +63,19 @@ class ExternalTest:
     """The columns that it reads."""
     needs: tuple[int, ...]
     """Patterns of which one is met wherever it is true; none: nothing is known."""
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether it may not return on rows that other parts of its rule drop.
+
+        Such a test is asked after all others of its rule, and no order of them is learned.
+        """
+        if isinstance(self.test, FunctionTest):
+            return self.test.predicate.guarded
+        if isinstance(self.test, Raise) or self.test.kind != "regex":
+            return False
+        flags = "(?i)" if self.test.flags & re.IGNORECASE else ""
+        return regex_effort(flags + self.test.pattern).time
 
 
 @dataclass(frozen=True)
@@ -170,12 +185,14 @@ class OrderedTests:
         is_function = np.array([isinstance(each, FunctionTest) for each in tests] or [False])
         # The error of an expression has no answer: no order is worth choosing for it.
         is_asked = np.array([not isinstance(each, Raise) for each in tests] or [False])
+        is_guarded = np.array([each.is_guarded for each in program.externals] or [False])
         rules = np.repeat(np.arange(program.n_rules), np.diff(program.externals_at))
-        asked, functions = (
+        asked, functions, guarded = (
             np.bincount(rules[mask[program.rule_externals]], minlength=program.n_rules)
-            for mask in (is_asked, is_function)
+            for mask in (is_asked, is_function, is_guarded)
         )
-        chosen = np.flatnonzero((asked > 1) & (functions > 0)).astype(np.int32)
+        may_choose = (asked > 1) & (functions > 0) & (guarded == 0)
+        chosen = np.flatnonzero(may_choose).astype(np.int32)
         of_rule = {rule: _in_code(program, rule, is_asked) for rule in chosen.tolist()}
         found = [test for each in of_rule.values() for test in each]
         return cls(of_rule, distinct(np.array(found, np.int32)), chosen)

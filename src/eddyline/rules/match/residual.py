@@ -18,7 +18,13 @@ import pyarrow as pa
 from eddyline.data.unique import distinct
 from eddyline.errors import PredicateError
 from eddyline.query.conditions import FunctionTest, Raise, ValueTest
-from eddyline.query.predicate_results import advice_on, call, raised_text, truth_values
+from eddyline.query.predicate_results import (
+    advice_on,
+    call,
+    raised_text,
+    shown_row,
+    truth_values,
+)
 from eddyline.rules.match.lower_case import as_text, decoded
 from eddyline.rules.match.pair_kernels import ASKED_IN_VAIN, IS_FALSE, IS_TRUE, IS_UNKNOWN
 from eddyline.stats.work_clock import work_ns
@@ -144,9 +150,7 @@ def _error(
         return PredicateError(f"{called} could not be decided", rule=name)
     predicate = found.test.predicate
     values = [columns[column].slice(row, 1) for column in found.columns]
-    shown: dict[str, Any] = {
-        read: value[0].as_py() for read, value in zip(predicate.reads, values, strict=True)
-    }
+    shown = shown_row(predicate.reads, values)
     cause = _raised(predicate, values)
     what = "raised an error that does not come again" if cause is None else raised_text(cause)
     advice = advice_on(predicate, cause, "add a condition that is false for such rows")

@@ -59,6 +59,8 @@ class Work:
     """The columns, or SQL expressions, that they are handed."""
     rules: "Sequence[RuleSource]"
     """The rules by their places."""
+    may_raise: frozenset[str] = frozenset()
+    """Those of the expressions that may raise; Spark must evaluate them from left to right."""
 
 
 def add_matches(
@@ -85,7 +87,7 @@ def add_matches(
     result = StructType([matches, StructField("report", BinaryType())])
     # Not deterministic, as the reports hold times; so Spark evaluates it once and where it stands.
     udf = arrow_udf(evaluate, result).asNondeterministic()
-    return df.withColumn(column, udf(*_handed(df, work.columns))).observe(
+    return df.withColumn(column, udf(*_handed(df, work))).observe(
         observation, F.collect_list(F.col(f"{column}.report")).alias("rules")
     )
 
@@ -119,16 +121,30 @@ def with_counts(df: "DataFrame", work: Work, observation: Any) -> "DataFrame":
         return task.count(tuple(batch.columns) for batch in batches)
 
     task = work.task
-    handed = [each.alias(f"c{at}") for at, each in enumerate(_handed(df, work.columns))]
+    handed = [each.alias(f"c{at}") for at, each in enumerate(_handed(df, work))]
     counts = df.select(*handed).mapInArrow(evaluate, COUNTS)
     counts = counts.observe(observation, F.collect_list("report").alias("rules"))
     counts = counts.where("rule IS NOT NULL")
     return counts.groupBy("rule").agg(F.sum("count").alias("count"))
 
 
-def _handed(df: "DataFrame", columns: tuple[str, ...]) -> "list[Column]":
+def _handed(df: "DataFrame", work: Work) -> "list[Column]":
+    handed = [
+        _as_filter(text) if text in work.may_raise else operand(df, text) for text in work.columns
+    ]
     # Rules that look at no column still want to know how many rows there are.
-    return [operand(df, text) for text in columns] or [F.lit(True)]
+    return handed or [F.lit(True)]
+
+
+def _as_filter(condition: str) -> "Column":
+    """Return whether a condition holds, evaluated as in WHERE: from left to right, NULL is false.
+
+    A projection computes beforehand what its columns have twice, although AND and OR may not get
+    there: an operand that raises then raises for all rules. It computes nothing beforehand that
+    stands in a later branch of CASE. The first branch is never taken, which Spark does not know.
+    """
+    never = "WHEN spark_partition_id() < 0 THEN FALSE"
+    return F.expr(f"CASE {never} WHEN ({condition}\n) THEN TRUE END")
 
 
 def loader(spark: "SparkSession", program: "Program") -> Callable[[], "Program"]:

@@ -11,7 +11,9 @@ from eddyline.spark.analysis import reason_of
 
 _STATE_ERROR = re.compile(r"eddyline\.errors\.StateError: (.*)")
 _PREDICATE_ERROR = re.compile(r"eddyline\.errors\.PredicateError: (.*)")
-_RAISED = re.compile(r"(predicate '.*? raised .*?; handle that value[^\n]*)", re.DOTALL)
+_RAISED = re.compile(
+    r"(predicate '.*? raised .*?; (?:handle that value|this function is written)[^\n]*)", re.DOTALL
+)
 
 _DISK = re.compile(r"No space left on device|Disk quota exceeded|Read-only file system")
 _SINK = re.compile(

@@ -11,6 +11,7 @@ from eddyline.sql.error_free import NoFormError, strict
 from eddyline.sql.inference import shown
 from eddyline.sql.java_regex import is_plain_regex
 from eddyline.sql.nodes.rules import Call, Node
+from eddyline.sql.regex_effort import like_is_slow, regex_effort
 from eddyline.sql.rendering import PREDICATE, SIGNS, SUM, UnwritableError, write_operator
 from eddyline.sql.types import BOOLEAN, STRING
 
@@ -51,6 +52,8 @@ def _infer_matched(inference: Inference, node: Expr, like: Expr, escape: str) ->
         literal = inference.facts(pattern).literal
         if literal is None or not _is_like_pattern(literal, escape):
             problems.append(f"{shown(node)} raises if its pattern is not valid")
+        elif like_is_slow(literal, escape):
+            problems.append(f"{shown(node)} may take very long on a long text")
     return inference.combine(BOOLEAN, [like.this, *patterns], *problems)
 
 
@@ -93,9 +96,20 @@ def _infer_regex(inference: Inference, node: Expr) -> Facts:
 
 def _infer_regex_call(inference: Inference, node: Expr, args: Sequence[Expr]) -> Facts:
     literal = inference.facts(args[1]).literal
-    is_valid = literal is not None and is_plain_regex(literal)
-    problem = "" if is_valid else f"{shown(node)} raises if its pattern is not valid"
+    if literal is None or not is_plain_regex(literal):
+        problem = f"{shown(node)} raises if its pattern is not valid"
+    else:
+        effort = regex_effort(literal).reason
+        problem = f"{shown(node)} {effort}" if effort else ""
     return inference.combine(BOOLEAN, args, inference.cast_problem(args[0], STRING), problem)
+
+
+def _infer_replace(inference: Inference, node: Expr, args: Sequence[Expr]) -> Facts:
+    problems = [inference.cast_problem(arg, STRING) for arg in args]
+    if inference.facts(args[2]).literal is None:
+        # Two texts of a million characters make one of a million million.
+        problems.append(f"{shown(node)} may exhaust the memory on long texts")
+    return inference.combine(STRING, args, *problems)
 
 
 def _infer_concatenation(inference: Inference, node: Expr) -> Facts:
@@ -115,5 +129,6 @@ NODES: dict[type[Expr], Node] = {
     exp.Concat: Node(_infer_concatenation),
 }
 CALLS: dict[tuple[str, int], Call] = {
-    (name, 2): Call(_infer_regex_call) for name in ("rlike", "regexp", "regexp_like")
+    **{(name, 2): Call(_infer_regex_call) for name in ("rlike", "regexp", "regexp_like")},
+    ("replace", 3): Call(_infer_replace),
 }
