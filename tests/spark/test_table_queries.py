@@ -56,6 +56,8 @@ def test_what_to_do_instead_of_starting_it(engine):
         ("SELECT COUNT(*) AS n FROM tab WHERE big(w)", r"big\(\) is a function of the engine"),
         ("SELECT k FROM tab UNION ALL SELECT value FROM s", "'tab' is a table, which a join"),
         ("SELECT COUNT(*) AS n FROM tab [ROWS 3]", "tables alone without a window"),
+        ("DELETE FROM tab WHERE w > 1", "a query starts with SELECT, got 'DELETE'"),
+        ("INSERT INTO tab SELECT k, w FROM tab", "a query starts with SELECT, got 'INSERT'"),
     ],
 )
 def test_what_cannot_be_answered_says_why(engine, text, message):

@@ -24,39 +24,41 @@ if TYPE_CHECKING:
     from eddyline.spark.catalog import Catalog
 
 
-def tables_of(text: str, known: Catalog) -> Sequence[exp.Table]:
+def tables_of(text: str, catalog: Catalog) -> Sequence[exp.Table]:
     """Return where a query names tables; nothing if it names anything else.
 
     Args:
         text: the query.
-        known: what the engine knows.
+        catalog: what the engine knows.
     """
-    names = {each.lower() for each in known.tables}
-    found: list[exp.Table] = []
+    names = {each.lower() for each in catalog.tables}
+    tables: list[exp.Table] = []
     with suppress(SqlglotError):
         tree = parse_one(text, read=SparkText) if names else exp.null()
-        own = {each.alias.lower() for each in tree.find_all(exp.CTE)}
-        found = [each for each in tree.find_all(exp.Table) if each.name.lower() not in own]
-    is_known = (each.name.lower() in names and not each.args.get("db") for each in found)
-    return found if all(is_known) else []
+        if not isinstance(tree, exp.Select | exp.SetOperation | exp.Subquery):
+            return []  # Spark would run what is no query
+        ctes = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
+        tables = [each for each in tree.find_all(exp.Table) if each.name.lower() not in ctes]
+    is_table = (each.name.lower() in names and not each.args.get("db") for each in tables)
+    return tables if all(is_table) else []
 
 
-def answered(text: str, tables: Sequence[exp.Table], known: Catalog) -> Relation:
+def answered(text: str, tables: Sequence[exp.Table], catalog: Catalog) -> Relation:
     """Return what Spark answers to a query over tables.
 
     Raises:
         QueryError: Spark refuses it.
         NotSupportedError: it calls a function of the engine, which Spark does not know.
     """
-    own = {each.lower() for each in (*known.functions, *known.aggregates)}
+    functions = {name.lower() for name in (*catalog.functions, *catalog.aggregates)}
     for call in tables[0].root().find_all(exp.Anonymous):
-        if str(call.name).lower() in own:
+        if str(call.name).lower() in functions:
             msg = (
                 f"{call.name}() is a function of the engine; over tables alone it may stand in one "
                 f"SELECT … FROM t WHERE …; for aggregates there is el.window_aggregate(df, …)"
             )
             raise NotSupportedError(msg, function=str(call.name))
-    frames = {each.lower(): df for each, df in known.tables.items()}
+    frames = {each.lower(): df for each, df in catalog.tables.items()}
     read = {f"t{at}": frames[each.name.lower()] for at, each in enumerate(tables)}
     places = [each.this.meta for each in tables]
     pieces, end = [], 0

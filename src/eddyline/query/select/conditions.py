@@ -242,17 +242,17 @@ class JoinConditions(Conditions):
         """Take note of ``a <=> b`` and ``(a, b) = (c, d)``, in which NULL equals NULL."""
         trees = _null_safe_trees(part.tree)
         pairs = [named for each in trees if (named := self._named(each))]
-        made: list[tuple[Side, Side]] = []
+        keys: list[tuple[Side, Side]] = []
         for pair in pairs:
-            found = null_safe_sides(pair, self._scoped.scope.inputs)
-            if isinstance(found, str):
+            sides = null_safe_sides(pair, self._scoped.scope.inputs)
+            if isinstance(sides, str):
                 names = frozenset(name for name, _ in pair)
-                self._no_keys.append((names, written, found, part.start))
+                self._no_keys.append((names, written, sides, part.start))
                 return
-            made += found
-        if made:  # what is not of two inputs is asked of results
+            keys += sides
+        if keys:  # what is not of two inputs is asked of results
             rest = asked if len(pairs) == len(trees) else []
-            self._later.append((made, written, rest, part.start))
+            self._later.append((keys, written, rest, part.start))
 
     def _named(self, trees: Sequence[Expr]) -> list[tuple[str, str]]:
         """Return input and text of two sides, each of one input and not the same; else nothing."""

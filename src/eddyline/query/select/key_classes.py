@@ -105,15 +105,15 @@ def null_safe_sides(
         if isinstance(plain, str):
             return plain
         if kind.family not in _DEFAULTS:
-            known = kind.text if kind.is_known else "of a type that the text does not tell"
-            return f"NULL equals NULL in it, which takes plain types; {text} is {known}; CAST it"
+            words = kind.text if kind.is_known else "of a type that the text does not tell"
+            return f"NULL equals NULL in it, which takes plain types; {text} is {words}; CAST it"
         default = f"CAST({_DEFAULTS[kind.family]} AS {kind.text})"
-        for pair, made, words in (
+        for pair, key, words in (
             (pairs[0], f"(({text}) IS NULL)", "a boolean"),
             (pairs[1], f"coalesce({text}, {default})", plain.kind),
         ):
-            tree = Expression(made, made, inputs[name], ansi=True).tree
-            pair.append(Side(name, made, words, identity_of(tree)))
+            tree = Expression(key, key, inputs[name], ansi=True).tree
+            pair.append(Side(name, key, words, identity_of(tree)))
     if pairs[1][0].kind != pairs[1][1].kind:
         one, other = pairs[1]
         return f"{one.input} has {one.kind} and {other.input} {other.kind}; CAST one of them"
