@@ -201,8 +201,8 @@ class JoinConditions(Conditions):
                 asked.remove(written)
                 self.equalities.append(written)
         reached = {next(iter(self.predicates))}
-        classes = [{*each.members} for each in self.keys.classes()]
-        while more := [each for each in classes if each & reached and not each <= reached]:
+        joined = [{*each.members} for each in self.keys.classes()]
+        while more := [names for names in joined if names & reached and not names <= reached]:
             reached = reached.union(*more)
         for inputs, written, why, start in self._no_keys:
             if not inputs <= reached:
