@@ -55,6 +55,7 @@ CALLS = [
     *((name, ["y"], False) for name in ("count_if", "every", "some")),
     *((name, ["e", "b"], False) for name in ("covar_pop", "covar_samp", "corr")),
     *((name, ["s", "e"], False) for name in ("min_by", "max_by")),
+    *((name, [x, "true"], False) for name in ("first", "last") for x in "idsl"),
 ]
 
 

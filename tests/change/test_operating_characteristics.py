@@ -6,6 +6,8 @@ figures of the specification, which come from another implementation.
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -96,6 +98,56 @@ def test_meta_keeps_its_probability_of_a_false_alarm():
         bank = detector_bank("meta", 300, thresholds=thresholds, **given)
         found = np.array([bank.update(row) for row in items]).any(axis=0)
         assert found.mean() <= 0.1 + 4 * np.sqrt(0.1 * 0.9 / 300)
+
+
+LAWS = {
+    "blocks": lambda rng, mean: rng.binomial(50, mean) / 50,
+    "rows": lambda rng, mean: rng.binomial(1, mean) / 1.0,
+    "numbers": lambda rng, mean: np.clip(rng.normal(mean, 0.05), 0.0, 1.0),
+}
+
+
+def adwin_on_steps(law, levels, lengths, **options):
+    """Return which of 100 detectors report a change at which item ((items, 100))."""
+    means = np.repeat(levels, lengths)[:, None] * np.ones(100)
+    items = LAWS[law](np.random.default_rng(6), means)
+    bank = detector_bank("adwin", 100, **options)
+    return np.array([bank.update(row) for row in items])
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize(
+    "levels", [(0.3, 0.6), (0.6, 0.3), (0.2, 0.8), (0.9, 0.1), (0.5, 0.2), (0.05, 0.5)]
+)
+@pytest.mark.parametrize("options", [{}, {"check_every": 32, "min_part": 5}], ids=str)
+def test_adwin_reports_a_step_of_any_size_and_direction_once(law, levels, options):
+    found = adwin_on_steps(law, levels, (500, 1000), **options)
+    assert not found[:500].any()
+    n_reports = found.sum(axis=0)
+    assert n_reports.min() == 1
+    assert n_reports.mean() <= 1.02
+
+
+@pytest.mark.parametrize("levels", [(0.8, 0.4, 0.6), (0.3, 0.5, 0.3), (0.2, 0.8, 0.2)])
+def test_adwin_finds_a_change_soon_after_another_one(levels):
+    """Older items in the window hide it: of the window of the paper 1 % see the first of these."""
+    found = adwin_on_steps("blocks", levels, (1000, 100, 150))
+    assert (found[1000:1100].sum(axis=0) == 1).all()
+    assert (found[1100:].sum(axis=0) == 1).all()
+
+
+def test_adwin_that_is_restored_amid_a_change_reports_it_no_more_often():
+    items = np.repeat((0.8, 0.4, 0.6), 300) + np.random.default_rng(7).normal(0, 0.03, 900)
+    whole = detector_bank("adwin", 1)
+    found = [at for at, item in enumerate(items) if whole.update(np.array([item])).any()]
+    for cut in (*range(300, 340), *range(600, 640)):
+        bank = detector_bank("adwin", 1)
+        again = [at for at in range(cut) if bank.update(items[at : at + 1]).any()]
+        state, bank = json.loads(json.dumps(bank.snapshot())), detector_bank("adwin", 1)
+        bank.restore(state)
+        again += [at for at in range(cut, 900) if bank.update(items[at : at + 1]).any()]
+        assert again == found
+    assert [at // 300 for at in found] == [1, 2]
 
 
 def test_adwin_dates_a_change_by_its_best_split():

@@ -329,7 +329,8 @@ def over_cases(draw: st.DrawFn, *, late: bool = False, distinct: bool = True) ->
     world = draw(st.sampled_from(WORLDS))
     names = draw(st.lists(st.sampled_from(sorted(GROUPS)), max_size=2, unique=True))
     lengths = st.integers(0, 6).map(lambda n: RangeWindow(n * world.unit))
-    frames = st.one_of(lengths, st.integers(1, 4).map(RowsWindow), st.just(UNBOUNDED))
+    rows = st.sampled_from((1, 2, 3, 4, LONGEST)).map(RowsWindow)
+    frames = st.one_of(lengths, rows, st.just(UNBOUNDED))
     drawn = draw(calls(exact=False, distinct=distinct, most=3))
     asked = tuple((call, draw(frames)) for call in drawn)
     output = ("id", "k", *(call.column for call, _ in asked))
@@ -355,7 +356,7 @@ def frame_text(window: Window, world: World) -> str:
         case RangeWindow(length):
             of = f"RANGE BETWEEN INTERVAL '{length // world.unit}' {world.words} PRECEDING"
         case RowsWindow(rows):
-            of = f"ROWS BETWEEN {rows - 1} PRECEDING"
+            of = f"ROWS BETWEEN {'UNBOUNDED' if rows == LONGEST else rows - 1} PRECEDING"
         case _:
             of = "RANGE BETWEEN UNBOUNDED PRECEDING"
     return f"{of} AND CURRENT ROW"

@@ -131,17 +131,26 @@ class ReferenceAdwin(ScalarDetector):
         return self.n_seen % self.options.check_every == 0 and self._splits(self.buckets)
 
     def adjust_feedback(self) -> None:
-        self.buckets = self._cut()
+        self.buckets = self._cut_at_splits()
         self.has_feedback = self._width() >= self.n_feedback
 
     def get_change_point(self) -> int:
-        if self.options.change_point == "split":
-            return self.n_seen - self._newest_part()
-        return self.n_seen - sum(size for size, _, _ in self._cut())
+        is_split = self.options.change_point == "split"
+        kept = self._cut_at_splits() if is_split else self._cut()
+        return self.n_seen - sum(size for size, _, _ in kept)
 
-    def _newest_part(self) -> int:
-        sizes, sums = (np.array([b[k] for b in self.buckets]) for k in range(2))
-        least, best, part = self.options.min_part, -1.0, 0
+    def _cut_at_splits(self) -> list[tuple[int, float, float]]:
+        kept = self.buckets
+        while part := self._newest_part(kept):
+            while sum(size for size, _, _ in kept) > part:
+                kept = kept[1:]
+            if not self._splits(kept):
+                break
+        return kept
+
+    def _newest_part(self, buckets: list[tuple[int, float, float]]) -> int:
+        sizes, sums = (np.array([b[k] for b in buckets]) for k in range(2))
+        least, best, part = self.options.min_part, 0.0, 0
         for border in range(1, len(sizes)):
             n0, n1 = sizes[:border].sum(), sizes[border:].sum()
             gap = sums[:border].sum() / n0 - sums[border:].sum() / n1

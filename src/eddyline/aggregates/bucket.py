@@ -15,8 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eddyline.aggregates.cells import CHECK, CODE, group_bounds, in_order, merged, together
+from eddyline.aggregates.columns import one_array
 from eddyline.aggregates.comparing import Beside
 from eddyline.aggregates.history import History, Reach, Span
+from eddyline.aggregates.keys import ranks_of
 from eddyline.aggregates.plan import (
     INSTANT,
     IS,
@@ -223,7 +225,10 @@ def with_ties(cells: Rows, columns: tuple[str, ...]) -> Rows:
     run = np.cumsum(np.append(True, ~same))[tied]
     table = pa.table({"run": run})
     for number, name in enumerate(columns):
-        table = table.append_column(f"tie{number}", cells.payload[name].take(pa.array(tied)))
+        values = cells.payload[name].take(pa.array(tied))
+        if pa.types.is_nested(values.type):  # Arrow sorts no lists
+            values = pa.array(ranks_of(one_array(values)))
+        table = table.append_column(f"tie{number}", values)
     order = pc.sort_indices(table, sort_keys=[(each, "ascending") for each in table.column_names])
     places = np.arange(len(cells))
     places[tied] = tied[order.to_numpy()]

@@ -119,6 +119,8 @@ def function_of(name: str, n_arguments: int, *, is_distinct: bool = False) -> Ag
     """
     plain = name.lower()
     suffix = "(distinct)" if is_distinct else "" if n_arguments else "(*)"
+    if n_arguments == 2 and f"{plain}{IGNORING}" in AGGREGATES and not is_distinct:
+        suffix = IGNORING
     function = AGGREGATES.get(plain + suffix)
     if function is None and plain not in AGGREGATES:
         known = sorted(each for each in AGGREGATES if "(" not in each)
@@ -154,6 +156,12 @@ def _one(lift: str, monoid: str, final: str, reference: str, n: int = 1) -> Aggr
 def _timely(monoid: str, reference: str) -> AggregateFunction:
     """Return a function that gives the value of a row by its time, be it NULL."""
     return _one("struct({t} AS t, {x} AS x)", monoid, "{0}", reference)
+
+
+def _timely_of_values(monoid: str, aggregate: str) -> AggregateFunction:
+    """Return a function that gives the value of a row by its time, NULL left out."""
+    lift = "CASE WHEN {x} IS NOT NULL THEN struct({t} AS t, {x} AS x) END"
+    return _one(lift, monoid, "{0}", f"{aggregate}({lift}).x", 2)
 
 
 def _by(monoid: str, reference: str) -> AggregateFunction:
@@ -203,6 +211,9 @@ def _quantile(frac: str, reference: str, n: int = 2) -> AggregateFunction:
     )
 
 
+IGNORING = "(ignore nulls)"
+"""Behind the name of a function that leaves NULL out, as its second argument says."""
+
 _VALUE, _COUNT = "{0}", "coalesce({0}, 0L)"
 _LEAST = _one("{x}", "min", "{0}", "min({x})")
 _GREATEST = _one("{x}", "max", "{0}", "max({x})")
@@ -210,6 +221,8 @@ _EVERY = _one("{x}", "min", "{0}", "every({x})")
 _SOME = _one("{x}", "max", "{0}", "some({x})")
 _FIRST = _timely("first", "min(struct({t} AS t, {x} AS x)).x")
 _LAST = _timely("last", "max(struct({t} AS t, {x} AS x)).x")
+_FIRST_VALUE = _timely_of_values("first", "min")
+_LAST_VALUE = _timely_of_values("last", "max")
 _AVERAGE = _one("CAST({x} AS {number})", "mean", "{0}", "avg({x})")
 _DISTINCT_AVERAGE = _one("{x}", "distinct_mean", "{0}", "avg(DISTINCT {x})")
 _DISTINCT_COUNT = _one("{x}", "distinct", _COUNT, "count(DISTINCT {all})", -1)
@@ -241,6 +254,8 @@ AGGREGATES: dict[str, AggregateFunction] = {
     "any_value": _FIRST,
     "last": _LAST,
     "last_value": _LAST,
+    **{f"{each}{IGNORING}": _FIRST_VALUE for each in ("first", "first_value", "any_value")},
+    **{f"{each}{IGNORING}": _LAST_VALUE for each in ("last", "last_value")},
     "bool_and": _EVERY,
     "every": _EVERY,
     "bool_or": _SOME,
@@ -271,7 +286,7 @@ AGGREGATES: dict[str, AggregateFunction] = {
     "median": _quantile("0.5D", "median({x})", 1),
 }
 """By the name that a query calls a function by, in lower case; ``(*)`` behind it stands for no
-argument, ``(distinct)`` for DISTINCT.
+argument, ``(distinct)`` for DISTINCT, ``(ignore nulls)`` for a second argument that is TRUE.
 
 Quantiles of windows of slices come of KLL sketches in double precision: a value whose rank is off
 by less than 1.33 % of the rows (99 % sure), not one between two; over single rows (OVER) they are

@@ -65,7 +65,7 @@ def ranks_of(array: pa.Array, *, is_exact: bool = True) -> NDArray[np.int64]:
     """Return the rank of each value, equal for equal ones; NULL is the least.
 
     Args:
-        array: values of any type that sorts.
+        array: values of any type that sorts, or maps.
         is_exact: whether -0.0 is told from 0.0.
 
     Raises:
@@ -87,6 +87,9 @@ def ranks_of(array: pa.Array, *, is_exact: bool = True) -> NDArray[np.int64]:
         ranks = _dense(*reversed(fields)) if fields else np.zeros(len(array), np.int64)
     elif any(test(kind) for test in _LISTS):
         ranks = _list_ranks(array, is_exact=is_exact)
+    elif pa.types.is_map(kind):  # by their entries, in the order in which these stand
+        entries = pa.ListArray.from_arrays(array.offsets, array.values)
+        ranks = _list_ranks(entries, is_exact=is_exact)
     else:
         raise PlanError(f"values of {kind} have no order", type=str(kind))
     return np.where(there, ranks + 1, 0)

@@ -91,8 +91,9 @@ class RowBatch(BucketBatch):
         cells, is_new = _with_history(before, _with_only(fresh, names), names)
         self._n_read += len(cells) - len(fresh)
         ranges = np.empty((len(fresh), 2), np.int64)
-        length = reach.length if is_timed else -1
-        row_ranges(cells.starts, group_bounds(cells), is_new, length, reach.n_rows, ranges)
+        length, counts = reach.length if is_timed else -1, frame.window.counts
+        n_rows = -1 if counts is None else counts.rows
+        row_ranges(cells.starts, group_bounds(cells), is_new, length, n_rows, ranges)
         lo, hi = np.ascontiguousarray(ranges[:, 0]), np.ascontiguousarray(ranges[:, 1])
         made = frame.partials.made
         columns = {name: whole(cells.payload[name]) for name in names}

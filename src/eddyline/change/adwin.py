@@ -1,8 +1,9 @@
 """ADWIN2: a window that is cut where the means of its two parts differ [Bifet07 4].
 
 The window is kept as an exponential histogram, in space and time that grow with its logarithm. It
-is not amnesic: after a change the oldest buckets go, one at a time, until no split is significant;
-what remains began with the change.
+is not amnesic: after a change the window keeps the items after the split whose sides differ most.
+The paper drops the oldest buckets one at a time until no split is significant. That leaves hundreds
+of older items, which make the same change significant again and hide the next one.
 
 The guarantee of the paper is for a conservative cut; the cut here, like everyone's, uses the
 window's variance, and false alarms are rarer than δ says.
@@ -52,10 +53,10 @@ class AdwinOptions:
     min_part: int = 1
     """Items that either part of a split has at least (≥ 1); river's default is 5."""
 
-    change_point: str = "window"
-    """Beginning of a change: ``window``, with the oldest item that the cut leaves,
-    as in the paper; or ``split``, at the border whose two sides differ most. The window is cut
-    bucket by bucket, so much that is older than the change stays until later cuts."""
+    change_point: str = "split"
+    """Beginning of a change: ``split``, the border whose two sides differ most, where the window is
+    cut; or ``window``, the oldest item that the cut of the paper would leave. That one goes bucket
+    by bucket and stops early: its date lies far before the change."""
 
     def __post_init__(self) -> None:
         in_range(self, "significance", 1e-300, 1.0 - 1e-12)
@@ -153,27 +154,18 @@ class Adwin(KernelBank):
             self._grow(2 * self._counts.shape[1])
 
     def _adjust(self, which: Ints) -> None:
+        options = self._options
         state = (self._bucket_sums, self._squares, self._counts, self._totals)
-        self._cut(which, *state)
+        cut_at_splits(which, *state, options.significance, options.min_part)
         self._ready[which] = self._totals[which, 0] >= self.n_feedback
 
     def _change_point(self, which: Ints) -> Ints:
-        options = self._options
-        if options.change_point == "split":
-            state = (self._bucket_sums, self._counts, self._totals)
-            parts: Ints = newest_parts(which, *state, options.min_part)
-            return self.n_seen[which] - parts
         # The oldest item that a cut would leave; the cut itself is the next state's.
-        totals = self._totals[which]
-        copies = (self._bucket_sums[which], self._squares[which], self._counts[which])
-        self._cut(np.arange(len(which)), *copies, totals)
+        options, totals = self._options, self._totals[which]
+        copies = (self._bucket_sums[which], self._squares[which], self._counts[which], totals)
+        cut = cut_at_splits if options.change_point == "split" else drop_stale
+        cut(np.arange(len(which)), *copies, options.significance, options.min_part)
         return self.n_seen[which] - totals[:, 0].astype(np.int64)
-
-    def _cut(
-        self, which: Ints, buckets: Floats, squares: Floats, counts: Ints, totals: Floats
-    ) -> None:
-        options = self._options
-        drop_stale(which, buckets, squares, counts, totals, options.significance, options.min_part)
 
 
 @compiled
@@ -244,30 +236,26 @@ def find_splits(
 
 
 @compiled
-def newest_parts(which: Ints, sums: Floats, counts: Ints, totals: Floats, min_part: int) -> Ints:
-    """Return the number of items after the border whose two sides differ most ((m,)).
-
-    The most by a test of two means of one variance: the likeliest place of one change.
-    """
-    parts = np.zeros(len(which), dtype=np.int64)
+def cut_at_splits(
+    which: Ints,
+    sums: Floats,
+    squares: Floats,
+    counts: Ints,
+    totals: Floats,
+    significance: float,
+    min_part: int,
+) -> None:
+    """Drop what is older than the border whose sides differ most, while a split is significant."""
     for j in range(len(which)):
         i = which[j]
-        n, total = totals[i, 0], totals[i, 1]
-        n0, sum0, best = 0.0, 0.0, -1.0
-        for row in range(counts.shape[1] - 1, -1, -1):
-            for slot in range(counts[i, row]):
-                n0 += float(1 << row)
-                sum0 += sums[i, row, slot]
-                n1 = n - n0
-                if n0 < min_part or n1 < min_part:
-                    continue
-                gap = sum0 * n - total * n0
-                size = gap * gap / (n0 * n1)
-                # The first of equals; rounding alone does not make a border better.
-                if size > best * (1.0 + 1e-9):
-                    best = size
-                    parts[j] = int(n1)
-    return parts
+        while True:
+            part = _newest_part(sums[i], counts[i], totals[i], min_part)
+            if part == 0.0:
+                break
+            while totals[i, 0] > part:
+                _drop_oldest(sums[i], squares[i], counts[i], totals[i])
+            if not _splits(sums[i], counts[i], totals[i], significance, min_part):
+                break
 
 
 @compiled
@@ -280,7 +268,7 @@ def drop_stale(
     significance: float,
     min_part: int,
 ) -> None:
-    """Drop the oldest buckets one at a time until no split of a window is significant."""
+    """Drop the oldest buckets one at a time until no split is significant, as in the paper."""
     for j in range(len(which)):
         i = which[j]
         while True:
@@ -347,6 +335,29 @@ def _splits(sums: Floats, counts: Ints, totals: Floats, significance: float, min
                 return True
         row -= 1
     return False
+
+
+@compiled
+def _newest_part(sums: Floats, counts: Ints, totals: Floats, min_part: int) -> float:
+    """Return the number of items after the border whose two sides differ most; 0 if none does.
+
+    The most by a test of two means of one variance: the likeliest place of one change.
+    """
+    n, total = totals[0], totals[1]
+    n0, sum0, best, part = 0.0, 0.0, 0.0, 0.0
+    for row in range(counts.shape[0] - 1, -1, -1):
+        for slot in range(counts[row]):
+            n0 += float(1 << row)
+            sum0 += sums[row, slot]
+            n1 = n - n0
+            if n0 < min_part or n1 < min_part:
+                continue
+            gap = sum0 * n - total * n0
+            size = gap * gap / (n0 * n1)
+            # The first of equals; rounding alone does not make a border better.
+            if size > best * (1.0 + 1e-9):
+                best, part = size, n1
+    return part
 
 
 @compiled

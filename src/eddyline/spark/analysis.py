@@ -6,12 +6,20 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkTypeError
 from pyspark.logger import PySparkLogger
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
+from pyspark.sql.types import (
+    ArrayType,
+    MapType,
+    StringType,
+    StructType,
+    VariantType,
+    YearMonthIntervalType,
+)
 
-from eddyline.errors import QueryError
+from eddyline.errors import NotSupportedError, QueryError
 from eddyline.registry import hint
 from eddyline.spark.operator import PREFIX
 from eddyline.spark.session import is_on
@@ -23,7 +31,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import DataType, StructField
 
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """Where PySpark logs what Spark refuses, whoever handles it."""
@@ -80,6 +88,61 @@ def arrow_schema(spark: SparkSession, schema: StructType) -> pa.Schema:
     zone = str(spark.conf.get("spark.sql.session.timeZone"))
     is_large = is_on(spark, "spark.sql.execution.arrow.useLargeVarTypes")
     return to_arrow_schema(schema, timezone=zone, prefers_large_types=is_large)
+
+
+def check_outputs(what: str, df: DataFrame) -> None:
+    """Refuse output columns of one name: no sink could tell them apart.
+
+    Raises:
+        QueryError: there are some; the message names them.
+    """
+    is_exact = is_on(df.sparkSession, "spark.sql.caseSensitive")
+    seen: dict[str, str] = {}
+    for name in df.columns:
+        key = name if is_exact else name.lower()
+        if (other := seen.get(key)) is not None:
+            both = repr(name) if other == name else f"{other!r} and {name!r}, one name for Spark"
+            msg = f"{what}: two output columns are called {both}; give one another name with AS"
+            raise QueryError(msg, name=name)
+        seen[key] = name
+
+
+def check_travel(what: str, fields: Iterable[StructField]) -> None:
+    """Refuse columns of a type that Arrow does not have, and that tasks would need.
+
+    Raises:
+        NotSupportedError: there is one; the message names it.
+    """
+    for each in fields:
+        try:
+            to_arrow_type(each.dataType, timezone="UTC")
+        except PySparkTypeError as error:
+            kind = each.dataType.simpleString()
+            of_months = isinstance(each.dataType, YearMonthIntervalType)
+            instead = f"CAST(CAST({each.name} AS INTERVAL MONTH) AS INT)" if of_months else "CAST"
+            msg = (
+                f"{what} needs the column {each.name!r} in Python tasks, and Arrow has no type for "
+                f"{kind}; leave it out, or give the stream one of another type: {instead}"
+            )
+            raise NotSupportedError(msg, column=each.name, type=kind) from error
+
+
+def has_no_order(kind: object) -> bool:
+    """Return whether values of a type cannot be compared."""
+    if isinstance(kind, StructType):
+        return any(has_no_order(field.dataType) for field in kind)
+    if isinstance(kind, ArrayType):
+        return has_no_order(kind.elementType)
+    return isinstance(kind, MapType | VariantType)
+
+
+def is_collated(kind: object) -> bool:
+    """Return whether texts of a type may be equal where their bytes are not."""
+    if isinstance(kind, StructType):
+        return any(is_collated(field.dataType) for field in kind)
+    if isinstance(kind, ArrayType):
+        return is_collated(kind.elementType)
+    return isinstance(kind, StringType) and kind.collation != "UTF8_BINARY"
 
 
 def check_names(df: DataFrame) -> None:

@@ -121,6 +121,12 @@ class Engine(Catalog):
                 f"this engine (engine.query(…)), got {got}"
             )
             raise QueryError(msg, name=name)
+        if isinstance(df, Query) and not df.streams:
+            msg = (
+                f"stream {name!r}: query {df.name!r} reads tables alone; name its results by "
+                f"engine.table({name!r}, query.to_df())"
+            )
+            raise QueryError(msg, name=name)
         what = f"stream {name!r}"
         check_time(what, df.columns, time, lateness)
         check_key(what, df.columns, key, is_made=isinstance(df, Query))
@@ -138,6 +144,8 @@ class Engine(Catalog):
         """Give a batch DataFrame a name that queries can join with streams.
 
         A join reads it once, when it starts for the first time: its rows were always there.
+        ``query.to_df()`` answers a query over tables alone. Spark itself answers what is more than
+        a filter.
 
         Args:
             name: the table's name in SQL.

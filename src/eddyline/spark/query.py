@@ -16,7 +16,7 @@ from eddyline.query.step_graph import carries, tree
 from eddyline.query.steps import ReadStep
 from eddyline.registry import checked_folder_name
 from eddyline.runtime.query_file import checked_changed, stored_query
-from eddyline.spark.analysis import column_types
+from eddyline.spark.analysis import check_outputs, column_types
 from eddyline.spark.operator import Stateful
 from eddyline.spark.operators import laid_out
 from eddyline.spark.run.job import Job, SinkOutlet, settings_of
@@ -118,6 +118,7 @@ class Query:
         """Its options, as texts."""
         self.is_stateful = any(isinstance(each, Stateful) for each in self._made)
         """Whether it keeps durable state."""
+        check_outputs(f"query {name!r}", laid.shape)
         self.shape = laid.shape
         """A DataFrame with its output columns, for analysis only."""
         self.columns = column_types(laid.shape)
@@ -306,7 +307,10 @@ class Query:
         """Raise QueryError if a query of its name is running, or if it reads no stream."""
         self.check_not_running()
         if not self.source.isStreaming:
-            msg = f"{self.name!r} reads batch DataFrames; get its results by .to_df()"
+            msg = (
+                f"{self.name!r} reads batch DataFrames; get its results by .to_df(), such as "
+                f"query.to_df().write.parquet(…)"
+            )
             raise QueryError(msg, query=self.name)
 
     def job(self, state: str | None = None) -> Job:

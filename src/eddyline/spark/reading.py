@@ -7,12 +7,14 @@ steps are put together, and have plain names again where these are of one relati
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from eddyline.aggregates.functions import AGGREGATES
+from eddyline.errors import QueryError
 from eddyline.models.sql.exact import read_exact
 from eddyline.models.sql.reader import asks_for_models
 from eddyline.query.planned import steps
@@ -20,6 +22,7 @@ from eddyline.query.select.reader import read_query
 from eddyline.query.steps import ReadStep, with_own
 from eddyline.spark.analysis import column_types
 from eddyline.spark.models.sql import model_steps, rows_of_models
+from eddyline.spark.table_sql import answered, tables_of
 from eddyline.sql.parsing import refuse
 
 if TYPE_CHECKING:
@@ -49,7 +52,15 @@ def read_steps(
     columns |= {name: made.columns for name, made in known.results.items()}
     aggregates = [*AGGREGATES, *known.aggregates]
     if not asks_for_models(text):
-        return _of_rows(text, known, columns, aggregates, known.tables)
+        named = tables_of(text, known)
+        if not named:
+            return _of_rows(text, known, columns, aggregates, known.tables)
+        with suppress(QueryError):  # Spark says what is wrong with it
+            read = read_query(text, columns, known.functions, aggregates=aggregates)
+            if not (read.is_join or read.parts or read.overs or read.grouping):
+                return _of_rows(text, known, columns, aggregates, ())
+        name = ", ".join(dict.fromkeys(each.name for each in named))
+        return named[0].name, (ReadStep(name, name),), {name: answered(text, named, known)}
     names = {name: list(each) for name, each in columns.items()}
     hidden = {each.lower() for each in known.functions}
     called = {each.lower() for each in aggregates if each.isidentifier()} - hidden

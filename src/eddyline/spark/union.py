@@ -13,7 +13,7 @@ from eddyline.errors import QueryError
 from eddyline.query.predicates import SqlPredicate
 from eddyline.query.step_graph import made_by
 from eddyline.query.steps import FilterStep, ProjectStep, ReadStep
-from eddyline.spark.analysis import refused, unlogged
+from eddyline.spark.analysis import check_outputs, refused, unlogged
 from eddyline.spark.clock import StreamClock
 from eddyline.spark.clocks_of_results import UnionClock
 from eddyline.spark.event_time import check_one_type, micros_of
@@ -231,6 +231,7 @@ def _united(
         QueryError: parts that do not fit each other.
     """
     columns = frames[0].columns
+    check_outputs(f"query {query!r}", frames[0])
     for number, each in frames.items():
         if len(each.columns) != len(columns):
             msg = (

@@ -56,6 +56,16 @@ def as_name(node: Expr) -> str:
     return called[0] if called else ""
 
 
+def says_collation(tree: Expr) -> bool:
+    """Return whether an expression gives texts a collation, by which bytes do not compare."""
+    return any(
+        isinstance(node, exp.Collate)
+        or as_name(node) == "collate"
+        or (isinstance(node, exp.DataType) and bool(node.args.get("collate")))
+        for node in tree.walk()
+    )
+
+
 def as_call(node: Expr) -> tuple[str, list[Expr]] | None:
     """Return name (in lower case) and arguments if the node is a call."""
     if isinstance(node, exp.Anonymous):

@@ -57,6 +57,13 @@ class SparkText(Spark):
             name: Spark.Parser.NO_PAREN_FUNCTION_PARSERS[name] for name in ("ANY", "CASE", "IF")
         }
 
+        def _parse_types(self, *args: Any, **how: Any) -> Any:  # STRING COLLATE name
+            kind = super()._parse_types(*args, **how)
+            collation = kind.args.get("collate") if isinstance(kind, exp.DataType) else None
+            if isinstance(collation, exp.Column):  # it is no column of the input
+                kind.set("collate", exp.var(".".join(each.name for each in collation.parts)))
+            return kind
+
 
 def tokens_of(text: str, what: str = "SQL") -> list[Token]:
     """Return the tokens of a text; ``start`` and ``end`` (inclusive) are offsets into it.

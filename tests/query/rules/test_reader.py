@@ -195,6 +195,14 @@ def test_what_spark_must_decide_stays_there_as_a_leaf(text, sql):
     assert tree.parts[1] == Compare(INT, "=", 1)
 
 
+@pytest.mark.parametrize("operand", ["{}", "lower({})", "concat({}, 'b')"])
+def test_spark_compares_what_a_cast_gives_a_collation(operand):
+    text = operand.format("CAST(s AS STRING COLLATE UTF8_LCASE)")
+    tree = read(f"{text} = 'A'")
+    assert isinstance(tree, NativeTest)
+    assert tree.columns == ("s",)
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -15,6 +15,7 @@ from sqlglot import exp
 from eddyline.query.conditions import MayRaise, NativeTest, Operand, Raise
 from eddyline.query.rules.python_calls import function_test
 from eddyline.sql.error_free import NoFormError, is_surely_evaluated
+from eddyline.sql.functions import says_collation
 from eddyline.sql.literals import constant_of, scalars_for
 from eddyline.sql.parsing import SparkText, offset_of, refuse
 from eddyline.sql.rendering import string_literal
@@ -125,7 +126,8 @@ class Reading:
     def operand(self, node: Expr) -> Operand | None:
         """Return the operand of a test, or None if its values should stay in Spark."""
         inner = node.unnest()
-        if self.is_call(inner) or not inner.find(exp.Column, exp.Anonymous):
+        is_plain = not self.is_call(inner) and not says_collation(inner)
+        if not is_plain or not inner.find(exp.Column, exp.Anonymous):
             return None
         facts = self.expression.facts(inner)
         columns = self.expression.columns_of(inner)

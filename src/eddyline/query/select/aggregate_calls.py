@@ -127,6 +127,11 @@ class AggregateCalls:
                 )
             texts.append(self._text(inner, f"argument of {name}()"))
             texts += self._ignoring(name, node) if isinstance(each, exp.IgnoreNulls) else ()
+        if name in _TAKES_NULLS and len(given) == 2:
+            if not isinstance(given[1], exp.Boolean):
+                message = f"the second argument of {name}() is TRUE (NULL is left out) or FALSE"
+                refuse(message, self._statement.text, offset_of(node))
+            texts[1:] = self._ignoring(name, node) if given[1].this else ()
         return tuple(texts)
 
     def _ignoring(self, name: str, node: exp.Anonymous) -> tuple[str]:

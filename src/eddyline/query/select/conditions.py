@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from eddyline.errors import NotSupportedError
 from eddyline.query.predicates import MixedPredicate, SqlPredicate
-from eddyline.query.select.key_classes import Keys, side_of
+from eddyline.query.select.key_classes import Keys, null_safe_sides, side_of
 from eddyline.query.select.names import identifier
 from eddyline.sql.analysis import check_is_row_wise
 from eddyline.sql.functions import NON_DETERMINISTIC, as_name
@@ -177,6 +177,37 @@ class JoinConditions(Conditions):
         """While ON of a join that is not inner is read: its second input."""
         self.absent = ""
         """While WHERE is read: the input of which results may have no row."""
+        self._later: list[tuple[list[tuple[Side, Side]], str, list[str], int]] = []
+        """Equalities that are keys where nothing else connects their inputs: as keys, as written,
+        where they are asked of results (nowhere if that stays), and their offsets."""
+        self._no_keys: list[tuple[frozenset[str], str, str, int]] = []
+        """Equalities that cannot be keys: their inputs, as written, why, and their offsets."""
+
+    def connect(self) -> None:
+        """Make keys of other equalities where inputs have none, and check that all have one.
+
+        Raises:
+            NotSupportedError: an equality is all that connects two inputs, and cannot be a key.
+        """
+        for pairs, written, asked, start in self._later:
+            classes = self.keys.classes()
+            met = ({one.input, other.input} for one, other in pairs)
+            if all(any(names <= each.members.keys() for each in classes) for names in met):
+                continue
+            for pair in pairs:
+                if (clash := self.keys.add(*pair)) is not None:
+                    self._refuse_kinds(clash, start)
+            if asked:
+                asked.remove(written)
+                self.equalities.append(written)
+        reached = {next(iter(self.predicates))}
+        joined = [{*each.members} for each in self.keys.classes()]
+        while more := [names for names in joined if names & reached and not names <= reached]:
+            reached = reached.union(*more)
+        for inputs, written, why, start in self._no_keys:
+            if not inputs <= reached:
+                message = f"{written} cannot be the key of a join, and is not supported yet: {why}"
+                self.statement.refuse(message, start)
 
     def add_using(self, left: Named, right: Named, start: int) -> None:
         """Add the equality of two columns of one type that USING names at an offset."""
@@ -199,14 +230,41 @@ class JoinConditions(Conditions):
         if len(inputs) < 2:
             super()._add_conjunct(part, inputs)
             return
-        sides = self._sides(part.tree)
-        read = [self._scoped.inputs(side, self._word) for side in sides]
-        if [len(each) for each in read] != [1, 1] or read[0] == read[1]:
-            others.append(qualified)
+        tree = part.tree
+        trees = [tree.left, tree.right] if isinstance(tree, exp.EQ) else []
+        if named := self._named(trees):
+            self._add_equality(named, qualified, part.start)
             return
-        texts = [self._scoped.canonical(side, self._word) for side in sides]
-        named = [(name, text) for (name,), text in zip(read, texts, strict=True)]
-        self._add_equality(named, qualified, part.start)
+        others.append(qualified)
+        self._add_null_safe(part, qualified, others)
+
+    def _add_null_safe(self, part: Fragment, written: str, asked: list[str]) -> None:
+        """Take note of ``a <=> b`` and ``(a, b) = (c, d)``, in which NULL equals NULL."""
+        trees = _null_safe_trees(part.tree)
+        pairs = [named for each in trees if (named := self._named(each))]
+        keys: list[tuple[Side, Side]] = []
+        for pair in pairs:
+            sides = null_safe_sides(pair, self._scoped.scope.inputs)
+            if isinstance(sides, str):
+                names = frozenset(name for name, _ in pair)
+                self._no_keys.append((names, written, sides, part.start))
+                return
+            keys += sides
+        if keys:  # what is not of two inputs is asked of results
+            rest = asked if len(pairs) == len(trees) else []
+            self._later.append((keys, written, rest, part.start))
+
+    def _named(self, trees: Sequence[Expr]) -> list[tuple[str, str]]:
+        """Return input and text of two sides, each of one input and not the same; else nothing."""
+        sides = [self._side(each) for each in trees]
+        if None in sides:
+            return []
+        parts = [each for each in sides if each is not None]
+        read = [self._scoped.inputs(side, self._word) for side in parts]
+        if [len(each) for each in read] != [1, 1] or read[0] == read[1]:
+            return []
+        texts = [self._scoped.canonical(side, self._word) for side in parts]
+        return [(name, text) for (name,), text in zip(read, texts, strict=True)]
 
     def _add_call(self, call: Call) -> None:
         _, inputs = self.called(call, self._word)
@@ -229,21 +287,25 @@ class JoinConditions(Conditions):
 
     # -- equalities -------------------------------------------------------------------------------
 
-    def _sides(self, tree: Expr) -> list[Fragment]:
-        """Return the two sides of an equality, without parentheses; nothing if it is none."""
-        if not isinstance(tree, exp.EQ):
-            return []
-        bare = [(side, side.unnest()) for side in (tree.left, tree.right)]
-        # Parentheses make a row of several expressions.
-        trees = [side if isinstance(inner, exp.Tuple) else inner for side, inner in bare]
-        return [self.statement.part(each) for each in trees]
+    def _side(self, tree: Expr) -> Fragment | None:
+        """Return a side of an equality without parentheses; None if it is a row of several."""
+        inner = tree.unnest()
+        return None if isinstance(inner, exp.Tuple) else self.statement.part(inner)
 
     def _add_equality(self, sides: Sequence[tuple[str, str]], written: str, start: int) -> None:
         """Add an equality of two expressions, each of one input, as written at an offset."""
         inputs = self._scoped.scope.inputs
         a, b = (side_of(name, text, inputs[name]) for name, text in sides)
-        if a is None or b is None:
-            (self.conditions if self.partner else self.residual).append(written)
+        asked = self.conditions if self.partner else self.residual
+        if isinstance(a, str) or isinstance(b, str):
+            why = a if isinstance(a, str) else str(b)
+            names = frozenset(name for name, _ in sides)
+            self._no_keys.append((names, written, why, start))
+            asked.append(written)
+            return
+        if not (a.is_plain and b.is_plain):
+            self._later.append(([(a, b)], written, asked, start))
+            asked.append(written)
             return
         clash = self.keys.add(a, b)
         if clash is not None:
@@ -257,3 +319,16 @@ class JoinConditions(Conditions):
             f"{a}, {b}; CAST one to the type of the other"
         )
         self.statement.refuse(message, start)
+
+
+def _null_safe_trees(tree: Expr) -> list[Sequence[Expr]]:
+    """Return the pairs of which a condition says that they are equal, or both NULL."""
+    if isinstance(tree, exp.NullSafeEQ):
+        return [(tree.left, tree.right)]
+    if as_name(tree) == "equal_null" and len(tree.expressions) == 2:
+        return [tree.expressions]
+    rows = [side.unnest() for side in (tree.left, tree.right)] if isinstance(tree, exp.EQ) else []
+    if not rows or not all(isinstance(each, exp.Tuple) for each in rows):
+        return []
+    left, right = (each.expressions for each in rows)
+    return [*zip(left, right, strict=True)] if len(left) == len(right) else []

@@ -40,6 +40,15 @@ _KINDS: Mapping[tuple[str, str], JoinKind] = {
 """Joins by side and kind, as sqlglot calls them."""
 
 
+_BEHIND = {
+    "sample": "TABLESAMPLE",
+    "pivots": "PIVOT",
+    "version": "VERSION AS OF",
+    "laterals": "LATERAL VIEW",
+}
+"""What may stand behind a name in FROM for sqlglot, and is not run."""
+
+
 @dataclass(frozen=True, slots=True)
 class FromItem:
     """One item of FROM."""
@@ -110,6 +119,8 @@ class FromReader:
         self._tables = tables
         known = [name for name in columns if self._is_join or name not in tables]
         self._names = {name.lower(): name for name in known}
+        self._alone = {name.lower() for name in tables} - self._names.keys()
+        """Tables that are read as a stream would be."""
 
     def items(self) -> list[FromItem]:
         """Return the items as they were written; only inner joins of streams are run yet."""
@@ -206,6 +217,12 @@ class FromReader:
         for each in models_behind(table):
             message = "MODEL is read by the engine: engine.query(…)"
             self._statement.refuse(message, each.start)
+        if table.name.lower() in self._alone:
+            message = (
+                f"{table.name!r} is a table, which a join with a stream reads, or a query over "
+                f"tables alone without a window"
+            )
+            self._statement.refuse(message, offset_of(table.this))
         if table.name.lower() not in self._names:
             message = unknown("stream", table.name, list(self._names.values()))
             refuse(message, self._text, offset_of(table.this), stream=table.name)
@@ -295,10 +312,13 @@ def check_bare(statement: Statement, source: Expr) -> None:
     Raises:
         NotSupportedError: TABLESAMPLE, PIVOT, VERSION AS OF and such; the message shows where.
     """
-    for key in ("sample", "pivots", "version", "laterals"):
-        if source.args.get(key):
-            message = "only the stream's name may stand in FROM yet"
-            statement.refuse(message, offset_of(source))
+    for key, word in _BEHIND.items():
+        if made := source.args.get(key):
+            is_unpivot = key == "pivots" and made[0].args.get("unpivot")
+            said = "UNPIVOT" if is_unpivot else word
+            message = f"{said} is not supported yet; the name of a stream stands alone in FROM"
+            at = next((t.start for t in statement.tokens if t.text.upper() == said.split()[0]), 0)
+            statement.refuse(message, max(at, offset_of(source)))
     alias = source.args.get("alias")
     if alias is not None and alias.args.get("columns"):
         message = "names of columns in FROM are not supported yet"

@@ -37,6 +37,7 @@ from eddyline.query.select.statement import AGGREGATION, Fragment
 from eddyline.query.windows import UNBOUNDED, SessionWindow
 from eddyline.registry import unknown
 from eddyline.sql.analysis import check_is_row_wise
+from eddyline.sql.functions import AGGREGATES
 from eddyline.sql.names import is_no_column
 from eddyline.sql.parsing import offset_of, refuse
 
@@ -305,6 +306,9 @@ class GroupReader:
         for node in part.tree.find_all(*AROUND):
             inner = node.find(exp.Anonymous)
             if inner is not None and str(inner.name).lower() not in self._calls.known:
+                if str(inner.name).lower() in AGGREGATES:
+                    message = f"{what}: the aggregate function {inner.name}() is not supported yet"
+                    self._statement.refuse(message, offset_of(node))
                 message = unknown("aggregate function", inner.name, sorted(self._calls.known))
                 refuse(f"{what}: {message}", self._text, offset_of(node))
         check_is_row_wise(part.tree, self._text, what, self._calls.known)

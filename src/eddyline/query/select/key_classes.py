@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlglot import exp
-
 from eddyline.query.query import KeyClass
 from eddyline.sql.analysis import Expression
-from eddyline.sql.functions import as_name
+from eddyline.sql.functions import says_collation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -31,6 +30,24 @@ _KINDS = {
 """Types of one kind compare exactly, so their equality is transitive: 1 = 1.00, but a string can
 equal two numbers, and two bigints one float."""
 
+_DEFAULTS = {
+    "integer": "0",
+    "decimal": "0",
+    "float": "0",
+    "string": "''",
+    "boolean": "false",
+    "date": "'1970-01-01'",
+    "timestamp": "'1970-01-01 00:00:00'",
+    "timestamp_ntz": "'1970-01-01 00:00:00'",
+    "binary": "''",
+}
+"""A value of each type, which stands for NULL beside whether there is one."""
+
+_INEXACT = re.compile(r"[<:,](float|double|map|variant|interval|void)\b(?!:)|collate")
+"""Types inside structs and arrays of which equal values may have other bits, or no equality."""
+
+_OF_DAYS = re.compile("day|hour|minute|second")
+
 
 @dataclass(frozen=True, slots=True)
 class Side:
@@ -44,26 +61,68 @@ class Side:
     identity: str
     """Equal for sides that are the same but for blanks, comments and case of functions."""
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether its values are no structs, arrays or intervals, as far as that can be told."""
+        return self.kind in ("", *_KINDS.values())
 
-def side_of(name: str, text: str, columns: Mapping[str, str]) -> Side | None:
-    """Return a side of an equality as a key, or None where equal values need not be one key.
 
-    Those are arrays, maps, structs and intervals, inside which NULL equals NULL or which have
-    several forms of one value, and strings with a collation.
-    """
+def side_of(name: str, text: str, columns: Mapping[str, str]) -> Side | str:
+    """Return a side of an equality as a key, or in words why it cannot be one."""
     side = Expression(text, text, columns, ansi=True)
     tree, kind = side.tree, side.type_of(side.tree)
-    is_compound = isinstance(tree, exp.Tuple) or (kind.is_known and kind.family not in _KINDS)
     types = [columns[column] for column in side.columns_of(tree)]
-    if is_compound or _has_collation(tree, types):
-        return None
-    identity = tree.unnest().sql(comments=False, normalize_functions="upper")
-    return Side(name, text, _KINDS.get(kind.family, ""), identity)
+    if says_collation(tree) or any("collate" in each.lower() for each in types):
+        return (
+            f"{text} has a collation, by which texts are equal that are not the same; compare "
+            f"lower(…), or … COLLATE UTF8_BINARY"
+        )
+    is_whole = kind.family in ("struct", "array") and not _INEXACT.search(kind.text)
+    if is_whole or (kind.family == "interval" and _OF_DAYS.search(kind.text)):
+        words = kind.text
+    elif kind.family == "interval":
+        return f"{text} is of the type {kind.text}, which Arrow does not have; compare its months"
+    elif kind.is_known and kind.family not in _KINDS:
+        return f"{text} is of the type {kind.text}; compare parts of it that are plain values"
+    else:
+        words = _KINDS.get(kind.family, "")
+    return Side(name, text, words, identity_of(tree))
 
 
-def _has_collation(tree: Expr, types: Iterable[str]) -> bool:
-    said = any(isinstance(node, exp.Collate) or as_name(node) == "collate" for node in tree.walk())
-    return said or any("collate" in each.lower() for each in types)
+def null_safe_sides(
+    sides: Iterable[tuple[str, str]], inputs: Mapping[str, Mapping[str, str]]
+) -> list[tuple[Side, Side]] | str:
+    """Return ``a <=> b`` as two equalities of keys, or in words why it cannot be that.
+
+    The values are equal where both are NULL or neither is, and where they are equal with a value of
+    their type in the place of NULL.
+    """
+    pairs: list[list[Side]] = [[], []]
+    for name, text in sides:
+        side = Expression(text, text, inputs[name], ansi=True)
+        kind = side.type_of(side.tree)
+        plain = side_of(name, text, inputs[name])
+        if isinstance(plain, str):
+            return plain
+        if kind.family not in _DEFAULTS:
+            words = kind.text if kind.is_known else "of a type that the text does not tell"
+            return f"NULL equals NULL in it, which takes plain types; {text} is {words}; CAST it"
+        default = f"CAST({_DEFAULTS[kind.family]} AS {kind.text})"
+        for pair, key, words in (
+            (pairs[0], f"(({text}) IS NULL)", "a boolean"),
+            (pairs[1], f"coalesce({text}, {default})", plain.kind),
+        ):
+            tree = Expression(key, key, inputs[name], ansi=True).tree
+            pair.append(Side(name, key, words, identity_of(tree)))
+    if pairs[1][0].kind != pairs[1][1].kind:
+        one, other = pairs[1]
+        return f"{one.input} has {one.kind} and {other.input} {other.kind}; CAST one of them"
+    return [(one, other) for one, other in pairs]
+
+
+def identity_of(tree: Expr) -> str:
+    """Return what expressions have in common that are the same but for blanks and such."""
+    return tree.unnest().sql(comments=False, normalize_functions="upper")
 
 
 class Keys:

@@ -74,15 +74,16 @@ def with_names(found: Iterable[tuple[Fragment, str, str]]) -> tuple[str, ...]:
     Raises:
         QueryError: two have the same name.
     """
-    made: dict[str, tuple[str, str]] = {}
+    made: dict[str, tuple[str, str, str]] = {}
     for column, name, text in found:
+        shown = text if is_star(column.tree) else column.text
         if name.lower() in made:
-            one = made[name.lower()][1]
+            one, other = made[name.lower()][2], shown
             message = (
-                f"two output columns are called {name!r}: {one} and {text}; "
+                f"two output columns are called {name!r}: {one} and {other}; "
                 f"give one another name with AS"
             )
             refuse(message, column.query, column.start, name=name)
-        made[name.lower()] = name, text
-    named = ((text, identifier(name)) for name, text in made.values())
+        made[name.lower()] = name, text, shown
+    named = ((text, identifier(name)) for name, text, _ in made.values())
     return tuple(text if text == name else f"{text} AS {name}" for text, name in named)

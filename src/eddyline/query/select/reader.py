@@ -290,6 +290,7 @@ def _join(
     if kind not in ("semi", "anti"):
         names.scope = replace(names.scope, hints=called)
     _add_where(conditions)
+    conditions.connect()
     _check_output(statement, calls)
     return Query(
         _inputs(items, conditions),

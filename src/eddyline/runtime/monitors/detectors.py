@@ -84,8 +84,6 @@ class DetectorMonitorOptions:
             if of_all_rows
             else {"block_rows": self.block_rows}
         )
-        if self.detector == "adwin":  # the evidence before the change is to go at once
-            wanted["change_point"] = "split"
         return options_of(self.detector, **{k: v for k, v in wanted.items() if k in known})
 
     def build(self, n_filters: int, seed: int) -> DetectorMonitor:

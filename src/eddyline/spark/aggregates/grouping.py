@@ -13,16 +13,13 @@ from pyspark.sql.types import (
     ArrayType,
     DoubleType,
     FloatType,
-    MapType,
-    StringType,
     StructField,
     StructType,
-    VariantType,
 )
 
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.spark.aggregates.travelling import plain_name
-from eddyline.spark.analysis import refused, unlogged
+from eddyline.spark.analysis import check_travel, has_no_order, is_collated, refused, unlogged
 from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.sql.parsing import quoted
 
@@ -88,16 +85,17 @@ class Groups:
                     kind = df.selectExpr(f"({text}\n) AS g").schema[0].dataType
             except AnalysisException as error:
                 raise refused(f"GROUP BY {text}", error, group=text) from error
-            if _has_no_order(kind):
+            if has_no_order(kind):
                 msg = f"GROUP BY {text}: {kind.simpleString()} is no type to group by"
                 raise QueryError(msg, group=text)
-            if _is_collated(kind):
+            if is_collated(kind):
                 msg = (
                     f"GROUP BY {text}: texts that are equal without being the same "
                     f"({kind.simpleString()}) are not supported yet; write lower(…), or "
                     f"… COLLATE UTF8_BINARY"
                 )
                 raise NotSupportedError(msg, group=text)
+            check_travel(f"GROUP BY {text}", [StructField(text, kind)])
             found.append(StructField(name, kind))
         return cls(tuple(columns), tuple(found))
 
@@ -166,20 +164,3 @@ def _hashed(field: StructField) -> list[str]:
     column = quoted(field.name)
     is_nested = isinstance(field.dataType, _NESTED)
     return [column, f"CAST({column} AS STRING)"] if is_nested else [column]
-
-
-def _has_no_order(kind: object) -> bool:
-    if isinstance(kind, StructType):
-        return any(_has_no_order(field.dataType) for field in kind)
-    if isinstance(kind, ArrayType):
-        return _has_no_order(kind.elementType)
-    return isinstance(kind, MapType | VariantType)
-
-
-def _is_collated(kind: object) -> bool:
-    """Return whether texts of a type may be equal where their bytes are not."""
-    if isinstance(kind, StructType):
-        return any(_is_collated(field.dataType) for field in kind)
-    if isinstance(kind, ArrayType):
-        return _is_collated(kind.elementType)
-    return isinstance(kind, StringType) and kind.collation != "UTF8_BINARY"

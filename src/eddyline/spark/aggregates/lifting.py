@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkTypeError
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import (
@@ -22,13 +22,15 @@ from pyspark.sql.types import (
     StructField,
     StructType,
     VariantType,
+    YearMonthIntervalType,
 )
 
 from eddyline.aggregates.functions import AggregateFunction, Partial, function_of, number_type
 from eddyline.aggregates.lifts import WAYS
 from eddyline.aggregates.monoids import MONOIDS
 from eddyline.aggregates.user import UserMonoid
-from eddyline.spark.analysis import refused, unlogged
+from eddyline.errors import NotSupportedError
+from eddyline.spark.analysis import has_no_order, is_collated, refused, unlogged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -146,6 +148,9 @@ class Lifting:
                 if call.own is not None:
                     return self._own(number, call, arguments)
                 return self._known(number, call, arguments)
+        except PySparkTypeError as error:  # a type of Spark's that Arrow does not have
+            msg = f"{call.text} is not supported: {error.getMessage()}"
+            raise NotSupportedError(msg, call=call.text) from error
         except AnalysisException as error:
             raise refused(call.text, error, call=call.text) from error
 
@@ -153,8 +158,16 @@ class Lifting:
         """Return a call of a function of the table."""
         asked = function_of(call.function, len(arguments), is_distinct=call.is_distinct)
         function = asked.by_row if self.by_row and asked.by_row else asked
-        given = self.df.selectExpr(*arguments).schema if arguments else ()
-        kinds = [each.dataType for each in given]
+        written = arguments
+        kinds = self._kinds(arguments)
+        if call.function != "count" or call.is_distinct:
+            _check_kinds(call, kinds)
+        if any(isinstance(each, YearMonthIntervalType) for each in kinds):  # Arrow has none
+            arguments = [
+                _months_of(text) if isinstance(kind, YearMonthIntervalType) else text
+                for text, kind in zip(arguments, kinds, strict=True)
+            ]
+            kinds = self._kinds(arguments)
         of_numbers = number_type(kinds[0].simpleString()) if kinds else "double"
         lifts = function.lifts(arguments, time=MICROS, number=of_numbers)
         partials = tuple(
@@ -167,10 +180,17 @@ class Lifting:
             )
             for at, (each, lift) in enumerate(zip(function.partials, lifts, strict=True))
         )
-        reference = asked.reference_of(arguments, time=MICROS)
+        kind = self._type(asked.reference_of(written, time=MICROS))
         names = [f"{{{at}}}" for at in range(len(partials))]
         final = _escaped(function, names, arguments)
-        return LiftedCall(call, final, partials, self._type(reference))
+        if isinstance(kind, YearMonthIntervalType):
+            final = f"make_ym_interval(0, CAST(round({final}) AS INT))"
+        return LiftedCall(call, final, partials, kind)
+
+    def _kinds(self, arguments: Sequence[str]) -> list[DataType]:
+        """Return the types of expressions."""
+        given = self.df.selectExpr(*arguments).schema if arguments else ()
+        return [each.dataType for each in given]
 
     def _partial(self, column: str, partial: Partial, lift: str) -> LiftedPartial:
         monoid = MONOIDS[partial.monoid]
@@ -256,6 +276,29 @@ def value_type(monoid: Monoid, kind: DataType) -> DataType:
     none = np.empty(0, np.int64)
     column = pa.array([], to_arrow_type(kind, timezone="UTC"))
     return from_arrow_type(monoid.value(column, none, none).type)
+
+
+def _check_kinds(call: AggregateCall, kinds: Sequence[DataType]) -> None:
+    """Refuse values that tasks cannot compare as Spark does.
+
+    Raises:
+        NotSupportedError: there are some; the message says of which call.
+    """
+    for kind in kinds:
+        if has_no_order(kind):
+            msg = f"{call.text}: values of {kind.simpleString()} cannot be compared"
+            raise NotSupportedError(msg, call=call.text)
+        if is_collated(kind) and not call.function.startswith(("first", "last", "any")):
+            msg = (
+                f"{call.text}: texts with a collation ({kind.simpleString()}) are not supported "
+                f"yet; write lower(…), or … COLLATE UTF8_BINARY"
+            )
+            raise NotSupportedError(msg, call=call.text)
+
+
+def _months_of(text: str) -> str:
+    """Return SQL of the months of an interval of years and months."""
+    return f"CAST(CAST({text} AS INTERVAL MONTH) AS INT)"
 
 
 def _filtered(lift: str, where: str) -> str:

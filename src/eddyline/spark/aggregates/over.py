@@ -15,7 +15,7 @@ from eddyline.query.windows import UNBOUNDED
 from eddyline.spark.aggregates.bucketed import Bucketed, unbounded_values
 from eddyline.spark.aggregates.grouping import CHECK, CODE, START
 from eddyline.spark.aggregates.travelling import Travelling
-from eddyline.spark.analysis import check_names
+from eddyline.spark.analysis import check_names, check_travel
 from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.spark.prepared import Selected
 from eddyline.sql.parsing import quoted
@@ -42,6 +42,7 @@ class OverOperator(Bucketed):
         super().__init__(site, [each.call for each in step.calls], by)
         self.loop = AggregateLoop(adaptive=False)
         self.columns = [StructField(each.name, each.dataType) for each in site.df.schema]
+        check_travel("OVER (…)", self.columns)
         self.frames: dict[Window, list[LiftedCall]] = {}
         """The calls by the rows that they are over."""
         for over, call in zip(step.calls, self.calls, strict=True):

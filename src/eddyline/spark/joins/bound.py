@@ -21,7 +21,7 @@ from eddyline.query.step_graph import asks_python, made_by
 from eddyline.query.steps import FilterStep, ProjectStep, ReadStep, columns_read
 from eddyline.query.windows import LONGEST
 from eddyline.registry import unknown
-from eddyline.spark.analysis import arrow_schema
+from eddyline.spark.analysis import arrow_schema, check_travel
 from eddyline.spark.buckets import REPORT
 from eddyline.spark.event_time import check_one_type
 from eddyline.spark.joins.declared_keys import declared_keys
@@ -275,10 +275,13 @@ class BoundJoin:
     @cached_property
     def _fields(self) -> dict[str, StructType]:
         """The columns of results by input."""
-        return {
+        found = {
             each.name: self.fields_of(each, [name for name, _ in each.columns])
             for each in self.source.layouts
         }
+        for name, fields in found.items():
+            check_travel(f"a join with {name!r}", fields)
+        return found
 
     def fields_of(self, layout: InputLayout, names: Iterable[str]) -> StructType:
         """Return some columns of an input."""

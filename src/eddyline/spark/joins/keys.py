@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
-from eddyline.errors import QueryError
+from eddyline.errors import NotSupportedError, QueryError
 from eddyline.spark.analysis import refused, unlogged
 from eddyline.spark.event_time import local_micros
 from eddyline.spark.joins.layout import KEY, WIDTHS
@@ -25,6 +26,12 @@ if TYPE_CHECKING:
 
 DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
 """Digits that Spark takes whole numbers to have, where they meet decimals."""
+
+_NO_KEYS = re.compile(r"(^|[<:,])(map|variant|void|geometry|geography)\b(?!:)|collate|^interval$")
+"""Types without an equality that equal hashes follow, as whole values or parts."""
+
+_FLOATS = re.compile(r"[<:,](float|double)\b(?!:)")
+"""Types of which equal values have other bits: inside others nothing makes them one."""
 
 MAX_DIGITS = 38
 """Most digits of a decimal."""
@@ -58,6 +65,7 @@ def key_type(key: KeyClass, inputs: Iterable[JoinInput]) -> str:
 
     Raises:
         QueryError: a member cannot be resolved, or they are of types that SQL would convert.
+        NotSupportedError: a type without an equality that hashes follow.
     """
     found: dict[str, str] = {}
     for each in inputs:
@@ -69,6 +77,7 @@ def key_type(key: KeyClass, inputs: Iterable[JoinInput]) -> str:
                 what = f"the key {text!r} of {each.name!r} cannot be resolved"
                 raise refused(what, error, input=each.name, key=text) from error
     kinds = set(found.values())
+    _check_kinds(found)
     if kinds <= set(WIDTHS):
         return max(kinds, key=WIDTHS.index)
     if kinds <= {"float", "double"}:
@@ -87,6 +96,17 @@ def key_type(key: KeyClass, inputs: Iterable[JoinInput]) -> str:
         raise QueryError(msg, types=found)
     msg = f"keys of different types are compared: {listed}; cast them to one type"
     raise QueryError(msg, types=found)
+
+
+def _check_kinds(members: Mapping[str, str]) -> None:
+    """Refuse members of types without an equality that hashes follow; types are by the member."""
+    for what, kind in members.items():
+        if _NO_KEYS.search(kind) or _FLOATS.search(kind):
+            msg = (
+                f"the key of a join {what} is of the type {kind}, which is not supported; compare "
+                f"parts of it that are plain values"
+            )
+            raise NotSupportedError(msg, type=kind)
 
 
 def _digits(kind: str) -> tuple[int, int]:

@@ -42,7 +42,15 @@ def _target(node: Expr) -> str:
 
 
 def _infer_cast(inference: Inference, node: Expr) -> Facts:
-    return _infer_cast_to(inference, node, node.this, parse_type(_target(node)))
+    target = _target(node)
+    return _collated(_infer_cast_to(inference, node, node.this, parse_type(target)), target)
+
+
+def _collated(facts: Facts, target: str) -> Facts:
+    """Return facts in which texts of a collation are of no known type: bytes do not decide."""
+    if "COLLATE" not in target.upper():
+        return facts
+    return replace(facts, type=SqlType("other", target.lower()))
 
 
 def _infer_cast_to(inference: Inference, node: Expr, source: Expr, target: SqlType) -> Facts:
@@ -56,7 +64,8 @@ def _infer_cast_to(inference: Inference, node: Expr, source: Expr, target: SqlTy
 
 
 def _infer_try_cast(inference: Inference, node: Expr) -> Facts:
-    return inference.combine(parse_type(_target(node)), [node.this])
+    target = _target(node)
+    return _collated(inference.combine(parse_type(target), [node.this]), target)
 
 
 def _write_cast(writer: SqlWriter, node: Expr) -> str:

@@ -1,0 +1,81 @@
+"""Queries over tables alone that are more than a filter: Spark answers them as they are written.
+
+Nothing about them is continuous, so there is nothing to learn, and no window to say what counts.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException, ParseException
+from sqlglot import exp, parse_one
+from sqlglot.errors import SqlglotError
+
+from eddyline.errors import NotSupportedError
+from eddyline.query.select.names import identifier
+from eddyline.spark.analysis import refused, unlogged
+from eddyline.spark.relation import Relation
+from eddyline.sql.parsing import SparkText
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eddyline.spark.catalog import Catalog
+
+
+def tables_of(text: str, catalog: Catalog) -> Sequence[exp.Table]:
+    """Return where a query names tables; nothing if it names anything else.
+
+    Args:
+        text: the query.
+        catalog: what the engine knows.
+    """
+    names = {each.lower() for each in catalog.tables}
+    tables: list[exp.Table] = []
+    with suppress(SqlglotError):
+        tree = parse_one(text, read=SparkText) if names else exp.null()
+        if not isinstance(tree, exp.Select | exp.SetOperation | exp.Subquery):
+            return []  # Spark would run what is no query
+        ctes = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
+        tables = [each for each in tree.find_all(exp.Table) if each.name.lower() not in ctes]
+    is_table = (each.name.lower() in names and not each.args.get("db") for each in tables)
+    return tables if all(is_table) else []
+
+
+def answered(text: str, tables: Sequence[exp.Table], catalog: Catalog) -> Relation:
+    """Return what Spark answers to a query over tables.
+
+    Raises:
+        QueryError: Spark refuses it.
+        NotSupportedError: it calls a function of the engine, which Spark does not know.
+    """
+    functions = {name.lower() for name in (*catalog.functions, *catalog.aggregates)}
+    for call in tables[0].root().find_all(exp.Anonymous):
+        if str(call.name).lower() in functions:
+            msg = (
+                f"{call.name}() is a function of the engine; over tables alone it may stand in one "
+                f"SELECT … FROM t WHERE …; for aggregates there is el.window_aggregate(df, …)"
+            )
+            raise NotSupportedError(msg, function=str(call.name))
+    frames = {each.lower(): df for each, df in catalog.tables.items()}
+    read = {f"t{at}": frames[each.name.lower()] for at, each in enumerate(tables)}
+    places = [each.this.meta for each in tables]
+    pieces, end = [], 0
+    order = sorted(range(len(tables)), key=lambda at: places[at]["start"])
+    for at in order:
+        alias = "" if tables[at].alias else f" AS {identifier(tables[at].name)}"
+        pieces += [_plain(text[end : places[at]["start"]]), f"{{t{at}}}{alias}"]
+        end = places[at]["end"] + 1
+    statement = "".join([*pieces, _plain(text[end:])])
+    session = next(iter(read.values())).sparkSession
+    try:
+        with unlogged():
+            return Relation(session.sql(statement, **read))
+    except (AnalysisException, ParseException) as error:
+        raise refused("the query over tables, which Spark answers", error) from error
+
+
+def _plain(text: str) -> str:
+    """Return a text in which braces are no places for tables."""
+    return text.replace("{", "{{").replace("}", "}}")

@@ -1,0 +1,83 @@
+"""Keys of joins that are no plain values, against Spark's own join."""
+
+from __future__ import annotations
+
+import pytest
+
+import eddyline as el
+from eddyline.errors import NotSupportedError
+
+pytestmark = pytest.mark.spark
+
+COLUMNS = (
+    "timestamp_seconds(1.7e9 + id) AS ts",
+    "CAST(id AS INT) AS i",
+    "IF(id % 4 = 1, NULL, CAST(id % 3 AS DOUBLE) - 1) AS v",
+    "IF(id % 5 = 0, NULL, concat('k', id % 3)) AS k",
+    "IF(id % 6 = 5, NULL, named_struct('x', IF(id % 4 = 2, NULL, id % 2), 'y', 'y')) AS st",
+    "IF(id % 4 = 3, NULL, array(IF(id % 2 = 0, 'a', NULL))) AS a",
+    "IF(id % 3 = 0, NULL, make_ym_interval(CAST(id % 2 AS INT), 3)) AS ym",
+    "IF(id % 7 = 0, NULL, make_dt_interval(CAST(id % 2 AS INT))) AS d",
+    "map('a', 1) AS m",
+    "concat('k', id % 3) COLLATE UTF8_LCASE AS c",
+    "parse_json('1') AS var",
+    "named_struct('x', 0.5D) AS f",
+)
+
+
+@pytest.fixture(scope="module")
+def frame(spark):
+    made = spark.range(12).selectExpr(*COLUMNS).localCheckpoint()
+    made.createOrReplaceTempView("rows_of_keys")
+    yield made
+    spark.catalog.dropTempView("rows_of_keys")
+
+
+def joined(frame, on, how="inner", select="l.i AS a, r.i AS b"):
+    windows, time = dict.fromkeys("lr", "RANGE 1 HOUR"), dict.fromkeys("lr", "ts")
+    inputs = {"l": frame, "r": frame}
+    return el.window_join(inputs, on=on, time=time, windows=windows, select=select, how=how)
+
+
+@pytest.mark.parametrize(
+    "on",
+    [
+        "l.st = r.st",
+        "l.a = r.a AND l.i <= r.i",
+        "l.d = r.d",
+        "l.v <=> r.v",
+        "equal_null(r.k, l.k)",
+        "(l.v, l.k) = (r.v, r.k)",
+        "(l.v, l.k) = (r.v, 'k1')",
+        "l.i = r.i AND l.v <=> r.v",
+    ],
+)
+def test_results_are_those_of_spark(frame, spark, on):
+    text = f"SELECT l.i AS a, r.i AS b FROM rows_of_keys l JOIN rows_of_keys r ON {on}"
+    wanted = sorted(map(tuple, spark.sql(text).collect()))
+    assert sorted(map(tuple, joined(frame, on).to_df().collect())) == wanted
+    assert wanted
+
+
+def test_null_has_a_partner_where_null_equals_null(frame):
+    found = joined(frame, "l.v <=> r.v AND l.i <> r.i", "anti", "l.i AS a").to_df()
+    assert found.collect() == []
+
+
+@pytest.mark.parametrize(
+    ("on", "message"),
+    [
+        ("l.m = r.m", "m is of the type map<string,int>"),
+        ("l.c = r.c", "c has a collation, by which texts are equal that are not the same"),
+        ("CAST(l.k AS STRING COLLATE UTF8_LCASE) = r.k", "has a collation"),
+        ("l.f = r.f", "f is of the type struct<x:double>"),
+        ("l.var = r.var", "is of the type variant, which is not supported"),
+        ("l.ym = r.ym", "ym is of the type interval year to month, which Arrow does not have"),
+        ("l.i = r.i AND l.ym < r.ym", "needs the column 'ym' in Python tasks"),
+        ("l.v <=> r.k", "l has a float and r a string; CAST one of them"),
+        ("l.i < r.i", "no equality connects r with l"),
+    ],
+)
+def test_what_cannot_be_a_key_is_named(frame, on, message):
+    with pytest.raises(NotSupportedError, match=message):
+        joined(frame, on)
