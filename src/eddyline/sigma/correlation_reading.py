@@ -93,6 +93,10 @@ class References:
         """Take note of what does not run."""
         self._refused.update(map(_calling, callings))
 
+    def is_refused(self, reference: str) -> bool:
+        """Return whether a reference is to what does not run."""
+        return _calling(reference) in self._refused
+
     def of_file(self, n_file: int) -> Known:
         """Return what finds references of a file: in that file, and else in all."""
         return lambda reference: self._found(reference, n_file)
@@ -105,7 +109,7 @@ class References:
         if several:
             names = ", ".join(each.name for each in several)
             msg = f"it refers to {reference!r}, and there are several of that name: {names}"
-        elif _calling(reference) in self._refused:
+        elif self.is_refused(reference):
             msg = f"it refers to {reference!r}, which does not run"
         else:
             msg = (
