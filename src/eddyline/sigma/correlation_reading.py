@@ -17,9 +17,11 @@ from sigma.exceptions import (
     SigmaCorrelationConditionError,
     SigmaCorrelationRuleError,
     SigmaError,
+    SigmaTimespanError,
 )
 
 from eddyline.query.correlations import AND, MAX_REFERENCES, NOT, OR, TESTS
+from eddyline.query.windows import MAX_SPAN, too_long
 from eddyline.registry import unknown
 from eddyline.sigma.correlations import SigmaCorrelation
 
@@ -191,6 +193,9 @@ def correlation_of(parsed: Parsed, known: Known, facts: Mapping[str, Any]) -> Si
     _check_references(kind, references)
     tests, program = _condition(parsed, kind, references)
     names = tuple(known(each).name for each in references)
+    length = rule.timespan.seconds * 1_000_000
+    if length > MAX_SPAN:
+        raise SigmaTimespanError(too_long(f"timespan {rule.timespan.spec!r:.60}"))
     group_by = tuple(dict.fromkeys(rule.group_by or ()))
     info: dict[str, str | tuple[str, ...]] = {
         "type": kind,
@@ -205,7 +210,7 @@ def correlation_of(parsed: Parsed, known: Known, facts: Mapping[str, Any]) -> Si
         info={**facts, **info},
         kind=PERCENTILE if kind == MEDIAN else kind,
         refers_to=names,
-        length=rule.timespan.seconds * 1_000_000,
+        length=length,
         tests=tests,
         program=program,
         percentile=_percentile(kind, rule.condition),
