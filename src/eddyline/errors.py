@@ -12,7 +12,8 @@
     ├── SourceError                  an input or output that cannot be read or written
     └── PluginError                  an extension from another package that failed to load
 
-Categories of warnings can be silenced apart: LatenessWarning, LateRowsWarning, RuleFilesWarning.
+Categories of warnings can be silenced apart: LatenessWarning, LateRowsWarning, RuleFilesWarning,
+MissingFieldsWarning.
 
 A message says what is wrong, where, what was got and what to do. The facts it was built from are
 kept in ``facts``. Every error survives pickling, as it has to travel from Spark's workers.
@@ -95,3 +96,7 @@ class LateRowsWarning(UserWarning):
 
 class RuleFilesWarning(UserWarning):
     """A file of rules that a set follows has changed and cannot be taken in."""
+
+
+class MissingFieldsWarning(UserWarning):
+    """No rule of a set finds a field that it asks for in the events."""
