@@ -98,9 +98,9 @@ def check_depth(text: str, loader: type[Any]) -> None:
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > MAX_DEPTH:
-                line = event.start_mark.line + 1
+                mark = event.start_mark
                 msg = f"it is nested more than {MAX_DEPTH} levels deep"
-                raise QueryError(msg, line=line)
+                raise QueryError(msg, line=None if mark is None else mark.line + 1)
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
 
