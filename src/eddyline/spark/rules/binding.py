@@ -31,7 +31,7 @@ from eddyline.spark.session import is_ansi
 from eddyline.watch.formatting import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
@@ -160,7 +160,8 @@ class _Input:
         blind = [name for name, lacking in by_rule.items() if asked[name] == {*lacking}]
         asking = [each.source for each in rules if asked[each.source.name]]
         fields = dict.fromkeys(field for lacking in by_rule.values() for field in lacking)
-        hints = getattr(asking[0], "likely_columns", lambda *_: {})(fields, self._types)
+        likely: Callable[..., dict[str, str]] = getattr(asking[0], "likely_columns", _no_hints)
+        hints = likely(fields, self._types)
         return MissingFields(len(asking), by_rule, tuple(blind), hints)
 
     def first_time(self) -> bool:
@@ -224,6 +225,11 @@ class _Input:
                 said = f"{text} is of type {kind.simpleString()}; compare it with something"
                 return QueryError(f"{rule.called} is not a condition: {said}", name=rule.name)
         return None
+
+
+def _no_hints(*_: Any) -> dict[str, str]:
+    """Return nothing, for rules that do not know what their fields may be called."""
+    return {}
 
 
 def session_settings(spark: SparkSession) -> list[str]:
