@@ -17,6 +17,7 @@
     ├── ChangedFunctionWarning       a function whose code changed since the checkpoint
     ├── LatenessWarning              a stream without a lateness
     ├── LateRowsWarning              many rows came too late
+    ├── MissingFieldsWarning         no rule of a set finds a field of its own
     ├── RuleFilesWarning             files of rules that cannot be read
     └── UnboundedStateWarning        state that only grows
 
@@ -124,6 +125,10 @@ class RuleFilesWarning(EddylineWarning):
 
 class ChangedFunctionWarning(EddylineWarning):
     """A query goes on from a checkpoint with a Python function whose code has changed."""
+
+
+class MissingFieldsWarning(EddylineWarning):
+    """No rule of a set finds a field that it asks for in the events."""
 
 
 def told_in_short(call: Callable[P, R]) -> Callable[P, R]:

@@ -39,7 +39,7 @@ READ = [
     ("RANGE 0.000001 SECONDS", RangeWindow(1)),
     ("RANGE 1e3 MILLISECONDS", RangeWindow(SECOND)),
     ("RANGE + 5 SECONDS", RangeWindow(5 * SECOND)),
-    ("RANGE 9223372036854775807 MICROSECONDS", RangeWindow(2**63 - 1)),
+    ("RANGE 3652500 DAYS", RangeWindow(3_652_500 * 86_400 * SECOND)),
     ("RANGE INTERVAL '10' SECONDS", RangeWindow(10 * SECOND)),
     ("RANGE INTERVAL ' 1.5 ' MINUTE", RangeWindow(90 * SECOND)),
     ("range interval 10 seconds", RangeWindow(10 * SECOND)),
@@ -99,6 +99,8 @@ ORIGIN = ": ORIGIN needs a number and a unit, such as ORIGIN 15 SECONDS, got "
 INSTANT = ": ORIGIN TIMESTAMP needs an instant and its zone: '2026-01-01T00:00:15Z', got "
 SESSION = ": SESSION needs a number and a unit, such as SESSION 5 MINUTES, got "
 NOTHING_BEHIND = ": nothing may follow RANGE 10 SECONDS SLIDE 5 SECONDS, got '3'"
+TOO_MANY = "is too many; the most are 1000000000000000"
+TOO_LONG = "is too long; the longest time is 3652500 DAYS (10,000 years)"
 ROWS = ": ROWS needs how many, such as ROWS 1000, got "
 UNITS = "known: microseconds, milliseconds, seconds, minutes, hours, days, weeks"
 REFUSED = [
@@ -129,7 +131,7 @@ REFUSED = [
     ("RANGE 1e-9 DAYS", ": RANGE 1e-9 DAYS is not a whole number of microseconds", 7),
     (
         "RANGE 9223372036854775808 MICROSECONDS",
-        ": RANGE 9223372036854775808 MICROSECONDS is longer than time in 64 bits; write UNBOUNDED",
+        f": RANGE 9223372036854775808 MICROSECONDS {TOO_LONG}; write UNBOUNDED",
         7,
     ),
     ("ROWS", f"{ROWS}nothing", 5),
@@ -139,6 +141,17 @@ REFUSED = [
     ("ROWS 0", ": ROWS 0 would hold nothing; write 1 or more", 6),
     ("ROWS -5", ": a window cannot be negative, got -5", 6),
     ("ROWS 1.5", ": ROWS needs a whole number, got 1.5", 6),
+    ("ROWS 1000000000000001", f": ROWS 1000000000000001 {TOO_MANY}", 6),
+    (f"ROWS {'9' * 5000}", f": ROWS {'9' * 20} {TOO_MANY}", 6),
+    ("RANGE 3652501 DAYS", f": RANGE 3652501 DAYS {TOO_LONG}; write UNBOUNDED", 7),
+    ("RANGE 1e300 DAYS", f": RANGE 1e300 DAYS {TOO_LONG}; write UNBOUNDED", 7),
+    (f"RANGE {'9' * 5000} DAYS", f": RANGE {'9' * 20}… {TOO_LONG}", 7),
+    ("SESSION 521786 WEEKS", f": SESSION 521786 WEEKS {TOO_LONG}", 9),
+    (
+        "RANGE 1 DAY SLIDE 1 DAY ORIGIN 3652501 DAYS",
+        f": ORIGIN 3652501 DAYS {TOO_LONG}",
+        32,
+    ),
     ("ROWS 5 PRECEDING", ": nothing may follow ROWS 5, got 'PRECEDING'", 8),
     ("RANGE 10 SECONDS SLIDE 5", ": SLIDE 5 needs a unit, such as SECONDS", 25),
     ("RANGE 10 SECONDS SLIDE", f"{SLIDE}nothing", 23),
@@ -157,7 +170,7 @@ REFUSED = [
     ),
     (
         "RANGE 1 DAY SLIDE 9223372036854775808 MICROSECONDS",
-        ": SLIDE 9223372036854775808 MICROSECONDS is longer than time in 64 bits",
+        f": SLIDE 9223372036854775808 MICROSECONDS {TOO_LONG}",
         19,
     ),
     ("RANGE 1 DAY SLIDE 1 DAY ORIGIN", f"{ORIGIN}nothing", 31),

@@ -11,13 +11,16 @@ from io import StringIO
 
 import pytest
 from rich.console import Console
+from rich.progress import Progress
 from rich.text import Text
 from typer.testing import CliRunner
 
 from eddyline.cli import app
 from eddyline.errors import OptionError, SourceError
+from eddyline.query.conditions import SkippedRule
 from eddyline.query.rules.sources import SqlRule
-from eddyline.sigma.command import _print_counts
+from eddyline.sigma import load, read
+from eddyline.sigma.command import _Completed, _print_counts, _print_skipped
 from eddyline.spark.sources.event_files import Counts, check_format, count_matches, read_events
 
 pytestmark = pytest.mark.spark
@@ -119,6 +122,10 @@ def test_matches_are_written_where_nothing_is(tmp_path):
 class Known:
     """Stands for a rule set: what is matched is in the events."""
 
+    def __init__(self):
+        self.info = {"a": {"title": "A", "level": "high"}, "b": {}}
+        self.correlations = {}
+
     def matches(self, column, *, keep_unmatched):
         assert keep_unmatched
         return lambda frame: frame.selectExpr("*", f"split(m, ' ', -1) AS {column}").selectExpr(
@@ -146,7 +153,13 @@ def test_every_event_and_match_is_counted_once(spark, tmp_path, name, keep_unmat
     assert counts.prepare_s > 0
     if out is not None:
         kind = "json" if name.endswith("jsonl") else "parquet"
-        written = {tuple(row.matches) for row in spark.read.format(kind).load(str(out)).collect()}
+        rows = spark.read.format(kind).load(str(out)).collect()
+        written = {tuple(row.matches) for row in rows}
+        facts = {"a": ("a", "A", "high"), "b": ("b", None, None), "c": ("c", None, None)}
+        for row in rows:
+            assert [(each.id, each.title, each.level) for each in row.rules] == [
+                facts[name] for name in row.matches
+            ]
         expected = {("a", "b"), ("b",), ("b", "c")}
         assert written == (expected | {()} if keep_unmatched else expected)
 
@@ -159,7 +172,7 @@ def test_run_counts_matches_by_rule_and_lists_what_is_skipped(spark, rules, even
     assert rows_of(said) == [["2", "high", "A [shell]", A], ["2", "low", "Eve", B]]
     assert "3 of 5 events matched, 4 matches" in said
     assert "Fields that the events lack: Gone (1 rule)" in said
-    assert "1 rule does not run (beside 2 that were read):\n  Bad (c): " in said
+    assert "1 rule does not run (2 rules run):\n  Bad (c): " in said
     assert "bad.yml:5" in said
     time, last = said.splitlines()[-2:]
     assert last == "3 of 5 events matched, 4 matches, 1 rule skipped"
@@ -224,6 +237,61 @@ def test_the_worst_level_comes_first():
         ["1", "low", "a", "a"],
     ]
     assert said.getvalue().endswith("and 2 more (--top 0 shows all)\n")
+
+
+@pytest.mark.large
+def test_matches_of_rules_that_only_correlations_tell_of_are_counted(spark, tmp_path):
+    text = (
+        f"{RULE.format(title='Shell', id=A, level='high', test='Image: x')}---\n"
+        f"title: Often\nid: {B}\nlevel: low\ncorrelation: {{type: event_count, rules: [{A}], "
+        "timespan: 1h, condition: {gte: 2}}\n"
+    )
+    rules = load(text, cache=False)
+    rows = [("x", "2026-01-01 00:00:00"), ("x", "2026-01-01 00:01:00"), ("y", None)]
+    events = spark.createDataFrame(rows, "Image string, ts string").coalesce(1)
+    out = tmp_path / "hits.parquet"
+    counts = count_matches(rules, events, time_column="ts", out=out)
+    assert counts.by_rule == {A: 2, B: 1}
+    assert (counts.n_events, counts.n_matched, counts.n_told) == (3, 2, 0)
+    (alert,) = spark.read.parquet(str(out)).collect()
+    assert [(each.id, each.title, each.level) for each in alert.rules] == [(B, "Often", "low")]
+    counted = events.transform(rules.count_by_rule(as_struct=True)).collect()
+    assert [(*row.rule, row["count"]) for row in counted] == [(A, "Shell", "high", 2)]
+
+
+def test_what_does_not_run_is_counted_by_its_kind(rules):
+    correlation = (
+        "title: Often\nid: often\ncorrelation: {type: event_count, rules: [%s], timespan: 5m, "
+        "condition: {gte: 2}}\n"
+    )
+    (rules / "c.yml").write_text(correlation % A)
+    (rules / "d.yml").write_text((correlation % "gone").replace("often", "other"))
+    (rules / "f.yml").write_text(
+        "title: F\nlogsource: {product: windows}\n"
+        "filter: {rules: [gone], s: {User: adam}, condition: s}\n"
+    )
+    found = read(rules, cache=False)
+    unfit = SkippedRule(A, "a column of a type without texts", "")
+    untimed = SkippedRule("often", "name the time", found.correlations[0].text)
+    for skipped, line in (
+        (
+            (*found.skipped, unfit),
+            "2 rules, 1 correlation and 1 filter do not run (1 rule and 1 co",
+        ),
+        ((untimed,), "1 correlation does not run (2 rules run):"),
+        ((unfit,), "1 rule does not run (1 rule and 1 correlation run):"),
+    ):
+        said = StringIO()
+        _print_skipped(skipped, found, False, Console(file=said, width=80))
+        assert said.getvalue().startswith(line)
+
+
+def test_a_progress_without_a_total_shows_none():
+    progress = Progress(_Completed())
+    task = progress.tasks[progress.add_task("Waiting for Spark", total=None)]
+    assert _Completed().render(task).plain == ""
+    progress.update(task.id, total=7, completed=3)
+    assert _Completed().render(task).plain == "3/7"
 
 
 def test_rules_are_named_once_and_formats_are_known(rules, events):

@@ -94,7 +94,14 @@ def test_everything_that_is_known_of_a_correlation_is_kept():
 
 @pytest.mark.parametrize(
     ("timespan", "seconds"),
-    [("1s", 1), ("10m", 600), ("2h", 7200), ("1d", 86_400), ("1w", 604_800)],
+    [
+        ("1s", 1),
+        ("10m", 600),
+        ("2h", 7200),
+        ("1d", 86_400),
+        ("1w", 604_800),
+        ("10000y", 315_569_520_000),
+    ],
 )
 def test_timespans(timespan, seconds):
     assert one(timespan=timespan).length == seconds * 1_000_000
@@ -165,6 +172,8 @@ def test_values_are_columns_or_those_of_the_correlation_below():
     [
         ({"type": "event_cound"}, "'event_cound' is no valid Sigma correlation type", 16),
         ({"timespan": "5x"}, "Timespan '5x' is invalid", 18),
+        ({"timespan": "10001y"}, "timespan '10001y' is too long; the longest time is", 18),
+        ({"timespan": f"{'9' * 4000}d"}, "is too long; the longest time is 3652500 DAYS", 18),
         ({"timespan": ""}, "without timespan", 15),
         ({"condition": ""}, "without condition", 15),
         ({"condition": "{gte: 1.5}"}, "1.5 is not a whole number", 19),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 
 import pytest
@@ -185,7 +186,7 @@ def test_names_are_ids_titles_or_files_and_never_twice(tmp_path):
         ("- a\n- b\n", "not a rule", None),
         ("a: 1\nb: [\n", "not YAML", 2),
         ("a: 1\nb: {c: 3,\n  d: 4, c: 5}\n", "Duplicate key 'c'", 3),
-        ("a: 1\nb: &b [{c: *b}]\na: 2\n", "Duplicate key 'a'", 3),
+        ("a: 1\nb: &b [{c: *b}]\na: 2\n", "an alias contains itself", 2),
         ("a: \x07\n", "not YAML", None),
         (f"title: c\nid: {A}\ncorrelation: {{type: event_count}}\n", "correlation", 3),
     ],
@@ -330,6 +331,80 @@ def test_filters_of_any_file_narrow_the_rules_they_name(tmp_path):
     assert found.skipped == ()
     (tmp_path / "z.yml").write_text(FILTER.replace("condition: not ours", ""))
     assert "condition" in reasons(read(tmp_path))[0]
+
+
+def fields_by_name(found):
+    return {each.name: each.info["fields"] for each in found.sources}
+
+
+def test_a_filter_of_several_rules_meets_a_pipeline_once_in_each():
+    both = FILTER.replace(f"[{A}]", f"[{A}, {B}]")
+    text = f"{rule(A)}---\n{rule(B)}---\n{both}---\n{FILTER.replace(f'[{A}]', 'any')}"
+    prefix = {"transformations": [{"type": "field_name_prefix", "prefix": "e."}]}
+    found = read(text, prefix)
+    assert fields_by_name(found) == {A: ("e.F", "e.User"), B: ("e.F", "e.User")}
+    swap = {"transformations": [{"type": "field_name_mapping", "mapping": {"User": "F", "F": "G"}}]}
+    assert fields_by_name(read(text, swap)) == {A: ("G", "F"), B: ("G", "F")}
+    longer = {"transformations": [{"type": "replace_string", "regex": "ad", "replacement": "adad"}]}
+    first, second = read(text, longer).sources
+    assert first.condition == second.condition
+    assert "('adadmin',)" in repr(first.condition)
+    assert "adadad" not in repr(first.condition)
+
+
+def test_pipelines_that_are_given_are_not_changed():
+    body = {
+        "name": "given",
+        "transformations": [{"type": "field_name_mapping", "mapping": {"F": "G"}}],
+        "finalizers": [{"type": "concat", "separator": ";"}],
+    }
+    same = copy.deepcopy(body)
+    pipeline = ProcessingPipeline.from_yaml(PIPELINE)
+    for _ in range(2):
+        assert read(rule(), body).sources[0].info["fields"] == ("G",)
+        assert read(rule(), [body, pipeline]).sources[0].info["fields"] == ("G",)
+        assert read(rule(), [pipeline, pipeline]).sources[0].info["fields"] == ("G",)
+    assert body == same
+    assert all(each._pipeline is pipeline for each in pipeline.items)
+    assert pipeline.vars == {"users": ["eve", "adam"]}
+    with pytest.raises(SourceError, match="pipeline number 2 cannot be read"):
+        read(rule(), [body, {"transformations": [{"type": "nonsense"}]}])
+
+
+@pytest.mark.parametrize(
+    ("named", "reason"),
+    [
+        ("[r9]", "it names a rule that is not there: unknown rule 'r9'"),
+        (f"[{A}, r9]", "unknown rule 'r9'"),
+        (
+            f"[{B}]",
+            f"its log source (category process_creation, product windows) is not that of"
+            f" rule '{B}'",
+        ),
+        ("[broken]", "it names 'broken', which does not run"),
+        ("[chain]", "it names the correlation 'chain'; filters are for rules"),
+        ("[0]", "'rules' of a filter are ids or names of rules; got 0"),
+    ],
+)
+def test_a_filter_that_meets_no_rule_that_it_names_says_so(named, reason):
+    other = rule(B).replace("windows", "linux")
+    broken = "title: broken\nname: broken\n"
+    chain = (
+        "title: chain\nname: chain\ncorrelation: {type: event_count, rules: "
+        f"[{A}], timespan: 1m, condition: {{gte: 2}}}}\n"
+    )
+    text = f"{rule(A)}---\n{other}---\n{broken}---\n{chain}---\n"
+    found = read(text + FILTER.replace(f"[{A}]", named))
+    (skipped,) = [each for each in found.skipped if each.title == "Not ours"]
+    assert reason in skipped.reason
+    is_filtered = A in named
+    assert fields_by_name(found) == {A: ("F", "User") if is_filtered else ("F",), B: ("F",)}
+    assert ("is in force for its other rules" in skipped.reason) is is_filtered
+
+
+def test_filters_of_all_rules_and_of_ids_in_capitals_are_not_told():
+    for named in ("any", "[]", f"[{A.upper()}]", A):
+        assert read(f"{rule(A)}---\n{FILTER.replace(f'[{A}]', named)}").skipped == ()
 
 
 def test_an_unknown_option_of_a_set_says_all_that_there_are():

@@ -261,3 +261,54 @@ def test_a_field_that_cannot_be_tested_is_an_error_that_names_rule_and_field(rul
     assert source.bind({"Image": "array<string>"}, ansi=True).tree == NativeTest(
         "`Image` IS NULL", ("Image",)
     )
+
+
+def encoded(chain, text):
+    """Return the bytes that a chain of encodings, without Base64, makes of a text."""
+    encodings = {"wide": "utf-16le", "utf16be": "utf-16be", "": "utf-8"}
+    if chain == "utf16":
+        return b"\xff\xfe" + text.encode("utf-16le")
+    return text.encode(encodings[chain])
+
+
+@pytest.mark.parametrize("chain", ["", "wide", "utf16be", "utf16"])
+@pytest.mark.parametrize("text", ["foo", "fo", "f", "a+b", "fo*o", "é€x", "naïve"])
+def test_base64offset_finds_the_bytes_of_a_text_at_every_offset(ask, chain, text):
+    if chain and not text.isascii():
+        return  # pySigma refuses them
+    key = "|".join(filter(None, ("F", chain, "base64offset", "contains", "cased")))
+    detection = f"selection:\n  {key}: '{text.replace('*', chr(92) + '*')}'"
+    inner = encoded(chain, text)
+    for n_before in range(6):
+        for n_after in range(4):
+            whole = b"\x01" * n_before + inner + b"\xfe" * n_after
+            assert ask(detection, {"F": base64.b64encode(whole).decode()}) is True
+    if len(inner) > 3:
+        other = base64.b64encode(inner[:-1] + b"\x55" + inner[-1:]).decode()
+        assert ask(detection, {"F": other}) is False
+
+
+def test_utf16_in_base64_has_its_byte_order_mark(ask):
+    whole = base64.b64encode("foo".encode("utf-16")).decode()
+    assert ask("selection:\n  F|utf16|base64|cased: foo", {"F": whole}) is True
+
+
+@pytest.mark.parametrize(
+    ("test", "problem"),
+    [
+        ("F|utf16|contains: foo", "field 'F': 'utf16' is for Base64"),
+        ("F|wide: foo", "field 'F': 'wide' is for Base64"),
+        ("F|base64|wide: foo", "field 'F': 'wide' is for Base64"),
+        ("F|base64offset: foob", "field 'F': 'base64offset' finds a part of a text"),
+        ("F|all: [a, b]", "field 'F': 'all' asks one value to equal several"),
+        ("F|all: [a, 1]", "field 'F': 'all' asks one value to equal several"),
+        ("F|all: [a, 'A', 'b*']", None),
+        ("F|contains|all: [a, b]", None),
+        ("'|all': [a, b]", None),
+        ("F|wide|base64offset|contains: foo", None),
+    ],
+)
+def test_a_rule_that_its_modifiers_keep_from_matching_says_so(rule_text, test, problem):
+    (source,) = read(rule_text(f"selection:\n  {test}"), cache=False).sources
+    problems = source.info["problems"]
+    assert (problem is None and not problems) or any(each.startswith(problem) for each in problems)

@@ -353,6 +353,8 @@ def test_what_can_be_watched(folder):
     for given in ("soon", 5, None, "1 month"):
         with pytest.raises(OptionError, match="an interval such as '10 seconds'"):
             el.sigma.load(folder, watch=given)
+    with pytest.raises(OptionError, match="watch '4000000 days' is too long; the longest time is"):
+        el.sigma.load(folder, watch="4000000 days")
     with pytest.raises(OptionError, match="one folder or file"):
         el.sigma.load(rule(), watch=True)
     with pytest.raises(OptionError, match="one folder or file"):

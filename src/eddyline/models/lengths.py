@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from math import inf
 from numbers import Real
 from typing import Any
 
 from eddyline.errors import OptionError
 from eddyline.query.select.intervals import micros_in
+from eddyline.query.windows import MAX_SPAN, too_long
 
 
 def read_length(name: str, given: Any) -> int:
@@ -17,14 +19,17 @@ def read_length(name: str, given: Any) -> int:
         given: such as ``"10 minutes"``, ``timedelta(minutes=10)`` or ``600``.
 
     Raises:
-        OptionError: it is something else, or less than a microsecond.
+        OptionError: it is something else, less than a microsecond, or longer than ``MAX_SPAN``.
     """
     if isinstance(given, str):
         micros = micros_in(given)
     else:
         seconds = given.total_seconds() if hasattr(given, "total_seconds") else given
         is_number = isinstance(seconds, Real) and not isinstance(seconds, bool)
-        micros = round(float(seconds) * 1e6) if is_number and 0 < seconds < 1e12 else None
+        is_length = is_number and 0 < seconds < inf
+        micros = round(min(seconds, MAX_SPAN) * 1_000_000) if is_length else None
+    if micros is not None and micros > MAX_SPAN:
+        raise OptionError(too_long(f"{name} {given!r:.60}"), got=repr(given))
     if micros is None or micros < 1:
         msg = f"{name} is an interval such as '10 minutes', or seconds above 0; got {given!r:.60}"
         raise OptionError(msg, got=repr(given))

@@ -7,6 +7,7 @@ A rule is true, false or unknown (NULL) for a row, and fires where it is true. R
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -326,8 +327,44 @@ class RuleSource(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class MissingFields:
+    """Fields that rules ask for and an input lacks; they are NULL for every row."""
+
+    n_asking: int
+    """Rules that ask for fields."""
+    by_rule: Mapping[str, tuple[str, ...]]
+    """Missing fields by rule, of rules that lack some."""
+    blind: tuple[str, ...]
+    """Rules that find none of their fields."""
+    hints: Mapping[str, str]
+    """Columns that missing fields may be, by field."""
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How many rules ask for each missing field."""
+        return Counter(field for fields in self.by_rule.values() for field in fields)
+
+    @property
+    def text(self) -> str:
+        """The most frequent missing fields, and what they may be."""
+        n_rules = self.counts
+        most = [name for name, _ in n_rules.most_common(MOST_FIELDS)]
+        said = ", ".join(f"{name} ({n_rules[name]:,})" for name in most)
+        more = len(n_rules) - len(most)
+        mapped = ", ".join(f"{name} to {self.hints[name]}" for name in most if name in self.hints)
+        hint = f"; a pipeline may map {mapped}" if mapped else ""
+        return f"{said}{f' and {more:,} more' if more else ''}{hint}"
+
+
+MOST_FIELDS = 5
+"""Missing fields that a text shows."""
+
+
+@dataclass(frozen=True, slots=True)
 class BoundRules:
     """The rules of a set over one input, and those that do not run."""
 
     rules: tuple[Rule, ...]
     skipped: tuple[SkippedRule, ...] = field(default=())
+    missing: MissingFields | None = None
+    """The fields that rules ask for and the input lacks; None if there is none."""

@@ -15,12 +15,15 @@ from sqlglot import TokenType
 
 from eddyline.query.windows import (
     LONGEST,
+    MAX_ROWS,
+    MAX_SPAN,
     UNITS,
     RangeWindow,
     RowsWindow,
     SessionWindow,
     SlideWindow,
     UnboundedWindow,
+    too_long,
 )
 from eddyline.registry import unknown
 from eddyline.sql.parsing import SparkText, refuse, slice_of, tokens_of
@@ -40,6 +43,9 @@ _FORMS = (
     "SESSION 5 MINUTES, NOW or UNBOUNDED"
 )
 _NUMBER = re.compile(r"\d+\.?\d*(e[+-]?\d{1,3})?", re.IGNORECASE | re.ASCII)
+MAX_DIGITS = 400
+"""Characters of a number; Python reads whole numbers of up to 4,300 digits."""
+
 _SIGNS = (TokenType.DASH, TokenType.PLUS)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -177,7 +183,9 @@ class WindowParser(SparkText.Parser):
         number = self._number("ROWS needs how many, such as ROWS 1000")
         if not number.isdecimal():
             self._refuse(f"ROWS needs a whole number, got {number}", start)
-        if (rows := int(number)) == 0:
+        if len(number) > MAX_DIGITS or (rows := int(number)) > MAX_ROWS:
+            self._refuse(f"ROWS {number:.20} is too many; the most are {MAX_ROWS}", start)
+        if rows == 0:
             self._refuse("ROWS 0 would hold nothing; write 1 or more", start)
         return rows
 
@@ -187,11 +195,13 @@ class WindowParser(SparkText.Parser):
         start, position = self._offset, self._index
         needs = f"{word} needs a number and a unit, such as {word} {example}"
         number = self._number(needs, quotes=quotes)
+        if len(number) > MAX_DIGITS:
+            self._refuse(too_long(f"{word} {number[:20]}…"), start)
         length = self._unit(f"{word} {number}") * Fraction(number)
         said = f"{word} {slice_of(self.sql, self._tokens[position : self._index])}"
-        if length > LONGEST:
+        if length > MAX_SPAN:
             hint = "; write UNBOUNDED" if word == "RANGE" else ""
-            self._refuse(f"{said} is longer than time in 64 bits{hint}", start)
+            self._refuse(f"{too_long(said)}{hint}", start)
         if length.denominator != 1:
             self._refuse(f"{said} is not a whole number of microseconds", start)
         return int(length)

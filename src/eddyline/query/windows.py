@@ -25,7 +25,13 @@ UNITS = {
 """µs of each unit of time; a day has 24 hours, as in Spark's intervals."""
 
 LONGEST = 2**63 - 1
-"""µs of the longest range: what an event time in 64 bits can hold."""
+"""µs of a range without an end: what an event time in 64 bits can hold."""
+
+MAX_SPAN = 3_652_500 * UNITS["day"]
+"""µs of the longest time that can be asked for: all years of the calendar, and no sum overflows."""
+
+MAX_ROWS = 10**15
+"""Rows of the largest window of rows."""
 
 
 class Window:
@@ -171,6 +177,11 @@ class SessionWindow(Window):
         'SESSION 5 MINUTES'
         """
         return f"SESSION {span_text(self.gap)}"
+
+
+def too_long(what: str) -> str:
+    """Return the reason why a time is refused that is longer than ``MAX_SPAN``."""
+    return f"{what} is too long; the longest time is {span_text(MAX_SPAN)} (10,000 years)"
 
 
 def span_text(micros: int) -> str:

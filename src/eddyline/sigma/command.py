@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import json
+import re
 import time
+import warnings
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.measure import Measurement
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
-from eddyline.errors import OptionError
+from eddyline.errors import MissingFieldsWarning, OptionError
 from eddyline.query.conditions import SkippedRule
 from eddyline.query.rules.rule import LEVELS, Rule
 from eddyline.registry import unknown
+from eddyline.sigma.fields import likely_columns
 from eddyline.sigma.loading import read
 from eddyline.watch.formatting import counted, one_line
 
@@ -28,7 +38,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from eddyline.query.rules.rule import Described
-    from eddyline.sigma.rule import SigmaRules
+    from eddyline.sigma.correlations import SigmaCorrelation
+    from eddyline.sigma.rule import SigmaRule, SigmaRules
     from eddyline.spark.sources.event_files import Counts
 
 SHOWN_SKIPPED = 5
@@ -91,16 +102,20 @@ def run(options: RunOptions, console: Console, errors: Console) -> Counts:
         check_format(options.out)
     clock = _Clock()
     is_json = options.format == "json"
-    with _progress(errors if is_json else console) as progress:
+    shown = errors if is_json else console
+    with _progress(shown) as progress, warnings.catch_warnings():
         starting = SessionStart()
         found = _read(options.rules, options.pipeline, progress, options.restrict, options.missing)
         clock.lap("reading rules")
-        task = progress.add_task("Matching events", total=None)
+        task = progress.add_task("Waiting for Spark", total=None)
         spark = starting.result()
         clock.lap("waiting for Spark and its workers")
+        progress.update(task, description="Opening events")
         events = read_events(spark, options.events)
+        progress.update(task, description="Matching events")
         rules = RuleSet.of(found.sources, found.skipped, found.correlations, on_error="skip")
         clock.lap("opening events")
+        warnings.simplefilter("ignore", MissingFieldsWarning)  # a line of the results says it
         counts = count_matches(
             rules,
             events,
@@ -124,12 +139,13 @@ def run(options: RunOptions, console: Console, errors: Console) -> Counts:
         _print_counts(counts, by_name, options.top, console)
         if alerting:
             _print_counts(alerts, alerting, options.top, console, _ALERTS)
-        _print_missing(lacking, console)
+        likely = likely_columns(lacking, dict(events.dtypes))
+        _print_missing(lacking, likely, console)
         _print_skipped(skipped, found, options.verbose, console)
         _print_times(clock.seconds, counts, console)
-        _print_sum(counts, len(skipped), console, sum(alerts.by_rule.values()))
+        _print_sum(counts, _kinds_of(skipped, found), console, sum(alerts.by_rule.values()))
     if options.out is not None:
-        n_written = counts.n_events if options.keep_unmatched else counts.n_matched
+        n_written = counts.n_events if options.keep_unmatched else counts.n_told
         which = "whether they matched or not" if options.keep_unmatched else "those that matched"
         said = f"Written to {options.out}: {counted(n_written, 'event')}, {which}"
         _print_plain(said, errors if is_json else console)
@@ -190,11 +206,19 @@ def _read(
     )
 
 
+class _Completed(MofNCompleteColumn):
+    """How many are done and of how many, once both are known."""
+
+    def render(self, task: Task) -> Text:
+        """Return the text of a task."""
+        return Text("") if task.total is None else super().render(task)
+
+
 def _progress(console: Console) -> Progress:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
-        MofNCompleteColumn(),
+        _Completed(),
         TimeElapsedColumn(),
     )
     return Progress(*columns, console=console, transient=True)
@@ -344,13 +368,28 @@ def _print_times(seconds: Mapping[str, float], counts: Counts, console: Console)
     _print_plain(f"Time: {parts}, {matching}", console)
 
 
-def _print_sum(counts: Counts, n_skipped: int, console: Console, n_alerts: int = 0) -> None:
+def _print_sum(counts: Counts, skipped: str, console: Console, n_alerts: int = 0) -> None:
     n_matches = sum(counts.by_rule.values())
     matches = f"{n_matches:,} {'match' if n_matches == 1 else 'matches'}"
-    skipped = f"{counted(n_skipped, 'rule')} skipped" if n_skipped else "no rule skipped"
     events = f"{counts.n_matched:,} of {counted(counts.n_events, 'event')} matched"
     alerts = f", {counted(n_alerts, 'alert')}" if n_alerts else ""
-    _print_plain(f"{events}, {matches}{alerts}, {skipped}", console)
+    _print_plain(f"{events}, {matches}{alerts}, {skipped or 'no rule'} skipped", console)
+
+
+def _kinds_of(documents: Iterable[SkippedRule | Described], found: SigmaRules) -> str:
+    """Return how many rules, correlations and filters there are, such as ``2 rules``."""
+    correlations = {each.name for each in found.correlations}
+    kinds = Counter(
+        "correlation" if each.name in correlations else _kind_of(each.text) for each in documents
+    )
+    said = [counted(kinds[each], each) for each in ("rule", "correlation", "filter") if kinds[each]]
+    return " and ".join([", ".join(said[:-1]), said[-1]] if said[1:] else said)
+
+
+def _kind_of(text: str) -> str:
+    """Return the kind of a document, by the section that makes it one."""
+    section = re.search(r"^(correlation|filter)[ \t]*:", text, re.MULTILINE)
+    return section[1] if section else "rule"
 
 
 def _lacking(found: SigmaRules, dtypes: Iterable[tuple[str, str]]) -> Counter[str]:
@@ -359,24 +398,27 @@ def _lacking(found: SigmaRules, dtypes: Iterable[tuple[str, str]]) -> Counter[st
     return Counter(field for rule in found.sources for field in rule.lacking(columns))
 
 
-def _print_missing(lacking: Counter[str], console: Console) -> None:
+def _print_missing(lacking: Counter[str], likely: Mapping[str, str], console: Console) -> None:
     if lacking:
         said = ", ".join(f"{field} ({counted(n, 'rule')})" for field, n in lacking.most_common(10))
         more = f" and {len(lacking) - 10} more" if len(lacking) > 10 else ""
         _print_plain(f"Fields that the events lack: {said}{more}", console)
+    mapped = [f"{each} to {likely[each]}" for each, _ in lacking.most_common() if each in likely]
+    if mapped:
+        _print_plain(f"A pipeline may map {', '.join(mapped[:10])}", console)
 
 
 def _print_skipped(
     skipped: Sequence[SkippedRule], found: SigmaRules, is_verbose: bool, console: Console
 ) -> None:
-    every: list[Described] = [*found.sources, *found.correlations]
+    every: list[SigmaRule | SigmaCorrelation] = [*found.sources, *found.correlations]
     known = {rule.name: rule for rule in every}
-    n_loaded = len(known)
     if not skipped:
         return
+    left_out = {each.name for each in skipped}
+    runs = _kinds_of((each for each in every if each.name not in left_out), found) or "no rule"
     do = "does" if len(skipped) == 1 else "do"
-    n_skipped = counted(len(skipped), "rule")
-    _print_plain(f"{n_skipped} {do} not run (beside {n_loaded:,} that were read):", console)
+    _print_plain(f"{_kinds_of(skipped, found)} {do} not run ({runs} run):", console)
     shown = skipped if is_verbose else skipped[:SHOWN_SKIPPED]
     for each in shown:
         title = _title_of(each, known)
@@ -386,7 +428,7 @@ def _print_skipped(
         _print_plain(f"  and {len(skipped) - len(shown):,} more (--verbose shows all)", console)
 
 
-def _title_of(rule: SkippedRule, known: Mapping[str, Described]) -> str | None:
+def _title_of(rule: SkippedRule, known: Mapping[str, Any]) -> str | None:
     """Return the title of a rule that does not run: of one that was read, or could not be."""
     title = known[rule.name].info["title"] if rule.name in known else getattr(rule, "title", "")
     return str(title) if title else None

@@ -17,9 +17,11 @@ from sigma.exceptions import (
     SigmaCorrelationConditionError,
     SigmaCorrelationRuleError,
     SigmaError,
+    SigmaTimespanError,
 )
 
 from eddyline.query.correlations import AND, MAX_REFERENCES, NOT, OR, TESTS
+from eddyline.query.windows import MAX_SPAN, too_long
 from eddyline.registry import unknown
 from eddyline.sigma.correlations import SigmaCorrelation
 
@@ -93,6 +95,10 @@ class References:
         """Take note of what does not run."""
         self._refused.update(map(_calling, callings))
 
+    def is_refused(self, reference: str) -> bool:
+        """Return whether a reference is to what does not run."""
+        return _calling(reference) in self._refused
+
     def of_file(self, n_file: int) -> Known:
         """Return what finds references of a file: in that file, and else in all."""
         return lambda reference: self._found(reference, n_file)
@@ -105,7 +111,7 @@ class References:
         if several:
             names = ", ".join(each.name for each in several)
             msg = f"it refers to {reference!r}, and there are several of that name: {names}"
-        elif _calling(reference) in self._refused:
+        elif self.is_refused(reference):
             msg = f"it refers to {reference!r}, which does not run"
         else:
             msg = (
@@ -187,6 +193,9 @@ def correlation_of(parsed: Parsed, known: Known, facts: Mapping[str, Any]) -> Si
     _check_references(kind, references)
     tests, program = _condition(parsed, kind, references)
     names = tuple(known(each).name for each in references)
+    length = rule.timespan.seconds * 1_000_000
+    if length > MAX_SPAN:
+        raise SigmaTimespanError(too_long(f"timespan {rule.timespan.spec!r:.60}"))
     group_by = tuple(dict.fromkeys(rule.group_by or ()))
     info: dict[str, str | tuple[str, ...]] = {
         "type": kind,
@@ -201,7 +210,7 @@ def correlation_of(parsed: Parsed, known: Known, facts: Mapping[str, Any]) -> Si
         info={**facts, **info},
         kind=PERCENTILE if kind == MEDIAN else kind,
         refers_to=names,
-        length=rule.timespan.seconds * 1_000_000,
+        length=length,
         tests=tests,
         program=program,
         percentile=_percentile(kind, rule.condition),

@@ -82,12 +82,13 @@ def documents(text: str) -> Iterator[Document]:
     >>> [(each.line, each.text) for each in documents("a: 1\n---\nb: 2\n")]
     [(1, 'a: 1\n'), (3, 'b: 2\n')]
     """
-    start = 0
+    start, line = 0, 1
     ends = [(cut.start(), cut.end()) for cut in _CUT.finditer(text)]
     for end, following in [*ends, (len(text), len(text))]:
         part = text[start:end]
         if not all(_BLANK.fullmatch(line) for line in part.splitlines()):
-            yield Document(part, text.count("\n", 0, start) + 1)
+            yield Document(part, line)
+        line += text.count("\n", start, following)
         start = following
 
 

@@ -6,6 +6,7 @@ dots into a struct or map. What is not found is NULL for every event.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -15,12 +16,36 @@ from eddyline.sql.parsing import quoted
 from eddyline.sql.types import STRING, nested_parts, parse_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from eddyline.sql.types import SqlType
 
 _NESTED = ("array", "map", "struct", "interval", "other")
 """Families of types whose values are neither texts nor numbers."""
+
+
+_ELASTIC = {
+    "CommandLine": "process.command_line",
+    "CurrentDirectory": "process.working_directory",
+    "DestinationHostname": "destination.domain",
+    "DestinationIp": "destination.ip",
+    "DestinationPort": "destination.port",
+    "EventID": "event.code",
+    "Image": "process.executable",
+    "ImageLoaded": "file.path",
+    "OriginalFileName": "process.pe.original_file_name",
+    "ParentCommandLine": "process.parent.command_line",
+    "ParentImage": "process.parent.executable",
+    "ParentProcessId": "process.parent.pid",
+    "ProcessId": "process.pid",
+    "QueryName": "dns.question.name",
+    "SourceIp": "source.ip",
+    "SourcePort": "source.port",
+    "TargetFilename": "file.path",
+    "TargetObject": "registry.path",
+    "User": "user.name",
+}
+"""Names of Elastic's common schema for fields of Sigma's taxonomy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,3 +180,43 @@ def _fields(struct: str) -> dict[str, str]:
     """
     pairs = (part.partition(":") for part in nested_parts(struct))
     return {name.strip("` "): kind for name, _, kind in pairs}
+
+
+def likely_columns(fields: Iterable[str], columns: Mapping[str, str]) -> dict[str, str]:
+    """Return the columns that fields which events lack may be, by field.
+
+    A column is likely if the end of its path is the field, whatever the case and separators are,
+    or if it is the field's name in Elastic's common schema.
+
+    >>> likely_columns(["Image", "User", "x"], {"process": "struct<executable:string>",
+    ...     "data": "struct<user_:string,im:int>"})
+    {'Image': 'process.executable', 'User': 'data.user_'}
+    """
+    by_end: dict[str, str] = {}
+    for name, kind in columns.items():
+        for path in _paths(name, kind):
+            parts = path.split(".")
+            for start in range(len(parts)):
+                end = "".join(map(_folded, parts[start:]))
+                if end not in by_end or len(path) < len(by_end[end]):
+                    by_end[end] = path
+    found = {}
+    for field in fields:
+        names = (field, _ELASTIC.get(field, ""))
+        likely = next((by_end[_folded(each)] for each in names if _folded(each) in by_end), None)
+        if likely is not None:
+            found[field] = likely
+    return found
+
+
+def _folded(name: str) -> str:
+    return re.sub(r"[\W_]", "", name).lower()
+
+
+def _paths(path: str, kind: str) -> Iterator[str]:
+    """Yield the paths to the values of a column that are no structs."""
+    if parse_type(kind).family != "struct":
+        yield path
+        return
+    for name, inner in _fields(kind).items():
+        yield from _paths(f"{path}.{name}", inner)

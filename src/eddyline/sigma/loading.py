@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import warnings
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import fields
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -24,7 +26,7 @@ from eddyline.sigma.rule import Reading, SigmaRules
 from eddyline.sigma.watching import RuleFolder, every_s
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from sigma.processing.pipeline import ProcessingPipeline
 
@@ -33,8 +35,8 @@ if TYPE_CHECKING:
     from eddyline.sigma.reading import Progress
     from eddyline.spark.rules.rule_set import RuleSet
 
-    Pipeline = ProcessingPipeline | str | Path
-    """A pipeline of pySigma's, or the path of its YAML."""
+    Pipeline = ProcessingPipeline | Mapping[str, Any] | str | Path
+    """A pipeline of pySigma's, what its YAML says as a mapping, or the path of its YAML."""
 
 SHOWN_REASONS = 5
 """Skipped rules that an error shows."""
@@ -66,7 +68,8 @@ def load(
 
     Args:
         source: a folder (with the folders below it), a file, YAML text, or several of these.
-        pipeline: processing pipelines of pySigma, or paths of their YAML, applied in this order.
+        pipeline: processing pipelines of pySigma, what their YAML says as mappings, or paths of
+            their YAML, applied in this order. None of them is changed.
         restrict: whether a rule meets only events of its log source: ``auto`` (as far as the
             events carry a channel and an event id), True (they have to) or False.
         missing: what a test is whose field an event lacks: ``null`` (unknown, as in SQL: a rule
@@ -292,25 +295,49 @@ def _pipeline(
     if not pipeline:
         return None
     whole = PySigmaPipeline()
-    for each in pipeline:
+    for number, each in enumerate(pipeline, 1):
+        # A sum of pipelines takes the items out of them, so it is one of copies.
         if isinstance(each, PySigmaPipeline):
-            whole += each
+            whole += _copied(each)
+        elif isinstance(each, Mapping):
+            whole += _pipeline_of(copy.deepcopy(dict(each)), f"number {number}")
         elif isinstance(each, str | Path):
             whole += _pipeline_file(Path(each))
         else:
             msg = (
-                "a pipeline is a ProcessingPipeline of pySigma's or the path of its YAML,"
-                f" not {each!r}"
+                "a pipeline is a ProcessingPipeline of pySigma's, a mapping of what its YAML says, "
+                f"or the path of its YAML, not {each!r:.60}"
             )
             raise OptionError(msg)
     return whole
 
 
+def _copied(pipeline: ProcessingPipeline) -> ProcessingPipeline:
+    try:
+        return copy.deepcopy(pipeline)
+    except Exception:  # noqa: BLE001 - a transformation of the user's may hold anything
+        return pipeline
+
+
 def _pipeline_file(path: Path) -> ProcessingPipeline:
+    import yaml  # noqa: PLC0415 - the extra brings it
+
+    from eddyline.sigma.yaml_bodies import Allowance, read_yaml  # noqa: PLC0415
+
+    try:
+        text = path.read_text("utf-8")
+        body, _ = read_yaml(text, yaml.SafeLoader, Allowance(len(text)))
+    except Exception as error:  # strange YAML raises almost anything
+        msg = f"pipeline {path} cannot be read: {error}"
+        raise SourceError(msg, path=str(path)) from error
+    return _pipeline_of(body, str(path))
+
+
+def _pipeline_of(body: Any, name: str) -> ProcessingPipeline:
     from sigma.processing.pipeline import ProcessingPipeline as PySigmaPipeline  # noqa: PLC0415
 
     try:
-        return PySigmaPipeline.from_yaml(path.read_text("utf-8"))
+        return PySigmaPipeline.from_dict(body)
     except Exception as error:  # a pipeline's YAML makes pySigma raise almost anything
-        msg = f"pipeline {path} cannot be read: {error}"
-        raise SourceError(msg, path=str(path)) from error
+        msg = f"pipeline {name} cannot be read: {error}"
+        raise SourceError(msg, path=name) from error

@@ -17,6 +17,7 @@ from sigma.rule.base import SigmaYAMLLoader
 from sigma.rule.detection import SigmaDetectionItem
 
 from eddyline.errors import EddylineError
+from eddyline.sigma.modifiers import check_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -103,7 +104,8 @@ def fault(text: str, error: Exception) -> Fault:
     """Return the reason why a rule is refused, in the words of its YAML, not pySigma's."""
     root = _root(text)
     reason = message(error)
-    refused = next((key for key in _tests(root) if _refusal(key) == reason), None)
+    tests = () if isinstance(error, EddylineError) else _tests(root)
+    refused = next((key for key in tests if _refusal(key) == reason), None)
     if refused is not None:
         of = f"field {refused.field!r}: " if refused.field else ""
         return Fault(of + _worded(reason, refused), refused.line)
@@ -171,6 +173,7 @@ def _refusal(key: _Key) -> str | None:
     """Return pySigma's objection to one test, or None if it takes it."""
     try:
         value = _value(key.value)
+        check_fields({"": {key.text: value}})
         SigmaDetectionItem.from_mapping(key.text, value)
     except Exception as error:  # noqa: BLE001 - strange rules make pySigma raise almost anything
         return message(error)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import copy
 import re
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
 
-import yaml
 from sigma.collection import deep_dict_update
 from sigma.exceptions import SigmaDetectionError
 from sigma.filters import SigmaFilter
@@ -20,6 +20,7 @@ from sigma.rule.logsource import EmptyLogSource
 
 from eddyline.data.gc_pause import made_of
 from eddyline.errors import QueryError
+from eddyline.registry import unknown
 from eddyline.sigma.conditions import fields_of
 from eddyline.sigma.correlation_reading import (
     Parsed,
@@ -30,12 +31,14 @@ from eddyline.sigma.correlation_reading import (
 )
 from eddyline.sigma.documents import documents
 from eddyline.sigma.log_sources import LogSource, said
+from eddyline.sigma.modifiers import check_fields, mend, problems_of
 from eddyline.sigma.places import Fault, Place, fault, line_of, message, yaml_fault
 from eddyline.sigma.rule import SigmaRule, SigmaRules, SkippedSigmaRule
 from eddyline.sigma.translation import condition_of
+from eddyline.sigma.yaml_bodies import Allowance, read_yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from sigma.correlations import SigmaCorrelationRule
     from sigma.processing.pipeline import ProcessingPipeline
@@ -62,6 +65,10 @@ _POLICY = _policy()
 _UUID = re.compile(r"[0-9a-fA-F-]{36}")
 
 
+MAX_REASON = 2_000
+"""Characters of a reason: some repeat a whole value of a rule."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Document:
     body: dict[str, Any]
@@ -69,6 +76,12 @@ class _Document:
     path: str
     stem: str
     place: Place
+    size: int = 0
+    """Nodes and characters, with aliases expanded."""
+
+    def check(self) -> None:
+        """Raise what Python raises on values that have no text, such as huge whole numbers."""
+        self.name, self.callings, self.title  # noqa: B018 - properties
 
     @property
     def name(self) -> str:
@@ -115,39 +128,58 @@ class _Reader:
             return []
         found = []
         parts = list(documents(text))
+        allowance = Allowance(len(text))
         for number, each in enumerate(parts, 1):
             place = Place(content.path, n_file, each.line, number, len(parts))
             try:
-                body = yaml.load(each.text, SigmaYAMLLoader)
+                body, size = read_yaml(each.text, SigmaYAMLLoader, allowance)
+                if isinstance(body, dict):
+                    document = _Document(body, each.text, content.path, stem, place, size)
+                    document.check()
+                    found.append(document)
+                elif body is not None:
+                    self.skip(stem, place, Fault("not a rule, which is a mapping"), each.text)
+            except QueryError as error:
+                refused = Fault(error.message, error.facts.get("line"))
+                self.skip(stem, place, refused, each.text)
             except Exception as error:  # noqa: BLE001 - strange YAML raises almost anything
                 self.skip(stem, place, yaml_fault(each.text, error), each.text)
-                continue
-            if isinstance(body, dict):
-                found.append(_Document(body, each.text, content.path, stem, place))
-            elif body is not None:
-                self.skip(stem, place, Fault("not a rule, which is a mapping"), each.text)
-        return self._merged(found) if any("action" in each.body for each in found) else found
+        if any("action" in each.body for each in found):
+            return self._merged(found, allowance)
+        return found
 
-    def _merged(self, found: Sequence[_Document]) -> list[_Document]:
+    def _merged(self, found: Sequence[_Document], allowance: Allowance) -> list[_Document]:
         """Return the rules of a file whose documents build on each other (``action:``)."""
-        shared: dict[str, Any] = {}
-        before: dict[str, Any] = {}
+        shared = before = _Document({}, "", "", "", Place(""))
         rules = []
         for each in found:
             body = copy.deepcopy(each.body)
             action = body.pop("action", None)
             if action == "global":
-                shared = before = body
+                shared = before = replace(each, body=body)
             elif action == "reset":
-                shared = {}
+                shared = replace(shared, body={}, size=0)
             elif action is None and "correlation" in body:
                 rules.append(each)  # what rules have in common is none of its
             elif action in (None, "repeat"):
-                base = copy.deepcopy(before) if action else body
-                before = deep_dict_update(base, copy.deepcopy(body if action else shared))
-                rules.append(_Document(before, each.text, each.path, each.stem, each.place))
+                base = before if action else shared
+                if not allowance.spend(base.size):
+                    msg = (
+                        f"what it has in common with others makes more than {allowance.size:,} "
+                        "characters of its file; put the documents in several files"
+                    )
+                    self._skip(each, msg)
+                    continue
+                parts = copy.deepcopy(base.body), body
+                try:
+                    whole = deep_dict_update(*(parts if action else reversed(parts)))
+                except Exception as error:  # noqa: BLE001 - a part may be anything
+                    self.refuse(each, error)
+                    continue
+                before = replace(each, body=whole, size=base.size + each.size)
+                rules.append(before)
             else:
-                self._skip(each, f"unknown action {action!r}", "action")
+                self._skip(each, f"unknown action {action!r:.60}", "action")
         return rules
 
     def parsed(self, document: _Document) -> PySigmaRule | SigmaFilter | Parsed | None:
@@ -157,7 +189,7 @@ class _Reader:
             if "correlation" in body:
                 return parse(body, document.name, document.text)
             if "filter" in body:
-                return SigmaFilter.from_dict(body, **_POLICY)
+                return _filter_of(body)
             return _rule_of(body)
         except Exception as error:  # noqa: BLE001 - strange rules make pySigma raise almost anything
             self.refuse(document, error)
@@ -173,7 +205,7 @@ class _Reader:
         """Return our rule, or None if it asks for what does not exist."""
         try:
             for each in filters:
-                each.apply_on_rule(rule)
+                _apply_filter(each, rule)
             if pipeline is not None:
                 pipeline.apply(rule)
             condition = condition_of(rule)
@@ -221,9 +253,54 @@ class _Reader:
         """Note a rule that is an earlier one word for word."""
         self._skip(document, f"the same rule as in {earlier.place.at(None)}")
 
+    def check_filters(
+        self,
+        filters: Sequence[tuple[_Document, SigmaFilter]],
+        rules: Iterable[PySigmaRule],
+        correlations: Iterable[_Document],
+    ) -> None:
+        """Note the rules that filters name without effect; a filter of any rule names none."""
+        by_calling: dict[str, list[PySigmaRule]] = {}
+        for rule in rules:
+            for calling in (rule.id, rule.name):
+                if isinstance(calling, str | UUID):
+                    by_calling.setdefault(str(calling), []).append(rule)
+        others = {each for document in correlations for each in document.callings}
+        for document, sigma_filter in filters:
+            named = sigma_filter.filter.rules
+            if isinstance(named, str):
+                continue
+            references = dict.fromkeys(each.reference for each in named)
+            whys = [self._why_idle(each, sigma_filter, by_calling, others) for each in references]
+            reasons = [why for why in whys if why is not None]
+            if reasons:
+                some = len(reasons) < len(whys)
+                end = "; the filter is in force for its other rules" if some else ""
+                self._skip(document, "; ".join(reasons) + end, "filter", "rules")
+
+    def _why_idle(
+        self,
+        reference: str,
+        sigma_filter: SigmaFilter,
+        rules: Mapping[str, Sequence[PySigmaRule]],
+        correlations: Collection[str],
+    ) -> str | None:
+        """Return why a filter has no effect on a rule that it names; None if it has."""
+        called, source = rules.get(_calling(reference), []), sigma_filter.logsource
+        if any(rule.logsource in source for rule in called):
+            return None
+        if called:
+            words = ", ".join(f"{key} {word}" for key, word in source.to_dict().items())
+            return f"its log source ({words}) is not that of rule {reference!r}"
+        if reference in correlations:
+            return f"it names the correlation {reference!r}; filters are for rules"
+        if self.references.is_refused(reference):
+            return f"it names {reference!r}, which does not run"
+        return f"it names a rule that is not there: {unknown('rule', reference, rules)}"
+
     def skip(self, name: str, place: Place, found: Fault, text: str, title: str = "") -> None:
         """Note a rule that does not run."""
-        reason = f"{place.at(found.line)}: {' '.join(found.reason.split())}"
+        reason = f"{place.at(found.line)}: {' '.join(found.reason[:MAX_REASON].split())}"
         line = place.first_line + (found.line or 1)
         self._skipped.append((place, line, SkippedSigmaRule(name, reason, text, title, place.path)))
 
@@ -238,14 +315,14 @@ def read_contents(
     known = list(contents)
     rules: list[tuple[_Document, PySigmaRule]] = []
     correlations: list[tuple[_Document, Parsed]] = []
-    filters: list[SigmaFilter] = []
+    filters: list[tuple[_Document, SigmaFilter]] = []
 
     def parse(numbered: tuple[int, Content]) -> None:
         number, content = numbered
         for document in reader.documents(content, number):
             parsed = reader.parsed(document)
             if isinstance(parsed, SigmaFilter):
-                filters.append(parsed)
+                filters.append((document, parsed))
             elif isinstance(parsed, Parsed):
                 correlations.append((document, parsed))
             elif parsed is not None:
@@ -258,7 +335,10 @@ def read_contents(
         warnings.simplefilter("ignore")
         made_of(parse, enumerate(known))
         # Filters are for rules of any file, so they all have to be known first.
-        found = made_of(lambda each: (each[0], reader.translated(*each, filters, pipeline)), rules)
+        documents_of_correlations = [document for document, _ in correlations]
+        reader.check_filters(filters, [rule for _, rule in rules], documents_of_correlations)
+        applied = [each for _, each in filters]
+        found = made_of(lambda each: (each[0], reader.translated(*each, applied, pipeline)), rules)
     named = _with_unique_names([(each, rule) for each, rule in found if rule is not None], reader)
     if not correlations:
         return SigmaRules(tuple(rule for _, rule in named), reader.skipped)
@@ -295,7 +375,7 @@ def _rule_of(body: dict[str, Any]) -> PySigmaRule:
     if "detection" in body and not isinstance(body["detection"], dict):
         msg = "'detection' is a mapping of names to what they look for"
         raise SigmaDetectionError(msg)
-    _check_fields(body.get("detection") or {})
+    check_fields(body.get("detection") or {})
     if body.get("id") is not None:
         # Of an id that YAML reads as a number or a day, pySigma makes an error of Python's.
         body = body | {"id": str(body["id"])}
@@ -304,17 +384,43 @@ def _rule_of(body: dict[str, Any]) -> PySigmaRule:
     if is_empty or isinstance(rule.logsource, EmptyLogSource):
         # The error of the last part that was read: metadata, log source, detection.
         raise rule.errors[-1]
+    mend(rule.detection)
+    rule.errors.extend(map(SigmaDetectionError, problems_of(rule.detection)))
     return rule
 
 
-def _check_fields(detection: dict[Any, Any]) -> None:
-    """Refuse fields whose names YAML does not read as texts, such as ``on`` and ``5``."""
-    for part, tests in detection.items():
-        for each in tests if isinstance(tests, list) else [tests]:
-            for name in each if isinstance(each, dict) else ():
-                if name is not None and not isinstance(name, str):
-                    msg = f"YAML reads the name of a field as {name!r}; write it in quotes"
-                    raise QueryError(msg, part=("detection", str(part)))
+def _filter_of(body: dict[str, Any]) -> SigmaFilter:
+    """Return pySigma's filter; the rules that it names are texts."""
+    check_fields({} if not isinstance(body["filter"], dict) else body["filter"])
+    made = SigmaFilter.from_dict(body, **_POLICY)
+    mend(made.filter)
+    named = [] if isinstance(made.filter.rules, str) else made.filter.rules
+    for each in named:
+        # pySigma takes a number for the position of a rule.
+        if not isinstance(each.reference, str):
+            msg = f"'rules' of a filter are ids or names of rules; got {each.reference!r:.60}"
+            raise QueryError(msg, part=("filter", "rules"))
+    return made
+
+
+def _calling(reference: str) -> str:
+    """Return a reference as pySigma looks it up: an id in any of its spellings, or a name."""
+    try:
+        return str(UUID(reference))
+    except ValueError:
+        return reference
+
+
+def _apply_filter(each: SigmaFilter, rule: PySigmaRule) -> None:
+    """Apply a filter to a rule, which gets its own copy of the filter's detections.
+
+    pySigma gives the same objects to every rule, and pipelines change them in place.
+    """
+    before = set(rule.detection.detections)
+    each.apply_on_rule(rule)
+    for name, detection in rule.detection.detections.items():
+        if name not in before:
+            rule.detection.detections[name] = copy.deepcopy(detection)
 
 
 def _info(rule: PySigmaRule, source: LogSource, path: str) -> dict[str, Any]:

@@ -12,10 +12,12 @@ from eddyline.query.conditions import And, Rule, SkippedRule
 from eddyline.sigma.binding import Binder
 from eddyline.sigma.conditions import Condition, fields_of
 from eddyline.sigma.correlations import SigmaCorrelation  # noqa: TC001 - the cache decodes by it
-from eddyline.sigma.fields import Columns
+from eddyline.sigma.fields import Columns, likely_columns
 from eddyline.sigma.log_sources import LogSource, restriction
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from eddyline.query.conditions import Node
 
 
@@ -97,6 +99,10 @@ class SigmaRule:
         """Return the fields that events with these columns lack."""
         known = _columns(tuple(columns.items()))
         return tuple(each for each in fields_of(self.condition) if known.find(each) is None)
+
+    def likely_columns(self, fields: Iterable[str], columns: Mapping[str, str]) -> dict[str, str]:
+        """Return the columns that fields which events lack may be, by field."""
+        return likely_columns(fields, columns)
 
     def bind(self, columns: Mapping[str, str], *, ansi: bool) -> Rule:  # noqa: ARG002 - a protocol
         """Return the rule over an input; it never raises on a row, in ANSI mode or not.

@@ -7,17 +7,21 @@ pySigma has read the values and applied their modifiers by then: ``contains`` ha
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from sigma import conditions as parsed
 from sigma import types
 from sigma.exceptions import SigmaError
+from sigma.rule import SigmaDetection
 
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.sigma import conditions as ours
 from eddyline.sql.like import ANY, ONE, Wild
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sigma.rule import SigmaRule as ParsedRule
 
 
@@ -40,6 +44,12 @@ _CONDITION = ("detection", "condition")
 _WORDS = ("and", "or", "not", "of", "all", "any", "them")
 """Words of conditions."""
 
+FREE_TESTS = 100_000
+"""Tests that every condition may make, counting a detection each time that it is named."""
+
+TESTS_RATIO = 10
+"""Further tests that a condition may make per value of its detections."""
+
 _PARSER_PLACE = re.compile(r",? *\(line:\d+, col:\d+\)")
 """The parser's line is one of the condition, and not of the file."""
 
@@ -53,8 +63,10 @@ def condition_of(rule: ParsedRule) -> ours.Condition:
         QueryError: the condition cannot be understood, or asks for what is not supported.
     """
     found = []
+    sizes = {str(name): _size(each) for name, each in rule.detection.detections.items()}
     for each in rule.detection.parsed_condition:
         _check_names(each.condition, rule.detection.detections)
+        _check_size(each.condition, sizes)
         try:
             tree = each.parse()
         except RecursionError as error:
@@ -75,6 +87,35 @@ def condition_of(rule: ParsedRule) -> ours.Condition:
         msg = "nothing is left of its condition"
         raise QueryError(msg, part=_CONDITION)
     return _joined(ours.AnyOf, found)
+
+
+def _size(detection: SigmaDetection) -> int:
+    """Return how many values a detection has."""
+    parts = detection.detection_items
+    return sum(
+        _size(each) if isinstance(each, SigmaDetection) else len(each.value) for each in parts
+    )
+
+
+def _check_size(condition: str, sizes: Mapping[str, int]) -> None:
+    """Refuse a condition that names detections so often that it explodes."""
+    most = FREE_TESTS + TESTS_RATIO * sum(sizes.values())
+    counts = Counter(re.findall(r"[\w*-]+", condition))
+    n_tests = 0
+    for name, n_times in counts.items():
+        asked = "*" if name == "them" else name
+        if "*" in asked:
+            named = re.compile(re.escape(asked).replace(r"\*", ".*"))
+            size = sum(size for other, size in sizes.items() if named.fullmatch(other))
+        else:
+            size = sizes.get(name, 0)
+        n_tests += size * n_times
+    if n_tests > most:
+        msg = (
+            f"the condition makes {n_tests:,} tests of its detections, more than {most:,}; name "
+            "each detection less often"
+        )
+        raise QueryError(msg, part=_CONDITION)
 
 
 def _hint(condition: str, rule: ParsedRule) -> str:

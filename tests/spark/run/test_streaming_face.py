@@ -71,6 +71,9 @@ def test_triggers_as_pyspark_takes_them():
 
 
 def test_triggers_that_there_are_not(engine):
+    for trigger in ("99999999999999999999 seconds", "4000000 days"):
+        with pytest.raises(OptionError, match="is too long; the longest time is 3652500 DAYS"):
+            spark_trigger(trigger)
     with pytest.raises(OptionError, match="give one trigger, got trigger, once"):
         trigger_text("5 seconds", {"once": True})
     query = engine.query("SELECT id FROM s WHERE a = 1")

@@ -13,7 +13,15 @@ from sqlglot import exp
 from eddyline.errors import NotSupportedError
 from eddyline.query.query import TimeColumn
 from eddyline.query.select.intervals import micros_of
-from eddyline.query.windows import LONGEST, UNBOUNDED, RangeWindow, RowsWindow
+from eddyline.query.windows import (
+    LONGEST,
+    MAX_ROWS,
+    MAX_SPAN,
+    UNBOUNDED,
+    RangeWindow,
+    RowsWindow,
+    too_long,
+)
 from eddyline.registry import unknown
 from eddyline.sql.parsing import offset_of, refuse
 
@@ -142,11 +150,20 @@ class FrameReader:
         if not isinstance(start, exp.Literal) or not start.name.isdecimal():
             message = "ROWS takes a whole number, such as ROWS BETWEEN 10 PRECEDING AND CURRENT ROW"
             refuse(message, self._text, self._word("ROWS", over))
-        return RowsWindow(int(start.name) + 1)
+        # Python reads whole numbers of up to 4,300 digits.
+        if (rows := int(start.name[:4_000])) >= MAX_ROWS:
+            message = (
+                f"ROWS BETWEEN {start.name:.20} PRECEDING is too many; the most are {MAX_ROWS}"
+            )
+            refuse(message, self._text, self._word("ROWS", over))
+        return RowsWindow(rows + 1)
 
     def _micros(self, start: Expr | str | None, over: exp.Window) -> int:
         micros = micros_of(start) if isinstance(start, exp.Expr) else None
-        if micros is None or not 0 <= micros <= LONGEST:
+        if micros is not None and micros > MAX_SPAN:
+            message = f"{too_long('the time before the row')}; write UNBOUNDED PRECEDING"
+            refuse(message, self._text, self._word("RANGE", over))
+        if micros is None or micros < 0:
             message = (
                 "RANGE goes by time: write RANGE BETWEEN INTERVAL '10' MINUTES PRECEDING AND "
                 "CURRENT ROW"

@@ -42,6 +42,7 @@ def micros_in(text: str) -> int | None:
         found = _SPAN.match(rest)
         if found is None or found[2].lower() not in UNITS:
             return None
-        micros += Fraction(found[1]) * UNITS[found[2].lower()]
+        # Python reads whole numbers of up to 4,300 digits; what is left is too long as well.
+        micros += Fraction(found[1][:4_000]) * UNITS[found[2].lower()]
         rest = rest[found.end() :]
     return int(micros) if text.strip() and micros.denominator == 1 else None

@@ -9,7 +9,7 @@ from sqlglot import exp
 from eddyline.errors import NotSupportedError
 from eddyline.query.query import TimeColumn
 from eddyline.query.select.intervals import micros_of
-from eddyline.query.windows import LONGEST, SessionWindow, SlideWindow
+from eddyline.query.windows import MAX_SPAN, SessionWindow, SlideWindow, too_long
 from eddyline.sql.parsing import offset_of, refuse
 
 if TYPE_CHECKING:
@@ -65,7 +65,9 @@ def _length(call: Fragment, tree: Expr, name: str) -> int:
     """Return a length (µs); that of an origin may be 0."""
     micros, is_origin = micros_of(tree), len(call.tree.expressions) == 4
     least = 0 if is_origin and tree is call.tree.expressions[3] else 1
-    if micros is None or not least <= micros <= LONGEST:
+    if micros is not None and micros > MAX_SPAN:
+        refuse(too_long(f"a time of {name}(…)"), call.query, offset_of(tree) or call.start)
+    if micros is None or micros < least:
         message = f"{name}(…) takes times such as '10 minutes', as {_FORMS[name]}"
         refuse(message, call.query, offset_of(tree) or call.start)
     return micros

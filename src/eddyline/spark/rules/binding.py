@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -12,11 +13,12 @@ from pyspark.errors import AnalysisException
 from pyspark.sql.types import BooleanType, NullType
 
 from eddyline.data.gc_pause import made_of
-from eddyline.errors import EddylineError, QueryError
+from eddyline.errors import EddylineError, MissingFieldsWarning, QueryError
 from eddyline.query.conditions import (
     BoundRules,
     FunctionTest,
     IsNull,
+    MissingFields,
     NativeTest,
     Raise,
     Rule,
@@ -26,9 +28,10 @@ from eddyline.query.conditions import (
 from eddyline.query.rules.timestamps import moments_of, with_moments
 from eddyline.spark.analysis import analysed, check_names, column_types, operand, refused
 from eddyline.spark.session import is_ansi
+from eddyline.watch.formatting import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
@@ -80,7 +83,9 @@ class RuleBinder:
         """
         check_names(df)
         with self._lock:
-            found = self._input(df).read(df, sources)
+            known = self._input(df)
+            found = known.read(df, sources)
+            missing = known.missing(found)
         rules: list[Rule] = []
         skipped: list[SkippedRule] = []
         for each in found:
@@ -92,7 +97,13 @@ class RuleBinder:
             else:
                 each.rule.facts["rule"] = each.source.name
                 raise each.rule
-        return BoundRules(tuple(rules), tuple(skipped))
+        if missing is not None and len(missing.blind) == missing.n_asking and known.first_time():
+            msg = (
+                f"none of {counted(missing.n_asking, 'rule')} finds a field that it asks for, so "
+                f"their tests are unknown for every event. Missing: {missing.text}"
+            )
+            warnings.warn(msg, MissingFieldsWarning, stacklevel=2)
+        return BoundRules(tuple(rules), tuple(skipped), missing)
 
     def keep(self, names: Collection[str]) -> None:
         """Forget the rules that are no longer there."""
@@ -117,6 +128,8 @@ class _Read:
 
     source: RuleSource
     rule: Rule | EddylineError
+    lacking: tuple[str, ...] = ()
+    """Fields that the input lacks."""
 
 
 class _Input:
@@ -126,6 +139,7 @@ class _Input:
         self._types = types
         self._ansi = ansi
         self._known: dict[str, _Read] = {}
+        self._is_told = False
         self._analysed: dict[str, DataType | AnalysisException] = {}
         """The type of each column or expression that Spark has analysed, or its error."""
 
@@ -136,6 +150,24 @@ class _Input:
         self._check_by_spark(df, new)
         self._known.update((each.source.name, each) for each in new)
         return [self._known[each.name] for each in sources]
+
+    def missing(self, rules: Collection[_Read]) -> MissingFields | None:
+        """Return the fields that rules ask for and the input lacks."""
+        by_rule = {each.source.name: each.lacking for each in rules if each.lacking}
+        if not by_rule:
+            return None
+        asked = {each.source.name: {*each.source.info.get("fields", ())} for each in rules}
+        blind = [name for name, lacking in by_rule.items() if asked[name] == {*lacking}]
+        asking = [each.source for each in rules if asked[each.source.name]]
+        fields = dict.fromkeys(field for lacking in by_rule.values() for field in lacking)
+        likely: Callable[..., dict[str, str]] = getattr(asking[0], "likely_columns", _no_hints)
+        hints = likely(fields, self._types)
+        return MissingFields(len(asking), by_rule, tuple(blind), hints)
+
+    def first_time(self) -> bool:
+        """Return whether nobody asked this before."""
+        first, self._is_told = not self._is_told, True
+        return first
 
     def keep(self, names: Collection[str]) -> None:
         """Forget the other rules; as long as they are few, what they were is not worth it."""
@@ -148,8 +180,9 @@ class _Input:
         return known is not None and known.source == source
 
     def _bound(self, source: RuleSource) -> _Read:
+        lacking = getattr(source, "lacking", lambda _: ())(self._types)
         try:
-            return _Read(source, source.bind(self._types, ansi=self._ansi))
+            return _Read(source, source.bind(self._types, ansi=self._ansi), lacking)
         except EddylineError as error:
             return _Read(source, error)
 
@@ -192,6 +225,11 @@ class _Input:
                 said = f"{text} is of type {kind.simpleString()}; compare it with something"
                 return QueryError(f"{rule.called} is not a condition: {said}", name=rule.name)
         return None
+
+
+def _no_hints(*_: Any) -> dict[str, str]:
+    """Return nothing, for rules that do not know what their fields may be called."""
+    return {}
 
 
 def session_settings(spark: SparkSession) -> list[str]:

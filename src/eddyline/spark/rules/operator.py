@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from eddyline.options import SharingOptions
-    from eddyline.query.conditions import BoundRules, RuleSource, SkippedRule
+    from eddyline.query.conditions import BoundRules, MissingFields, RuleSource, SkippedRule
     from eddyline.rules.compile.program import Program
     from eddyline.rules.step import RuleStep
     from eddyline.rules.store import RuleStore
@@ -343,9 +343,23 @@ class RuleOperator(Operator):
                 notes=(
                     *to_come(self.compiled.running, after),
                     *(f"not taken in: {each}" for each in self.store.troubles),
+                    *self._fields_said(),
                     *notes,
                 ),
             )
+
+    @property
+    def missing(self) -> MissingFields | None:
+        """The fields that rules ask for and the input lacks; None if there is none."""
+        return self.compiled.bound.missing
+
+    def _fields_said(self) -> tuple[str, ...]:
+        """Return in words which fields the input lacks."""
+        found = self.missing
+        if found is None:
+            return ()
+        blind = f"{len(found.blind):,} of {counted(found.n_asking, 'rule')}"
+        return (f"{blind} find none of their fields; the input lacks {found.text}",)
 
     @property
     def loops(self) -> tuple[RuleLoop]:

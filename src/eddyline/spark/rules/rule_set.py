@@ -10,6 +10,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Unpack
 
 from pyspark import cloudpickle
+from pyspark.sql import functions as F
 
 from eddyline.errors import OptionError, QueryError
 from eddyline.options import SharingOptions
@@ -32,6 +33,7 @@ from eddyline.spark.rules.output import (
     MatchedRows,
     MatchesColumn,
     UnmatchedRows,
+    about_rules,
 )
 from eddyline.spark.run.job import settings_of
 from eddyline.spark.run.job_reports import WAIT_S, JobReports
@@ -135,6 +137,24 @@ class RuleSet(RulesWithAlerts):
         found = self.store.skipped({}, ()) if shown is None else shown.skipped
         return (*found, *self.correlated.unfit)
 
+    @property
+    def info(self) -> dict[str, Mapping[str, Any]]:
+        """Facts about each rule: its text, and those that its source has (title, level, tags).
+
+        Once the set was applied, ``fields_found`` and ``fields_missing`` say which fields of a
+        Sigma rule the input had.
+        """
+        facts, shown = super().info, self._shown
+        if shown is None:
+            return facts
+        lacking = {} if shown.missing is None else shown.missing.by_rule
+        return {
+            name: {**each, **_fields_of(each["fields"], lacking.get(name, ()))}
+            if "fields" in each
+            else each
+            for name, each in facts.items()
+        }
+
     def _unfit(self, rules: Collection[RuleSource], skips: bool) -> list[SkippedRule]:
         """Return the rules that do not fit the stream of an active run."""
         if not rules:
@@ -208,13 +228,27 @@ class RuleSet(RulesWithAlerts):
         """Return a transform that keeps the rows for which some rule is true."""
         return lambda df: self._applied(df, MatchedRows())[0]
 
-    def count_by_rule(self) -> Callable[[DataFrame], DataFrame]:
+    def count_by_rule(self, *, as_struct: bool = False) -> Callable[[DataFrame], DataFrame]:
         """Return a transform to the columns ``rule`` and ``count``: rows that each is true for.
 
         Rules that are true for no row are not among them. On a streaming DataFrame it is an
         aggregation, for the output modes ``complete`` and ``update``.
+
+        Args:
+            as_struct: whether a rule is told by ``id`` (the name), ``title`` and ``level``; these
+                are NULL where a rule has none.
         """
-        return lambda df: self._applied(df, CountByRule())[0]
+
+        def transform(df: DataFrame) -> DataFrame:
+            (counts,) = self._applied(df, CountByRule())
+            if not as_struct:
+                return counts
+            known = about_rules(self.store.now()[1].values()).to_pylist()
+            about = df.sparkSession.createDataFrame(known, "id string, title string, level string")
+            joined = counts.join(F.broadcast(about), counts["rule"] == about["id"])
+            return joined.select(F.struct("id", "title", "level").alias("rule"), "count")
+
+        return transform
 
     def _applied(self, df: DataFrame, *outputs: Output) -> list[DataFrame]:
         """Return outputs over a DataFrame, all of the same rules."""
@@ -430,6 +464,11 @@ class RuleSet(RulesWithAlerts):
 
     def __repr__(self) -> str:
         return f"RuleSet({counted(len(self.store.now()[1]), 'rule')})"
+
+
+def _fields_of(fields: Collection[str], missing: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    found = tuple(each for each in fields if each not in missing)
+    return {"fields_found": found, "fields_missing": missing}
 
 
 def _again(packed: bytes) -> RuleSet:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from eddyline.spark.rules.rule_set import RuleSet
 
@@ -55,6 +55,8 @@ class Counts:
     """Events for which a rule fired."""
     seconds: float
     """Of the job that matches; of ``out``, also of writing it."""
+    n_told: int = 0
+    """Events that matched a rule that is told of; correlations tell of others themselves."""
     prepare_s: float = 0.0
     """Of binding the rules to the columns of the events, and planning."""
 
@@ -99,14 +101,24 @@ def count_matches(
         n_events = counts.pop(None, 0)
     else:
         kept = matched if keep_unmatched else matched.where(f"size({_MATCHES}) > 0")
-        _waited(lambda: _write(kept.withColumnRenamed(_MATCHES, "matches"), out), spark, progress)
+        told = kept.withColumnRenamed(_MATCHES, "matches")
+        if "rules" not in map(str.lower, events.columns):
+            told = told.withColumn("rules", _facts_of(rules))
+        _waited(lambda: _write(told, out), spark, progress)
         seconds = time.monotonic() - started
         counts = _totals(_read_back(spark, out), is_event)
         counts.pop(None, 0)
         n_events = events.count()
-    n_matched = counts.pop("", 0)
+    n_told = n_matched = counts.pop("", 0)
+    if ALERTS in matched.columns:
+        # Matches of rules that only correlations tell of are in no row.
+        every = events.transform(rules.matches(_MATCHES, keep_unmatched=True))
+        of_rules = _totals(every, "TRUE")
+        n_matched = of_rules.pop("", 0)
+        counts |= of_rules
+        counts.pop(None, 0)
     by_rule = {str(name): n for name, n in counts.items()}
-    return Counts(by_rule, n_events, n_matched, seconds, prepare_s)
+    return Counts(by_rule, n_events, n_matched, seconds, n_told, prepare_s)
 
 
 def check_format(out: Path) -> None:
@@ -183,6 +195,30 @@ def _timed(events: DataFrame, column: str) -> DataFrame:
     if dict(events.dtypes).get(column) != "string":
         return events
     return events.withColumn(column, F.expr(f"try_cast({quoted(column)} AS TIMESTAMP)"))
+
+
+def _facts_of(rules: RuleSet) -> Column:
+    """Return id, title and level of each match, in the order of ``matches``."""
+    # A map without keys would have no type.
+    facts: dict[str, Mapping[str, Any]] = {"": {}, **rules.info, **rules.correlations}
+    names = [F.lit(name) for name in facts]
+    titles = [F.lit(_word(each.get("title"))).cast("string") for each in facts.values()]
+    levels = [F.lit(_word(each.get("level"))).cast("string") for each in facts.values()]
+    by_title, by_level = (
+        F.map_from_arrays(F.array(*names), F.array(*each)) for each in (titles, levels)
+    )
+    return F.transform(
+        "matches",
+        lambda name: F.struct(
+            name.alias("id"),
+            F.try_element_at(by_title, name).alias("title"),
+            F.try_element_at(by_level, name).alias("level"),
+        ),
+    )
+
+
+def _word(value: Any) -> str | None:
+    return None if value is None else str(value)
 
 
 def _totals(matched: DataFrame, is_event: str) -> dict[str | None, int]:
