@@ -16,10 +16,10 @@ import json
 import re
 from collections import Counter
 from dataclasses import replace
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import sqlglot
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
@@ -95,7 +95,7 @@ class Identity(msgspec.Struct, frozen=True):
     """Whether it keeps durable state."""
     legacy: str = ""
     """The identity as checkpoints of versions have it that knew the text alone."""
-    parser: str = sqlglot.__version__
+    parser: str = version("sqlglot")
     """Version of the parser that normal forms are of."""
 
     @property
@@ -239,7 +239,9 @@ def together(text: str, members: Mapping[str, Identity], legacy: str) -> Identit
         members: each of them, by its name.
         legacy: see ``Identity``.
     """
-    facts, columns, functions = [], {}, {}
+    facts: list[Fact] = []
+    columns: dict[str, tuple[tuple[str, str], ...]] = {}
+    functions: dict[str, FunctionCode] = {}
     for name, each in members.items():
         facts.append(Fact(f"query {name}", "query", name, name, True))
         for fact in each.facts:
@@ -379,8 +381,9 @@ class _Facts:
             names = sorted(self.form(identifier(name)) for name in each.columns)
             shown = ", ".join(each.columns)
             self._add(f"needs {key}", f"the columns kept of {of}", shown, str(names), is_kept=True)
-        for each in step.keys:
-            self._add(f"key {at}", "the key", str(each), self.key(step, each), is_kept=True)
+        for key_class in step.keys:
+            form = self.key(step, key_class)
+            self._add(f"key {at}", "the key", str(key_class), form, is_kept=True)
         for text in step.conditions:
             for form in self.forms(text, step.output):
                 self._add(f"on {at}", "the condition of the join", text, form, is_kept=True)

@@ -121,7 +121,7 @@ def columns_by_stream(
         read = _columns_of_read(steps[position + 1 :], step.output, own)
         before = found.get(step.stream, ())
         both = None if read is None or before is None else {*read, *before}
-        found[step.stream] = both and tuple(each for each in own if each in both)
+        found[step.stream] = None if both is None else tuple(each for each in own if each in both)
     return found
 
 
@@ -137,8 +137,10 @@ def _columns_of_read(
             return columns_of_stream((*chain, _of_join(step, relation)), columns, routes=False)
         if (reads := getattr(step, "texts_of", None)) is not None:
             texts = reads(relation)
-            last = None if texts is None else ProjectStep(relation, texts)
-            return last and columns_of_stream((*chain, last), columns, routes=False)
+            if texts is None:
+                return None
+            steps = (*chain, ProjectStep(relation, texts))
+            return columns_of_stream(steps, columns, routes=False)
         chain.append(step)
         if step.output != relation:
             break
