@@ -53,8 +53,8 @@ def bounded(
                 coef = 0.0
             cleaned[row, power] = begun[power] = coef
         if begin != 0:
-            for low in range(width - 1):
-                for power in range(width - 2, low - 1, -1):
+            for lowest in range(width - 1):
+                for power in range(width - 2, lowest - 1, -1):
                     begun[power] += begin * begun[power + 1]
         least = most = begun[0]
         length, reach = until[row] - begin, 1.0

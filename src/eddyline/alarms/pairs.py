@@ -139,8 +139,14 @@ class Pairs:
                 ]
             )
         given = self._segments
-        times = (each[rows] for each in (given.origin, given.lo, given.hi, given.is_point))
-        pairs, lo, hi, is_point = solve(template.program, coefs, *times)
+        pairs, lo, hi, is_point = solve(
+            template.program,
+            coefs,
+            given.origin[rows],
+            given.lo[rows],
+            given.hi[rows],
+            given.is_point[rows],
+        )
         return Found(template.alarms[own[pairs]], rows[pairs], lo, hi, is_point)
 
     def _overflowing(

@@ -119,9 +119,9 @@ def distance_integral(position: Floats, velocity: Floats, length: Floats) -> Flo
     is_extreme = (largest > _LARGE) | ((largest < _SMALL) & (largest > 0))
     if is_extreme.any():  # squares would overflow, or vanish
         up = np.frexp(np.where(is_extreme, largest, 0.5))[1]
-        smaller = (np.ldexp(each, -up[:, None]) for each in (position, velocity))
+        position, velocity = np.ldexp(position, -up[:, None]), np.ldexp(velocity, -up[:, None])
         with np.errstate(over="ignore"):
-            found: Floats = np.ldexp(_distance_integral(*smaller, length), up)
+            found: Floats = np.ldexp(_distance_integral(position, velocity, length), up)
         return found
     return _distance_integral(position, velocity, length)
 

@@ -278,10 +278,10 @@ def overflowing(terms: Terms, expression: Expression, given: Mapping[str, Terms]
     """
     if np.isfinite(terms.size).all():
         return None
-    found = ~np.isfinite(terms.size).all(axis=1)
+    overflows = np.logical_not(np.isfinite(terms.size).all(axis=1))
     for name in names_in(expression):
-        found = found & ~np.isnan(given[name].coefs).any(axis=1)
-    return found if found.any() else None
+        overflows &= np.logical_not(np.isnan(given[name].coefs).any(axis=1))
+    return overflows if overflows.any() else None
 
 
 def cleaned_of(

@@ -44,9 +44,8 @@ def in_range(
         if is_there.all() or not (np.abs(values) > LARGE).any():
             return found
         smaller = compute(np.ldexp(values, -SCALE))
-        if not grows_back:
-            is_there = is_there.all(axis=-1, keepdims=True)
-        made: Floats = np.where(is_there, found, np.ldexp(smaller, SCALE * grows_back))
+        is_kept = is_there if grows_back else np.all(is_there, axis=-1, keepdims=True)
+        made: Floats = np.where(is_kept, found, np.ldexp(smaller, SCALE * grows_back))
     return made
 
 

@@ -15,6 +15,7 @@ count because of them, and nothing is there where no attribute has one.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -330,9 +331,8 @@ def _segments(windows: Windows, hi: Ints, *, is_covered: bool, is_average: bool)
         if is_average:
             counts &= windows.gains_by(pieces) == 0
             divisor[counts] = in_seconds(windows.covered_by(pieces)[counts])
-        coefs[name] = polynomials.in_range(
-            lambda some, by=divisor: windows.formulas(some) / by[:, None], _without_gaps(each)
-        )
+        compute = partial(_divided, windows.formulas, divisor[:, None])
+        coefs[name] = polynomials.in_range(compute, _without_gaps(each))
         coefs[name][~counts] = np.nan
         nothing &= ~counts
         errors[name] = np.zeros(len(hi))
@@ -348,6 +348,11 @@ def _segments(windows: Windows, hi: Ints, *, is_covered: bool, is_average: bool)
     return made.take(~nothing) if coefs else made
 
 
+def _divided(formula: Callable[[Floats], Floats], divisor: Floats | float, coefs: Floats) -> Floats:
+    """Return what a formula makes of coefficients, divided."""
+    return formula(coefs) / divisor
+
+
 def _samples(windows: Windows, *, is_covered: bool, is_average: bool) -> Samples:
     track = windows.track
     values, errors = {}, {}
@@ -356,9 +361,8 @@ def _samples(windows: Windows, *, is_covered: bool, is_average: bool) -> Samples
         time = windows.covered_by(track.valued(name))
         counts = (time > 0) if is_covered else (time == windows.width)
         divisor = np.where(counts, in_seconds(time), 1.0) if is_average else 1.0
-        found = polynomials.in_range(
-            lambda some, by=divisor: windows.polynomial_integrals(some) / by, _without_gaps(each)
-        )
+        compute = partial(_divided, windows.polynomial_integrals, divisor)
+        found = polynomials.in_range(compute, _without_gaps(each))
         values[name] = np.where(counts, found, np.nan)
         # An error is a constant on a segment: that of an integral is the errors' integral.
         valued = np.where(has_values(each), track.segments.errors[name], 0.0)

@@ -6,7 +6,7 @@ Nothing about them is continuous, so there is nothing to learn, and no window to
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException, ParseException
 from sqlglot import exp, parse_one
@@ -59,7 +59,7 @@ def answered(text: str, tables: Sequence[exp.Table], catalog: Catalog) -> Relati
             )
             raise NotSupportedError(msg, function=str(call.name))
     frames = {each.lower(): df for each, df in catalog.tables.items()}
-    read = {f"t{at}": frames[each.name.lower()] for at, each in enumerate(tables)}
+    read: dict[str, Any] = {f"t{at}": frames[each.name.lower()] for at, each in enumerate(tables)}
     places = [each.this.meta for each in tables]
     pieces, end = [], 0
     order = sorted(range(len(tables)), key=lambda at: places[at]["start"])
