@@ -133,23 +133,28 @@ def _check_names(attributes: Sequence[str], found: Mapping[str, Sequence[Output]
 
 
 def of_track(bounds: Mapping[str, Bound], known: Collection[str]) -> dict[str, Bound]:
-    """Return bounds with those of positions shared by their coordinates.
+    """Return bounds with those of positions and lengths shared by their axes.
 
     Args:
         bounds: by name; of a position in metres, whatever the direction.
         known: the attributes that there are.
 
     Raises:
-        OptionError: the bound of a position is a share.
+        OptionError: the bound of a position or a length is a share.
     """
+    names = {each.lower(): each for each in known}
     found: dict[str, Bound] = {}
     for name, bound in bounds.items():
-        axes = position_of(name, known)
-        if axes is None:
+        vector = [names[each] for each in components(name.lower()) if each in names]
+        axes = position_of(name, known) or (vector if len(vector) == len(_VECTOR) else ())
+        if not axes or name.lower() in names:
             found[name] = bound
             continue
         if bound.is_relative:
-            msg = f"the bound of a position is in metres, such as 50.0; got {bound} of {name!r}"
+            msg = (
+                f"the bound of a position, a speed or a distance is in its unit, such as 50.0; got "
+                f"{bound} of {name!r}"
+            )
             raise OptionError(msg, attribute=name)
         found |= dict.fromkeys(axes, Bound(bound.value / math.sqrt(len(axes))))
     return found
