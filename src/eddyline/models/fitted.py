@@ -166,7 +166,7 @@ class Fit:
     def __str__(self) -> str:
         told = [f"{name} within {bound}" for name, bound in self.within.items()]
         told += [f"{name} as near as is asked" for name in self.unbounded]
-        told += [] if self.track is None else [f"{earth.TRACK} of {' and '.join(self.track)}"]
+        told += [] if self.track is None else [f"{earth.TRACK} of ({', '.join(self.track)})"]
         return f"fit {', '.join(told)}; method {self.options.method}{said(self.assumed)}"
 
 

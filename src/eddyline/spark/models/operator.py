@@ -19,7 +19,7 @@ from eddyline.models.planning.loop import ModelLoop
 from eddyline.models.sketch import Sketch
 from eddyline.models.streaming import COMPONENT, ModelPart
 from eddyline.models.tasks import SIDE
-from eddyline.models.view import ModelCounts, ModelView, told_bounds
+from eddyline.models.view import ModelCounts, ModelView, told_bounds, waiting_rows
 from eddyline.models.work import Work
 from eddyline.options import ModelOptions
 from eddyline.spark.analysis import arrow_schema
@@ -279,7 +279,9 @@ class ModelOperator(PlannedJoins):
                 step=str(self.step),
                 total=self.total,
                 n_results=self._n_results,
-                n_waiting=sum(each.n_waiting for each in states),
+                waiting=waiting_rows(
+                    self.asked, self.step.inputs, states, self.asked_clock.offset
+                ),
                 n_kept=sum(each.n_segments for each in states),
                 n_bytes=sum(file.n_bytes for each in states for file in each.files),
                 bounds=self.step.plan.bounds,
