@@ -1,9 +1,9 @@
 """Reading conditions and expressions over modelled attributes, as SQL texts.
 
 Comparisons (chained ones too), BETWEEN, IN, AND, OR, NOT; ``+ - *``, division by a constant,
-``pow(x, 2)``, ``abs``, ``sqrt`` and ``d(x)``, the slope of x per second. Of positions (``earth``)
-also ``speed(track)``, ``distance(left.track, right.track)``, ``distance(track, 47.6, -122.3)``,
-``east`` and ``north`` of a place, and comparisons of ``lat(track)`` and ``lon(track)`` with numbers.
+``pow(x, 2)``, ``abs``, ``sqrt`` and ``d(x)``, the slope of x per second. Positions (``earth``) also
+have ``speed(track)``, ``distance(left.track, right.track)``, ``distance(track, 47.6, -122.3)``,
+``east`` and ``north`` of a place, and ``lat(track)`` and ``lon(track)``, compared with numbers.
 What no polynomial says is refused with its place in the text.
 """
 

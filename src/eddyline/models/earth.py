@@ -368,4 +368,3 @@ def _lon_compared(of: Vector, op: str, degrees: float) -> Condition:
     both = (compared(ahead, op, Number(0.0)), east)
     is_any = (degrees < 0) == (op in {">", ">="})
     return Or(both) if is_any else And(both)
-

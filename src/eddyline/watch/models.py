@@ -113,7 +113,14 @@ def sections(view: ModelView, history: History) -> list[Section]:
     if n := total.n_outside + view.work.n_beyond:
         tiles.append(Tile("rows outside, results beyond", n, "count"))
     facts = Facts(tuple(_facts(view)))
-    parts = [facts, *_waiting(view), _bounds(view), *_estimates(view), *_times(view), *_figures(history)]
+    parts = [
+        facts,
+        *_waiting(view),
+        _bounds(view),
+        *_estimates(view),
+        *_times(view),
+        *_figures(history),
+    ]
     return [
         Section("Models", tuple(parts), tuple(tiles)),
         *last_change(history.last(*CHANGES, components=(COMPONENT,))),
@@ -178,7 +185,13 @@ def _facts(view: ModelView) -> list[tuple[str, str]]:
 def _waiting(view: ModelView) -> list[Part]:
     """Return how many rows wait, why, and until when."""
     rows = tuple(
-        (clipped(each.stream, 40), each.n_ahead + each.n_open, each.n_ahead, each.n_open, each.until)
+        (
+            clipped(each.stream, 40),
+            each.n_ahead + each.n_open,
+            each.n_ahead,
+            each.n_open,
+            each.until,
+        )
         for each in view.waiting
     )
     if not view.n_waiting:
@@ -196,11 +209,13 @@ def _reasons(view: ModelView) -> Iterator[str]:
         of = f" of {clipped(each.stream, 40)}" if len(view.waiting) > 1 else ""
         wait = span(each.wait_us)
         if not each.is_fitted:
-            yield f"A model{of} is final with the next row of its entity, or after {wait} (horizon)."
+            yield (
+                f"A model{of} is final with the next row of its entity, or after {wait} (horizon)."
+            )
             continue
         yield (
-            f"An open run{of} gives a segment when a row is too far from it, or event time is {wait} "
-            "(max_gap) behind the last row; the time is that at which it is without more rows."
+            f"An open run{of} gives a segment when a row is too far from it, or when event time is "
+            f"{wait} (max_gap) behind its last row: without more rows, by the time shown."
         )
         if each.prefix_rows:
             yield f"Before that, a run waits for {each.prefix_rows:,} rows (prefix_rows)."

@@ -97,7 +97,7 @@ class Mention:
     side: Side
     kind: Kind
     column: str
-    """What it is called in the segments; of a distance, in the side; of a position, without axes."""
+    """What it is called in the segments; of a distance, in the side; of a position, its name."""
     start: int
     end: int
 

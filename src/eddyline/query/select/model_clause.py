@@ -2,7 +2,8 @@
 
 ``MODEL x = x + vx * t HORIZON 2 MINUTES BY ship`` declares what a row says of the time behind it,
 ``MODEL x WITHIN 0.5, y WITHIN 1 % MAX GAP 10 MINUTES BY ship`` has it fitted (``MODEL (x, y)`` as
-near as results need), ``MODEL TRACK (lat, lon) WITHIN 50`` positions, ``MODEL SEGMENTS`` takes rows that are segments already, ``MODEL SEGMENTS OF
+near as results need), ``MODEL TRACK (lat, lon) WITHIN 50`` has positions fitted, ``MODEL SEGMENTS``
+takes rows that are segments already, ``MODEL SEGMENTS OF
 tracks AT ts`` of these rows. At the end of a query stand ``SAMPLE EVERY 10 SECONDS`` or
 ``CHANGES``, ``WITHIN 1 %`` or ``PRECISION x WITHIN 0.5``, ``ASSUMING x BETWEEN 0 AND 100``, and
 ``EXACT``. What is read here are words; ``models/`` knows what they mean.

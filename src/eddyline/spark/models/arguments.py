@@ -60,7 +60,9 @@ def read_columns(graph: Graph, names: Sequence[str], columns: Mapping[str, str])
     texts: dict[str, str] = {}
     for each in names:
         place = earth.position_of(checked_text("attribute", each), attributes)
-        texts |= dict(zip(place, place, strict=True)) if place else {attribute_of(graph, each): each}
+        texts |= (
+            dict(zip(place, place, strict=True)) if place else {attribute_of(graph, each): each}
+        )
     texts |= columns
     if not texts:
         msg = f"select needs an attribute; there are {', '.join(attributes)}"
@@ -149,7 +151,8 @@ def attributes_of(graph: Graph, names: Sequence[str]) -> tuple[str, ...]:
     """Return the attributes that names say: of a position its coordinates; errors as above."""
     attributes = graph.shape.attributes
     found = [
-        earth.position_of(checked_text("attribute", name), attributes) or (attribute_of(graph, name),)
+        earth.position_of(checked_text("attribute", name), attributes)
+        or (attribute_of(graph, name),)
         for name in names
     ]
     return tuple(dict.fromkeys(each for group in found for each in group))

@@ -95,8 +95,9 @@ class Segments(WithAlarms, WithBounds, WithReport):
             condition: comparisons of expressions over modelled attributes (``+ - *``, division by
                 a constant, ``pow``, ``abs``, ``sqrt``, ``d(x)``, the change of x per second, and
                 of positions ``speed(track)``, ``distance(track, 47.6, -122.3)``, ``lat(track)``,
-                ``lon(track)``, ``east`` and ``north`` of a place), with AND, OR and NOT; joined to these by AND, conditions on keys, which leave
-                entities out before anything is solved.
+                ``lon(track)``, ``east`` and ``north`` of a place), with AND, OR and NOT; joined to
+                these by AND, conditions on keys, which leave entities out before anything is
+                solved.
 
         Raises:
             QueryError: it cannot be read, or names what there is not; the message shows where.

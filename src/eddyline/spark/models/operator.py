@@ -243,9 +243,7 @@ class ModelOperator(PlannedJoins):
 
     def shape(self, df: DataFrame) -> DataFrame:  # noqa: ARG002 - the columns are other ones
         """Return a DataFrame with the columns of results."""
-        return in_degrees(
-            self.spark.createDataFrame([], self._schema), self.asked.node.shape
-        )
+        return in_degrees(self.spark.createDataFrame([], self._schema), self.asked.node.shape)
 
     def event_time(self, site: Site, columns: Sequence[str]) -> tuple[str | None, Clock | None]:  # noqa: ARG002
         """Return that results have no event time: one that is of long ago may come late."""
@@ -279,9 +277,7 @@ class ModelOperator(PlannedJoins):
                 step=str(self.step),
                 total=self.total,
                 n_results=self._n_results,
-                waiting=waiting_rows(
-                    self.asked, self.step.inputs, states, self.asked_clock.offset
-                ),
+                waiting=waiting_rows(self.asked, self.step.inputs, states, self.asked_clock.offset),
                 n_kept=sum(each.n_segments for each in states),
                 n_bytes=sum(file.n_bytes for each in states for file in each.files),
                 bounds=self.step.plan.bounds,
