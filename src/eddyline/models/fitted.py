@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -164,9 +165,14 @@ class Fit:
         )
 
     def __str__(self) -> str:
-        told = [f"{name} within {bound}" for name, bound in self.within.items()]
-        told += [f"{name} as near as is asked" for name in self.unbounded]
-        told += [] if self.track is None else [f"{earth.TRACK} of ({', '.join(self.track)})"]
+        places = [] if self.track is None else earth.coordinates(earth.TRACK)
+        told = [f"{name} within {bound}" for name, bound in self.within.items()
+                if name not in places]  # fmt: skip
+        told += [f"{name} as near as is asked" for name in self.unbounded if name not in places]
+        if self.track is not None:
+            bounds = [self.within[each].value for each in places if each in self.within]
+            near = f"within {math.hypot(*bounds):g}" if bounds else "as near as is asked"
+            told.append(f"{earth.TRACK} of ({', '.join(self.track)}) {near}")
         return f"fit {', '.join(told)}; method {self.options.method}{said(self.assumed)}"
 
 

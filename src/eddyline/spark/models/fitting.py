@@ -85,7 +85,7 @@ def fit(
         track: the columns of latitude and longitude, in degrees: positions become ``track``, in
             metres from the centre of the earth, whose bound ``within`` has, too, and results that
             are rows have ``lat`` and ``lon``. Conditions call ``distance(track, 47.6, -122.3)``,
-            ``speed(track)``, ``lat``, ``lon``, ``east`` and ``north``. A row without a position is NULL,
+            ``speed``, ``lat``, ``lon``, ``east`` and ``north``. A row without a position is NULL,
             NaN, infinite, or 91 or 181 as AIS says it; other numbers that are no degrees raise an
             error when rows are read.
         within: for each numeric column that is modelled the most that a model may be away from a
