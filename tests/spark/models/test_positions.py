@@ -42,8 +42,8 @@ def rows():
             "ts": pa.array(
                 (np.concatenate([seconds, nowhere["s"], [1_000_000]]) + 1_700_000_040) * SECOND
             ).cast(pa.timestamp("us", "UTC")),
-            "LAT": pa.array([*lat, None, 91.0, float("nan"), 5.0, 0.0], pa.float64(), from_pandas=False),
-            "LON": pa.array([*lon, 3.0, 181.0, 7.0, float("inf"), 0.0], pa.float64(), from_pandas=False),
+            "LAT": pa.array([*lat, None, 91.0, float("nan"), 5.0, 0.0], pa.float64()),
+            "LON": pa.array([*lon, 3.0, 181.0, 7.0, float("inf"), 0.0], pa.float64()),
         }
     )  # fmt: skip
 
