@@ -281,10 +281,19 @@ class _Reader:
             return self._named(name, node) is None and all(self._named(a, node) for a in axes)
         return _function(node) in {earth.SPEED, earth.DISTANCE}
 
+    @property
+    def _positions(self) -> set[str]:
+        """The names of positions."""
+        return {each[:-2] for each in self._names if earth.is_position(each[:-2])}
+
+    @property
+    def _more_functions(self) -> str:
+        return f", and {', '.join(earth.FUNCTIONS)} of positions" if self._positions else ""
+
     def _position(self, node: Expr) -> earth.Vector:
         found = self.position(node)
         if found is None:
-            named = {each[:-2] for each in self._names if earth.is_position(each[:-2])}
+            named = self._positions
             raise self.wrong(
                 f"{_said(node)} is no position; {unknown('position', _said(node), named)}"
                 if named
@@ -352,7 +361,7 @@ class _Reader:
         if name not in {*_FUNCTIONS, "pow", "power"}:
             raise self.unsupported(
                 f"{name}() of a modelled attribute is no polynomial; abs, d, pow and sqrt may be "
-                f"called, and {', '.join(earth.FUNCTIONS)} of positions",
+                f"called{self._more_functions}",
                 node,
             )
         if len(node.expressions) != wanted:

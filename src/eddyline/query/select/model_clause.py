@@ -34,7 +34,7 @@ EXACT = "EXACT"
 _OUTPUTS = ("CHANGES", "WITHIN", "PRECISION", "ASSUMING", EXACT)
 _OPTIONS = ("BY", "AT", "HORIZON")
 _DEPTHS = {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}
-_FORMS = "x = x + vx * t, or x WITHIN 0.5, or TRACK (lat, lon) WITHIN 50"
+_FORMS = "x = x + vx * t, or x WITHIN 0.5"
 TRACK = "track"
 """The name of the attribute that positions are."""
 
