@@ -223,9 +223,9 @@ REFUSED = [
     ({"track": ("LAT", "LAT")}, OptionError, r"track is the columns of latitude and longitude"),
     ({"track": ("LAT", "nope")}, QueryError, "unknown column 'nope'"),
     ({"track": ("LAT", "ship_name")}, QueryError, "give degrees, a number"),
-    ({"key": "lat"}, OptionError, "a key is called 'lat'"),
+    ({"key": "lat", "track": ("la", "lo")}, OptionError, "a key is called 'lat'"),
     ({"within": {"track": "1 %"}}, OptionError, "is in its unit"),
-    ({"within": {"track": 3.0, "lat": 2.0}}, OptionError, "two columns 'lat'"),
+    ({"within": {"track": 3.0, "LAT": 2.0}}, OptionError, "two columns 'lat'"),
 ]
 
 
@@ -234,7 +234,8 @@ def test_what_is_no_track_is_refused(spark, more, kind, said):
     df = spark.sql(
         "SELECT 1 AS ship, 'a' AS ship_name, current_timestamp() AS ts, 1D AS LAT, 2D AS LON"
     )
-    df = df.withColumnRenamed("LAT", "lat") if "key" in more else df
+    if "key" in more:
+        df = df.selectExpr("ship AS lat", "ts", "LAT AS la", "LON AS lo")
     asked = {"key": "ship", "time": "ts", "track": ("LAT", "LON"), "within": 10.0, **more}
     with pytest.raises(kind, match=said):
         el.models.fit(df, **asked)
