@@ -297,7 +297,7 @@ class Segments(WithAlarms, WithBounds, WithReport):
             or ()
             for side in (one, two)
         ]
-        axes = dict(zip(*sides, strict=True))
+        axes = dict(zip(*sides, strict=True)) if all(sides) else {}
         if not axes:
             msg = "avg_distance needs coordinates, such as avg_distance('x', 'y', …)"
             raise QueryError(msg)
