@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from eddyline.models.conditions import Condition
+    from eddyline.models.expressions import Expression
     from eddyline.models.ranges import Range
     from eddyline.spark.models.graphs import Graph
 
@@ -74,7 +75,8 @@ def read_columns(graph: Graph, names: Sequence[str], columns: Mapping[str, str])
             msg = f"two attributes are called {name!r}, whatever the case; give one another name"
             raise OptionError(msg, name=name)
         seen.add(name.lower())
-    read, said = {}, {}
+    read: dict[str, Expression] = {}
+    said: dict[str, str] = {}
     for name, text in texts.items():
         found = read_attributes(name, checked_text(f"expression of {name!r}", text), attributes)
         read |= found
