@@ -11,7 +11,8 @@ from pyarrow import fs
 
 from eddyline.models.bucket import BucketBatch
 from eddyline.models.kept import CODE
-from eddyline.models.streaming import BucketState, StreamInput, StreamPlan
+from eddyline.models.streaming import BucketState, RowCounts, StreamInput, StreamPlan
+from eddyline.models.view import waiting_rows
 from eddyline.state.place import StatePlace
 from tests.examples import examples
 from tests.models.batches import (
@@ -28,6 +29,7 @@ from tests.models.batches import (
     average,
     check_together,
     of,
+    reported,
     rows_of,
     shown,
     streamed,
@@ -127,3 +129,46 @@ def test_a_batch_writes_what_it_changes_and_not_the_state(tmp_path, node):
     assert first_of_many > 8 * first
     assert many <= 1.3 * few
     assert few < 24 * first
+
+
+@examples(40)
+@given(seed=st.integers(0, 2**32), n=st.integers(1, 80), n_cuts=st.integers(0, 6))
+def test_each_row_that_waits_is_counted_once(seed, n, n_cuts):
+    rng = np.random.default_rng(seed)
+    table = table_of(rows_of(seed, n), FIT).sort_by("ts")
+    codes = pa.array(rng.integers(0, 3, n), pa.int64())
+    table = table.append_column(CODE, codes).set_column(0, "k", codes.cast(pa.string()))
+    cuts = sorted(rng.integers(0, n + 1, n_cuts).tolist())
+    plan = StreamPlan((StreamInput(FIT, SHAPE),), INPUT)
+    reports, _ = reported(plan, table, cuts)
+    n_done = 0
+    for report, n_arrived in zip(reports, [*cuts, n, n], strict=True):
+        n_done += report.fit.n_rows + report.fit.n_without
+        waiting = report.after.counted(0)
+        assert n_arrived - n_done == waiting.ahead + waiting.open
+    assert reports[-1].after.counted(0) == RowCounts()
+
+
+def test_rows_of_open_runs_and_rows_ahead_of_event_time_are_told_apart(tmp_path):
+    place = StatePlace(fs.LocalFileSystem(), str(tmp_path), "models")
+    fs.LocalFileSystem().create_dir(place.runs)
+    plan = StreamPlan((StreamInput(FIT, SHAPE),), INPUT)
+    keys, seconds = np.repeat(np.arange(10), 3), np.tile([0, 1, 2], 10)
+    rows = pa.table(
+        {
+            "k": keys, "ts": pa.array(seconds * SECOND).cast(pa.timestamp("us", "UTC")),
+            "x": keys * 1.0, "y": keys * 1.0, CODE: keys,
+        }
+    )  # fmt: skip
+    state, counts = BucketState(), []
+    # Event time passes two of three rows, the third one, and then the gap of six seconds.
+    for seconds_passed, arrived in ((2, rows), (3, None), (8, None), (9, None)):
+        batch = BucketBatch(plan, place, state, 0, seconds_passed * SECOND)
+        list(batch.run([arrived]))
+        state = batch.report.after
+        counts.append(state.counted(0))
+    assert counts == [RowCounts(10, 20), RowCounts(0, 30), RowCounts(0, 30), RowCounts()]
+    (waiting,) = waiting_rows(plan, ["s"], [batch.state], 0)
+    assert (waiting.n_ahead, waiting.n_open) == (0, 30)
+    assert waiting.until == (8 + 6) * SECOND
+    assert (waiting.wait_us, waiting.prefix_rows) == (6 * SECOND, 16)

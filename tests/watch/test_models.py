@@ -8,13 +8,13 @@ from eddyline.estimates.filters import Estimate
 from eddyline.models.fitting import FitReport
 from eddyline.models.pictures import Curve, Picture
 from eddyline.models.planning.view import JoinView, SideView, StepView
-from eddyline.models.view import AskedBound, ModelCounts, ModelView
+from eddyline.models.view import AskedBound, ModelCounts, ModelView, WaitingRows
 from eddyline.models.work import Work
 from eddyline.runtime.records import BatchRecord, History
 from eddyline.watch.html.figures import Colours
 from eddyline.watch.html.figures import drawn as traced
 from eddyline.watch.html.parts import Figures
-from eddyline.watch.models import drawn, lines, sections
+from eddyline.watch.models import WAITING, drawn, lines, sections
 from eddyline.watch.plain_sections import sections_of
 from eddyline.watch.sections import Figure, Table, sections_json, without_values
 from eddyline.watch.terminal.explain import explain
@@ -27,7 +27,7 @@ def view_of(n):
     total = FitReport(100 * n, 10 * n, n_dropped=20 * n, n_broken=n, n_outside=3 * n)
     work = Work({"where x > 3": 3_000_000 * n, "rows and state": 1_000_000 * n}, {"0 x": 0.75},
                 {"z": 0.6}, 2 * n, 4 * n)  # fmt: skip
-    return ModelView("q", "models of s", total, 7, 1, 0, 100, work=work, asked=ASKED)
+    return ModelView("q", "models of s", total, 7, 0, 100, work=work, asked=ASKED)
 
 
 def history_of(n):
@@ -51,6 +51,33 @@ def test_bounds_and_times_are_tables():
     nothing = replace(view_of(0), work=Work())
     assert not [each for each in sections(nothing, History())[0].parts
                 if isinstance(each, Table) and each.rows]  # fmt: skip
+
+
+MINUTE = 60_000_000
+
+
+def test_rows_that_wait_say_why_and_until_when():
+    fitted = WaitingRows("ships", 3, 9_366, 90 * MINUTE, 30 * MINUTE, 1024)
+    view = replace(view_of(4), waiting=(fitted,))
+    (models, *_) = sections(view, history_of(4))
+    tables = [each for each in models.parts if isinstance(each, Table)]
+    (table,) = (each for each in tables if each.columns == WAITING)
+    assert table.rows == (("ships", 9_369, 3, 9_366, 90 * MINUTE),)
+    text = " ".join(explain("q", [models]).split())
+    assert "when event time is 30 min (max_gap) behind its last row" in text
+    assert "a run waits for 1,024 rows (prefix_rows)" in text
+    assert "1970-01-01 01:30:00" in text
+    assert "lateness holds back" in text
+    said = "9,369 rows waiting (9,366 in open runs until 1970-01-01 01:30:00 UTC)"
+    assert said in lines(view.record)[0]
+    assert view.record.numbers(1).levels["n_in_open_runs"] == 9_366
+    declared = WaitingRows("ships", 0, 2, None, 2 * MINUTE, None, is_fitted=False)
+    (models, *_) = sections(replace(view, waiting=(declared,)), history_of(4))
+    text = " ".join(explain("q", [models]).split())
+    assert "with the next row of its entity, or after 2 min (horizon)" in text
+    assert "prefix_rows" not in text
+    nothing = sections(view_of(4), history_of(4))[0].parts
+    assert WAITING not in [each.columns for each in nothing if isinstance(each, Table)]
 
 
 def test_figures_are_of_each_batch():

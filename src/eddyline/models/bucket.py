@@ -27,7 +27,7 @@ from eddyline.models.planning.watching import Watching, asked_of
 from eddyline.models.rows import Layout, keyed, micros_of
 from eddyline.models.sketch import ANY, MOST_ENTITIES, Sketch, sketched
 from eddyline.models.stages import alike
-from eddyline.models.streaming import NEVER, BucketReport, BucketState, StageState
+from eddyline.models.streaming import NEVER, BucketReport, BucketState, RowCounts, StageState
 from eddyline.models.work import (
     Work,
     bounds_of_results,
@@ -94,6 +94,7 @@ class BucketBatch:
         }
         self._cut, self._watch = cut, Watching(clock, samples=plan.samples)
         self._observed: Any = None
+        self._counts: dict[int, RowCounts] = {}
 
     def run(self, arrived: Sequence[pa.Table | None]) -> Iterator[pa.Table]:
         """Yield results, and keep what later ones need.
@@ -142,6 +143,7 @@ class BucketBatch:
             segments,
             low,
             stages,
+            {at: counts for at, counts in self._counts.items() if counts != RowCounts()},
         )
         work += Work(ns=self._watch.spent())
         profile = self._watch.taken()
@@ -176,7 +178,14 @@ class BucketBatch:
             late = Kept({}, starts, starts, arrived.filter(pa.array(waits)).combine_chunks())
         waiting[at] = held.after(self.until, late)
         filled = [each for each in parts if len(each)]
+        n_new = (0 if arrived is None else len(arrived)) - sum(map(len, filled))
+        self._count(at, ahead=n_new)
         return pa.concat_tables(filled) if filled else None
+
+    def _count(self, at: int, *, ahead: int = 0, in_runs: int = 0) -> None:
+        """Add to the rows of an input that wait."""
+        before = self._counts.get(at, self.state.counted(at))
+        self._counts[at] = RowCounts(max(before.ahead + ahead, 0), max(before.open + in_runs, 0))
 
     def _looked_at(self, due: Sequence[pa.Table | None]) -> list[Ints]:
         """Return the codes of the entities to look at: of rows, and of those that wake up."""
@@ -220,6 +229,7 @@ class BucketBatch:
         with self._watch.on(made_by(maker)):
             known = books.kept.get(f"known{at}")
             part = replace(maker, keys=self.keys).part(rows.combine_chunks(), self.until, known)
+        self._count(at, in_runs=len(part.held) - (0 if before is None else len(before)))
         held = part.held if runs is None else runs.taken(part.held)
         if len(held):
             books.after[kind] = held, micros_of(held.column(maker.time))

@@ -1,8 +1,10 @@
 """Reading conditions and expressions over modelled attributes, as SQL texts.
 
 Comparisons (chained ones too), BETWEEN, IN, AND, OR, NOT; ``+ - *``, division by a constant,
-``pow(x, 2)``, ``abs``, ``sqrt`` and ``d(x)``, the slope of x per second. What no polynomial says is
-refused with its place in the text.
+``pow(x, 2)``, ``abs``, ``sqrt`` and ``d(x)``, the slope of x per second. Positions (``earth``) also
+have ``speed(track)``, ``distance(left.track, right.track)``, ``distance(track, 47.6, -122.3)``,
+``east`` and ``north`` of a place, and ``lat(track)`` and ``lon(track)``, compared with numbers.
+What no polynomial says is refused with its place in the text.
 """
 
 from __future__ import annotations
@@ -11,8 +13,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlglot import exp
 
-from eddyline.errors import NotSupportedError, QueryError
-from eddyline.models.conditions import OPPOSITE, And, Comparison, Condition, Or, compared
+from eddyline.errors import NotSupportedError, OptionError, QueryError
+from eddyline.models import earth
+from eddyline.models.conditions import (
+    MIRRORED,
+    OPPOSITE,
+    And,
+    Comparison,
+    Condition,
+    Or,
+    compared,
+)
 from eddyline.models.expressions import (
     Absolute,
     Attribute,
@@ -142,6 +153,38 @@ def arithmetic_of(tree: Expr, text: str, names: Collection[str]) -> Expression:
     return reader.shallow(reader.expression(tree), tree)
 
 
+def read_attributes(name: str, text: str, names: Collection[str]) -> dict[str, Expression]:
+    """Return the attributes that stand for what a text says, by their names.
+
+    Args:
+        name: of what the text says: one attribute, a position, a speed or a distance of positions.
+        text: as of ``read_expression``, or the name of a position.
+        names: the attributes that may stand in it.
+
+    Raises:
+        QueryError: as of ``read_expression``, or the new name of a position says no position.
+        NotSupportedError: as of ``read_expression``.
+    """
+    tree = parse_condition(text, "the expression")
+    reader = _Reader(text, names)
+    place = reader.position(tree)
+    if place is not None:
+        if not earth.is_position(name):
+            raise reader.wrong(
+                f"{name!r} is a position, whose name ends in track, such as {name}_track", tree
+            )
+        return dict(zip(earth.coordinates(name), earth.point(place), strict=True))
+    vector = earth.vector_in(arithmetic_of(tree, text, names)) if reader.is_length(tree) else None
+    if vector is None:
+        return {name: expression_of(tree, text, names)}
+    return dict(zip(earth.components(name), vector, strict=True))
+
+
+def is_length(tree: Expr, text: str, names: Collection[str]) -> bool:
+    """Return whether a tree is a speed or a distance, which results that are rows have."""
+    return _Reader(text, names).is_length(tree)
+
+
 class _Reader:
     """Makes values of the trees of one text."""
 
@@ -183,7 +226,16 @@ class _Reader:
         return And(parts) if is_so else Or(parts)
 
     def _compared(self, left: Expr, op: str, right: Expr, node: Expr) -> Condition:
+        for angle, its, limit in ((left, op, right), (right, MIRRORED[op], left)):
+            call = angle.unnest()
+            if _function(call) in {earth.LAT, earth.LON}:
+                value = self._value(self.expression(limit), limit)
+                return self._angle(call, its, value)
         one, other = self.expression(left), self.expression(right)
+        if self.is_length(left) or self.is_length(right):
+            lengths = earth.lengths_compared(one, op, other)
+            if lengths is not None:
+                return lengths
         try:
             return compared(one, op, other)
         except NotSupportedError as error:
@@ -208,15 +260,102 @@ class _Reader:
 
     def _attribute(self, node: exp.Column) -> Expression:
         name = ".".join(each.name for each in node.parts)
+        found = self._named(name, node)
+        if found is not None:
+            return Attribute(found)
+        axes = [self._named(each, node) for each in earth.components(name)]
+        if None not in axes:
+            return earth.length([Attribute(each) for each in axes if each is not None])
+        if self.position(node) is not None:
+            advice = f"distance({name}, 47.6, -122.3), speed({name}), lat({name}) or lon({name})"
+            raise self.wrong(f"{name} is a position; write {advice}", node)
+        raise self.wrong(unknown("modelled attribute", name, self._names), node)
+
+    def _named(self, name: str, node: Expr) -> str | None:
+        """Return the attribute of a name, None if there is none."""
         known = {each.lower(): each for each in self._names}
         if name.lower() in known:
-            return Attribute(known[name.lower()])
+            return known[name.lower()]
         short = [each for each in self._names if each.lower().endswith(f".{name.lower()}")]
-        if len(short) == 1:
-            return Attribute(short[0])
-        if short:
+        if len(short) > 1:
             raise self.wrong(f"{name} may be {' or '.join(sorted(short))}: say which", node)
-        raise self.wrong(unknown("modelled attribute", name, self._names), node)
+        return short[0] if short else None
+
+    # -- positions --------------------------------------------------------------------------------
+
+    def position(self, node: Expr) -> list[str] | None:
+        """Return the attributes of the position that a node names, None if it names none."""
+        node = node.unnest()
+        name = ".".join(each.name for each in node.parts) if isinstance(node, exp.Column) else ""
+        if not earth.is_position(name):
+            return None
+        axes = [self._named(each, node) for each in earth.coordinates(name)]
+        return None if None in axes else [each for each in axes if each is not None]
+
+    def is_length(self, node: Expr) -> bool:
+        """Return whether a node is a speed or a distance, or the name of one."""
+        node = node.unnest()
+        if isinstance(node, exp.Column):
+            name = ".".join(each.name for each in node.parts)
+            axes = earth.components(name)
+            return self._named(name, node) is None and all(self._named(a, node) for a in axes)
+        return _function(node) in {earth.SPEED, earth.DISTANCE}
+
+    @property
+    def _positions(self) -> set[str]:
+        """The names of positions."""
+        return {each[:-2] for each in self._names if earth.is_position(each[:-2])}
+
+    @property
+    def _more_functions(self) -> str:
+        return f", and {', '.join(earth.FUNCTIONS)} of positions" if self._positions else ""
+
+    def _position(self, node: Expr) -> earth.Vector:
+        found = self.position(node)
+        if found is None:
+            named = self._positions
+            raise self.wrong(
+                f"{_said(node)} is no position; {unknown('position', _said(node), named)}"
+                if named
+                else f"{_said(node)} is no position; fit one: track=('lat', 'lon')",
+                node,
+            )
+        return earth.point(found)
+
+    def _of_position(self, node: exp.Anonymous, name: str) -> Expression:
+        of, *others = node.expressions
+        if name in {earth.LAT, earth.LON}:
+            raise self.unsupported(
+                f"{name}() is no polynomial: it is compared with a number; results that are rows "
+                f"have {earth.LAT} and {earth.LON} of each position",
+                node,
+            )
+        here = self._position(of)
+        if name == earth.SPEED:
+            return earth.pace(here)
+        if len(others) == 1:
+            return earth.apart(here, self._position(others[0]))
+        lat, lon = (self._value(self.expression(each), each) for each in others)
+        for word, value in ((earth.LAT, lat), (earth.LON, lon)):
+            self._checked(word, value, node)
+        if name == earth.DISTANCE:
+            return earth.apart(here, earth.place(lat, lon))
+        return earth.towards(here, lat, lon, name)
+
+    def _angle(self, node: Expr, op: str, value: float) -> Condition:
+        name = _function(node)
+        if len(node.expressions) != 1:
+            raise self.wrong(f"{name}() takes 1, got {len(node.expressions)}", node)
+        self._checked(name, value, node)
+        return earth.angle_compared(name, self._position(node.expressions[0]), op, value)
+
+    def _checked(self, name: str, value: float, node: Expr) -> None:
+        try:
+            earth.check_degrees(name, value)
+        except OptionError as error:
+            raise self.wrong(error.message, node) from error
+
+    # -- calls and numbers ------------------------------------------------------------------------
 
     def _quotient(self, node: exp.Div) -> Expression:
         divisor = self.expression(node.right)
@@ -232,12 +371,17 @@ class _Reader:
         return Product(Number(1 / value), self.expression(node.left))
 
     def _call(self, node: exp.Anonymous) -> Expression:
-        name = str(node.this).lower()
+        name = _function(node)
+        if name in earth.FUNCTIONS:
+            if len(node.expressions) not in earth.FUNCTIONS[name]:
+                said = " or ".join(map(str, earth.FUNCTIONS[name]))
+                raise self.wrong(f"{name}() takes {said}, got {len(node.expressions)}", node)
+            return self._of_position(node, name)
         wanted = 2 if name in {"pow", "power"} else 1
         if name not in {*_FUNCTIONS, "pow", "power"}:
             raise self.unsupported(
                 f"{name}() of a modelled attribute is no polynomial; abs, d, pow and sqrt may be "
-                "called",
+                f"called{self._more_functions}",
                 node,
             )
         if len(node.expressions) != wanted:
@@ -325,6 +469,11 @@ def _chain(node: exp.Binary) -> list[tuple[Expr, str, Expr]]:
         before = _chain(left)
         return [*before, (before[-1][2], _OPS[type(node)], node.right)]
     return [(left, _OPS[type(node)], node.right)]
+
+
+def _function(node: Expr) -> str:
+    """Return the name of the function that a node calls, in lower case; "" if it calls none."""
+    return str(node.this).lower() if isinstance(node, exp.Anonymous) else ""
 
 
 def _said(node: Expr) -> str:

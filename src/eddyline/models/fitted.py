@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from eddyline.errors import OptionError
+from eddyline.models import earth
 from eddyline.models.assumed import said
 from eddyline.models.blocks import BLOCK_ROWS
 from eddyline.models.fitting import Carried, FitReport, fit_part
@@ -59,6 +61,8 @@ class Fit:
     """Attributes that are modelled as near as what is asked needs."""
     assumed: Mapping[str, Range] = field(default_factory=dict)
     """Ranges that values were said to be in, which bounds of results depend on."""
+    track: tuple[str, str] | None = field(default=None, repr=False)
+    """Columns of latitude and longitude (degrees), which ``str`` says, too; see ``earth``."""
 
     def near_enough(self, asked: Mapping[str, Bound], read: set[str], known: Ranges) -> Fit:
         """Return how rows become segments that are near enough for what is asked of them.
@@ -88,7 +92,13 @@ class Fit:
     def columns(self) -> dict[str, str]:
         """The columns that are read, as SQL, besides keys and time."""
         names = (*self.within, *self.unbounded)
-        return {name: f"CAST({quoted(name)} AS DOUBLE)" for name in names}
+        places = self.places
+        return {name: places.get(name, f"CAST({quoted(name)} AS DOUBLE)") for name in names}
+
+    @property
+    def places(self) -> dict[str, str]:
+        """The coordinates of positions as SQL over degrees; empty if there are none."""
+        return {} if self.track is None else earth.columns_of(*self.track)
 
     @property
     def wait_us(self) -> int:
@@ -155,8 +165,14 @@ class Fit:
         )
 
     def __str__(self) -> str:
-        told = [f"{name} within {bound}" for name, bound in self.within.items()]
-        told += [f"{name} as near as is asked" for name in self.unbounded]
+        places = [] if self.track is None else earth.coordinates(earth.TRACK)
+        told = [f"{name} within {bound}" for name, bound in self.within.items()
+                if name not in places]  # fmt: skip
+        told += [f"{name} as near as is asked" for name in self.unbounded if name not in places]
+        if self.track is not None:
+            bounds = [self.within[each].value for each in places if each in self.within]
+            near = f"within {math.hypot(*bounds):g}" if bounds else "as near as is asked"
+            told.append(f"{earth.TRACK} of ({', '.join(self.track)}) {near}")
         return f"fit {', '.join(told)}; method {self.options.method}{said(self.assumed)}"
 
 

@@ -61,6 +61,15 @@ class StageState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
             yield from run.files.values()
 
 
+class RowCounts(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Rows of an input of which no segment is final."""
+
+    ahead: int = 0
+    """Those that event time has not passed."""
+    open: int = 0
+    """Those of open runs."""
+
+
 class BucketState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """The files of a bucket between batches."""
 
@@ -81,6 +90,8 @@ class BucketState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
     """The instant (µs) at or before which segments have ended that nothing looks at any more."""
     stages: dict[int, StageState] = struct_field(default_factory=dict)
     """Of graphs that are cut into stages what each keeps, by number."""
+    counts: dict[int, RowCounts] = struct_field(default_factory=dict)
+    """How many rows wait, by input."""
 
     @property
     def files(self) -> Iterator[RunFile]:
@@ -93,13 +104,16 @@ class BucketState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
         for stage in self.stages.values():
             yield from stage.files
 
-    @property
-    def n_waiting(self) -> int:
-        """Rows of which no segment is final, and others until the files that they are in go."""
-        held = (file for run in self.entities for name, file in run.files.items() if "held" in name)
-        own = (*self.waiting.values(), *self.rows.values())
-        waiting = (file for every in own for file in every)
-        return sum(file.n_rows for file in (*held, *waiting))
+    def counted(self, at: int) -> RowCounts:
+        """Return how many rows of an input wait.
+
+        A state that an earlier version wrote has no counts: its files say how many at most.
+        """
+        if at in self.counts:
+            return self.counts[at]
+        files = (self.waiting.get(at, ()), self.rows.get(at, ()))
+        ahead, held = (sum(file.n_rows for file in every) for every in files)
+        return RowCounts(ahead, held)
 
     @property
     def n_segments(self) -> int:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from eddyline.models.planning.view import JoinView, StepView
-    from eddyline.models.streaming import StreamPlan
+    from eddyline.models.streaming import BucketState, StreamPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +51,16 @@ class ModelRecord:
     component: str = COMPONENT
     plan: Mapping[str, Any] | None = None
     """What joins ask before, by their texts; None if there is nothing to plan."""
+    n_open: int = 0
+    """Of the rows that wait, those of open runs."""
+    open_until: int | None = None
+    """The event time by which these are in results unless more rows of their entity come (µs)."""
 
     def numbers(self, n_rows: int) -> Numbers:
         """Return what is kept; its rows and segments are of all batches, and so no counts."""
         n_kept = self.n_waiting + self.n_kept
         kept = {"n_kept": n_kept, "n_waiting": self.n_waiting, "n_bytes": self.n_bytes}
+        kept["n_in_open_runs"] = self.n_open
         every = {"n_rows_in_all": self.n_rows, "n_segments_in_all": self.n_segments}
         every |= {"n_early_in_all": self.n_early, "n_taken_back_in_all": self.n_taken_back}
         every |= {"n_dropped_in_all": self.n_dropped, "n_broken_in_all": self.n_broken}
@@ -69,6 +74,25 @@ class ModelRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitingRows:
+    """Rows of an input of which no segment is final, and why."""
+
+    stream: str
+    n_ahead: int
+    """Rows that event time has not passed."""
+    n_open: int
+    """Rows of open runs."""
+    until: int | None
+    """The event time by which these are final unless more rows of their entity come (µs)."""
+    wait_us: int
+    """So long after its last row a run is over (µs): ``max_gap``, or the horizon."""
+    prefix_rows: int | None
+    """Rows by which the method of a run is chosen; None if it is not."""
+    is_fitted: bool = True
+    """Whether segments are fitted, and not declared."""
+
+
+@dataclass(frozen=True, slots=True)
 class ModelView:
     """Models as they stand."""
 
@@ -78,10 +102,11 @@ class ModelView:
     total: FitReport
     """Of all batches of the run."""
     n_results: int
-    n_waiting: int
     n_kept: int
     """Segments that later results look back at."""
     n_bytes: int
+    waiting: tuple[WaitingRows, ...] = ()
+    """Of each input of which segments are made."""
     bounds: str = ""
     """The bounds that results were given, and those in which inputs are, in words."""
     n_early: int = 0
@@ -105,13 +130,21 @@ class ModelView:
     notes: tuple[str, ...] = ()
 
     @property
+    def n_waiting(self) -> int:
+        """Rows of which no segment is final."""
+        return sum(each.n_ahead + each.n_open for each in self.waiting)
+
+    @property
     def record(self) -> ModelRecord:
         """The record after a batch."""
         total = self.total
+        untils = [each.until for each in self.waiting if each.n_open and each.until is not None]
         return ModelRecord(
             total.n_rows, total.n_segments, self.n_waiting, self.n_bytes, self.n_kept,
             total.n_dropped, total.n_broken, self.n_early, self.n_taken_back,
             total.n_outside, self.work.n_beyond, self.work.ns, plan=self.ways,
+            n_open=sum(each.n_open for each in self.waiting),
+            open_until=max(untils, default=None),
         )  # fmt: skip
 
 
@@ -129,6 +162,39 @@ class AskedBound:
     def largest(self, work: Work) -> float | None:
         """Return the largest error so far; None if nothing has one."""
         return (work.off if self.is_of_result else work.errors).get(self.key)
+
+
+def waiting_rows(
+    plan: StreamPlan, inputs: Sequence[str], states: Sequence[BucketState], offset: int
+) -> tuple[WaitingRows, ...]:
+    """Return how many rows of each input wait, until when, and why.
+
+    Args:
+        plan: what is asked.
+        inputs: the names of its inputs.
+        states: of the buckets after a batch.
+        offset: from the time of a row to its instant (µs).
+    """
+    found = []
+    for at, (each, stream) in enumerate(zip(plan.inputs, inputs, strict=True)):
+        if each.maker is None:
+            continue
+        counts = [state.counted(at) for state in states]
+        # All rows of open runs are before the instant up to which buckets have looked at rows.
+        until = max((state.since for state in states if state.counted(at).open), default=None)
+        wait, options = each.maker.wait_us, getattr(each.maker, "options", None)
+        found.append(
+            WaitingRows(
+                stream,
+                sum(count.ahead for count in counts),
+                sum(count.open for count in counts),
+                None if until is None else until + offset + wait,
+                wait,
+                options.prefix_rows if options and options.method == "auto" else None,
+                is_fitted=options is not None,
+            )
+        )
+    return tuple(found)
 
 
 def told_bounds(plan: StreamPlan, inputs: Sequence[str]) -> tuple[AskedBound, ...]:

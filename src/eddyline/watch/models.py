@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from eddyline.models.pictures import pictures
 from eddyline.models.streaming import COMPONENT
 from eddyline.models.view import ModelRecord
-from eddyline.watch.formatting import clipped, count, finite, percent, ratio, size
+from eddyline.watch.formatting import clipped, count, finite, instant, percent, ratio, size, span
 from eddyline.watch.sections import (
     Facts,
     Figure,
@@ -22,10 +22,11 @@ from eddyline.watch.sections import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from eddyline.estimates.filters import Estimate
     from eddyline.models.pictures import Picture
+    from eddyline.models.streaming import StreamPlan
     from eddyline.models.view import ModelView
     from eddyline.runtime.records import History
     from eddyline.watch.formatting import Unit
@@ -35,6 +36,10 @@ CHANGES = ("asked",)
 """Events of the journal that are another plan."""
 
 TIMES = columns("step, time: ns, share: share, per segment: ns")
+WAITING = columns(
+    "stream, waiting: count, ahead of event time: count, in open runs: count, "
+    "these given by (UTC): time"
+)
 BOUNDS = columns("attribute, of, asked, largest error: number")
 ENTITIES = columns("entity, rows: count, segments: count, rows per segment: number")
 STEPS = columns(
@@ -76,9 +81,15 @@ def lines(record: ModelRecord) -> tuple[str, ...]:
     made = f"{count(record.n_rows)} rows in {count(record.n_segments)} segments"
     if record.n_dropped:
         made += f", {percent(record.n_dropped / record.n_rows)} of the rows dropped"
-    made = f"{made}; {count(record.n_waiting)} rows waiting, {size(record.n_bytes)}"
+    made = f"{made}; {count(record.n_waiting)} rows waiting{_until(record)}, {size(record.n_bytes)}"
     ways = [f"{clipped(text, 60)} asks {told}" for text, told in _ways(record)]
     return (made, *ways)
+
+
+def _until(record: ModelRecord) -> str:
+    if not record.n_open or record.open_until is None:
+        return ""
+    return f" ({count(record.n_open)} in open runs until {instant(record.open_until)} UTC)"
 
 
 def _ways(record: ModelRecord) -> list[tuple[str, str]]:
@@ -102,7 +113,14 @@ def sections(view: ModelView, history: History) -> list[Section]:
     if n := total.n_outside + view.work.n_beyond:
         tiles.append(Tile("rows outside, results beyond", n, "count"))
     facts = Facts(tuple(_facts(view)))
-    parts = [facts, _bounds(view), *_estimates(view), *_times(view), *_figures(history)]
+    parts = [
+        facts,
+        *_waiting(view),
+        _bounds(view),
+        *_estimates(view),
+        *_times(view),
+        *_figures(history),
+    ]
     return [
         Section("Models", tuple(parts), tuple(tiles)),
         *last_change(history.last(*CHANGES, components=(COMPONENT,))),
@@ -162,6 +180,55 @@ def _facts(view: ModelView) -> list[tuple[str, str]]:
             )
         )
     return facts
+
+
+def _waiting(view: ModelView) -> list[Part]:
+    """Return how many rows wait, why, and until when."""
+    rows = tuple(
+        (
+            clipped(each.stream, 40),
+            each.n_ahead + each.n_open,
+            each.n_ahead,
+            each.n_open,
+            each.until,
+        )
+        for each in view.waiting
+    )
+    if not view.n_waiting:
+        return []
+    return [Table(WAITING, rows), Text(" ".join(_reasons(view)))]
+
+
+def _reasons(view: ModelView) -> Iterator[str]:
+    """Yield why rows wait."""
+    if any(each.n_ahead for each in view.waiting):
+        yield "Rows ahead of event time wait until it has passed them, which lateness holds back."
+    for each in view.waiting:
+        if not each.n_open:
+            continue
+        of = f" of {clipped(each.stream, 40)}" if len(view.waiting) > 1 else ""
+        wait = span(each.wait_us)
+        if not each.is_fitted:
+            yield (
+                f"A model{of} is final with the next row of its entity, or after {wait} (horizon)."
+            )
+            continue
+        yield (
+            f"An open run{of} gives a segment when a row is too far from it, or when event time is "
+            f"{wait} (max_gap) behind its last row: without more rows, by the time shown."
+        )
+        if each.prefix_rows:
+            yield f"Before that, a run waits for {each.prefix_rows:,} rows (prefix_rows)."
+        yield "A smaller max_gap or prefix_rows gives them sooner."
+    if _may_be_early(view.plan):
+        yield "results='early' gives results before they are final."
+
+
+def _may_be_early(plan: StreamPlan | None) -> bool:
+    """Return whether results are given once they are final, and could be given before."""
+    if plan is None or plan.is_early or len(plan.stages) > 1:
+        return False
+    return plan.stages[0].ranges is None
 
 
 def _bounds(view: ModelView) -> Table:

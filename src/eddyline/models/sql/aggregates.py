@@ -156,7 +156,7 @@ class Aggregates:
         distance = self._distance(part, mentions)
         if distance is None:
             for each in mentions:
-                if each.kind != "attribute":
+                if each.kind not in {"attribute", "position"}:
                     message = f"{function}({part.text}): {each.node.name!r} is not modelled"
                     self._statement.refuse(message, each.start)
             self._scope.expression(part, mentions)

@@ -107,7 +107,7 @@ class _Join:
             self._of_keys.append(compared)
             return
         kinds, sides = {each.kind for each in mentions}, {id(each.side) for each in mentions}
-        if kinds == {"attribute"}:
+        if kinds and kinds <= {"attribute", "position"}:
             self.scope.condition(part, mentions)
             self._solved.append((part, mentions))
         elif kinds and kinds <= {"key", "other"} and len(sides) == 1:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from eddyline.models import earth
 from eddyline.models.sql.aggregates import Aggregates, aggregates_in
 from eddyline.models.sql.joining import check_no_function, joined
 from eddyline.models.sql.recipe import Call, Made, ModelQuery, of_rows
@@ -144,7 +145,7 @@ class _Reader:
 
     def _within(self, node: Node, items: Sequence[Item], outputs: Outputs) -> Node:
         """Return segments of models that are as near to rows as the bounds of results need."""
-        bounds, known = outputs.bounds, [each.name for each in items if each.kind == "attribute"]
+        bounds, known = outputs.bounds, _bounded(items)
         if not bounds:
             return node
         by_name = {each.lower(): each for each in known}
@@ -180,6 +181,12 @@ class _Reader:
                 message = (
                     f"{each.name!r} is a distance, which is no polynomial; select its average "
                     "over a window that slides, or compare it in WHERE"
+                )
+                scope.refuse(message, each.start)
+            if each.is_length and kind == "segments":
+                message = (
+                    f"{each.name!r} is no polynomial, and segments are: write SAMPLE EVERY or "
+                    "CHANGES, whose results have it"
                 )
                 scope.refuse(message, each.start)
             if kind is None and scope.pair is not None:
@@ -282,6 +289,7 @@ class _Reader:
             _start(statement),
             keys={each.name: each.text for each in items if each.kind == "key"},
             attributes={each.name: each.name for each in items if each.kind == "attribute"},
+            lengths=frozenset(each.name for each in items if each.is_length),
             distances={each.name: each.distance for each in items if each.distance is not None},
         )
         return Scope(self._text, (side,), _projected(scope, items), scope.slides, scope.pair)
@@ -300,7 +308,7 @@ class _Reader:
             check_no_function(self._calls, scope, part)
             mentions = scope.mentions(part.tree, word)
             kinds = {each.kind for each in mentions}
-            if kinds <= {"attribute", "distance"}:
+            if kinds <= {"attribute", "position", "distance"}:
                 scope.condition(part, mentions)
                 solved.append(f"({scope.rewritten(part, mentions)})")
                 scope = scope.near(part, mentions)
@@ -323,6 +331,8 @@ class _Reader:
         names = [[each.name.lower() for each in node.parts] for node in column_nodes(part.tree)]
         own = {side.name.lower(), side.stream.lower()}
         known = {each.lower() for each in side.attributes}
+        if earth.position_of(earth.TRACK, side.attributes) is not None:
+            known.add(earth.TRACK)
         bare = (each[1] if len(each) > 1 and each[0] in own else each[0] for each in names)
         return any(each in known for each in bare)
 
@@ -360,6 +370,15 @@ def _projected(scope: Scope, items: Sequence[Item]) -> Node:
     if not wanted or wanted == current:
         return scope.node
     return Call(scope.node, "select", (), wanted, start=items[0].start)
+
+
+def _bounded(items: Sequence[Item]) -> list[str]:
+    """Return what may have a bound: attributes, and positions instead of their coordinates."""
+    names = [each.name for each in items if each.kind == "attribute"]
+    points = [each[: -len("_x")] for each in names if each.endswith("_x")]
+    points = [each for each in points if earth.position_of(each, names)]
+    inside = {name for each in points for name in earth.coordinates(each)}
+    return [*points, *(each for each in names if each not in inside)]
 
 
 def _check_said(text: str, outputs: Outputs) -> None:

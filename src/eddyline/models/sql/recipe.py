@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from eddyline.models.earth import TRACK, coordinates
 from eddyline.query.predicates import SqlPredicate
 from eddyline.sql.parsing import quoted
 
@@ -28,6 +29,8 @@ class Made:
     """Of declared attributes, by name."""
     bounds: tuple[tuple[str, str], ...] = ()
     """Of fitted attributes, by name; "" if they are as near as results need."""
+    track: tuple[str, ...] = ()
+    """The columns of latitude and longitude of positions, whose bound is that of ``track``."""
     read: tuple[str, ...] = ()
     """The attributes of rows that are segments already."""
     rows: str = ""
@@ -48,7 +51,11 @@ class Made:
     @property
     def attributes(self) -> tuple[str, ...]:
         """The modelled attributes."""
-        return (*(name for name, _ in (*self.equations, *self.bounds)), *self.read)
+        names = [name for name, _ in (*self.equations, *self.bounds)]
+        if self.track:
+            at = names.index(TRACK)
+            names[at : at + 1] = coordinates(TRACK)
+        return (*names, *self.read)
 
 
 @dataclass(frozen=True)

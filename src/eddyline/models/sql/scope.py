@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 from sqlglot import exp
 
 from eddyline.errors import NotSupportedError
-from eddyline.models.condition_text import arithmetic_of, condition_of, expression_of
+from eddyline.models import earth
+from eddyline.models.condition_text import (
+    arithmetic_of,
+    condition_of,
+    expression_of,
+    is_length,
+)
 from eddyline.models.sql.near import nearness
 from eddyline.models.sql.recipe import Call, nearer, of_entities
 from eddyline.registry import unknown
@@ -27,7 +33,7 @@ if TYPE_CHECKING:
     from eddyline.query.select.statement import Fragment
     from eddyline.query.windows import Window
 
-Kind = Literal["key", "attribute", "distance", "other"]
+Kind = Literal["key", "attribute", "position", "distance", "other"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +58,8 @@ class Side:
     keys: Mapping[str, str]
     attributes: Mapping[str, str]
     distances: Mapping[str, Distance] = field(default_factory=dict)
+    lengths: frozenset[str] = frozenset()
+    """Of the attributes, speeds and distances of positions, which are no polynomials."""
     others: tuple[str, ...] = ()
     """Columns of the rows that are not modelled."""
     stream: str = ""
@@ -77,7 +85,8 @@ class Side:
             for each, actual in names.items():
                 if each.lower() == name.lower():
                     return kind, actual if kind != "distance" else each
-        return None
+        place = earth.position_of(name, self.attributes)
+        return None if place is None else ("position", self.attributes[place[0]][: -len("_x")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +97,7 @@ class Mention:
     side: Side
     kind: Kind
     column: str
-    """What it is called in the segments; of a distance, in the side."""
+    """What it is called in the segments; of a distance, in the side; of a position, its name."""
     start: int
     end: int
 
@@ -124,6 +133,12 @@ class Scope:
         if len(self.sides) == 1:
             return dict(self.sides[0].attributes)
         return {each: each for side in self.sides for each in side.attributes.values()}
+
+    @property
+    def lengths(self) -> frozenset[str]:
+        """The attributes of segments that are lengths."""
+        every = (side.attributes[name] for side in self.sides for name in side.lengths)
+        return frozenset(every)
 
     @property
     def distances(self) -> dict[str, Distance]:
@@ -193,7 +208,7 @@ class Scope:
             NotSupportedError: no comparison of polynomials says the same.
         """
         tree = self.over_segments(part.tree, mentions)
-        return condition_of(tree, self.text, self._names(mentions))
+        return condition_of(tree, self.text, self.names_of(mentions))
 
     def near(self, part: Fragment, mentions: Sequence[Mention]) -> Scope:
         """Return the scope of pairs of which a condition says how near they come, if it does."""
@@ -205,7 +220,7 @@ class Scope:
         tree = self.over_segments(part.tree, mentions)
         if self.pair is None or not isinstance(tree, exp.LT | exp.LTE | exp.GT | exp.GTE):
             return None
-        names = self._names(mentions)
+        names = self.names_of(mentions)
         left, right = (arithmetic_of(e, self.text, names) for e in (tree.left, tree.right))
         if isinstance(tree, exp.GT | exp.GTE):
             left, right = right, left
@@ -215,11 +230,22 @@ class Scope:
     def expression(self, part: Fragment, mentions: Sequence[Mention]) -> Expression:
         """Return arithmetic over attributes; errors as of ``condition``."""
         tree = self.over_segments(part.tree, mentions)
-        return expression_of(tree, self.text, self._names(mentions))
+        return expression_of(tree, self.text, self.names_of(mentions))
+
+    def is_length(self, part: Fragment, mentions: Sequence[Mention]) -> bool:
+        """Return whether a part is a speed or a distance of positions; errors as above."""
+        tree, names = self.over_segments(part.tree, mentions), self.names_of(mentions)
+        found = is_length(tree, self.text, names)
+        if found:
+            arithmetic_of(tree, self.text, names)
+        return found
 
     @staticmethod
-    def _names(mentions: Sequence[Mention]) -> list[str]:
+    def names_of(mentions: Sequence[Mention]) -> list[str]:
+        """Return the attributes that names mean: of positions and distances, all that they read."""
         own = [each.column for each in mentions if each.kind == "attribute"]
+        places = (each.column for each in mentions if each.kind == "position")
+        own += [name for each in places for name in earth.coordinates(each)]
         far = [each.side.distances[each.column] for each in mentions if each.kind == "distance"]
         return [*own, *(name for each in far for name in each.attributes)]
 

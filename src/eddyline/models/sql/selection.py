@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from sqlglot import exp
 
+from eddyline.models import earth
 from eddyline.models.condition_text import arithmetic_of
 from eddyline.models.rows import COEF, ERR, FLAGS, TIMES
 from eddyline.models.sql.near import distance_axes
@@ -20,7 +21,8 @@ from eddyline.sql.parsing import quoted, refuse
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from eddyline.models.sql.scope import Scope, Side
+    from eddyline.models.earth import Output
+    from eddyline.models.sql.scope import Mention, Scope, Side
     from eddyline.query.select.statement import Fragment, Statement
 
 Kind = Literal["samples", "changes", "segments"]
@@ -42,6 +44,8 @@ class Item:
     """A key's column, a time's column, or an expression over the attributes of the segments."""
     start: int
     distance: Distance | None = None
+    is_length: bool = False
+    """Whether it is a speed or a distance, which only results that are rows have."""
 
 
 class Selection:
@@ -74,7 +78,7 @@ class Selection:
         """
         found: list[Item] = []
         for column in self.statement.output_columns:
-            found += self._of_star(column) if is_star(column.tree) else [self._item(column)]
+            found += self._of_star(column) if is_star(column.tree) else self._items(column)
         return checked(found, self.text)
 
     def _of_star(self, column: Fragment) -> Iterator[Item]:
@@ -89,23 +93,46 @@ class Selection:
         for name, key in named.keys.items():
             yield Item("key", name, key, start)
         for name, actual in named.attributes.items():
-            yield Item("attribute", name, quoted(actual), start)
+            is_length = actual in scope.lengths
+            yield Item("attribute", name, quoted(actual), start, is_length=is_length)
         for name, each in named.distances.items():
             yield Item("distance", name, each.text, start, each)
 
-    def _item(self, column: Fragment) -> Item:
+    def _items(self, column: Fragment) -> list[Item]:
         alias, part = unaliased(column, self.statement)
         what, inner = f"output column {column.text!r}", part.tree.unnest()
-        if isinstance(inner, exp.Column):
-            return self._of_name(inner, alias, part, what)
-        return self._of_expression(alias, part, what)
+        if not isinstance(inner, exp.Column):
+            return [self._of_expression(alias, part, what)]
+        mention = self._mentioned(inner, what)
+        if mention is not None and mention.kind == "position":
+            return [*self._of_position(mention, alias, part, what)]
+        return [self._of_name(inner, mention, alias, part, what)]
 
-    def _of_name(self, node: exp.Column, alias: str, part: Fragment, what: str) -> Item:
+    def _mentioned(self, node: exp.Column, what: str) -> Mention | None:
+        """Return what a name means; None if it is that of a time."""
         is_time = node.name.lower() in self._times and len(node.parts) == 1
         if is_time and all(each.meaning(node.name) is None for each in self.scope.sides):
+            return None
+        return self.scope.meaning(node, what)
+
+    def _of_position(
+        self, mention: Mention, alias: str, part: Fragment, what: str
+    ) -> Iterator[Item]:
+        """Yield the coordinates of a position, of which results that are rows have degrees."""
+        name = alias or (mention.column if len(self.scope.sides) > 1 else mention.node.name)
+        if not earth.is_position(name):
+            message = f"{what}: the name of a position ends in track, such as {alias}_track"
+            refuse(message, self.text, part.start, name=alias)
+        both = zip(earth.coordinates(name), earth.coordinates(mention.column), strict=True)
+        for outside, inside in both:
+            yield Item("attribute", outside, quoted(inside), part.start)
+
+    def _of_name(
+        self, node: exp.Column, mention: Mention | None, alias: str, part: Fragment, what: str
+    ) -> Item:
+        if mention is None:
             name = node.name.lower()
             return Item("time", alias or name, name, part.start)
-        mention = self.scope.meaning(node, what)
         name = alias or node.name
         if mention.kind == "key":
             return Item("key", name, mention.column, part.start)
@@ -113,7 +140,9 @@ class Selection:
             of = mention.side.distances[mention.column]
             return Item("distance", name, of.text, part.start, of)
         if mention.kind == "attribute":
-            return Item("attribute", name, quoted(mention.column), part.start)
+            is_length = mention.column in self.scope.lengths
+            text = quoted(mention.column)
+            return Item("attribute", name, text, part.start, is_length=is_length)
         message = (
             f"{what}: {node.name!r} is not modelled; give it an equation or a bound, or make it a "
             f"key: BY {node.name}"
@@ -130,11 +159,13 @@ class Selection:
         if not alias:
             refuse(f"{what} needs a name: {part.text} AS …", self.text, part.start)
         text = scope.rewritten(part, mentions)
-        distance = self.distance(part)
+        is_length = scope.is_length(part, mentions)
+        distance = None if is_length and self._times else self.distance(part)
         if distance is not None:
             return Item("distance", alias, distance.text, part.start, distance)
-        scope.expression(part, mentions)
-        return Item("attribute", alias, text, part.start)
+        if not is_length:
+            scope.expression(part, mentions)
+        return Item("attribute", alias, text, part.start, is_length=is_length)
 
     def distance(self, part: Fragment) -> Distance | None:
         """Return the distance that a part is, if it is one of the two sides of pairs."""
@@ -142,7 +173,7 @@ class Selection:
             return None
         mentions = self.scope.mentions(part.tree, "the distance")
         tree = self.scope.over_segments(part.tree, mentions)
-        read = [each.column for each in mentions]
+        read = self.scope.names_of(mentions)
         axes = distance_axes(arithmetic_of(tree, self.text, read), self._names)
         if axes is None:
             return None
@@ -170,6 +201,7 @@ def projections(
     """Return output columns over the rows of results.
 
     Times that are not named stand before the first attribute; an attribute has its error behind it.
+    Of a position rows have latitude and longitude.
 
     Args:
         items: the output columns.
@@ -182,10 +214,11 @@ def projections(
     """
     named = {each.text for each in items if each.kind == "time"}
     times = [each for each in OF_TIME[kind] if each not in named]
-    texts = [[_as(*each) for each in _columns(item, kind, columns)] for item in items]
+    instead = {} if kind == "segments" else earth.outputs([*columns.values()])
+    texts = [[_as(*each) for each in _columns(item, kind, columns, instead)] for item in items]
     taken = {*times}
     for item in items:
-        for _, name in _columns(item, kind, columns):
+        for _, name in _columns(item, kind, columns, instead):
             if name.lower() in taken:
                 message = f"results have two columns {name!r}; give one another name with AS"
                 refuse(message, text, item.start, name=name)
@@ -196,10 +229,18 @@ def projections(
     return tuple(chain.from_iterable(texts))
 
 
-def _columns(item: Item, kind: Kind, columns: Mapping[str, str]) -> list[tuple[str, str]]:
+def _columns(
+    item: Item,
+    kind: Kind,
+    columns: Mapping[str, str],
+    instead: Mapping[str, Sequence[Output]],
+) -> list[tuple[str, str]]:
     """Return the columns of results that an output column is, and what they are called."""
     if item.kind not in {"attribute", "distance"}:
         return [(item.text, item.name)]
+    if columns[item.name] in instead:
+        own = (each.name for each in instead[columns[item.name]])
+        return [(name, name) for each in own for name in (each, ERR + each)]
     column, start = columns[item.name], COEF if kind == "segments" else ""
     return [(start + column, start + item.name), (ERR + column, ERR + item.name)]
 

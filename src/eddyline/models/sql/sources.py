@@ -14,7 +14,7 @@ from eddyline.models.sql.recipe import Made
 from eddyline.models.sql.scope import Scope, Side
 from eddyline.query.select.from_clause import check_bare
 from eddyline.query.select.grammar import WINDOWS
-from eddyline.query.select.model_clause import models_behind
+from eddyline.query.select.model_clause import TRACK, models_behind
 from eddyline.registry import unknown
 from eddyline.sql.parsing import offset_of, refuse
 
@@ -136,6 +136,7 @@ class Sources:
             tuple(bounds.items()),
             horizon_us=clause.horizon_us,
             max_gap_us=clause.max_gap_us,
+            track=tuple(self._column(stream, each, at) for each, at in clause.track),
             options=tuple(clause.options.items()),
             name=name,
             start=clause.start,
@@ -148,7 +149,8 @@ class Sources:
         bounds: dict[str, str] = {}
         for each in clause.names:
             if each.name in clause.bounds:
-                column = self._column(stream, each.name, each.start)
+                is_place = bool(clause.track) and each.name == TRACK
+                column = TRACK if is_place else self._column(stream, each.name, each.start)
                 bounds[column] = clause.bounds[each.name]
                 if not bounds[column] and not self.are_bounded:
                     message = (

@@ -2,7 +2,8 @@
 
 ``MODEL x = x + vx * t HORIZON 2 MINUTES BY ship`` declares what a row says of the time behind it,
 ``MODEL x WITHIN 0.5, y WITHIN 1 % MAX GAP 10 MINUTES BY ship`` has it fitted (``MODEL (x, y)`` as
-near as results need), ``MODEL SEGMENTS`` takes rows that are segments already, ``MODEL SEGMENTS OF
+near as results need), ``MODEL TRACK (lat, lon) WITHIN 50`` has positions fitted, ``MODEL SEGMENTS``
+takes rows that are segments already, ``MODEL SEGMENTS OF
 tracks AT ts`` of these rows. At the end of a query stand ``SAMPLE EVERY 10 SECONDS`` or
 ``CHANGES``, ``WITHIN 1 %`` or ``PRECISION x WITHIN 0.5``, ``ASSUMING x BETWEEN 0 AND 100``, and
 ``EXACT``. What is read here are words; ``models/`` knows what they mean.
@@ -34,6 +35,8 @@ _OUTPUTS = ("CHANGES", "WITHIN", "PRECISION", "ASSUMING", EXACT)
 _OPTIONS = ("BY", "AT", "HORIZON")
 _DEPTHS = {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}
 _FORMS = "x = x + vx * t, or x WITHIN 0.5"
+TRACK = "track"
+"""The name of the attribute that positions are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,8 @@ class ModelClause:
     """Bounds of fitted attributes: ``0.5``, or ``1 %`` of each value; "" if none is written."""
     are_segments: bool = False
     """Whether the rows are segments already."""
+    track: list[tuple[str, int]] = field(default_factory=list)
+    """The columns of latitude and longitude, each with its offset, of positions."""
     of: tuple[str, int] | None = None
     """The table of the rows that these stand for, and its offset."""
     keys: list[tuple[str, int]] = field(default_factory=list)
@@ -111,6 +116,12 @@ def _begins_operand(token: Token) -> bool:
         return False
     others = {TokenType.L_PAREN, TokenType.NUMBER, TokenType.STRING, TokenType.EQ}
     return _is_name(token) or token.token_type in others
+
+
+def _begins_track(token: Token, behind: Token) -> bool:
+    """Return whether a word begins a position, and is not the name of an attribute."""
+    is_word = token.text.lower() == TRACK and token.token_type != TokenType.IDENTIFIER
+    return is_word and bool(behind) and behind.token_type == TokenType.L_PAREN
 
 
 def _is_name(token: Token) -> bool:
@@ -194,7 +205,9 @@ class ModelParser(WindowParser):
         name = 2 if kinds[1:2] == [TokenType.DOT] else 0
         behind = tokens[name + 1] if len(tokens) > name + 1 else None
         says = behind is not None and (
-            behind.token_type == TokenType.EQ or behind.text.upper() == "WITHIN"
+            behind.token_type == TokenType.EQ
+            or behind.text.upper() == "WITHIN"
+            or _begins_track(tokens[name], behind)
         )
         if not says and not is_inside:
             return False
@@ -208,6 +221,9 @@ class ModelParser(WindowParser):
             qualifier, name = name, self._name("MODEL needs an attribute behind the point")
         if name.lower() in (each.name.lower() for each in made.names):
             self._refuse(f"{name!r} is modelled twice", start)
+        if not qualifier and _begins_track(self._prev, self._curr):
+            name = TRACK
+            made.track = self._track()
         if self._match(TokenType.EQ):
             made.equations[name] = self._equation(name, is_inside=is_inside)
         elif self._match_text_seq("WITHIN"):
@@ -217,6 +233,20 @@ class ModelParser(WindowParser):
         else:
             made.bounds[name] = ""
         made.names.append(ModelledName(name, start, qualifier))
+
+    def _track(self) -> list[tuple[str, int]]:
+        """Read the columns of a position."""
+        needs = "TRACK needs the columns of latitude and longitude, TRACK (lat, lon)"
+        found: list[tuple[str, int]] = []
+        self._match(TokenType.L_PAREN)
+        while not found or self._match(TokenType.COMMA):
+            start = self._offset
+            found.append((self._name(needs), start))
+        if not self._match(TokenType.R_PAREN) or len(found) != 2:
+            self._refuse_next(needs)
+        if self._curr and self._curr.token_type == TokenType.EQ:
+            self._refuse_next("TRACK is fitted: TRACK (lat, lon) WITHIN 50")
+        return found
 
     def _equation(self, name: str, *, is_inside: bool) -> list[Token]:
         found: list[Token] = []

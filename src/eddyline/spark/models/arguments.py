@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import OptionError, QueryError
-from eddyline.models import steps
+from eddyline.models import earth, steps
 from eddyline.models.assumed import read_ranges
-from eddyline.models.condition_text import read_condition, read_expression
+from eddyline.models.condition_text import read_attributes, read_condition
 from eddyline.models.rows import COEF, ERR, RESERVED
 from eddyline.registry import checked_text, unknown
 from eddyline.spark.models.graphs import whole
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from eddyline.models.conditions import Condition
+    from eddyline.models.expressions import Expression
     from eddyline.models.ranges import Range
     from eddyline.spark.models.graphs import Graph
 
@@ -56,9 +57,16 @@ def read_columns(graph: Graph, names: Sequence[str], columns: Mapping[str, str])
         NotSupportedError: an expression is no polynomial.
         OptionError: a name that results have themselves, or two that differ only in case.
     """
-    texts = {**{attribute_of(graph, each): each for each in names}, **columns}
+    attributes = graph.shape.attributes
+    texts: dict[str, str] = {}
+    for each in names:
+        place = earth.position_of(checked_text("attribute", each), attributes)
+        texts |= (
+            dict(zip(place, place, strict=True)) if place else {attribute_of(graph, each): each}
+        )
+    texts |= columns
     if not texts:
-        msg = f"select needs an attribute; there are {', '.join(graph.shape.attributes)}"
+        msg = f"select needs an attribute; there are {', '.join(attributes)}"
         raise QueryError(msg)
     seen: set[str] = set()
     for name in texts:
@@ -67,11 +75,14 @@ def read_columns(graph: Graph, names: Sequence[str], columns: Mapping[str, str])
             msg = f"two attributes are called {name!r}, whatever the case; give one another name"
             raise OptionError(msg, name=name)
         seen.add(name.lower())
-    read = {
-        name: read_expression(checked_text(f"expression of {name!r}", text), graph.shape.attributes)
-        for name, text in texts.items()
-    }
-    return steps.Project(read, texts)
+    read: dict[str, Expression] = {}
+    said: dict[str, str] = {}
+    for name, text in texts.items():
+        found = read_attributes(name, checked_text(f"expression of {name!r}", text), attributes)
+        read |= found
+        said |= {each: f"{each} of {text}" if len(found) > 1 else text for each in found}
+    earth.outputs(tuple(read))
+    return steps.Project(read, said)
 
 
 def read_pair(names: Sequence[str]) -> tuple[str, str]:
@@ -136,6 +147,17 @@ def attribute_of(graph: Graph, name: str) -> str:
     if checked_text("attribute", name).lower() not in known:
         raise QueryError(unknown("modelled attribute", name, attributes), name=name)
     return known[name.lower()]
+
+
+def attributes_of(graph: Graph, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the attributes that names say: of a position its coordinates; errors as above."""
+    attributes = graph.shape.attributes
+    found = [
+        earth.position_of(checked_text("attribute", name), attributes)
+        or (attribute_of(graph, name),)
+        for name in names
+    ]
+    return tuple(dict.fromkeys(each for group in found for each in group))
 
 
 def read_on(

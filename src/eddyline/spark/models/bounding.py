@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from eddyline.models import steps
+from eddyline.models import earth, steps
 from eddyline.models.bounds import read_bounds
 from eddyline.spark.models.arguments import attribute_of, read_said, read_split
 from eddyline.spark.models.graphs import checked
@@ -40,7 +40,7 @@ class WithBounds:
 
         Args:
             bounds: for attributes how far values may be off: in the attribute's unit, or a share of
-                the value, such as ``"1 %"``.
+                the value, such as ``"1 %"``; for a position metres in any direction.
             split: how an error is shared by what a value is computed of: ``equal``, or
                 ``gradient``, by how fast each changes; MACD ± 0.5 asks for a price ± 0.3.
             ranges: for attributes that are modelled the least and the greatest value of rows, and
@@ -62,7 +62,8 @@ class WithBounds:
             ...     {"force": 1.0}, ranges={"m": (0, 80), "a": (-10, 10)})
         """
         graph = self._graph
-        asked = {attribute_of(graph, name): each for name, each in read_bounds(bounds).items()}
+        shared = earth.of_track(read_bounds(bounds), graph.shape.attributes)
+        asked = {attribute_of(graph, name): each for name, each in shared.items()}
         by_pace = read_split(split)
         said = read_said(graph, ranges or {}, by_pace=by_pace)
         step = steps.Within(asked, by_pace, ranges_said=said)

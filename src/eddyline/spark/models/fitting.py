@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ from pyspark.sql.types import (
 )
 
 from eddyline.errors import NotSupportedError, OptionError, QueryError
+from eddyline.models import earth
 from eddyline.models.bounds import FitOptions, read_bounds, read_gap
 from eddyline.models.declared import Declared, read_equations
 from eddyline.models.fitted import Fit
@@ -46,7 +48,7 @@ from eddyline.spark.models.versions import Versions
 from eddyline.spark.relation import checked_frame, checked_relation
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType
@@ -62,7 +64,8 @@ def fit(
     *,
     key: str | Sequence[str] = (),
     time: str,
-    within: Mapping[str, float | str] | None = None,
+    track: Sequence[str] | None = None,
+    within: Mapping[str, float | str] | float | None = None,
     attributes: Sequence[str] = (),
     max_gap: Any = None,
     lateness: str | None = None,
@@ -79,8 +82,15 @@ def fit(
         df: a batch DataFrame, or a stream.
         key: the columns that say of which entity a row is; none is one entity.
         time: the column of timestamps.
+        track: the columns of latitude and longitude, in degrees: positions become ``track``, in
+            metres from the centre of the earth, whose bound ``within`` has, too, and results that
+            are rows have ``lat`` and ``lon``. Conditions call ``distance(track, 47.6, -122.3)``,
+            ``speed``, ``lat``, ``lon``, ``east`` and ``north``. A row without a position is NULL,
+            NaN, infinite, or 91 or 181 as AIS says it; other numbers that are no degrees raise an
+            error when rows are read.
         within: for each numeric column that is modelled the most that a model may be away from a
-            row's value: in its unit, or a share of the value, such as ``"1 %"``.
+            row's value: in its unit, or a share of the value, such as ``"1 %"``; for
+            ``track`` metres in any direction. A number alone is that of the track.
         attributes: other numeric columns, which are modelled as near as what is asked of them
             needs; see ``Segments.within``.
         max_gap: a longer time between two rows of an entity has no model, such as ``10 minutes``,
@@ -109,12 +119,18 @@ def fit(
     frame = checked_frame("the input of models.fit", df)
     keys = (key,) if isinstance(key, str) else tuple(key)
     others = tuple(attributes) if isinstance(attributes, list | tuple) else (attributes,)
-    bounds = {} if within is None and others else read_bounds(within)
-    unbounded = tuple(each for each in dict.fromkeys(others) if each not in bounds)
-    names = (*bounds, *unbounded)
     check_keys(frame, keys, time, "fit")
-    _check_values(frame, keys, names)
-    how = Fit(keys, time, bounds, _options(options, max_gap), unbounded)
+    place = None if track is None else _track(frame, keys, track)
+    if place is not None and not isinstance(within, Mapping | None):
+        within = {earth.TRACK: within}
+    bounds = {} if within is None and (others or place) else read_bounds(within)
+    axes = () if place is None else earth.coordinates(earth.TRACK)
+    bounds = earth.of_track(bounds, axes)
+    unbounded = tuple(each for each in dict.fromkeys((*others, *axes)) if each not in bounds)
+    names = (*bounds, *unbounded)
+    _check_values(frame, keys, [each for each in names if each not in axes])
+    earth.outputs(names)
+    how = Fit(keys, time, bounds, _options(options, max_gap), unbounded, track=place)
     is_early = read_results(results, is_streaming=frame.isStreaming)
     return _segments(frame, Shape(keys, names), how, name, lateness, is_early=is_early)
 
@@ -226,6 +242,31 @@ def read(source: str | DataFrame, *, version: str | None = None) -> Segments:
     whole = frame.withColumn("origin", F.coalesce("origin", "lo"))
     holding = Versions(whole, layout, version).holding
     return Segments(Graph.of(Source(whole, shape, holding=holding)))
+
+
+def _track(df: DataFrame, keys: Sequence[str], given: Any) -> tuple[str, str]:
+    """Return the columns of latitude and longitude.
+
+    Raises:
+        OptionError: they are not two names that differ, or a key has the name of a column that
+            results have for positions.
+        QueryError: one is not there, or no number.
+    """
+    if isinstance(given, str) or len(tuple(given)) != 2 or len({*given}) != 2:
+        msg = f"track is the columns of latitude and longitude, ('lat', 'lon'), got {given!r:.60}"
+        raise OptionError(msg, track=repr(given))
+    lat, lon = (checked_text("column of track", each) for each in given)
+    types = column_kinds(df, (lat, lon), "fit")
+    for name in (lat, lon):
+        if not isinstance(types[name], NumericType):
+            kind = types[name].simpleString()
+            msg = f"models.fit: {name!r} of track is of type {kind}; give degrees, a number"
+            raise QueryError(msg, attribute=name)
+    for key in keys:
+        if key.lower() in {earth.LAT, earth.LON}:
+            msg = f"a key is called {key!r}, which results with positions have; rename the key"
+            raise OptionError(msg, key=key)
+    return lat, lon
 
 
 def _options(given: Mapping[str, Any], max_gap: Any) -> FitOptions:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from eddyline.errors import QueryError
-from eddyline.models import steps
+from eddyline.models import earth, steps
 from eddyline.models.bounds import Bound
 from eddyline.models.condition_text import split_condition
 from eddyline.models.lengths import read_length
@@ -19,6 +19,7 @@ from eddyline.spark.alarms.asking import WithAlarms
 from eddyline.spark.models import windows
 from eddyline.spark.models.arguments import (
     attribute_of,
+    attributes_of,
     check_same,
     read_columns,
     read_on,
@@ -92,9 +93,11 @@ class Segments(WithAlarms, WithBounds, WithReport):
 
         Args:
             condition: comparisons of expressions over modelled attributes (``+ - *``, division by
-                a constant, ``pow``, ``abs``, ``sqrt``, and ``d(x)``, the change of x per second),
-                with AND, OR and NOT; joined to these by AND, conditions on keys, which leave
-                entities out before anything is solved.
+                a constant, ``pow``, ``abs``, ``sqrt``, ``d(x)``, the change of x per second, and
+                of positions ``speed(track)``, ``distance(track, 47.6, -122.3)``, ``lat(track)``,
+                ``lon(track)``, ``east`` and ``north`` of a place), with AND, OR and NOT; joined to
+                these by AND, conditions on keys, which leave entities out before anything is
+                solved.
 
         Raises:
             QueryError: it cannot be read, or names what there is not; the message shows where.
@@ -116,9 +119,9 @@ class Segments(WithAlarms, WithBounds, WithReport):
         """Return segments with other attributes.
 
         Args:
-            *names: attributes that are kept.
+            *names: attributes that are kept; ``"track"`` is a position.
             **columns: expressions over attributes by the names of new ones; sums, products, whole
-                powers, ``d(x)``.
+                powers, ``d(x)``, and a speed or a distance of positions alone.
 
         Raises:
             QueryError: as for ``where``, or no attribute would be left.
@@ -207,8 +210,9 @@ class Segments(WithAlarms, WithBounds, WithReport):
         beside = None if other is None else self._side(other, "pairs")
         two, right = read_pair(names), self._graph if beside is None else beside
         near = {
-            attribute_of(self._graph, name): Bound.of(name, most).value
+            each: Bound.of(name, most).value
             for name, most in (within or {}).items()
+            for each in attributes_of(self._graph, (name,))
         }
         for each in near:
             attribute_of(right, each)
@@ -227,7 +231,7 @@ class Segments(WithAlarms, WithBounds, WithReport):
 
         Args:
             distance: in the attributes' unit, which is the same for all.
-            *attributes: the coordinates, such as ``"x", "y"``.
+            *attributes: the coordinates, such as ``"x", "y"``; none are those of ``track``.
             other: as for ``pairs``.
             names: as for ``pairs``.
 
@@ -235,15 +239,18 @@ class Segments(WithAlarms, WithBounds, WithReport):
             >>> ships.near(500, "x", "y").changes().show()  # doctest: +SKIP
         """
         most = Bound.of("distance", distance).value
-        if not attributes:
+        axes = attributes_of(self._graph, attributes) or earth.position_of(
+            earth.TRACK, self.attributes
+        )
+        if axes is None:
             msg = f"near needs coordinates, such as near({distance}, 'x', 'y')"
             raise QueryError(msg)
         one, two = read_pair(names)
-        squares = " + ".join(f"pow({one}.`{each}` - {two}.`{each}`, 2)" for each in attributes)
+        squares = " + ".join(f"pow({one}.`{each}` - {two}.`{each}`, 2)" for each in axes)
         return self.pairs(
             f"{squares} < {most!r} * {most!r}",
             other=other,
-            within=dict.fromkeys(attributes, most),
+            within=dict.fromkeys(axes, most),
             names=names,
         )
 
@@ -261,7 +268,7 @@ class Segments(WithAlarms, WithBounds, WithReport):
 
         Args:
             *attributes: the coordinates of both, such as ``"x", "y"`` of segments with ``left_x``,
-                ``right_x``, ``left_y`` and ``right_y``.
+                ``right_x``, ``left_y`` and ``right_y``; none are those of ``track``.
             window: as for ``avg``.
             slide: as for ``avg``.
             covered: as for ``avg``.
@@ -284,10 +291,13 @@ class Segments(WithAlarms, WithBounds, WithReport):
             ... # doctest: +SKIP
         """
         (one, two), graph = read_pair(names), self._graph
-        axes = {
-            attribute_of(graph, f"{one}_{each}"): attribute_of(graph, f"{two}_{each}")
-            for each in attributes
-        }
+        sides = [
+            attributes_of(graph, [f"{side}_{each}" for each in attributes])
+            or earth.position_of(f"{side}_{earth.TRACK}", graph.shape.attributes)
+            or ()
+            for side in (one, two)
+        ]
+        axes = dict(zip(*sides, strict=True)) if all(sides) else {}
         if not axes:
             msg = "avg_distance needs coordinates, such as avg_distance('x', 'y', …)"
             raise QueryError(msg)

@@ -153,7 +153,7 @@ class Graph:
         if isinstance(self.node, graph.Input) and isinstance(source, Source):
             raw = source.raw
             if isinstance(source.maker, Fit):
-                raw = RawRows(source.df, source.maker.time)
+                raw = RawRows(source.df, source.maker.time, source.maker.places)
             elif raw is not None:  # of entities that were left out there are no segments
                 raw = raw.where(source.conditions)
         return Source(self.df, self.shape, raw=raw)

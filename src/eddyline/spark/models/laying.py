@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BooleanType, DoubleType, StructField, StructType
 
-from eddyline.models import blocks, graph, tasks
+from eddyline.models import blocks, earth, graph, tasks
 from eddyline.models.pairs import CELL
 from eddyline.models.rows import COEF, ERR, FLAGS, TIMES
 from eddyline.models.tasks import SIDE
@@ -18,7 +18,7 @@ from eddyline.spark.arrow_tasks import begin_task, map_batches, map_groups
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
@@ -66,8 +66,10 @@ class Relation(Protocol):
 class RawRows:
     """The rows that segments stand for, and what is known of them."""
 
-    def __init__(self, df: DataFrame, time: str) -> None:
+    def __init__(self, df: DataFrame, time: str, columns: Mapping[str, str] | None = None) -> None:
         self.df, self.time = df, time
+        self.columns = columns or {}
+        """SQL of the attributes that are no columns."""
         self.uncovered: dict[str, pa.Table] = {}
         """For attributes the instants of rows that the errors of segments do not hold for."""
 
@@ -75,7 +77,8 @@ class RawRows:
         """Return the rows of the entities on whose keys conditions are true."""
         if not conditions:
             return self
-        return RawRows(reduce(lambda df, text: df.where(text), conditions, self.df), self.time)
+        df = reduce(lambda df, text: df.where(text), conditions, self.df)
+        return RawRows(df, self.time, self.columns)
 
     @cached_property
     def types(self) -> dict[str, DataType]:
@@ -155,6 +158,29 @@ def laid(
         node: what is done.
         made: the keys that steps put before those of entities.
     """
+    return in_degrees(as_modelled(sources, node, made), node.shape)
+
+
+def in_degrees(results: DataFrame, shape: Shape) -> DataFrame:
+    """Return results that are rows with latitude and longitude, and lengths of vectors."""
+    instead = {} if shape.kind == "segments" else earth.outputs(shape.attributes)
+    if not instead:
+        return results
+    texts: list[str] = []
+    for name in results.columns:
+        if name in instead:
+            for each in instead[name]:
+                texts.append(f"{each.value} AS {quoted(each.name)}")
+                texts.append(f"{each.error} AS {quoted(ERR + each.name)}")
+        elif name.removeprefix(ERR) not in instead:
+            texts.append(quoted(name))
+    return results.selectExpr(*texts)
+
+
+def as_modelled(
+    sources: Sequence[Relation], node: graph.Node, made: Sequence[StructField] = ()
+) -> DataFrame:
+    """Return the same with the attributes as they are modelled."""
     first = sources[0]
     keys, how = first.shape.keys, first.maker
     schema = schema_of(node.shape, [*made, *first.key_fields], first.time_type)

@@ -19,7 +19,7 @@ from eddyline.models.planning.loop import ModelLoop
 from eddyline.models.sketch import Sketch
 from eddyline.models.streaming import COMPONENT, ModelPart
 from eddyline.models.tasks import SIDE
-from eddyline.models.view import ModelCounts, ModelView, told_bounds
+from eddyline.models.view import ModelCounts, ModelView, told_bounds, waiting_rows
 from eddyline.models.work import Work
 from eddyline.options import ModelOptions
 from eddyline.spark.analysis import arrow_schema
@@ -31,7 +31,7 @@ from eddyline.spark.event_time import micros_of
 from eddyline.spark.models.arriving import MICROS, Arriving
 from eddyline.spark.models.early import as_final, with_revisions
 from eddyline.spark.models.graphs import crossed, fields_of
-from eddyline.spark.models.laying import Source, read_columns, schema_of
+from eddyline.spark.models.laying import Source, in_degrees, read_columns, schema_of
 from eddyline.spark.models.planned import PlannedJoins
 from eddyline.spark.models.task import ModelWorker
 from eddyline.spark.operator import Laid, Pending
@@ -197,7 +197,7 @@ class ModelOperator(PlannedJoins):
             done, F.collect_list(REPORT).alias("reports")
         )
         return Laid(
-            found.where(f"{REPORT} IS NULL").drop(REPORT),
+            in_degrees(found.where(f"{REPORT} IS NULL").drop(REPORT), self.asked.node.shape),
             (Pending(COMPONENT, PendingMetrics(done)),),
         )
 
@@ -244,7 +244,7 @@ class ModelOperator(PlannedJoins):
 
     def shape(self, df: DataFrame) -> DataFrame:  # noqa: ARG002 - the columns are other ones
         """Return a DataFrame with the columns of results."""
-        return self.spark.createDataFrame([], self._schema)
+        return in_degrees(self.spark.createDataFrame([], self._schema), self.asked.node.shape)
 
     def event_time(self, site: Site, columns: Sequence[str]) -> tuple[str | None, Clock | None]:  # noqa: ARG002
         """Return that results have no event time: one that is of long ago may come late."""
@@ -278,7 +278,7 @@ class ModelOperator(PlannedJoins):
                 step=str(self.step),
                 total=self.total,
                 n_results=self._n_results,
-                n_waiting=sum(each.n_waiting for each in states),
+                waiting=waiting_rows(self.asked, self.step.inputs, states, self.asked_clock.offset),
                 n_kept=sum(each.n_segments for each in states),
                 n_bytes=sum(file.n_bytes for each in states for file in each.files),
                 bounds=self.step.plan.bounds,

@@ -20,7 +20,7 @@ from eddyline.models.streaming import StreamInput, StreamPlan
 from eddyline.options import in_range
 from eddyline.spark import event_time
 from eddyline.spark.models.graphs import precise, told
-from eddyline.spark.models.laying import Source, laid, read_columns
+from eddyline.spark.models.laying import Source, as_modelled, read_columns
 from eddyline.sql.parsing import quoted
 from eddyline.watch.html.report import check_packages, write_report
 from eddyline.watch.models import drawn
@@ -141,7 +141,7 @@ def _sketch(sources: Sequence[Source], plan: StreamPlan, how: _Options) -> Sketc
     }
     if isinstance(plan.node, graph.Input):
         return Sketch(rows, segments)
-    results, (begins, ends) = laid(taken, plan.node), BOUNDS[plan.node.shape.kind]
+    results, (begins, ends) = as_modelled(taken, plan.node), BOUNDS[plan.node.shape.kind]
     return Sketch(rows, segments, _newest(_behind(results, ends, since), code, begins, most))
 
 
@@ -150,7 +150,8 @@ def _rows_of(source: Source, condition: str) -> Iterator[tuple[DataFrame, str]]:
     if source.maker is not None:
         yield read_columns(source.df, source.maker), source.maker.time
     elif source.raw is not None and TIME not in source.shape.keys:
-        values = [f"CAST({quoted(each)} AS DOUBLE) AS {quoted(each)}"
+        columns = source.raw.columns
+        values = [f"{columns.get(each, f'CAST({quoted(each)} AS DOUBLE)')} AS {quoted(each)}"
                   for each in source.shape.attributes]  # fmt: skip
         keys = [*map(quoted, source.shape.keys), f"{quoted(source.raw.time)} AS {TIME}"]
         yield (

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from eddyline.errors import EddylineError, NotSupportedError, OptionError, QueryError
 from eddyline.models.condition_text import has_root
+from eddyline.models.earth import TRACK
 from eddyline.models.sql.reader import read_model_query
 from eddyline.models.sql.recipe import Call, Made, made_in
 from eddyline.options import FilterOptions
@@ -245,10 +246,13 @@ class _Planned:
         gap = None if made.max_gap_us is None else timedelta(microseconds=made.max_gap_us)
         within = {name: bound for name, bound in made.bounds if bound}
         others = [name for name, bound in made.bounds if not bound]
+        if made.track:
+            others = [name for name in others if name != TRACK]
         return fit(
             rows,
             key=made.keys,
             time=made.time,
+            track=made.track or None,
             within=within or None,
             attributes=others,
             max_gap=gap,

@@ -9,7 +9,7 @@ from eddyline.models import steps
 from eddyline.models.lengths import read_length
 from eddyline.models.window_steps import Envelope, Extremum, Integral, OverEntities, Total
 from eddyline.registry import unknown
-from eddyline.spark.models.arguments import attribute_of
+from eddyline.spark.models.arguments import attribute_of, attributes_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +46,7 @@ def integral(
     is_average: bool,
 ) -> Graph:
     """Return sums or averages of attributes; arguments as of ``Segments.sum``."""
-    names = tuple(attribute_of(graph, each) for each in attributes) or graph.shape.attributes
+    names = attributes_of(graph, attributes) or graph.shape.attributes
     kept, every = graph.onto(*names), _every(slide)
     called = ", ".join(map(repr, attributes))
     groups = _groups(

@@ -1,0 +1,370 @@
+"""Positions on the earth: latitude and longitude as metres from its centre, and back.
+
+A position in degrees becomes three attributes, its earth-centred coordinates on the ellipsoid WGS84
+(EPSG 4978): ``track_x`` towards latitude and longitude 0, ``track_y`` towards 90 degrees east,
+``track_z`` towards the north pole. They are smooth everywhere, at the antimeridian and at the poles
+too, and the same for all entities. So a speed is the length of their slopes, a distance is that of
+the straight line between two positions, and both compare as polynomials. On the surface a distance
+``d`` is longer by ``d ** 3 / 24 / R ** 2``: 1 mm at 10 km, 1 m at 100 km, 0.1 % at 1,000 km.
+
+Attributes whose names end in ``track_x``, ``track_y`` and ``track_z`` are such a position, called
+``track``, ``left_track`` and so on; results that are rows have latitude and longitude instead.
+``speed_dx``, ``speed_dy`` and ``speed_dz`` are a vector, of which results have the length.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from eddyline.errors import OptionError
+from eddyline.models.bounds import Bound
+from eddyline.models.conditions import MIRRORED, And, Condition, Or, compared
+from eddyline.models.expressions import (
+    Attribute,
+    Expression,
+    Number,
+    Power,
+    Product,
+    Root,
+    Slope,
+    Sum,
+    difference,
+    negative,
+)
+from eddyline.models.rows import ERR
+from eddyline.sql.parsing import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+TRACK, LAT, LON = "track", "lat", "lon"
+"""What a position is called, and its columns in results."""
+SPEED, DISTANCE, EAST, NORTH = "speed", "distance", "east", "north"
+FUNCTIONS = {LAT: (1,), LON: (1,), SPEED: (1,), DISTANCE: (2, 3), EAST: (3,), NORTH: (3,)}
+"""How many arguments each function of a position takes."""
+
+EQUATOR_M = 6_378_137.0
+"""The radius of the equator."""
+_FLATTENING = 1 / 298.257223563
+_E2 = _FLATTENING * (2 - _FLATTENING)
+_POLE_M = EQUATOR_M * (1 - _FLATTENING)
+"""From the centre to a pole."""
+_POINT, _VECTOR = ("_x", "_y", "_z"), ("_dx", "_dy", "_dz")
+_LIMITS = {LAT: 90.0, LON: 180.0}
+
+Vector = tuple[Expression, Expression, Expression]
+
+
+# -- names ----------------------------------------------------------------------------------------
+
+
+def coordinates(name: str) -> tuple[str, str, str]:
+    """Return the attributes of a position."""
+    return f"{name}_x", f"{name}_y", f"{name}_z"
+
+
+def components(name: str) -> tuple[str, str, str]:
+    """Return the attributes of a vector of which results have the length."""
+    return f"{name}_dx", f"{name}_dy", f"{name}_dz"
+
+
+def is_position(name: str) -> bool:
+    """Return whether a name may be that of a position: its last word is ``track``."""
+    return name.lower().replace(".", "_").split("_")[-1] == TRACK
+
+
+def position_of(name: str, attributes: Collection[str]) -> tuple[str, str, str] | None:
+    """Return the attributes of the position of a name, whatever its case; None if there is none."""
+    known = {each.lower(): each for each in attributes}
+    names = [known.get(each.lower()) for each in coordinates(name)]
+    if not is_position(name) or None in names:
+        return None
+    return names[0], names[1], names[2]  # type: ignore[return-value]  # none of them is None
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A column of results that are rows, and its error, as SQL over the attributes."""
+
+    name: str
+    value: str
+    error: str
+
+
+def outputs(attributes: Sequence[str]) -> dict[str, tuple[Output, ...]]:
+    """Return what results have instead of attributes, by the first attribute of each group.
+
+    The other attributes of a group have no output.
+
+    Raises:
+        OptionError: two columns of results would have one name.
+    """
+    found: dict[str, tuple[Output, ...]] = {}
+    for name in attributes:
+        point, vector = name.removesuffix(_POINT[0]), name.removesuffix(_VECTOR[0])
+        if name.endswith(_POINT[0]) and position_of(point, attributes):
+            found |= _group(coordinates(point), _of_point(point))
+        elif name.endswith(_VECTOR[0]) and {*components(vector)} <= {*attributes}:
+            found |= _group(components(vector), (_of_vector(vector),))
+    if found:
+        _check_names(attributes, found)
+    return found
+
+
+def _group(names: tuple[str, ...], own: tuple[Output, ...]) -> dict[str, tuple[Output, ...]]:
+    return {name: () if at else own for at, name in enumerate(names)}
+
+
+def _check_names(attributes: Sequence[str], found: Mapping[str, Sequence[Output]]) -> None:
+    names = [each for each in attributes if each not in found]
+    names += [each.name for group in found.values() for each in group]
+    seen: set[str] = set()
+    for each in names:
+        if each.lower() in seen:
+            msg = (
+                f"results would have two columns {each!r}, one of a position or a speed; give the "
+                "other attribute another name"
+            )
+            raise OptionError(msg, name=each)
+        seen.add(each.lower())
+
+
+def of_track(bounds: Mapping[str, Bound], known: Collection[str]) -> dict[str, Bound]:
+    """Return bounds with those of positions and lengths shared by their axes.
+
+    Args:
+        bounds: by name; of a position in metres, whatever the direction.
+        known: the attributes that there are.
+
+    Raises:
+        OptionError: the bound of a position or a length is a share.
+    """
+    names = {each.lower(): each for each in known}
+    found: dict[str, Bound] = {}
+    for name, bound in bounds.items():
+        vector = [names[each] for each in components(name.lower()) if each in names]
+        axes = position_of(name, known) or (vector if len(vector) == len(_VECTOR) else ())
+        if not axes or name.lower() in names:
+            found[name] = bound
+            continue
+        if bound.is_relative:
+            msg = (
+                f"the bound of a position, a speed or a distance is in its unit, such as 50.0; got "
+                f"{bound} of {name!r}"
+            )
+            raise OptionError(msg, attribute=name)
+        found |= dict.fromkeys(axes, Bound(bound.value / math.sqrt(len(axes))))
+    return found
+
+
+# -- degrees and metres ---------------------------------------------------------------------------
+
+
+def earth_centred(lat: float, lon: float) -> tuple[float, float, float]:
+    """Return the coordinates of a point on the ellipsoid (m), of degrees."""
+    north, east = math.radians(lat), math.radians(lon)
+    curvature = EQUATOR_M / math.sqrt(1 - _E2 * math.sin(north) ** 2)
+    around = curvature * math.cos(north)
+    z = curvature * (1 - _E2) * math.sin(north)
+    return around * math.cos(east), around * math.sin(east), z
+
+
+def columns_of(lat: str, lon: str) -> dict[str, str]:
+    """Return the coordinates of a position as SQL over columns of degrees.
+
+    A row without a position, NULL, NaN, infinite, or 91 or 181 as AIS says it, has none. Other
+    numbers that are no degrees raise an error, as columns in the wrong order or unit have them.
+    """
+    north, east = (f"CAST({quoted(each)} AS DOUBLE)" for each in (lat, lon))
+    phi, lam = f"radians({north})", f"radians({east})"
+    curvature = f"({EQUATOR_M!r}D / sqrt(1 - {_E2!r}D * pow(sin({phi}), 2)))"
+    values = (
+        f"{curvature} * cos({phi}) * cos({lam})",
+        f"{curvature} * cos({phi}) * sin({lam})",
+        f"{curvature} * {1 - _E2!r}D * sin({phi})",
+    )
+    is_there = f"{north} BETWEEN -90 AND 90 AND {east} BETWEEN -180 AND 360"
+    none = " OR ".join(
+        f"{each} IS NULL OR isnan({each}) OR abs({each}) = DOUBLE('Infinity') OR {each} = {missing}"
+        for each, missing in ((north, 91), (east, 181))
+    )
+    error = (
+        f"concat('no position in degrees: ', {_literal(lat)}, ' = ', {north}, ', ', "
+        f"{_literal(lon)}, ' = ', {east}, '; a track is (latitude, longitude), latitudes from -90 "
+        "to 90 and longitudes from -180 to 360, NULL where a row has no position')"
+    )
+    return {
+        name: f"CASE WHEN {is_there} AND NOT ({none}) THEN {value} "
+        f"WHEN {none} THEN NULL ELSE raise_error({error}) END"
+        for name, value in zip(coordinates(TRACK), values, strict=True)
+    }
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _of_point(name: str) -> tuple[Output, ...]:
+    """Return latitude and longitude [Bowring 1976], exact to less than 1 mm near the surface."""
+    x, y, z = map(quoted, coordinates(name))
+    around = f"sqrt({x} * {x} + {y} * {y})"
+    angle = f"atan2({z} * {EQUATOR_M!r}D, {around} * {_POLE_M!r}D)"
+    up = f"{z} + {_E2 / (1 - _E2) * _POLE_M!r}D * pow(sin({angle}), 3)"
+    out = f"{around} - {_E2 * EQUATOR_M!r}D * pow(cos({angle}), 3)"
+    prefix = name[: len(name) - len(TRACK)]
+    error = _length([quoted(ERR + each) for each in coordinates(name)])
+    # A metre is the most degrees of latitude at the equator, where the meridian is curved most.
+    of_lat = f"least({error} / {math.radians(1) * EQUATOR_M * (1 - _E2)!r}D, 180D)"
+    of_lon = f"IF({error} >= {around}, 180D, degrees(asin({error} / {around})))"
+    return (
+        Output(f"{prefix}{LAT}", f"degrees(atan2({up}, {out}))", of_lat),
+        Output(f"{prefix}{LON}", f"degrees(atan2({y}, {x}))", of_lon),
+    )
+
+
+def _of_vector(name: str) -> Output:
+    names = components(name)
+    error = _length([quoted(ERR + each) for each in names])
+    return Output(name, _length([*map(quoted, names)]), error)
+
+
+def _length(texts: Sequence[str]) -> str:
+    return f"sqrt({' + '.join(f'{each} * {each}' for each in texts)})"
+
+
+# -- expressions and conditions -------------------------------------------------------------------
+
+
+def point(names: Sequence[str]) -> Vector:
+    """Return a position by the names of its attributes."""
+    x, y, z = map(Attribute, names)
+    return x, y, z
+
+
+def place(lat: float, lon: float) -> Vector:
+    """Return a position that stays, of degrees."""
+    x, y, z = map(Number, earth_centred(lat, lon))
+    return x, y, z
+
+
+def apart(one: Vector, other: Vector) -> Root:
+    """Return the distance of two positions."""
+    return length([difference(*both) for both in zip(one, other, strict=True)])
+
+
+def pace(of: Vector) -> Root:
+    """Return the speed of a position (m/s)."""
+    return length([Slope(each) for each in of])
+
+
+def length(parts: Sequence[Expression]) -> Root:
+    """Return the length of a vector."""
+    squares: list[Expression] = [Power(each, 2) for each in parts]
+    return Root(reduce(Sum, squares))
+
+
+def lengths_compared(one: Expression, op: str, other: Expression) -> Condition | None:
+    """Return a comparison of a length with a number or another length, by their squares.
+
+    None if it is none. A square that rounding takes below 0 is still less than any length.
+    """
+    squares: list[Expression] = []
+    for each in (one, other):
+        match each:
+            case Root(part) if vector_in(each) is not None:
+                squares.append(part)
+            case Number(value):
+                squares.append(Number(value * abs(value)))
+    are_two = len(squares) == 2 and not (isinstance(one, Number) and isinstance(other, Number))
+    return compared(squares[0], op, squares[1]) if are_two else None
+
+
+def vector_in(expression: Expression) -> Vector | None:
+    """Return the vector whose length an expression is; None if it is none of three axes."""
+    match expression:
+        case Root(Sum(Sum(Power(x, 2), Power(y, 2)), Power(z, 2))):
+            return x, y, z
+    return None
+
+
+def towards(of: Vector, lat: float, lon: float, name: str) -> Expression:
+    """Return how far east or north of a place a position is, on the plane that touches it (m)."""
+    north, east = math.radians(lat), math.radians(lon)
+    axis = {
+        EAST: (-math.sin(east), math.cos(east), 0.0),
+        NORTH: (
+            -math.sin(north) * math.cos(east),
+            -math.sin(north) * math.sin(east),
+            math.cos(north),
+        ),
+    }[name]
+    away = [difference(*both) for both in zip(of, place(lat, lon), strict=True)]
+    return _weighted(away, axis)
+
+
+def _weighted(parts: Sequence[Expression], weights: Sequence[float]) -> Expression:
+    terms: list[Expression] = [
+        Product(Number(weight), part)
+        for part, weight in zip(parts, weights, strict=True)
+        if weight != 0
+    ]
+    return reduce(Sum, terms)
+
+
+def check_degrees(name: str, value: float) -> None:
+    """Check an angle that a position is compared with.
+
+    Raises:
+        OptionError: it is none that results have.
+    """
+    most = _LIMITS[name]
+    if not -most <= value <= most:
+        advice = {
+            LAT: "",
+            LON: "; across the antimeridian write lon(track) > 170 OR lon(track) < -170",
+        }[name]
+        msg = f"{name} is from {-most:g} to {most:g} degrees, got {value:g}{advice}"
+        raise OptionError(msg, got=value)
+
+
+def angle_compared(name: str, of: Vector, op: str, value: float) -> Condition:
+    """Return a comparison of latitude or longitude with degrees."""
+    check_degrees(name, value)
+    return _lat_compared(of, op, value) if name == LAT else _lon_compared(of, op, value)
+
+
+def _lat_compared(of: Vector, op: str, degrees: float) -> Condition:
+    """Return a comparison with the cone of points that have a latitude, whatever their height."""
+    x, y, z = of
+    if degrees < 0:
+        return _lat_compared((x, y, negative(z)), MIRRORED[op], -degrees)
+    sine, cosine = math.sin(math.radians(degrees)), math.cos(math.radians(degrees))
+    if sine == 0:
+        return compared(z, op, Number(0.0))
+    apex = _E2 * EQUATOR_M / math.sqrt(1 - _E2 * sine**2) * sine
+    high = Product(Number(cosine / sine), Sum(z, Number(apex)))
+    squares = compared(Power(high, 2), op, Sum(Power(x, 2), Power(y, 2)))
+    if op in {">", ">=", "="}:
+        return And((compared(high, ">", Number(0.0)), squares))
+    return Or((compared(high, "<=", Number(0.0)), squares))
+
+
+def _lon_compared(of: Vector, op: str, degrees: float) -> Condition:
+    """Return a comparison with half planes that the axis of the earth bounds."""
+    x, y, _ = of
+    sine, cosine = math.sin(math.radians(degrees)), math.cos(math.radians(degrees))
+    ahead = _weighted((y, x), (cosine, -sine)) if sine else Product(Number(cosine), y)
+    east = compared(y, ">=" if op in {">", ">="} else "<", Number(0.0))
+    if op in {"=", "<>"}:
+        side = _weighted((x, y), (cosine, sine))
+        beside = compared(side, ">" if op == "=" else "<=", Number(0.0))
+        on = compared(ahead, op, Number(0.0))
+        return And((on, beside)) if op == "=" else Or((on, beside))
+    # From -180 degrees on, what is ahead of a meridian is all of the half from 0 on, too, if the
+    # meridian is in the west; in the east it has to be in that half.
+    both = (compared(ahead, op, Number(0.0)), east)
+    is_any = (degrees < 0) == (op in {">", ">="})
+    return Or(both) if is_any else And(both)
