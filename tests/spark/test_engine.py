@@ -276,7 +276,10 @@ def join(engine, inputs=None, on="s.id = t.id", **more):
     [
         (lambda e: e.stream(5, e.streams["s"]), "name of a stream is a text, got 5"),
         (lambda e: e.stream("q", e.streams["s"], time=5), "unknown time column 5"),
-        (lambda e: e.stream("q", e.streams["s"], time="id", lateness="abc"), "such as '1 minute'"),
+        (
+            lambda e: e.stream("q", e.streams["s"], time="id", lateness="abc"),
+            "bigint; give a timestamp",
+        ),
         (
             lambda e: e.stream("q", e.streams["s"], time="id", lateness="4000000 days"),
             "lateness '4000000 days' of stream 'q' is too long; the longest time is",
