@@ -79,5 +79,5 @@ def test_long_texts_are_read():
     assert fires(SqlRule("or", text).bind({"n": "int"}, ansi=True).tree, [1_999, 2_000]) == [0]
     deep = SqlRule("not", "NOT (" * 500 + "n = 1" + ")" * 500).bind({"n": "int"}, ansi=True)
     assert fires(deep.tree, [1, 2]) == [0]
-    with pytest.raises(QueryError, match="1,?100 levels"):
+    with pytest.raises(QueryError, match=r"1,?100 levels"):
         SqlRule("not", "NOT (" * 1_100 + "n = 1" + ")" * 1_100).bind({"n": "int"}, ansi=True)
