@@ -61,15 +61,12 @@ def engine(spark, folder):
 
 QUERIES = {
     "low": "SELECT * FROM s WHERE a < 5 AND s LIKE 'x%'",
-    "twice": "SELECT id, a * 2 AS twice, s AS t, id FROM s WHERE b > 0 AND NOT a IN (3, 4)",
+    "twice": "SELECT id, a * 2 AS twice, s AS t, id AS i FROM s WHERE b > 0 AND NOT a IN (3, 4)",
     "even": "SELECT id FROM s WHERE even(a) AND s IS NOT NULL",
     "quotient": "SELECT id, 100 / a AS q, upper(s) AS u FROM s WHERE a <> 0 OR a IS NULL",
     "none": "SELECT id, b FROM s WHERE a > 100",
 }
 """None of which can raise; of ``quotient`` only rows of its own may be projected."""
-
-FOR_FILES = {name: text for name, text in QUERIES.items() if name != "twice"}
-"""Parquet has no two columns of one name."""
 
 
 def finish(runs):
@@ -145,10 +142,10 @@ def test_other_sinks_have_the_rows_of_unshared_queries(engine, tmp_path):
             made.start_all("parquet", path=str(tmp_path / name), trigger="available_now", **options)
         )
 
-    started(with_queries(engine, FOR_FILES), "ours")
-    started(other_engine(engine, FOR_FILES), "theirs", shared=False)
+    started(with_queries(engine), "ours")
+    started(other_engine(engine), "theirs", shared=False)
     got, taken = {}, {}
-    for name in FOR_FILES:
+    for name in QUERIES:
         ours, theirs = (pq.read_table(tmp_path / each / name) for each in ("ours", "theirs"))
         assert ours.schema.names == theirs.schema.names
         assert rows_of(ours) == rows_of(theirs), name
@@ -158,7 +155,7 @@ def test_other_sinks_have_the_rows_of_unshared_queries(engine, tmp_path):
         for row in df.collect():
             taken.setdefault(tuple(df.columns), []).append(tuple(row))
 
-    finish(other_engine(engine, FOR_FILES).start_all(take, trigger="available_now"))
+    finish(other_engine(engine).start_all(take, trigger="available_now"))
     assert sorted(map(repr, taken["id",])) == got["even"]
 
 
@@ -370,23 +367,21 @@ def forget_last_commit(checkpoint):
 @pytest.mark.large
 def test_restart_from_a_checkpoint(engine, tmp_path):
     paths = {"path": str(tmp_path / "out"), "checkpoint": str(tmp_path / "ckpt")}
-    finish(with_queries(engine, FOR_FILES).start_all("parquet", trigger="available_now", **paths))
-    before = {name: rows_of(pq.read_table(tmp_path / "out" / name)) for name in FOR_FILES}
+    finish(with_queries(engine).start_all("parquet", trigger="available_now", **paths))
+    before = {name: rows_of(pq.read_table(tmp_path / "out" / name)) for name in QUERIES}
     folder = tmp_path / "ckpt" / "_shared" / "s"
-    assert set(json.loads((folder / "eddyline" / "queries.json").read_text())) == set(FOR_FILES)
+    assert set(json.loads((folder / "eddyline" / "queries.json").read_text())) == set(QUERIES)
     assert find_runs(tmp_path / "ckpt") == [folder]
     kept = {name: sum(each.kept_by[name] for each in read_run(folder).batches) for name in before}
     assert kept == {name: len(rows) for name, rows in before.items()}
     last = forget_last_commit(folder)
-    runs = finish(
-        other_engine(engine, FOR_FILES).start_all("parquet", trigger="available_now", **paths)
-    )
+    runs = finish(other_engine(engine).start_all("parquet", trigger="available_now", **paths))
     assert [record.batch_id for record in runs["low"].records] == [last]
-    assert {n: rows_of(pq.read_table(tmp_path / "out" / n)) for n in FOR_FILES} == before
+    assert {n: rows_of(pq.read_table(tmp_path / "out" / n)) for n in QUERIES} == before
     assert any(entry["event"] == "restore" for entry in runs["low"].journal)
 
     # One that was not there reads the stream from its start, by itself.
-    more = other_engine(engine, {**FOR_FILES, "late": "SELECT id FROM s WHERE a = 1"})
+    more = other_engine(engine, {**QUERIES, "late": "SELECT id FROM s WHERE a = 1"})
     runs = finish(more.start_all("parquet", trigger="available_now", **paths))
     assert isinstance(runs["late"], Run)
     assert sum(record.n_rows for record in runs["late"].records) == N_FILES * N_ROWS
@@ -394,7 +389,7 @@ def test_restart_from_a_checkpoint(engine, tmp_path):
     assert runs["low"].records == []
 
     # Another query of one of the names cannot go on from it.
-    other = other_engine(engine, {**FOR_FILES, "low": "SELECT id FROM s WHERE a = 1"})
+    other = other_engine(engine, {**QUERIES, "low": "SELECT id FROM s WHERE a = 1"})
     with pytest.raises(StateError, match=r"query 'low' \(SELECT .* this one is SELECT id"):
         other.start_all("parquet", trigger="available_now", **paths)
 
@@ -408,13 +403,11 @@ def test_restart_from_a_checkpoint(engine, tmp_path):
 @pytest.mark.large
 def test_a_checkpoint_of_unshared_runs_goes_on_unshared(engine, tmp_path):
     paths = {"path": str(tmp_path / "out"), "checkpoint": str(tmp_path / "ckpt")}
-    first = with_queries(engine, FOR_FILES).start_all(
+    first = with_queries(engine).start_all(
         "parquet", trigger="available_now", shared=False, **paths
     )
     finish(first)
-    runs = finish(
-        other_engine(engine, FOR_FILES).start_all("parquet", trigger="available_now", **paths)
-    )
+    runs = finish(other_engine(engine).start_all("parquet", trigger="available_now", **paths))
     assert all(isinstance(run, Run) for run in runs.values())
     assert all(run.records == [] for run in runs.values())
     assert "ran by itself under this checkpoint" in runs["low"].explain()
@@ -423,7 +416,7 @@ def test_a_checkpoint_of_unshared_runs_goes_on_unshared(engine, tmp_path):
 @pytest.mark.large
 def test_a_stopped_query_does_not_go_on_with_rows_missing(engine, tmp_path):
     paths = {"path": str(tmp_path / "out"), "checkpoint": str(tmp_path / "ckpt")}
-    made = with_queries(engine, FOR_FILES)
+    made = with_queries(engine)
     runs = {run.name: run for run in made.start_all("parquet", **paths, trigger="1 second")}
     deadline = time.monotonic() + 60
     while not runs["low"].records and time.monotonic() < deadline:
@@ -434,16 +427,16 @@ def test_a_stopped_query_does_not_go_on_with_rows_missing(engine, tmp_path):
     assert not any(run.isActive for run in runs.values())
     listed = json.loads((tmp_path / "ckpt/_shared/s/eddyline/queries.json").read_text())
     until = {name: each["until"] for name, each in listed.items()}
-    assert until == dict.fromkeys(FOR_FILES) | {"low": until["low"]}
+    assert until == dict.fromkeys(QUERIES) | {"low": until["low"]}
     assert 0 <= until["low"] < N_FILES - 1
     with pytest.raises(StateError, match="it was stopped after batch"):
-        other_engine(engine, FOR_FILES).start_all("parquet", trigger="available_now", **paths)
+        other_engine(engine).start_all("parquet", trigger="available_now", **paths)
 
 
 @pytest.mark.large
 def test_queries_that_were_stopped_together_go_on_together(engine, folder, tmp_path):
     paths = {"path": str(tmp_path / "out"), "checkpoint": str(tmp_path / "ckpt")}
-    made = with_queries(engine, FOR_FILES)
+    made = with_queries(engine)
     runs = made.start_all("parquet", **paths, trigger="1 second")
     deadline = time.monotonic() + 60
     while not runs[0].records and time.monotonic() < deadline:
@@ -451,7 +444,7 @@ def test_queries_that_were_stopped_together_go_on_together(engine, folder, tmp_p
     made.stop_all()
     n_before = len(runs[0].records)
     assert 0 < n_before < N_FILES
-    finish(other_engine(engine, FOR_FILES).start_all("parquet", trigger="available_now", **paths))
-    alone = other_engine(engine, FOR_FILES)
+    finish(other_engine(engine).start_all("parquet", trigger="available_now", **paths))
+    alone = other_engine(engine)
     for name, run in finish(alone.start_all(trigger="available_now", shared=False)).items():
         assert rows_of(pq.read_table(tmp_path / "out" / name)) == rows_of(run.to_arrow())

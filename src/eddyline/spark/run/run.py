@@ -123,7 +123,9 @@ class Run(RunFace):
         )
         accepts = self._resumed.file.before
         self._snapshot = SnapshotFile(own / LEARNED, job.identity.mark, accepts)
-        self._counting = threading.Lock()
+        self._counting, self._ending = threading.Lock(), threading.Lock()
+        self._stopped_by: dict[str, Any] | None = None
+        """Who stopped the run or why, until the journal has it."""
         self._last_batch = -1
         self._n_rows_before = 0
         self._arrivals = RowCount()
@@ -448,7 +450,8 @@ class Run(RunFace):
     def stop(self, *, why: str | None = None) -> None:
         """Stop the run; see ``RunFace.stop``."""
         with self._counting:
-            is_first = self.isActive and not self._is_stopping.is_set()
+            if self.isActive and not self._is_stopping.is_set():
+                self._stopped_by = {**BY_PERSON} if why is None else {"why": why}
             self._is_stopping.set()
         try:
             interrupts.cancel_jobs_once_stopped(self.streaming_query, self.source.sparkSession)
@@ -459,10 +462,11 @@ class Run(RunFace):
                 if not self.isActive:
                     self._files.clean_up()
             raise
-        if is_first:
-            evidence = BY_PERSON if why is None else {"why": why}
-            self._noted([JournalEntry(self._last_batch, "run", "stop", evidence=evidence)])
-        self._end()
+        with self._ending:  # several threads may stop it: the first one here writes the journal
+            evidence, self._stopped_by = self._stopped_by, None
+            if evidence is not None:
+                self._noted([JournalEntry(self._last_batch, "run", "stop", evidence=evidence)])
+            self._end()
 
     def _end(self) -> None:
         """Keep how the run stood at its end."""
