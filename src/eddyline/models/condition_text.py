@@ -41,7 +41,7 @@ from eddyline.models.expressions import (
     walk,
 )
 from eddyline.registry import unknown
-from eddyline.sql.depth import deep
+from eddyline.sql.depth import deep, depth_of
 from eddyline.sql.literals import constant_of
 from eddyline.sql.parsing import SparkText, at, offset_of, parse_condition, place
 
@@ -302,9 +302,9 @@ class _Reader:
         return _function(node) in {earth.SPEED, earth.DISTANCE}
 
     @property
-    def _positions(self) -> set[str]:
+    def _positions(self) -> list[str]:
         """The names of positions."""
-        return {each[:-2] for each in self._names if earth.is_position(each[:-2])}
+        return earth.positions_in(self._names)
 
     @property
     def _more_functions(self) -> str:
@@ -433,10 +433,7 @@ class _Reader:
 
     def shallow(self, value: Value, node: Expr) -> Value:
         """Return a value, or refuse it: workers are handed trees, and walk them by recursion."""
-        levels, waiting = 0, [value]
-        while waiting:
-            levels += 1
-            waiting = [part for each in waiting for part in _parts_of(each)]
+        levels = depth_of(value, _parts_of)
         if levels > MOST_LEVELS:
             message = (
                 f"this is nested {levels} levels deep, and at most {MOST_LEVELS} of a model are "

@@ -36,6 +36,7 @@ from eddyline.models.expressions import (
 )
 from eddyline.models.rows import ERR
 from eddyline.sql.parsing import quoted
+from eddyline.sql.rendering import string_literal
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -83,6 +84,12 @@ def position_of(name: str, attributes: Collection[str]) -> tuple[str, str, str] 
     if not is_position(name) or None in names:
         return None
     return names[0], names[1], names[2]  # type: ignore[return-value]  # none of them is None
+
+
+def positions_in(attributes: Collection[str]) -> list[str]:
+    """Return the names of the positions that attributes make."""
+    names = [each.removesuffix(_POINT[0]) for each in attributes if each.endswith(_POINT[0])]
+    return [each for each in names if position_of(each, attributes) is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,20 +198,17 @@ def columns_of(lat: str, lon: str) -> dict[str, str]:
         f"{each} IS NULL OR isnan({each}) OR abs({each}) = DOUBLE('Infinity') OR {each} = {missing}"
         for each, missing in ((north, 91), (east, 181))
     )
+    shown_lat, shown_lon = (string_literal(f"{each} = ") for each in (lat, lon))
     error = (
-        f"concat('no position in degrees: ', {_literal(lat)}, ' = ', {north}, ', ', "
-        f"{_literal(lon)}, ' = ', {east}, '; a track is (latitude, longitude), latitudes from -90 "
-        "to 90 and longitudes from -180 to 360, NULL where a row has no position')"
+        f"concat('no position in degrees: ', {shown_lat}, {north}, ', ', {shown_lon}, {east}, "
+        "'; a track is (latitude, longitude), latitudes from -90 to 90 and longitudes from "
+        "-180 to 360, NULL where a row has no position')"
     )
     return {
         name: f"CASE WHEN {is_there} AND NOT ({none}) THEN {value} "
         f"WHEN {none} THEN NULL ELSE raise_error({error}) END"
         for name, value in zip(coordinates(TRACK), values, strict=True)
     }
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _of_point(name: str) -> tuple[Output, ...]:

@@ -243,15 +243,6 @@ Test = ValueComparison | IsNull | NativeTest | FunctionTest | Raise
 Node = Test | MayRaise | Constant | Not | And | Or | Is
 
 
-def levels_of(node: Node) -> int:
-    """Return how many nodes stand one in the other at most."""
-    levels, waiting = 0, [node]
-    while waiting:
-        levels += 1
-        waiting = [child for each in waiting for child in each.children]
-    return levels
-
-
 def necessary_tests(
     operand: Operand, pattern: str, flags: int = 0, *, min_length: int = MIN_LITERAL
 ) -> tuple[TextTest, ...]:

@@ -20,7 +20,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from sqlglot import exp, parse_one
+from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from eddyline.query.function_code import FunctionCode, code_of
@@ -38,8 +38,9 @@ from eddyline.query.steps import (
     UnionStep,
     name_of,
 )
+from eddyline.sql.depth import deep
 from eddyline.sql.normal_form import conjuncts
-from eddyline.sql.parsing import SparkText, on_one_line, parse_output
+from eddyline.sql.parsing import on_one_line, parse_column, parse_output
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -180,6 +181,7 @@ def _clipped(text: str) -> str:
 # -- a query as an identity -----------------------------------------------------------------------
 
 
+@deep
 def identity_of(
     text: str,
     steps: Sequence[Step],
@@ -491,6 +493,7 @@ def _layout_of(step: Step, facts: _Facts) -> tuple[str, ...]:
     return (step.output,)
 
 
+@deep
 def as_before(
     steps: Sequence[Step], before: Identity, *, ignores_case: bool = True
 ) -> tuple[Step, ...]:
@@ -647,7 +650,7 @@ def named_as(text: str, name: str) -> str:
     own = _output_name(text)
     if own in (name, "") or own.lower() != name.lower():
         return text
-    tree = parse_one(f"SELECT {text}", read=SparkText).expressions[0]
+    tree = parse_column(text)
     alias = tree.args.get("alias")
     if alias is None:
         return f"{text} AS {identifier(name)}"
@@ -656,6 +659,7 @@ def named_as(text: str, name: str) -> str:
     return text[:start] + identifier(name) + text[end:]
 
 
+@deep
 def steps_differ(one: Sequence[Step], other: Sequence[Step]) -> bool:
     """Return whether steps are not the same to the letter."""
     return [f"{each} {each!r}" for each in one] != [f"{each} {each!r}" for each in other]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from eddyline.query.conditions import Operand
 from eddyline.sql.parsing import quoted
+from eddyline.sql.rendering import string_literal
 from eddyline.sql.types import STRING, nested_parts, parse_type
 
 if TYPE_CHECKING:
@@ -148,8 +149,8 @@ def _within(found: Found, names: list[str]) -> Found | None:
         if parse_type(key).family != "string":
             return None
         # A key may have dots itself.
-        name = ".".join(names).replace("\\", "\\\\").replace("'", "\\'")
-        return Found(f"try_element_at({found.sql}, '{name}')", value, found.column)
+        name = string_literal(".".join(names))
+        return Found(f"try_element_at({found.sql}, {name})", value, found.column)
     if found.type.family != "struct":
         return None
     fields = _fields(found.type_text)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from eddyline.errors import OptionError, PluginError, QueryError, SourceError
+from eddyline.errors import EddylineWarning, OptionError, PluginError, QueryError, SourceError
 from eddyline.options import SharingOptions
 from eddyline.query.rules.rule import Rule
 from eddyline.registry import unknown
@@ -119,7 +119,7 @@ def load(
             f"{len(found.skipped):,} of {n_rules:,} Sigma rules do not run; see .skipped of the "
             f"set. The first: {found.skipped[0].reason}"
         )
-        warnings.warn(msg, stacklevel=2)
+        warnings.warn(msg, EddylineWarning, stacklevel=2)
     options = {**options, "on_error": on_error, "name": name, "functions": functions}
     made = RuleSet.of(found.sources, found.skipped, correlations=found.correlations, **options)
     if followed is not None:

@@ -14,7 +14,7 @@ from eddyline.errors import OptionError, QueryError
 from eddyline.query.cql import read_window
 from eddyline.query.reading import columns_of_stream
 from eddyline.query.select.intervals import micros_in
-from eddyline.query.windows import LONGEST, MAX_SPAN, SlideWindow, too_long
+from eddyline.query.windows import LONGEST, SlideWindow, check_span
 from eddyline.registry import checked_text, unknown
 from eddyline.spark.event_time import LOCAL, time_type
 from eddyline.sql.parsing import quoted
@@ -121,9 +121,7 @@ def checked_relation(what: str, df: DataFrame, time: str | None, lateness: str |
         if _is_learned(checked_text(f"lateness of {what}", lateness)):
             _share(lateness, what)
             return Relation(df, time, lateness)
-        if (micros_in(lateness) or 0) > MAX_SPAN:
-            msg = too_long(f"lateness {lateness!r:.60} of {what}")
-            raise OptionError(msg, lateness=lateness)
+        check_span(f"lateness {lateness!r:.60} of {what}", micros_in(lateness), lateness=lateness)
         if time_type(df, time, what) == LOCAL:
             lateness_of(Relation(df, time, lateness), what)
             return Relation(df, time, lateness)

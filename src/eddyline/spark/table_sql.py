@@ -16,6 +16,7 @@ from eddyline.errors import NotSupportedError
 from eddyline.query.select.names import identifier
 from eddyline.spark.analysis import refused, unlogged
 from eddyline.spark.relation import Relation
+from eddyline.sql.depth import deep
 from eddyline.sql.parsing import SparkText
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from eddyline.spark.catalog import Catalog
 
 
+@deep
 def tables_of(text: str, catalog: Catalog) -> Sequence[exp.Table]:
     """Return where a query names tables; nothing if it names anything else.
 

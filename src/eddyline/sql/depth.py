@@ -100,6 +100,15 @@ def _run(frames: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwarg
     return result[0]
 
 
+def depth_of(value: T, parts: Callable[[T], Iterable[T]]) -> int:
+    """Return how many levels a tree has; ``parts`` returns the values directly inside one."""
+    levels, waiting = 0, [value]
+    while waiting:
+        levels += 1
+        waiting = [part for each in waiting for part in parts(each)]
+    return levels
+
+
 def levels_of(tokens: Iterable[Token]) -> tuple[int, Token | None]:
     """Return how deeply the tokens are nested, and the first token that is nested so deeply.
 

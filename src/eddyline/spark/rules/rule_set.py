@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from pyspark import cloudpickle
 from pyspark.sql import functions as F
 
-from eddyline.errors import OptionError, QueryError
+from eddyline.errors import EddylineWarning, OptionError, QueryError
 from eddyline.options import SharingOptions
 from eddyline.query.steps import ReadStep
 from eddyline.registry import checked_text
@@ -173,7 +173,7 @@ class RuleSet(RulesWithAlerts):
                 f"once; run it by rules.start(…), or transform inside foreachBatch, to have "
                 f"changes take effect at the next micro-batch"
             )
-            warnings.warn(msg, UserWarning, stacklevel=3)
+            warnings.warn(msg, EddylineWarning, stacklevel=3)
 
     # -- transforms ---------------------------------------------------------------------------
 
