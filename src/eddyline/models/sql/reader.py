@@ -373,7 +373,7 @@ def _projected(scope: Scope, items: Sequence[Item]) -> Node:
 
 
 def _bounded(items: Sequence[Item]) -> list[str]:
-    """Return what may have a bound: attributes, and positions instead of their coordinates."""
+    """Return the names that may have a bound: attributes, with positions for coordinates."""
     names = [each.name for each in items if each.kind == "attribute"]
     points = earth.positions_in(names)
     inside = {name for each in points for name in earth.coordinates(each)}
