@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from eddyline.query.predicates import Predicate
 
 MAX_LEVELS = 100
-"""Levels of a tree of tests; Spark evaluates a rule with more of them as it was written."""
+"""Most levels of a tree of tests; Spark evaluates a deeper rule as it was written."""
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ class _BoundPart:
     calls: str = ""
     """A Python predicate that it calls."""
     risk: str = ""
-    """Reason why Spark may raise, or exhaust stack or time, where it evaluates the text."""
+    """Reason why Spark may raise, or exhaust stack or time, when it evaluates the text."""
 
 
 @deep
