@@ -64,7 +64,7 @@ def test_rows_that_wait_say_why_and_until_when():
     (table,) = (each for each in tables if each.columns == WAITING)
     assert table.rows == (("ships", 9_369, 3, 9_366, 90 * MINUTE),)
     text = " ".join(explain("q", [models]).split())
-    assert "when event time is 30 min (max_gap) behind its last row" in text
+    assert "when event time is 30 min (max_gap) past its last row" in text
     assert "A new run first waits for 1,024 rows (prefix_rows)" in text
     assert "1970-01-01 01:30:00" in text
     assert "lateness holds back" in text

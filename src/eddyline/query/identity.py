@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from eddyline.query.predicates import Predicate
     from eddyline.query.steps import Step
 
-MOST_SAID = 4
+MOST_SHOWN = 4
 """Differences that an error lists; it counts further ones."""
 
 _PLACE = re.compile(r"\b__(?:agg|group)\d+\b", re.IGNORECASE)
@@ -122,31 +122,31 @@ class Difference(msgspec.Struct, frozen=True):
 
 def differences(before: Identity, now: Identity) -> list[Difference]:
     """Return how a query differs from that of a checkpoint; empty if both mean the same."""
-    found: list[Difference] = []
+    changes: list[Difference] = []
     old, new = list(before.facts), []
     by_text = before.parser != now.parser and before.text == now.text
-    for each in now.facts:
-        same = next((fact for fact in old if fact.same(each, by_text=by_text)), None)
+    for fact in now.facts:
+        same = next((other for other in old if other.same(fact, by_text=by_text)), None)
         if same is None:
-            new.append(each)
+            new.append(fact)
         else:
             old.remove(same)
-    for each in new:
-        other = next((fact for fact in old if fact.key == each.key), None)
+    for fact in new:
+        shown, other = _clipped(fact.shown), next((o for o in old if o.key == fact.key), None)
         if other is None:
-            found.append(Difference(f"{each.label} {_clipped(each.shown)} is new", each.is_kept))
+            changes.append(Difference(f"{fact.label} {shown} is new", fact.is_kept))
         else:
             old.remove(other)
-            words = f"{each.label} was {_clipped(other.shown)} and is {_clipped(each.shown)}"
-            found.append(Difference(words, each.is_kept or other.is_kept))
-    found += [
-        Difference(f"{each.label} {_clipped(each.shown)} is gone", each.is_kept) for each in old
+            words = f"{fact.label} was {_clipped(other.shown)} and is {shown}"
+            changes.append(Difference(words, fact.is_kept or other.is_kept))
+    changes += [
+        Difference(f"{fact.label} {_clipped(fact.shown)} is gone", fact.is_kept) for fact in old
     ]
-    return found + _of_columns(before, now)
+    return changes + _changed_columns(before, now)
 
 
-def _of_columns(before: Identity, now: Identity) -> list[Difference]:
-    found = []
+def _changed_columns(before: Identity, now: Identity) -> list[Difference]:
+    changes = []
     is_kept = before.keeps_rows or now.keeps_rows
     for stream in [each for each in now.columns if each in before.columns]:
         was, is_ = dict(before.columns[stream]), dict(now.columns[stream])
@@ -154,24 +154,25 @@ def _of_columns(before: Identity, now: Identity) -> list[Difference]:
         for name in [*was, *(each for each in is_ if each not in was)]:
             what = f"column {name} of {stream}"
             if name not in is_:
-                said = f"is gone{whole}" if whole else "is no longer read"
-                found.append(Difference(f"{what} {said}", is_kept))
+                words = f"is gone{whole}" if whole else "is no longer read"
+                changes.append(Difference(f"{what} {words}", is_kept))
             elif name not in was:
-                said = f"is new{whole}" if whole else "was not read before"
-                found.append(Difference(f"{what} {said}", is_kept))
+                words = f"is new{whole}" if whole else "was not read before"
+                changes.append(Difference(f"{what} {words}", is_kept))
             elif was[name] != is_[name]:
                 words = f"{what} was {was[name]} and is {is_[name]}"
-                found.append(Difference(words, is_kept=True))
+                changes.append(Difference(words, is_kept=True))
         if was == is_ and [*was] != [*is_]:
             words = f"the columns of {stream} have another order{whole}"
-            found.append(Difference(words, is_kept))
-    return found
+            changes.append(Difference(words, is_kept))
+    return changes
 
 
-def in_words(found: Sequence[Difference]) -> str:
+def in_words(changes: Sequence[Difference]) -> str:
     """Return differences as a sentence without its full stop."""
-    said = "; ".join(each.words for each in found[:MOST_SAID])
-    return said + (f"; and {len(found) - MOST_SAID} more" if len(found) > MOST_SAID else "")
+    words = "; ".join(change.words for change in changes[:MOST_SHOWN])
+    n_more = len(changes) - MOST_SHOWN
+    return words + (f"; and {n_more} more" if n_more > 0 else "")
 
 
 def _clipped(text: str) -> str:
@@ -538,11 +539,11 @@ def as_before(
     return tuple(found)
 
 
-def _in_order(said: Sequence[str], values: Mapping[str, Any], given: Sequence[Any]) -> list[Any]:
-    """Return values in the order of the earlier forms if the forms are the same, else as given."""
-    if Counter(said) != Counter(values.keys()) or len(values) != len(given):
-        return list(given)
-    return [values[each] for each in said]
+def _in_order(forms: Sequence[str], by_form: Mapping[str, Any], values: Sequence[Any]) -> list[Any]:
+    """Return values in the order of earlier forms if the forms are the same, else as they are."""
+    if Counter(forms) != Counter(by_form.keys()) or len(by_form) != len(values):
+        return list(values)
+    return [by_form[form] for form in forms]
 
 
 def _join_as_before(

@@ -76,22 +76,22 @@ def resumed(own: Path, query: Identity, changed: Changed | None, *, last_batch: 
     file = _read(path)
     if file is None:
         return _of_text(own, query, changed, last_batch)
-    found, now = differences(file.query, query), query
+    changes, now = differences(file.query, query), query
     before = tuple(dict.fromkeys([*file.before, hash_of(file.query.mark)]))
     functions = tuple(
         name
         for name, code in query.functions.items()
         if name in file.query.functions and code.differs(file.query.functions[name])
     )
-    words = in_words(found)
-    if found and changed is None:
+    words = in_words(changes)
+    if changes and changed is None:
         raise _of_another(own, file.query.text, query, words)
-    if not found and file.query.parser == query.parser:
+    if not changes and file.query.parser == query.parser:
         # Files keep the names and orders of the text that began the checkpoint.
         query = msgspec.structs.replace(file.query, functions=query.functions)
-    if changed == "reset" and (found or functions):
+    if changed == "reset" and (changes or functions):
         return Resumed(QueryFile(query, (), last_batch), file.query, words, functions, True)
-    kept = [each for each in found if each.is_kept]
+    kept = [change for change in changes if change.is_kept]
     if kept and (query.is_stateful or file.query.is_stateful):
         msg = (
             f"{own.parent} has state that does not fit the changed query: {in_words(kept)}. Start "

@@ -45,13 +45,13 @@ class Allowance:
     def __init__(self, n_chars: int) -> None:
         self.size = FREE_SIZE + SIZE_RATIO * n_chars
         """What a file may have as a whole."""
-        self._left = self.size
+        self._unspent = self.size
 
     def spend(self, size: int) -> bool:
         """Take a size from the allowance; return False, and take nothing, if it is too large."""
-        if size > self._left:
+        if size > self._unspent:
             return False
-        self._left -= size
+        self._unspent -= size
         return True
 
 
@@ -126,24 +126,24 @@ class _Sizes:
     """Expanded sizes and heights of nodes."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[int, int]] = {}
+        self._sizes: dict[int, tuple[int, int]] = {}
 
     def of(self, node: yaml.Node, level: int) -> tuple[int, int]:
         """Return size and height of a node that stands on a level, from 1."""
         if isinstance(node, yaml.ScalarNode):
             return 1 + len(node.value), 0
-        found = self._known.get(id(node))
-        if found is None and level <= MAX_DEPTH:
+        measures = self._sizes.get(id(node))
+        if measures is None and level <= MAX_DEPTH:
             size = height = 0
             for part in _parts(node):
                 part_size, part_height = self.of(part, level + 1)
                 size += part_size
                 height = max(height, part_height)
-            found = self._known[id(node)] = size + 1, height + 1
-        if found is None or level + found[1] > MAX_DEPTH + 1:
+            measures = self._sizes[id(node)] = size + 1, height + 1
+        if measures is None or level + measures[1] > MAX_DEPTH + 1:
             msg = f"an alias contains itself, or is nested more than {MAX_DEPTH} levels deep"
             raise QueryError(msg, line=node.start_mark.line + 1)
-        return found
+        return measures
 
 
 def _parts(node: yaml.Node) -> list[yaml.Node]:

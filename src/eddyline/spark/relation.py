@@ -41,9 +41,9 @@ class Relation:
 
     @property
     def rows(self) -> DataFrame:
-        """The rows, with a watermark if they may be late by a span that is known.
+        """The rows, with a watermark if their lateness is given.
 
-        Spark has none for a wall clock.
+        Spark has no watermark for a ``TIMESTAMP_NTZ``.
         """
         if self.lateness is None or self.time is None or _is_learned(self.lateness):
             return self.df
@@ -139,7 +139,7 @@ def checked_relation(what: str, df: DataFrame, time: str | None, lateness: str |
 def _watermarked(df: DataFrame, time: str, lateness: str) -> DataFrame:
     """Return rows with a watermark.
 
-    Spark reads the name of a watermark's column twice, so that no quotes save one with backticks.
+    Spark parses the name of the column twice, so a name with backticks cannot be quoted.
     """
     if "`" not in time:
         return df.withWatermark(quoted(time), lateness)

@@ -244,7 +244,7 @@ def test_what_is_no_track_is_refused(spark, more, kind, said):
 def test_exact_rows_are_asked_by_their_own_columns(spark, folder, segments):
     unmade = fitted(spark.read.parquet(str(folder)))
     for each in (segments, unmade):
-        with pytest.raises(NotSupportedError, match="ask these columns of the rows"):
+        with pytest.raises(NotSupportedError, match="use conditions on these columns"):
             each.where("lat(track) > -18").exact()
         assert each.where("ship = 3").exact().count() == N_ROWS
 

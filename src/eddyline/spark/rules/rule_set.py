@@ -139,10 +139,10 @@ class RuleSet(RulesWithAlerts):
 
     @property
     def info(self) -> dict[str, Mapping[str, Any]]:
-        """Facts about each rule: its text, and those that its source has (title, level, tags).
+        """Facts about each rule: its text, and those of its source (title, level, tags).
 
-        Once the set was applied, ``fields_found`` and ``fields_missing`` say which fields of a
-        Sigma rule the input had.
+        Once the set was applied, ``fields_found`` and ``fields_missing`` list the fields of a Sigma
+        rule that the input had or lacked.
         """
         facts, shown = super().info, self._shown
         if shown is None:
@@ -235,8 +235,8 @@ class RuleSet(RulesWithAlerts):
         aggregation, for the output modes ``complete`` and ``update``.
 
         Args:
-            as_struct: whether a rule is told by ``id`` (the name), ``title`` and ``level``; these
-                are NULL where a rule has none.
+            as_struct: whether the column ``rule`` is a struct of ``id`` (the name), ``title`` and
+                ``level``. A title or level is NULL if the rule has none.
         """
 
         def transform(df: DataFrame) -> DataFrame:
