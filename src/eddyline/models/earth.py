@@ -159,7 +159,7 @@ def of_track(bounds: Mapping[str, Bound], known: Collection[str]) -> dict[str, B
             continue
         if bound.is_relative:
             msg = (
-                f"the bound of a position, a speed or a distance is a number, such as 50.0; got "
+                f"the bound of a position, a speed or a distance is in its unit, such as 50.0; got "
                 f"{bound} of {name!r}"
             )
             raise OptionError(msg, attribute=name)
