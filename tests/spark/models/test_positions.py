@@ -198,7 +198,7 @@ def test_model_in_sql_says_the_same(spark, folder, segments):
     assert {row[:3] for row in shown(found.to_df())} == wanted != set()
     for text, said in {
         "SELECT ship, speed(track) AS s FROM fleet {}": "no polynomial, and segments are",
-        "SELECT ship, lat(track) AS a FROM fleet {} CHANGES": "compared with a number",
+        "SELECT ship, lat(track) AS a FROM fleet {} CHANGES": "compare it with a number",
         "SELECT ship, track AS place FROM fleet {} CHANGES": "ends in track, such as place_track",
     }.items():
         with pytest.raises((QueryError, NotSupportedError), match=said):

@@ -103,7 +103,7 @@ def _check_kinds(members: Mapping[str, str]) -> None:
     for what, kind in members.items():
         if _NO_KEYS.search(kind) or _FLOATS.search(kind):
             msg = (
-                f"the key of a join {what} has the type {kind}, which is not supported; compare "
+                f"the key of a join {what} is of the type {kind}, which is not supported; compare "
                 f"parts of it that are plain values"
             )
             raise NotSupportedError(msg, type=kind)
