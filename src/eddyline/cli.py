@@ -61,7 +61,7 @@ def run(
     ] = None,
     changed: Annotated[
         str | None,
-        typer.Option(help="For queries that have changed: 'keep_state', or 'reset'."),
+        typer.Option(help="How changed queries go on: 'keep_state' or 'reset'."),
     ] = None,
     report: Annotated[
         Path | None,
@@ -95,7 +95,7 @@ def run(
                     load_rules=load_rules,
                 )
         except KeyboardInterrupt:
-            _said("eddyline: stopped by Ctrl-C before all queries had started; none runs", "yellow")
+            _said("eddyline: Ctrl-C stopped the start; no query runs", "yellow")
             raise
         with _page(runs, port, values=values) if serve else contextlib.nullcontext():
             watch(runs, quiet=quiet)
@@ -152,7 +152,7 @@ def check(
         bool, typer.Option(help="Ask Spark about columns, types, functions and formats, too.")
     ] = True,
 ) -> None:
-    """Say everything that is wrong with a script (then the exit code is 1); nothing is started."""
+    """List every problem of a script (exit code 1 if there is one); start nothing."""
     from eddyline.spark.script_check import checked_script  # noqa: PLC0415 - sqlglot loads slowly
 
     problems: list[EddylineError] = []
@@ -170,7 +170,7 @@ def check(
         _said(f"eddyline: {file} has {n_problems}", "red")
         raise typer.Exit(1)
     started = ", ".join([*(q.name for q in script.queries), *(r.name for r in script.rules)])
-    where = "" if spark else " that shows without Spark"
+    where = "" if spark else " (checked without Spark)"
     console.print(
         f"{file}: nothing wrong{where}; starts {started}",
         markup=False,
@@ -298,7 +298,7 @@ def sigma_check(
 
 @contextlib.contextmanager
 def _plain_warnings() -> Iterator[None]:
-    """Print warnings of eddyline as one line: the place in the code helps nobody here."""
+    """Print warnings of eddyline as one line, without the place in the code."""
     by_python = warnings.showwarning
 
     def shown(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
@@ -314,7 +314,7 @@ def _plain_warnings() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _waiting_for(what: str, *, quiet: bool = False) -> Iterator[None]:
-    """Show what the command waits for, on a terminal as long as it does."""
+    """Show what the command waits for while it waits, on a terminal."""
     errors = Console(stderr=True)
     if quiet or not errors.is_terminal or errors.is_dumb_terminal:
         yield

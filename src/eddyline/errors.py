@@ -14,11 +14,11 @@
     └── PluginError                  an extension from another package that failed to load
 
     EddylineWarning(UserWarning)
-    ├── ChangedFunctionWarning       a function whose code changed since the checkpoint
+    ├── ChangedFunctionWarning       a function whose code has changed since the checkpoint
     ├── LatenessWarning              a stream without a lateness
     ├── LateRowsWarning              many rows came too late
-    ├── MissingFieldsWarning         no rule of a set finds a field of its own
-    ├── RuleFilesWarning             files of rules that cannot be read
+    ├── MissingFieldsWarning         no rule of a set finds any of its fields
+    ├── RuleFilesWarning             a followed file of rules that cannot be read
     └── UnboundedStateWarning        state that only grows
 
 A message says what is wrong, where, what was got and what to do. The facts it was built from are
@@ -80,7 +80,7 @@ class AggregateError(EddylineError, ArithmeticError):
 
 
 class ModelError(EddylineError, ArithmeticError):
-    """A value that is computed of models and that a double cannot hold."""
+    """A value computed from models that a double cannot hold."""
 
 
 class DuplicateKeyError(EddylineError, ValueError):
@@ -108,7 +108,7 @@ class EddylineWarning(UserWarning):
 
 
 class LatenessWarning(EddylineWarning):
-    """A query starts to ask for the event time of a stream that was given no lateness."""
+    """A query that needs event time starts on a stream without a lateness."""
 
 
 class UnboundedStateWarning(EddylineWarning):
@@ -128,14 +128,14 @@ class ChangedFunctionWarning(EddylineWarning):
 
 
 class MissingFieldsWarning(EddylineWarning):
-    """No rule of a set finds a field that it asks for in the events."""
+    """No rule of a set finds any of its fields in the events."""
 
 
 def told_in_short(call: Callable[P, R]) -> Callable[P, R]:
-    """Return a public call that raises errors of eddyline without the frames below it.
+    """Wrap a public function so that its errors of eddyline have short tracebacks.
 
-    The message of such an error says what, where and what to do. The frames of parsers, of Spark
-    and of its JVM would only hide it.
+    The message says what, where and what to do. The frames of parsers, of Spark and of its JVM
+    would only hide it.
     """
 
     @wraps(call)

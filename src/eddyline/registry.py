@@ -23,7 +23,7 @@ MOST_SHOWN = 20
 """Known names that an error lists: a set has thousands of rules."""
 
 LONGEST_NAME = 200
-"""Greatest length of a name that becomes a folder (bytes): file systems take 255, and some names
+"""Greatest length of a name that becomes a folder (bytes). File systems allow 255, and some names
 get a suffix."""
 
 
@@ -74,12 +74,12 @@ def checked_text(what: str, value: Any) -> str:
 def checked_folder_name(what: str, value: Any) -> str:
     """Return a name that can be the name of one folder.
 
-    Queries get a folder of their name in the paths and checkpoints of ``start_all``, and streams
-    in checkpoints. A name that is a path would lead out of these folders.
+    ``start_all`` makes a folder of its name for each query, and checkpoints one for each stream. A
+    name that is a path would leave these folders.
 
     Raises:
-        OptionError: it is no text, ``.`` or ``..``, too long, or has a slash, a backslash or a
-            control character.
+        OptionError: the name is no text, is ``.`` or ``..``, is too long, or has a slash, a
+            backslash or a control character.
 
     >>> checked_folder_name("name of a query", "slow pages, 2")
     'slow pages, 2'
@@ -91,7 +91,7 @@ def checked_folder_name(what: str, value: Any) -> str:
     elif marks := [mark for mark in name if mark in "/\\" or category(mark) in ("Cc", "Cs")]:
         reason = f"it has {marks[0]!r}"
     elif (size := len(name.encode("utf-8", "surrogatepass"))) > LONGEST_NAME:
-        reason = f"it has {size} bytes, and {LONGEST_NAME} are possible"
+        reason = f"it has {size} bytes, more than {LONGEST_NAME}"
     if reason:
         msg = (
             f"the {what} becomes the name of a folder, and {name!r:.60} cannot: {reason}; choose a "

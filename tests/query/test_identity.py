@@ -253,3 +253,15 @@ def test_functions_that_are_called_are_noted_and_do_not_count():
 def test_many_differences_are_counted():
     found = differences(identity(FILTER), identity(JOIN))
     assert in_words(found).endswith(f"and {len(found) - 4} more")
+
+
+@pytest.mark.parametrize(
+    "condition", ["(" * 150 + "v > 3" + ")" * 150, "NOT " * 200 + "v > 3"], ids=["parens", "not"]
+)
+def test_deeply_nested_conditions_have_an_identity(condition):
+    text = f"SELECT k FROM s WHERE {condition}"
+    made = steps_of(text, COLUMNS, {})
+    before = identity(text)
+    assert differences(before, identity(text)) == []
+    assert not steps_differ(made, as_before(made, before))
+    assert len(differences(before, identity(text.replace("v > 3", "v > 4")))) == 1

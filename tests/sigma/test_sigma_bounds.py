@@ -70,12 +70,14 @@ def test_aliases_that_explode_in_a_field_are_refused(field):
     text = f"{bomb()}{field}: *a29\n" + "".join(
         line for line in RULE.splitlines(keepends=True) if not line.startswith(f"{field}:")
     )
-    assert "aliases make more than" in refused(text)
+    assert "aliases expand its file to more than" in refused(text)
 
 
 @pytest.mark.parametrize("part", ["event_count", "[good]", "[F]", "5m", "{gte: 2}", "2"])
 def test_aliases_that_explode_in_a_correlation_are_refused(part):
-    assert "aliases make more than" in refused(bomb() + CORRELATION.replace(part, "*a29 ", 1))
+    assert "aliases expand its file to more than" in refused(
+        bomb() + CORRELATION.replace(part, "*a29 ", 1)
+    )
 
 
 @pytest.mark.parametrize(
@@ -92,12 +94,12 @@ def test_aliases_that_explode_in_a_correlation_are_refused(part):
     ],
 )
 def test_aliases_that_explode_anywhere_are_refused(text):
-    assert "aliases make more than" in refused(bomb() + text)
+    assert "aliases expand its file to more than" in refused(bomb() + text)
 
 
 def test_long_texts_named_by_many_aliases_are_refused():
     text = f"d: &d '{'x' * 50_000}'\nauthor: [{', '.join(['*d'] * 10_000)}]\n{RULE}"
-    assert refused(text).startswith("line 2: its aliases make more than")
+    assert refused(text).startswith("line 2: its aliases expand its file to more than")
 
 
 @pytest.mark.parametrize(
@@ -111,11 +113,11 @@ def test_long_texts_named_by_many_aliases_are_refused():
 )
 def test_aliases_that_contain_themselves_or_nest_without_end_are_refused(text):
     reason = refused(text)
-    assert "contains itself" in reason or "aliases make more than" in reason
+    assert "contains itself" in reason or "aliases expand its file to more than" in reason
 
 
 def test_merge_keys_that_explode_are_refused():
-    assert "aliases make more than" in refused(f"{merged(25)}<<: *a24\n{RULE}")
+    assert "aliases expand its file to more than" in refused(f"{merged(25)}<<: *a24\n{RULE}")
 
 
 @pytest.mark.parametrize(
@@ -158,7 +160,7 @@ def test_documents_that_build_on_each_other_cannot_explode():
     text = shared + "".join(f"---\naction: repeat\ntitle: t{n}\n" for n in range(500))
     found = read(text, cache=False)
     assert 0 < len(found.sources) < 100
-    assert "in common with others makes more than" in found.skipped[0].reason
+    assert "shares with others expands the file to more than" in found.skipped[0].reason
 
 
 def test_a_part_in_common_that_does_not_fit_is_one_rule_skipped():
@@ -191,5 +193,5 @@ def test_conditions_that_explode_are_refused():
 def test_a_pipeline_that_explodes_is_refused(tmp_path):
     path = tmp_path / "pipeline.yml"
     path.write_text(f"{bomb()}name: *a29\ntransformations: []\n")
-    with pytest.raises(SourceError, match="aliases make more than"):
+    with pytest.raises(SourceError, match="aliases expand its file to more than"):
         read(RULE, path, cache=False)

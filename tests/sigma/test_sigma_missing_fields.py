@@ -36,7 +36,7 @@ def test_rules_that_find_no_field_are_told_once(elastic):
     made = rules()
     assert "fields_missing" not in made.info[A]
     match = (
-        r"none of 2 rules finds a field that it asks for.*Missing: Image \(2\), CommandLine \(1\); "
+        r"none of 2 rules finds any of its fields.*Missing: Image \(2\), CommandLine \(1\); "
         r"a pipeline may map Image to process\.executable$"
     )
     with pytest.warns(MissingFieldsWarning, match=match):

@@ -49,8 +49,8 @@ def engine_over(spark, folder, *, lateness=None, **options):
         (49, None, None),
         (50, None, "a longer lateness of the stream waits for them. Files"),
         (199, 0.99, None),
-        (201, 0.99, "a larger share, lateness='learned 99.9 %' of"),
-        (50, 0.9999, "a larger share, lateness='learned 99.999 %' of"),
+        (201, 0.99, "lateness='learned 99.9 %' of"),
+        (50, 0.9999, "lateness='learned 99.999 %' of"),
     ],
 )
 def test_late_rows_are_told_of_where_they_are_more_than_was_asked_for(n_late, share, hint):

@@ -64,17 +64,17 @@ def test_rows_that_wait_say_why_and_until_when():
     (table,) = (each for each in tables if each.columns == WAITING)
     assert table.rows == (("ships", 9_369, 3, 9_366, 90 * MINUTE),)
     text = " ".join(explain("q", [models]).split())
-    assert "when event time is 30 min (max_gap) behind its last row" in text
-    assert "a run waits for 1,024 rows (prefix_rows)" in text
+    assert "when event time is 30 min (max_gap) past its last row" in text
+    assert "A new run first waits for 1,024 rows (prefix_rows)" in text
     assert "1970-01-01 01:30:00" in text
-    assert "lateness holds back" in text
+    assert "lateness delays event time" in text
     said = "9,369 rows waiting (9,366 in open runs until 1970-01-01 01:30:00 UTC)"
     assert said in lines(view.record)[0]
     assert view.record.numbers(1).levels["n_in_open_runs"] == 9_366
     declared = WaitingRows("ships", 0, 2, None, 2 * MINUTE, None, is_fitted=False)
     (models, *_) = sections(replace(view, waiting=(declared,)), history_of(4))
     text = " ".join(explain("q", [models]).split())
-    assert "with the next row of its entity, or after 2 min (horizon)" in text
+    assert "at the next row of its entity, or after 2 min (horizon)" in text
     assert "prefix_rows" not in text
     nothing = sections(view_of(4), history_of(4))[0].parts
     assert WAITING not in [each.columns for each in nothing if isinstance(each, Table)]

@@ -159,7 +159,7 @@ def _timely(monoid: str, reference: str) -> AggregateFunction:
 
 
 def _timely_of_values(monoid: str, aggregate: str) -> AggregateFunction:
-    """Return a function that gives the value of a row by its time, NULL left out."""
+    """Return a function of the first or last value that is not NULL, by event time."""
     lift = "CASE WHEN {x} IS NOT NULL THEN struct({t} AS t, {x} AS x) END"
     return _one(lift, monoid, "{0}", f"{aggregate}({lift}).x", 2)
 
@@ -212,7 +212,7 @@ def _quantile(frac: str, reference: str, n: int = 2) -> AggregateFunction:
 
 
 IGNORING = "(ignore nulls)"
-"""Behind the name of a function that leaves NULL out, as its second argument says."""
+"""Suffix of the name of a function whose second argument says that it skips NULL."""
 
 _VALUE, _COUNT = "{0}", "coalesce({0}, 0L)"
 _LEAST = _one("{x}", "min", "{0}", "min({x})")

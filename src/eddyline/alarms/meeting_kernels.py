@@ -67,7 +67,7 @@ def bounded(
         if is_none:
             low, high = np.inf, -np.inf
         elif not (np.isfinite(low) and np.isfinite(high)):
-            low, high = -np.inf, np.inf  # what overflows is asked for: solving settles it
+            low, high = -np.inf, np.inf  # overflow: the solver decides
         lows[row], highs[row] = low, high
     return cleaned, own, lows, highs
 

@@ -170,7 +170,7 @@ class Pairs:
         return found if found.any() else None
 
     def _solved_alone(self, template: Template, own: Indices, rows: Indices) -> Iterator[Found]:
-        """Yield where alarms hold in pairs with segments, as each is solved without others."""
+        """Solve alarms one by one; yield where they hold."""
         for alarm in distinct(own):
             some = rows[own == alarm]
             found = solutions(self._segments.take(some), self._condition(template, int(alarm)))
@@ -178,7 +178,7 @@ class Pairs:
             yield Found(alarms, some[found.rows], found.lo, found.hi, found.is_point)
 
     def _condition(self, template: Template, alarm: int) -> Condition:
-        """Return the condition of an alarm, given by its place in the template."""
+        """Return the condition of the alarm at a place of the template."""
 
         def of(part: Condition) -> Condition:
             if not isinstance(part, Comparison):

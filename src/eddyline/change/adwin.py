@@ -3,7 +3,7 @@
 The window is kept as an exponential histogram, in space and time that grow with its logarithm. It
 is not amnesic: after a change the window keeps the items after the split whose sides differ most.
 The paper drops the oldest buckets one at a time until no split is significant. That leaves hundreds
-of older items, which make the same change significant again and hide the next one.
+of older items. They make the same change significant again and hide the next one.
 
 The guarantee of the paper is for a conservative cut; the cut here, like everyone's, uses the
 window's variance, and false alarms are rarer than δ says.
@@ -54,9 +54,9 @@ class AdwinOptions:
     """Items that either part of a split has at least (≥ 1); river's default is 5."""
 
     change_point: str = "split"
-    """Beginning of a change: ``split``, the border whose two sides differ most, where the window is
-    cut; or ``window``, the oldest item that the cut of the paper would leave. That one goes bucket
-    by bucket and stops early: its date lies far before the change."""
+    """Date of a change. ``split``: the border whose two sides differ most, where the window is cut.
+    ``window``: the oldest item that the cut of the paper would leave; it lies far before the
+    change, because that cut drops one bucket at a time and stops early."""
 
     def __post_init__(self) -> None:
         in_range(self, "significance", 1e-300, 1.0 - 1e-12)
@@ -245,7 +245,7 @@ def cut_at_splits(
     significance: float,
     min_part: int,
 ) -> None:
-    """Drop what is older than the border whose sides differ most, while a split is significant."""
+    """Cut windows at the border whose sides differ most, until no split is significant."""
     for j in range(len(which)):
         i = which[j]
         while True:
@@ -339,9 +339,9 @@ def _splits(sums: Floats, counts: Ints, totals: Floats, significance: float, min
 
 @compiled
 def _newest_part(sums: Floats, counts: Ints, totals: Floats, min_part: int) -> float:
-    """Return the number of items after the border whose two sides differ most; 0 if none does.
+    """Return the number of items after the border whose two sides differ most; 0 without a border.
 
-    The most by a test of two means of one variance: the likeliest place of one change.
+    The measure is a test of two means with one variance. It finds the likeliest place of a change.
     """
     n, total = totals[0], totals[1]
     n0, sum0, best, part = 0.0, 0.0, 0.0, 0.0
@@ -354,7 +354,7 @@ def _newest_part(sums: Floats, counts: Ints, totals: Floats, min_part: int) -> f
                 continue
             gap = sum0 * n - total * n0
             size = gap * gap / (n0 * n1)
-            # The first of equals; rounding alone does not make a border better.
+            # The first of equal borders wins; rounding alone makes no border better.
             if size > best * (1.0 + 1e-9):
                 best, part = size, n1
     return part

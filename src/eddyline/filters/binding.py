@@ -4,10 +4,10 @@ Predicates that never raise and always give the same answer may move: SQL ones i
 Python ones in the Arrow block. The others are pinned:
 
 * A predicate that is not deterministic, or that its author calls guarded, stays where it was
-  written: those before it run before it, those after it after it. It cuts the conjunction into
+  written. Earlier predicates run before it, and later ones after it. It cuts the conjunction into
   segments.
 * A SQL predicate that can raise must obey the rule that an error counts only if the row survives
-  every other predicate. One that may exhaust stack, time or memory is such a predicate, too
+  every other predicate. So does one that may exhaust stack, time or memory
   (``sql.regex_effort``). If a form of it that never raises is known, that form moves freely in the
   native block, and the predicate itself is checked at the very end, on the survivors. If none is
   known, the predicate is only checked at the end, after all others.

@@ -183,7 +183,7 @@ class BucketBatch:
         return pa.concat_tables(filled) if filled else None
 
     def _count(self, at: int, *, ahead: int = 0, in_runs: int = 0) -> None:
-        """Add to the rows of an input that wait."""
+        """Add to the counts of waiting rows of an input."""
         before = self._counts.get(at, self.state.counted(at))
         self._counts[at] = RowCounts(max(before.ahead + ahead, 0), max(before.open + in_runs, 0))
 

@@ -4,7 +4,7 @@ Comparisons (chained ones too), BETWEEN, IN, AND, OR, NOT; ``+ - *``, division b
 ``pow(x, 2)``, ``abs``, ``sqrt`` and ``d(x)``, the slope of x per second. Positions (``earth``) also
 have ``speed(track)``, ``distance(left.track, right.track)``, ``distance(track, 47.6, -122.3)``,
 ``east`` and ``north`` of a place, and ``lat(track)`` and ``lon(track)``, compared with numbers.
-What no polynomial says is refused with its place in the text.
+A term that is no polynomial is refused with its place in the text.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from eddyline.models.expressions import (
     walk,
 )
 from eddyline.registry import unknown
-from eddyline.sql.depth import deep
+from eddyline.sql.depth import deep, depth_of
 from eddyline.sql.literals import constant_of
 from eddyline.sql.parsing import SparkText, at, offset_of, parse_condition, place
 
@@ -59,7 +59,7 @@ _ORDER = (exp.LT, exp.LTE, exp.GT, exp.GTE)
 """Comparisons that may follow each other: ``0 < x <= 5``."""
 _FUNCTIONS: dict[str, type[Slope | Absolute | Root]] = {"d": Slope, "abs": Absolute, "sqrt": Root}
 MOST_LEVELS = 200
-"""Levels of a condition, or of arithmetic, that are solved."""
+"""Most levels of a condition, or of arithmetic."""
 HIGHEST_POWER = 8
 """The highest exponent that ``pow`` takes."""
 
@@ -154,16 +154,16 @@ def arithmetic_of(tree: Expr, text: str, names: Collection[str]) -> Expression:
 
 
 def read_attributes(name: str, text: str, names: Collection[str]) -> dict[str, Expression]:
-    """Return the attributes that stand for what a text says, by their names.
+    """Return the modelled attributes that make an output, by their names.
 
     Args:
-        name: of what the text says: one attribute, a position, a speed or a distance of positions.
-        text: as of ``read_expression``, or the name of a position.
-        names: the attributes that may stand in it.
+        name: of the output: an attribute, a position, or a speed or distance of positions.
+        text: as for ``read_expression``, or the name of a position.
+        names: the attributes that the text may use.
 
     Raises:
-        QueryError: as of ``read_expression``, or the new name of a position says no position.
-        NotSupportedError: as of ``read_expression``.
+        QueryError: as for ``read_expression``, or a position gets a name that is no position's.
+        NotSupportedError: as for ``read_expression``.
     """
     tree = parse_condition(text, "the expression")
     reader = _Reader(text, names)
@@ -181,7 +181,7 @@ def read_attributes(name: str, text: str, names: Collection[str]) -> dict[str, E
 
 
 def is_length(tree: Expr, text: str, names: Collection[str]) -> bool:
-    """Return whether a tree is a speed or a distance, which results that are rows have."""
+    """Return whether a tree is a speed or a distance of positions."""
     return _Reader(text, names).is_length(tree)
 
 
@@ -302,9 +302,9 @@ class _Reader:
         return _function(node) in {earth.SPEED, earth.DISTANCE}
 
     @property
-    def _positions(self) -> set[str]:
+    def _positions(self) -> list[str]:
         """The names of positions."""
-        return {each[:-2] for each in self._names if earth.is_position(each[:-2])}
+        return earth.positions_in(self._names)
 
     @property
     def _more_functions(self) -> str:
@@ -326,7 +326,7 @@ class _Reader:
         of, *others = node.expressions
         if name in {earth.LAT, earth.LON}:
             raise self.unsupported(
-                f"{name}() is no polynomial: it is compared with a number; results that are rows "
+                f"{name}() is no polynomial: compare it with a number; results that are rows "
                 f"have {earth.LAT} and {earth.LON} of each position",
                 node,
             )
@@ -432,15 +432,12 @@ class _Reader:
         return not any(isinstance(each, Absolute | Root) for each in walk(part))
 
     def shallow(self, value: Value, node: Expr) -> Value:
-        """Return a value, or refuse it: workers are handed trees, and walk them by recursion."""
-        levels, waiting = 0, [value]
-        while waiting:
-            levels += 1
-            waiting = [part for each in waiting for part in _parts_of(each)]
+        """Return a value, or refuse a deep one, because workers walk trees by recursion."""
+        levels = depth_of(value, _parts_of)
         if levels > MOST_LEVELS:
             message = (
-                f"this is nested {levels} levels deep, and at most {MOST_LEVELS} of a model are "
-                f"solved; a sum of so many terms is one, too: write it flatter"
+                f"this is nested {levels} levels deep, and models solve at most {MOST_LEVELS}; "
+                f"each term of a sum is a level, too: write it flatter"
             )
             raise self.unsupported(message, node)
         return value

@@ -30,7 +30,7 @@ _FAR = 4.0
 _MEETS = 1e-150
 """Seconds: two that pass each other at a distance of less meet; its square would be no number."""
 _SMALL, _LARGE = 2.0**-400, 2.0**400
-"""Between these the squares of coordinates neither overflow nor vanish."""
+"""Squares of coordinates between these neither overflow nor vanish."""
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 """At a distance of ``_FAR`` ranges these 12 points give an integral to the last digit."""
 

@@ -2,14 +2,14 @@
 
 A position in degrees becomes three attributes, its earth-centred coordinates on the ellipsoid WGS84
 (EPSG 4978): ``track_x`` towards latitude and longitude 0, ``track_y`` towards 90 degrees east,
-``track_z`` towards the north pole. They are smooth everywhere, at the antimeridian and at the poles
-too, and the same for all entities. So a speed is the length of their slopes, a distance is that of
-the straight line between two positions, and both compare as polynomials. On the surface a distance
+``track_z`` towards the north pole. They are smooth everywhere, also at the antimeridian and the
+poles, and all entities share them. A speed is the length of their slopes, a distance the length of
+the straight line between two positions. Both compare as polynomials. On the surface a distance
 ``d`` is longer by ``d ** 3 / 24 / R ** 2``: 1 mm at 10 km, 1 m at 100 km, 0.1 % at 1,000 km.
 
-Attributes whose names end in ``track_x``, ``track_y`` and ``track_z`` are such a position, called
-``track``, ``left_track`` and so on; results that are rows have latitude and longitude instead.
-``speed_dx``, ``speed_dy`` and ``speed_dz`` are a vector, of which results have the length.
+Attributes whose names end in ``track_x``, ``track_y`` and ``track_z`` make a position, called
+``track``, ``left_track`` and so on. Results that are rows have latitude and longitude instead.
+``speed_dx``, ``speed_dy`` and ``speed_dz`` make a vector. Results have its length.
 """
 
 from __future__ import annotations
@@ -36,22 +36,23 @@ from eddyline.models.expressions import (
 )
 from eddyline.models.rows import ERR
 from eddyline.sql.parsing import quoted
+from eddyline.sql.rendering import string_literal
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
 TRACK, LAT, LON = "track", "lat", "lon"
-"""What a position is called, and its columns in results."""
+"""The names of a position and of its columns in results."""
 SPEED, DISTANCE, EAST, NORTH = "speed", "distance", "east", "north"
 FUNCTIONS = {LAT: (1,), LON: (1,), SPEED: (1,), DISTANCE: (2, 3), EAST: (3,), NORTH: (3,)}
-"""How many arguments each function of a position takes."""
+"""Possible numbers of arguments of each function of a position."""
 
 EQUATOR_M = 6_378_137.0
 """The radius of the equator."""
 _FLATTENING = 1 / 298.257223563
 _E2 = _FLATTENING * (2 - _FLATTENING)
 _POLE_M = EQUATOR_M * (1 - _FLATTENING)
-"""From the centre to a pole."""
+"""Distance from the centre to a pole (m)."""
 _POINT, _VECTOR = ("_x", "_y", "_z"), ("_dx", "_dy", "_dz")
 _LIMITS = {LAT: 90.0, LON: 180.0}
 
@@ -67,7 +68,7 @@ def coordinates(name: str) -> tuple[str, str, str]:
 
 
 def components(name: str) -> tuple[str, str, str]:
-    """Return the attributes of a vector of which results have the length."""
+    """Return the attributes of a vector; results have its length."""
     return f"{name}_dx", f"{name}_dy", f"{name}_dz"
 
 
@@ -77,12 +78,18 @@ def is_position(name: str) -> bool:
 
 
 def position_of(name: str, attributes: Collection[str]) -> tuple[str, str, str] | None:
-    """Return the attributes of the position of a name, whatever its case; None if there is none."""
+    """Return the attributes of a position by its name, in any case; None if there is none."""
     known = {each.lower(): each for each in attributes}
     names = [known.get(each.lower()) for each in coordinates(name)]
     if not is_position(name) or None in names:
         return None
     return names[0], names[1], names[2]  # type: ignore[return-value]  # none of them is None
+
+
+def positions_in(attributes: Collection[str]) -> list[str]:
+    """Return the names of the positions that attributes make."""
+    names = [each.removesuffix(_POINT[0]) for each in attributes if each.endswith(_POINT[0])]
+    return [each for each in names if position_of(each, attributes) is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +102,9 @@ class Output:
 
 
 def outputs(attributes: Sequence[str]) -> dict[str, tuple[Output, ...]]:
-    """Return what results have instead of attributes, by the first attribute of each group.
+    """Return the columns that replace positions and vectors in results, by attribute.
 
-    The other attributes of a group have no output.
+    The first attribute of a position or vector has its columns, and the others have none.
 
     Raises:
         OptionError: two columns of results would have one name.
@@ -133,14 +140,14 @@ def _check_names(attributes: Sequence[str], found: Mapping[str, Sequence[Output]
 
 
 def of_track(bounds: Mapping[str, Bound], known: Collection[str]) -> dict[str, Bound]:
-    """Return bounds with those of positions and lengths shared by their axes.
+    """Return bounds in which the axes share the bound of their position or length.
 
     Args:
-        bounds: by name; of a position in metres, whatever the direction.
-        known: the attributes that there are.
+        bounds: by name; for a position in metres, in any direction.
+        known: the attributes.
 
     Raises:
-        OptionError: the bound of a position or a length is a share.
+        OptionError: the bound of a position or a length is relative.
     """
     names = {each.lower(): each for each in known}
     found: dict[str, Bound] = {}
@@ -164,7 +171,7 @@ def of_track(bounds: Mapping[str, Bound], known: Collection[str]) -> dict[str, B
 
 
 def earth_centred(lat: float, lon: float) -> tuple[float, float, float]:
-    """Return the coordinates of a point on the ellipsoid (m), of degrees."""
+    """Return the coordinates (m) of a point on the ellipsoid, given in degrees."""
     north, east = math.radians(lat), math.radians(lon)
     curvature = EQUATOR_M / math.sqrt(1 - _E2 * math.sin(north) ** 2)
     around = curvature * math.cos(north)
@@ -175,8 +182,8 @@ def earth_centred(lat: float, lon: float) -> tuple[float, float, float]:
 def columns_of(lat: str, lon: str) -> dict[str, str]:
     """Return the coordinates of a position as SQL over columns of degrees.
 
-    A row without a position, NULL, NaN, infinite, or 91 or 181 as AIS says it, has none. Other
-    numbers that are no degrees raise an error, as columns in the wrong order or unit have them.
+    They are NULL if a value is NULL, NaN, infinite, or AIS's code for no position (91 and 181).
+    Other numbers that are no degrees raise an error: the columns have the wrong order or unit.
     """
     north, east = (f"CAST({quoted(each)} AS DOUBLE)" for each in (lat, lon))
     phi, lam = f"radians({north})", f"radians({east})"
@@ -191,20 +198,17 @@ def columns_of(lat: str, lon: str) -> dict[str, str]:
         f"{each} IS NULL OR isnan({each}) OR abs({each}) = DOUBLE('Infinity') OR {each} = {missing}"
         for each, missing in ((north, 91), (east, 181))
     )
+    shown_lat, shown_lon = (string_literal(f"{each} = ") for each in (lat, lon))
     error = (
-        f"concat('no position in degrees: ', {_literal(lat)}, ' = ', {north}, ', ', "
-        f"{_literal(lon)}, ' = ', {east}, '; a track is (latitude, longitude), latitudes from -90 "
-        "to 90 and longitudes from -180 to 360, NULL where a row has no position')"
+        f"concat('no position in degrees: ', {shown_lat}, {north}, ', ', {shown_lon}, {east}, "
+        "'; a track is (latitude, longitude), latitudes from -90 to 90 and longitudes from "
+        "-180 to 360, NULL where a row has no position')"
     )
     return {
         name: f"CASE WHEN {is_there} AND NOT ({none}) THEN {value} "
         f"WHEN {none} THEN NULL ELSE raise_error({error}) END"
         for name, value in zip(coordinates(TRACK), values, strict=True)
     }
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _of_point(name: str) -> tuple[Output, ...]:
@@ -216,7 +220,7 @@ def _of_point(name: str) -> tuple[Output, ...]:
     out = f"{around} - {_E2 * EQUATOR_M!r}D * pow(cos({angle}), 3)"
     prefix = name[: len(name) - len(TRACK)]
     error = _length([quoted(ERR + each) for each in coordinates(name)])
-    # A metre is the most degrees of latitude at the equator, where the meridian is curved most.
+    # The meridian is curved most at the equator, so a metre is most degrees of latitude there.
     of_lat = f"least({error} / {math.radians(1) * EQUATOR_M * (1 - _E2)!r}D, 180D)"
     of_lon = f"IF({error} >= {around}, 180D, degrees(asin({error} / {around})))"
     return (
@@ -245,7 +249,7 @@ def point(names: Sequence[str]) -> Vector:
 
 
 def place(lat: float, lon: float) -> Vector:
-    """Return a position that stays, of degrees."""
+    """Return a fixed position, given in degrees."""
     x, y, z = map(Number, earth_centred(lat, lon))
     return x, y, z
 
@@ -267,9 +271,9 @@ def length(parts: Sequence[Expression]) -> Root:
 
 
 def lengths_compared(one: Expression, op: str, other: Expression) -> Condition | None:
-    """Return a comparison of a length with a number or another length, by their squares.
+    """Return a comparison of squares for that of a length with a number or a length, else None.
 
-    None if it is none. A square that rounding takes below 0 is still less than any length.
+    A square that rounding takes below 0 is still less than any length.
     """
     squares: list[Expression] = []
     for each in (one, other):
@@ -283,7 +287,7 @@ def lengths_compared(one: Expression, op: str, other: Expression) -> Condition |
 
 
 def vector_in(expression: Expression) -> Vector | None:
-    """Return the vector whose length an expression is; None if it is none of three axes."""
+    """Return the vector of three axes whose length an expression is; None if there is none."""
     match expression:
         case Root(Sum(Sum(Power(x, 2), Power(y, 2)), Power(z, 2))):
             return x, y, z
@@ -315,10 +319,10 @@ def _weighted(parts: Sequence[Expression], weights: Sequence[float]) -> Expressi
 
 
 def check_degrees(name: str, value: float) -> None:
-    """Check an angle that a position is compared with.
+    """Check an angle (degrees) in a comparison with a position.
 
     Raises:
-        OptionError: it is none that results have.
+        OptionError: the angle is out of range.
     """
     most = _LIMITS[name]
     if not -most <= value <= most:
@@ -363,8 +367,8 @@ def _lon_compared(of: Vector, op: str, degrees: float) -> Condition:
         beside = compared(side, ">" if op == "=" else "<=", Number(0.0))
         on = compared(ahead, op, Number(0.0))
         return And((on, beside)) if op == "=" else Or((on, beside))
-    # From -180 degrees on, what is ahead of a meridian is all of the half from 0 on, too, if the
-    # meridian is in the west; in the east it has to be in that half.
+    # Longitudes above a western meridian include the whole eastern half (y >= 0). Those above an
+    # eastern meridian lie within that half.
     both = (compared(ahead, op, Number(0.0)), east)
     is_any = (degrees < 0) == (op in {">", ">="})
     return Or(both) if is_any else And(both)

@@ -157,7 +157,7 @@ def with_instead(expression: Expression, old: Expression, new: Expression) -> Ex
 
 
 def parts_of(expression: Expression) -> list[Expression]:
-    """Return what stands directly in an expression, from left to right."""
+    """Return the operands of an expression, from left to right."""
     return list(_parts(expression).values())
 
 
@@ -178,7 +178,7 @@ class Terms:
 
     @classmethod
     def of(cls, coefs: Floats) -> Terms:
-        """Return polynomials as they are."""
+        """Return polynomials with the sizes of their own terms."""
         return cls(coefs, np.abs(coefs))
 
     @classmethod
@@ -228,7 +228,7 @@ def terms_of(expression: Expression, given: Mapping[str, Terms]) -> Terms:
 
 
 def scaled_terms_of(expression: Expression, given: Mapping[str, Terms]) -> tuple[Terms, Ints]:
-    """Return the same as ``terms_of`` divided by a power of 2 a row, so that nothing overflows.
+    """Return the result of ``terms_of``, each row divided by a power of 2 against overflow.
 
     Returns:
         The polynomials, and the exponents of the powers, ``[n]`` or ``[1]``.
@@ -257,9 +257,9 @@ def scaled_terms_of(expression: Expression, given: Mapping[str, Terms]) -> tuple
 
 
 def _scaled(terms: Terms, up: Ints) -> tuple[Terms, Ints]:
-    """Return polynomials divided by powers of 2 whose exponents are added to others."""
+    """Return polynomials divided by powers of 2, and the sums of the exponents."""
     largest = terms.size.max(axis=1)
-    # What is 0 is so on any scale, and takes that of what is added to it.
+    # 0 is 0 on any scale, and takes the scale of the other operand.
     by = np.where(largest == 0, _OF_ZERO, np.frexp(largest)[1].astype(np.int64))
     return _divided(terms, by), up + by
 
@@ -269,11 +269,11 @@ def _divided(terms: Terms, by: Ints) -> Terms:
 
 
 def overflowing(terms: Terms, expression: Expression, given: Mapping[str, Terms]) -> Mask | None:
-    """Return in which rows numbers overflow as an expression is computed; None if in none, ``[n]``.
+    """Return a mask of the rows in which an expression overflows, ``[n]``; None if no row does.
 
     Args:
         terms: the expression, as ``terms_of`` returned it.
-        expression: what it is.
+        expression: the same.
         given: for each attribute its polynomials; NaN where it has no value.
     """
     if np.isfinite(terms.size).all():
@@ -287,15 +287,15 @@ def overflowing(terms: Terms, expression: Expression, given: Mapping[str, Terms]
 def cleaned_of(
     expression: Expression, given: Mapping[str, Terms], n: int, *, grows_back: bool = False
 ) -> Floats:
-    """Return the polynomials of an expression without terms that are rounding, ``[n, degree + 1]``.
+    """Return the polynomials of an expression without rounding terms, ``[n, degree + 1]``.
 
-    Where a number would overflow, the polynomial is divided by a power of 2.
+    A polynomial whose numbers would overflow is divided by a power of 2.
 
     Args:
         expression: without ``Absolute`` and ``Root``.
         given: for each attribute its polynomials; all of a row on one origin.
         n: the number of rows.
-        grows_back: whether it is multiplied by that power again; then it may be infinite.
+        grows_back: whether to multiply by that power again; the result may then be infinite.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         terms = terms_of(expression, given)

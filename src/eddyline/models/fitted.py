@@ -62,7 +62,7 @@ class Fit:
     assumed: Mapping[str, Range] = field(default_factory=dict)
     """Ranges that values were said to be in, which bounds of results depend on."""
     track: tuple[str, str] | None = field(default=None, repr=False)
-    """Columns of latitude and longitude (degrees), which ``str`` says, too; see ``earth``."""
+    """Columns of latitude and longitude (degrees), also in ``str``; see ``earth``."""
 
     def near_enough(self, asked: Mapping[str, Bound], read: set[str], known: Ranges) -> Fit:
         """Return how rows become segments that are near enough for what is asked of them.

@@ -8,7 +8,7 @@ from typing import Any
 
 from eddyline.errors import OptionError
 from eddyline.query.select.intervals import micros_in
-from eddyline.query.windows import MAX_SPAN, too_long
+from eddyline.query.windows import MAX_SPAN, check_span
 
 
 def read_length(name: str, given: Any) -> int:
@@ -28,8 +28,7 @@ def read_length(name: str, given: Any) -> int:
         is_number = isinstance(seconds, Real) and not isinstance(seconds, bool)
         is_length = is_number and 0 < seconds < inf
         micros = round(min(seconds, MAX_SPAN) * 1_000_000) if is_length else None
-    if micros is not None and micros > MAX_SPAN:
-        raise OptionError(too_long(f"{name} {given!r:.60}"), got=repr(given))
+    check_span(f"{name} {given!r:.60}", micros, got=repr(given))
     if micros is None or micros < 1:
         msg = f"{name} is an interval such as '10 minutes', or seconds above 0; got {given!r:.60}"
         raise OptionError(msg, got=repr(given))

@@ -1,4 +1,4 @@
-"""Results that a double cannot hold are refused, with the entity and the time."""
+"""Errors of results that a double cannot hold, with the entity and the time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def segments_in_range(made: Keyed, step: object) -> Keyed:
-    """Return the results of a step, none of which is infinite.
+    """Return the results of a step, unless one is infinite.
 
     Raises:
         ModelError: a value is larger than a double can hold.
@@ -30,7 +30,7 @@ def segments_in_range(made: Keyed, step: object) -> Keyed:
 
 
 def samples_in_range(made: Samples, entities: pa.Table, step: object) -> Samples:
-    """Return the results of a step that are rows; as above."""
+    """Do the same for results that are rows."""
     _check(step, made.values, entities, made.keys, (made.times, made.times))
     return made
 

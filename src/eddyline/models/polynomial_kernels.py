@@ -28,7 +28,7 @@ Horner's rule errs by less than 2 d parts in 2**53 for degree d; coefficients ha
 _STEPS = 200
 """Steps in which halving alone finds any root to the last digit."""
 _SMALL, _LARGE = 2.0**-200, 2.0**200
-"""Between these the products of a few coefficients neither overflow nor vanish."""
+"""Products of a few coefficients between these neither overflow nor vanish."""
 _ACCURACY = 1e-13
 """The last step to a root, in parts of the root: Newton's is then far nearer than that."""
 
@@ -111,13 +111,13 @@ def roots(coefs: Floats, length: Floats) -> Floats:
 
 @compiled
 def scaled(coefs: Floats, room: Floats) -> Floats:
-    """Return a polynomial times a power of 2 where squares of its coefficients may overflow.
+    """Scale a polynomial by a power of 2 if squares of its coefficients may overflow.
 
-    Roots and signs stay as they are. Coefficients of usual size are returned as they came.
+    Roots and signs stay. Coefficients of usual size are returned unchanged.
 
     Args:
         coefs: of one polynomial.
-        room: where other coefficients go, at least as long.
+        room: room for scaled coefficients, at least as long.
     """
     largest = 0.0
     for coef in coefs:

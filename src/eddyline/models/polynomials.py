@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 
 
 LARGE = 2.0**850
-"""What is computed linearly of smaller numbers does not overflow: spans of time are below 2**64."""
+"""Linear functions of smaller numbers do not overflow, because spans of time are below 2**64."""
 SCALE = 64
-"""By how many powers of 2 larger numbers are made smaller."""
+"""Exponent of the power of 2 that divides larger numbers."""
 
 
 def in_range(
     compute: Callable[[Floats], Floats], values: Floats, *, grows_back: bool = True
 ) -> Floats:
-    """Return what is computed linearly of some numbers, also where a step between overflows.
+    """Return the values of a linear function, also where an intermediate value overflows.
 
     Args:
         compute: a linear function of ``values``.
         values: coefficients; NaN where there is no value.
-        grows_back: whether results on a smaller scale are brought back to their own; otherwise
-            all of a row is on one scale, and only its signs and roots are to be used.
+        grows_back: whether to scale results back. If not, each row has one scale, and only its
+            signs and roots are valid.
 
     Returns:
         The results, infinite where a double cannot hold them.

@@ -2,9 +2,9 @@
 
 The work is done by ``solving_kernels``, of one segment after the other.
 
-The answer is a set of whole microseconds. A range ``[lo, hi)`` has the instants from ``lo`` to
-before ``hi``, so ``x > 3`` begins a microsecond after ``x = 3``. A solution of one instant is a
-point. A root between two microseconds belongs to the earlier one.
+The answer is a set of whole microseconds. A range ``[lo, hi)`` contains ``lo`` and not ``hi``, so
+``x > 3`` begins a microsecond after ``x = 3``. A solution of one instant is a point. A root between
+two microseconds belongs to the earlier one.
 """
 
 from __future__ import annotations

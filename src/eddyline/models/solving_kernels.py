@@ -1,14 +1,14 @@
 """Compiled: the ranges of time on which a condition holds, of one segment after the other.
 
-Time is a grid of microseconds. A polynomial is 0 at the instants whose microsecond has a root, and
-at any other instant it has the sign that it has between its roots. So ``<``, ``=`` and ``>`` hold
-at different instants, and one of them holds at each.
+Time is a grid of microseconds. A polynomial is 0 at an instant whose microsecond has a root. At any
+other instant it has the sign between its roots. So exactly one of ``<``, ``=`` and ``>`` holds at
+each instant.
 
 Bounds by the terms say of most comparisons that they hold all along, or nowhere. Where they leave
 the condition open, each polynomial is solved on its own; then the roots of all of them cut the
 segment into instants and gaps, on each of which every sign is known, and AND and OR are the lesser
-and the greater of two (Pulse 3.2, 3.3). Polynomials keep the origin of their segment, so a root
-is the same microsecond wherever a segment was cut before.
+and the greater of two (Pulse 3.2, 3.3). Polynomials keep the origin of their segment, so earlier
+cuts of the segment do not move a root.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ UNKNOWN = 2
 NOWHERE = -(2**63)
 """No instant."""
 AROUND = 2.0**-14
-"""How much farther roots are looked for than a range reaches, in parts of its distance from the
-origin."""
+"""Margin around a range in which roots are searched, relative to its distance from the origin."""
 NONE = 3
 """Instead of a sign: an attribute has no value (NaN coefficients), and no comparison is true."""
 
@@ -126,7 +125,7 @@ def settled_sign(
     if np.isinf(first):
         return 1 if first > 0 else -1
     margin = 2 * ROUNDING * size
-    # What overflows is not settled: no comparison with what is no number is true.
+    # Overflow settles nothing: no comparison with NaN is true.
     if least > margin and least < np.inf:
         return 1
     return -1 if most < -margin and most > -np.inf else UNKNOWN
@@ -134,9 +133,9 @@ def settled_sign(
 
 @inlined
 def instant_of(coefs: Floats, root: float, origin: int) -> int:
-    """Return the microsecond in which a root is.
+    """Return the microsecond of a root.
 
-    A root that rounding cannot tell from an instant is at the instant.
+    A root that rounding cannot distinguish from an instant is at the instant.
     """
     micros = root / MICROS
     near = np.rint(micros)
@@ -174,7 +173,7 @@ def cut(
     coefs = scaled(coefs, work[coefs.size])
     degree = coefs.size - 1
     since, until = (lo - origin) * MICROS, (hi - origin) * MICROS
-    # Near a root rounding hides a sign: it is looked for a little farther on both sides.
+    # Rounding hides a sign near a root, so search a little farther on both sides.
     around = max(4 * MICROS, AROUND * max(abs(since), abs(until)))
     left, end = since - around, until + around
     count = roots_of(coefs, left, end, found, work)
@@ -205,7 +204,7 @@ def cut_line(
     instants: Ints,
     signs: Ints,
 ) -> int:
-    """Do the same for a line that is not settled, given by its place.
+    """Do the same for an unsettled line, given by its indices.
 
     Arrays come whole, because making views takes longer.
     """
@@ -310,9 +309,9 @@ def cut_all(
 
 @inlined
 def begin_of(part: int, left: Ints, n_left: int, stop: int) -> int:
-    """Return where a part of a segment begins (µs), the least integer if it has no instant.
+    """Return the begin of a part of a segment (µs), ``NOWHERE`` if the part is empty.
 
-    Parts are in turn an instant with roots and what is behind it; the last one is the end.
+    Even parts are instants with roots, odd parts the gaps behind them, and the last part the end.
     """
     gap = part // 2
     if gap == n_left:

@@ -25,7 +25,7 @@ class ModelStep:
     output: str = RESULT
 
     def texts_of(self, relation: str) -> tuple[str, ...] | None:
-        """Return what is read of the rows of an input, as SQL; None if that is all."""
+        """Return SQL of the values that an input must have; None if it needs whole rows."""
         texts: list[str] = []
         for name, given in zip(self.inputs, self.plan.inputs, strict=True):
             if name == relation:

@@ -62,12 +62,12 @@ class StageState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
 
 
 class RowCounts(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Rows of an input of which no segment is final."""
+    """Numbers of rows of an input that are in no final segment."""
 
     ahead: int = 0
-    """Those that event time has not passed."""
+    """Rows that event time has not passed."""
     open: int = 0
-    """Those of open runs."""
+    """Rows of open runs."""
 
 
 class BucketState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -107,7 +107,7 @@ class BucketState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
     def counted(self, at: int) -> RowCounts:
         """Return how many rows of an input wait.
 
-        A state that an earlier version wrote has no counts: its files say how many at most.
+        A state of an earlier version has no counts; its files give an upper limit.
         """
         if at in self.counts:
             return self.counts[at]

@@ -52,9 +52,9 @@ class ModelRecord:
     plan: Mapping[str, Any] | None = None
     """What joins ask before, by their texts; None if there is nothing to plan."""
     n_open: int = 0
-    """Of the rows that wait, those of open runs."""
+    """Number of waiting rows in open runs."""
     open_until: int | None = None
-    """The event time by which these are in results unless more rows of their entity come (µs)."""
+    """Event time at which open runs are final if no more rows of their entity come (µs)."""
 
     def numbers(self, n_rows: int) -> Numbers:
         """Return what is kept; its rows and segments are of all batches, and so no counts."""
@@ -75,7 +75,7 @@ class ModelRecord:
 
 @dataclass(frozen=True, slots=True)
 class WaitingRows:
-    """Rows of an input of which no segment is final, and why."""
+    """Rows of an input that are in no final segment, and why."""
 
     stream: str
     n_ahead: int
@@ -83,11 +83,11 @@ class WaitingRows:
     n_open: int
     """Rows of open runs."""
     until: int | None
-    """The event time by which these are final unless more rows of their entity come (µs)."""
+    """Event time at which open runs are final if no more rows of their entity come (µs)."""
     wait_us: int
-    """So long after its last row a run is over (µs): ``max_gap``, or the horizon."""
+    """Time after its last row at which a run ends (µs): ``max_gap``, or the horizon."""
     prefix_rows: int | None
-    """Rows by which the method of a run is chosen; None if it is not."""
+    """Rows that a run needs to choose its method; None if the method is given."""
     is_fitted: bool = True
     """Whether segments are fitted, and not declared."""
 
@@ -106,7 +106,7 @@ class ModelView:
     """Segments that later results look back at."""
     n_bytes: int
     waiting: tuple[WaitingRows, ...] = ()
-    """Of each input of which segments are made."""
+    """One for each input that segments are made from."""
     bounds: str = ""
     """The bounds that results were given, and those in which inputs are, in words."""
     n_early: int = 0
@@ -131,7 +131,7 @@ class ModelView:
 
     @property
     def n_waiting(self) -> int:
-        """Rows of which no segment is final."""
+        """Number of rows that are in no final segment."""
         return sum(each.n_ahead + each.n_open for each in self.waiting)
 
     @property
@@ -170,9 +170,9 @@ def waiting_rows(
     """Return how many rows of each input wait, until when, and why.
 
     Args:
-        plan: what is asked.
+        plan: the plan of the query.
         inputs: the names of its inputs.
-        states: of the buckets after a batch.
+        states: the states of the buckets after a batch.
         offset: from the time of a row to its instant (µs).
     """
     found = []
@@ -180,7 +180,7 @@ def waiting_rows(
         if each.maker is None:
             continue
         counts = [state.counted(at) for state in states]
-        # All rows of open runs are before the instant up to which buckets have looked at rows.
+        # All rows of open runs are before ``since``, up to which a bucket has read rows.
         until = max((state.since for state in states if state.counted(at).open), default=None)
         wait, options = each.maker.wait_us, getattr(each.maker, "options", None)
         found.append(

@@ -349,7 +349,7 @@ def _segments(windows: Windows, hi: Ints, *, is_covered: bool, is_average: bool)
 
 
 def _divided(formula: Callable[[Floats], Floats], divisor: Floats | float, coefs: Floats) -> Floats:
-    """Return what a formula makes of coefficients, divided."""
+    """Apply a formula to coefficients, and divide the results."""
     return formula(coefs) / divisor
 
 

@@ -168,7 +168,7 @@ class NativeTest(_Leaf):
     reason: str = field(default="", compare=False)
     """Reason why nothing but Spark evaluates it."""
     may_raise: bool = field(default=False, compare=False)
-    """Whether it may raise, so that Spark must evaluate it from left to right."""
+    """Whether it may raise; then Spark must evaluate it from left to right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,15 +241,6 @@ class Is(_Wrapped):
 ValueComparison = Compare | OneOf | TextTest | ValueTest
 Test = ValueComparison | IsNull | NativeTest | FunctionTest | Raise
 Node = Test | MayRaise | Constant | Not | And | Or | Is
-
-
-def levels_of(node: Node) -> int:
-    """Return how many nodes stand one in the other at most."""
-    levels, waiting = 0, [node]
-    while waiting:
-        levels += 1
-        waiting = [child for each in waiting for child in each.children]
-    return levels
 
 
 def necessary_tests(
@@ -337,7 +328,7 @@ class MissingFields:
     blind: tuple[str, ...]
     """Rules that find none of their fields."""
     hints: Mapping[str, str]
-    """Columns that missing fields may be, by field."""
+    """Likely columns of missing fields, by field."""
 
     @property
     def counts(self) -> Counter[str]:
@@ -346,7 +337,7 @@ class MissingFields:
 
     @property
     def text(self) -> str:
-        """The most frequent missing fields, and what they may be."""
+        """The most frequent missing fields, and their likely columns."""
         n_rules = self.counts
         most = [name for name, _ in n_rules.most_common(MOST_FIELDS)]
         said = ", ".join(f"{name} ({n_rules[name]:,})" for name in most)

@@ -1,7 +1,8 @@
-"""The code of a Python function as a hash, which says whether the function has changed.
+"""A hash of the code of a Python function, to find out whether the function has changed.
 
-Bytecode, constants, names, defaults and plain values count, those of functions that it calls by a
-global name or that it encloses as well. File names, line numbers and docstrings do not.
+The hash covers bytecode, constants, names, defaults and plain values. It also covers the functions
+that the code encloses or calls by a global name. It does not cover file names, line numbers and
+docstrings.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ import msgspec
 _PLAIN = bool, int, float, complex, str, bytes, type(None), type(...)
 
 _EMPTY = {"EXTENDED_ARG", "CACHE", "RESUME", "NOP"}
-"""Instructions that say nothing of their own."""
+"""Instructions without a meaning of their own."""
 
 _OF_PLACE = {"__doc__", "__module__", "__qualname__", "__firstlineno__"}
-"""Attributes of a class that say where it stands, and not what it does."""
+"""Attributes of a class that tell its place, not its behaviour."""
 
 
 class FunctionCode(msgspec.Struct, frozen=True):
@@ -32,7 +33,7 @@ class FunctionCode(msgspec.Struct, frozen=True):
     """Version of Python, such as ``3.12``: bytecode differs from version to version."""
 
     def differs(self, other: FunctionCode) -> bool:
-        """Return whether it is known that the functions are not the same."""
+        """Return whether the functions certainly differ."""
         return self.python == other.python and self.digest != other.digest
 
 
@@ -48,11 +49,11 @@ def code_of(function: Any) -> FunctionCode:
 
 
 class _Walk:
-    """Says values by plain values that are the same in every process."""
+    """Describes values by plain values that are the same in every process."""
 
     def __init__(self) -> None:
         self._said: dict[int, Any] = {}
-        """What functions, classes and objects are, by their ids; None of those under way."""
+        """Descriptions of functions, classes and objects, by id; None while one is made."""
 
     def said(self, value: Any) -> Any:  # noqa: PLR0911 - a case for each kind of value
         if isinstance(value, _PLAIN):
@@ -143,7 +144,7 @@ def _names(code: CodeType) -> list[str]:
 
 
 def _counts(value: Any) -> bool:
-    """Return whether a global value tells what a function does: not a package's own."""
+    """Return whether a global value is part of a function's code; packages are not."""
     if isinstance(value, FunctionType | type):
         return not _is_installed(value.__module__)
     return isinstance(value, (*_PLAIN, list, tuple, set, frozenset, dict, functools.partial))

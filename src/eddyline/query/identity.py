@@ -1,12 +1,12 @@
-"""The identity of a query: what a checkpoint belongs to, as values that can be compared.
+"""The identity of a query, which a checkpoint belongs to, as values that can be compared.
 
-Two texts have one identity if they mean the same over the columns that they read: comments, white
-space, the case of keywords and names, the order of conditions and the names of inputs do not count,
-nor do columns that the query does not read. Functions have the hash of their code, which is noted
-but is no part of the identity.
+Two texts have one identity if they mean the same over the columns that they read. Comments, white
+space, the case of keywords and names, the order of conditions and the names of inputs do not count.
+Columns that the query does not read do not count either. An identity notes hashes of the code of
+functions, but they are not compared.
 
-Names and orders that mean nothing are still those of files of durable state. ``as_before`` gives
-steps those that they had when the checkpoint was begun.
+Files of durable state contain names and orders that have no meaning. ``as_before`` gives steps the
+names and orders of the query that began the checkpoint.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from sqlglot import exp, parse_one
+from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from eddyline.query.function_code import FunctionCode, code_of
@@ -38,8 +38,9 @@ from eddyline.query.steps import (
     UnionStep,
     name_of,
 )
+from eddyline.sql.depth import deep
 from eddyline.sql.normal_form import conjuncts
-from eddyline.sql.parsing import SparkText, on_one_line, parse_output
+from eddyline.sql.parsing import on_one_line, parse_column, parse_output
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,39 +49,39 @@ if TYPE_CHECKING:
     from eddyline.query.predicates import Predicate
     from eddyline.query.steps import Step
 
-MOST_SAID = 4
-"""Differences that an error lists; of more it says how many."""
+MOST_SHOWN = 4
+"""Differences that an error lists; it counts further ones."""
 
 _PLACE = re.compile(r"\b__(?:agg|group)\d+\b", re.IGNORECASE)
 
 
 class Fact(msgspec.Struct, frozen=True):
-    """One thing that a query says."""
+    """One part of the meaning of a query."""
 
     key: str
-    """What it is about, the same whatever inputs are called; several facts may have one."""
+    """Its subject, independent of the names of inputs; several facts may share a key."""
     label: str
-    """The same in words: ``the window of s``."""
+    """The subject in words: ``the window of s``."""
     shown: str
-    """It as it was written, on one line."""
+    """Its text as written, on one line."""
     form: str
-    """It in a normal form."""
+    """Its normal form."""
     is_kept: bool = False
     """Whether durable state depends on it."""
 
     def same(self, other: Fact, *, by_text: bool) -> bool:
-        """Return whether two facts say the same; not by forms, if these cannot be compared."""
+        """Return whether two facts are the same; ``by_text`` ignores forms that do not compare."""
         return self.key == other.key and (by_text or self.form == other.form)
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """What a query is: facts, the columns that it reads, and the code of its functions."""
+    """The facts of a query, the columns that it reads, and the code of its functions."""
 
     text: str
     """The query as it was written, on one line."""
     facts: tuple[Fact, ...]
     columns: dict[str, tuple[tuple[str, str], ...]]
-    """By stream or table: name and type of each column that is read."""
+    """Name and type of each column that the query reads, by stream or table."""
     functions: dict[str, FunctionCode] = {}
     """The code of each Python function by its name in the query."""
     whole: tuple[str, ...] = ()
@@ -88,15 +89,15 @@ class Identity(msgspec.Struct, frozen=True):
     keeps_rows: bool = False
     """Whether durable state has rows with all columns that are read."""
     names: tuple[tuple[str, ...], ...] = ()
-    """Of each step its kind, and the names and orders that it has; see ``as_before``."""
+    """Kind, names and orders of each step; see ``as_before``."""
     layout: tuple[tuple[str, ...], ...] = ()
-    """Those of them that files of durable state have."""
+    """The part of ``names`` that files of durable state contain."""
     is_stateful: bool = False
     """Whether it keeps durable state."""
     legacy: str = ""
-    """The identity as checkpoints of versions have it that knew the text alone."""
+    """The identity in checkpoints of versions that stored only the text."""
     parser: str = version("sqlglot")
-    """Version of the parser that normal forms are of."""
+    """Version of the parser that made the normal forms."""
 
     @property
     def mark(self) -> str:
@@ -107,12 +108,12 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 def hash_of(mark: str) -> str:
-    """Return the part of a mark that says what the query means."""
+    """Return the hash in a mark, which stands for the meaning of the query."""
     return mark.rpartition(" #")[2]
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """Something in which two queries differ."""
+    """One difference between two queries."""
 
     words: str
     is_kept: bool
@@ -120,32 +121,32 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 def differences(before: Identity, now: Identity) -> list[Difference]:
-    """Return in what a query differs from that of a checkpoint; empty if it means the same."""
-    found: list[Difference] = []
+    """Return how a query differs from that of a checkpoint; empty if both mean the same."""
+    changes: list[Difference] = []
     old, new = list(before.facts), []
     by_text = before.parser != now.parser and before.text == now.text
-    for each in now.facts:
-        same = next((fact for fact in old if fact.same(each, by_text=by_text)), None)
+    for fact in now.facts:
+        same = next((other for other in old if other.same(fact, by_text=by_text)), None)
         if same is None:
-            new.append(each)
+            new.append(fact)
         else:
             old.remove(same)
-    for each in new:
-        other = next((fact for fact in old if fact.key == each.key), None)
+    for fact in new:
+        shown, other = _clipped(fact.shown), next((o for o in old if o.key == fact.key), None)
         if other is None:
-            found.append(Difference(f"{each.label} {_clipped(each.shown)} is new", each.is_kept))
+            changes.append(Difference(f"{fact.label} {shown} is new", fact.is_kept))
         else:
             old.remove(other)
-            words = f"{each.label} was {_clipped(other.shown)} and is {_clipped(each.shown)}"
-            found.append(Difference(words, each.is_kept or other.is_kept))
-    found += [
-        Difference(f"{each.label} {_clipped(each.shown)} is gone", each.is_kept) for each in old
+            words = f"{fact.label} was {_clipped(other.shown)} and is {shown}"
+            changes.append(Difference(words, fact.is_kept or other.is_kept))
+    changes += [
+        Difference(f"{fact.label} {_clipped(fact.shown)} is gone", fact.is_kept) for fact in old
     ]
-    return found + _of_columns(before, now)
+    return changes + _changed_columns(before, now)
 
 
-def _of_columns(before: Identity, now: Identity) -> list[Difference]:
-    found = []
+def _changed_columns(before: Identity, now: Identity) -> list[Difference]:
+    changes = []
     is_kept = before.keeps_rows or now.keeps_rows
     for stream in [each for each in now.columns if each in before.columns]:
         was, is_ = dict(before.columns[stream]), dict(now.columns[stream])
@@ -153,24 +154,25 @@ def _of_columns(before: Identity, now: Identity) -> list[Difference]:
         for name in [*was, *(each for each in is_ if each not in was)]:
             what = f"column {name} of {stream}"
             if name not in is_:
-                said = f"is gone{whole}" if whole else "was read and is not"
-                found.append(Difference(f"{what} {said}", is_kept))
+                words = f"is gone{whole}" if whole else "is no longer read"
+                changes.append(Difference(f"{what} {words}", is_kept))
             elif name not in was:
-                said = f"is new{whole}" if whole else "was not read and is"
-                found.append(Difference(f"{what} {said}", is_kept))
+                words = f"is new{whole}" if whole else "was not read before"
+                changes.append(Difference(f"{what} {words}", is_kept))
             elif was[name] != is_[name]:
                 words = f"{what} was {was[name]} and is {is_[name]}"
-                found.append(Difference(words, is_kept=True))
+                changes.append(Difference(words, is_kept=True))
         if was == is_ and [*was] != [*is_]:
             words = f"the columns of {stream} have another order{whole}"
-            found.append(Difference(words, is_kept))
-    return found
+            changes.append(Difference(words, is_kept))
+    return changes
 
 
-def in_words(found: Sequence[Difference]) -> str:
+def in_words(changes: Sequence[Difference]) -> str:
     """Return differences as a sentence without its full stop."""
-    said = "; ".join(each.words for each in found[:MOST_SAID])
-    return said + (f"; and {len(found) - MOST_SAID} more" if len(found) > MOST_SAID else "")
+    words = "; ".join(change.words for change in changes[:MOST_SHOWN])
+    n_more = len(changes) - MOST_SHOWN
+    return words + (f"; and {n_more} more" if n_more > 0 else "")
 
 
 def _clipped(text: str) -> str:
@@ -180,6 +182,7 @@ def _clipped(text: str) -> str:
 # -- a query as an identity -----------------------------------------------------------------------
 
 
+@deep
 def identity_of(
     text: str,
     steps: Sequence[Step],
@@ -235,8 +238,8 @@ def together(text: str, members: Mapping[str, Identity], legacy: str) -> Identit
     """Return the identity of queries that share their state.
 
     Args:
-        text: what they are, in words.
-        members: each of them, by its name.
+        text: a description of the queries.
+        members: identities by the names of the queries.
         legacy: see ``Identity``.
     """
     facts: list[Fact] = []
@@ -264,7 +267,7 @@ def together(text: str, members: Mapping[str, Identity], legacy: str) -> Identit
 
 
 class _Facts:
-    """The facts of steps; relations are numbered, as their names mean nothing."""
+    """The facts of steps; relations have numbers, because their names have no meaning."""
 
     def __init__(self, steps: Sequence[Step], *, ignores_case: bool) -> None:
         self.found: list[Fact] = []
@@ -274,9 +277,9 @@ class _Facts:
         self._ignores_case = ignores_case
         self._numbers: dict[str, str] = {RESULT: "result"}
         self._qualifiers: dict[str, dict[str, str]] = {}
-        """By the relation of a join's results, how columns are qualified there."""
+        """Qualifiers of columns, by the relation of a join's results."""
         self._places: dict[str, str] = {}
-        """The forms of groups and calls, by the columns that stand for them."""
+        """The forms of groups and calls, by their columns."""
         kept = [at for at, each in enumerate(steps) if not isinstance(each, _PLAIN_STEPS)]
         for at, step in enumerate(steps):
             self._keeps = any(at < other for other in kept)
@@ -303,7 +306,7 @@ class _Facts:
         return [_PLACE.sub(lambda at: self._places.get(at[0].lower(), at[0]), x) for x in found]
 
     def output(self, text: str, relation: str) -> str:
-        """Return the normal form of an output column; in subqueries the case of its name counts."""
+        """Return the normal form of an output column; a subquery keeps the case of its name."""
         exact = "" if self._is_last else f" {_output_name(text)}"
         return self.form(text, relation) + exact
 
@@ -397,7 +400,7 @@ class _Facts:
         return str(members)
 
     def call(self, call: AggregateCall) -> str:
-        """Return the normal form of a call, whichever column has its value."""
+        """Return the normal form of a call, independent of its column."""
         if call.own is not None:
             self.functions.setdefault(call.function, call.own)
         arguments = [self.form(each) for each in call.arguments]
@@ -465,7 +468,7 @@ def _called(each: FunctionPredicate) -> str:
 
 
 def _names_of(step: Step, facts: _Facts) -> tuple[str, ...]:
-    """Return the kind of a step, the name of its relation, and names and forms in their orders."""
+    """Return the kind of a step, the name of its relation, and its names and forms in order."""
     head = type(step).__name__, step.output
     match step:
         case FilterStep():
@@ -479,7 +482,7 @@ def _names_of(step: Step, facts: _Facts) -> tuple[str, ...]:
 
 
 def _layout_of(step: Step, facts: _Facts) -> tuple[str, ...]:
-    """Return the name of a step's relation, and names and orders that its files may have."""
+    """Return the name of a step's relation, and the names and orders in its files."""
     match step:
         case JoinStep():
             joined = [json.dumps([each.name, *each.columns]) for each in step.joined]
@@ -491,16 +494,17 @@ def _layout_of(step: Step, facts: _Facts) -> tuple[str, ...]:
     return (step.output,)
 
 
+@deep
 def as_before(
     steps: Sequence[Step], before: Identity, *, ignores_case: bool = True
 ) -> tuple[Step, ...]:
-    """Return steps with the names and orders that the same query had before.
+    """Return steps with the names and orders of an earlier text of the same query.
 
-    Conditions, keys, aggregates and the columns of joins are in the order of before, and inputs are
-    called as they were.
+    The names are those of inputs and output columns. The orders are those of conditions, keys,
+    aggregates and the columns of joins.
 
     Args:
-        steps: of a query that means the same as that of before.
+        steps: of a query that means the same as ``before``.
         before: the query that began the checkpoint.
         ignores_case: whether names are the same in any case.
     """
@@ -535,11 +539,11 @@ def as_before(
     return tuple(found)
 
 
-def _in_order(said: Sequence[str], values: Mapping[str, Any], given: Sequence[Any]) -> list[Any]:
-    """Return values in the order of their forms, if these are the same; else as they are given."""
-    if Counter(said) != Counter(values.keys()) or len(values) != len(given):
-        return list(given)
-    return [values[each] for each in said]
+def _in_order(forms: Sequence[str], by_form: Mapping[str, Any], values: Sequence[Any]) -> list[Any]:
+    """Return values in the order of earlier forms if the forms are the same, else as they are."""
+    if Counter(forms) != Counter(by_form.keys()) or len(by_form) != len(values):
+        return list(values)
+    return [by_form[form] for form in forms]
 
 
 def _join_as_before(
@@ -593,7 +597,7 @@ def _aggregates_as_before(step: AggregateStep, said: Sequence[str], facts: _Fact
 
 
 def _called_as(each: Predicate, name: str) -> Predicate:
-    """Return a predicate with the name of before, if its own is made of its text."""
+    """Return a predicate with its earlier name, if its own name comes from its text."""
     if isinstance(each, FunctionPredicate) or each.name != SqlPredicate(each.text).name:
         return each
     return replace(each, name=name)
@@ -606,7 +610,7 @@ def _requalified(each: Predicate, own: Mapping[str, str]) -> Predicate:
 
 
 def requalified(text: str, names: Mapping[str, str]) -> str:
-    """Return SQL whose columns are qualified by other names.
+    """Return SQL with other qualifiers of its columns.
 
     >>> requalified("x.v > y.v AND x.x.y = 1", {"x": "s", "y": "y"})
     's.v > y.v AND s.x.y = 1'
@@ -639,7 +643,7 @@ def _output_name(text: str) -> str:
 
 
 def named_as(text: str, name: str) -> str:
-    """Return an output column with a name that it has in another case.
+    """Return an output column with its name in the case of ``name``.
 
     >>> named_as("V", "v"), named_as("V + 1 AS N", "n"), named_as("v", "v"), named_as("*", "*")
     ('V AS v', 'V + 1 AS n', 'v', '*')
@@ -647,7 +651,7 @@ def named_as(text: str, name: str) -> str:
     own = _output_name(text)
     if own in (name, "") or own.lower() != name.lower():
         return text
-    tree = parse_one(f"SELECT {text}", read=SparkText).expressions[0]
+    tree = parse_column(text)
     alias = tree.args.get("alias")
     if alias is None:
         return f"{text} AS {identifier(name)}"
@@ -656,6 +660,7 @@ def named_as(text: str, name: str) -> str:
     return text[:start] + identifier(name) + text[end:]
 
 
+@deep
 def steps_differ(one: Sequence[Step], other: Sequence[Step]) -> bool:
-    """Return whether steps are not the same to the letter."""
+    """Return whether the texts of steps differ."""
     return [f"{each} {each!r}" for each in one] != [f"{each} {each!r}" for each in other]

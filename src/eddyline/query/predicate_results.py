@@ -77,7 +77,7 @@ def truth_values(
 
 
 def call(fn: Callable[..., Any], arrays: str, columns: Iterable[pa.Array]) -> Any:
-    """Call a predicate function with what it asks for; see ``Arrays``."""
+    """Call a predicate function with its kind of arrays; see ``Arrays``."""
     if arrays == "rows":
         return list(map(fn, *(column.to_pylist() for column in columns)))
     return fn(*map(_AS[arrays], columns))
@@ -193,7 +193,7 @@ def _refuse_single(result: Any, n_rows: int, name: str) -> Never:
     got = f"a single {type(result).__name__} ({result!r:.40}) for {n_rows} rows"
     hint = (
         "return one boolean per row; and, or, any and all make one value of many; "
-        'for a function of one value use arrays="rows"'
+        'a function of one value needs arrays="rows"'
     )
     _refuse(name, got, hint)
 
@@ -220,18 +220,18 @@ def raised_text(error: BaseException) -> str:
 
 
 _OF_ARRAYS = re.compile(r"\b(\w*Array|Series|ndarray)\b|truth value of an? (array|Series)")
-"""Words of the errors of functions that take a whole array for one value."""
+"""Words in the error of a function that mistakes an array for one value."""
 _SCALARS = (str, int, float, bool, bytes, date, time, timedelta, Decimal)  # a datetime is a date
 
 
 def advice_on(predicate: FunctionPredicate, cause: BaseException | None, where: str) -> str:
-    """Return advice about what a function raised; ``where`` is where a condition can be added."""
+    """Return advice about an error of a function; ``where`` says where to add a condition."""
     if predicate.arrays != "rows" and isinstance(cause, AttributeError | TypeError | ValueError):
         is_of_arrays = _OF_ARRAYS.search(str(cause)) is not None
         if is_of_arrays or (not isinstance(cause, ValueError) and _takes_values(predicate.fn)):
             return (
                 f"this function is written for one value, and gets whole {predicate.arrays} "
-                f'arrays; use arrays="rows", which calls it for each row'
+                f'arrays; use arrays="rows", which calls it once per row'
             )
     return f"handle that value in the predicate, or {where}"
 
@@ -251,15 +251,15 @@ def _text_of(error: BaseException) -> str:
         text = str(error)
     except Exception:  # noqa: BLE001 - the text of the user's error may itself raise
         return "(its text raises)"
-    # A half character does not travel from a worker.
+    # A lone surrogate cannot travel from a worker.
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def shown_row(names: Sequence[str], row: Sequence[pa.Array]) -> dict[str, Any]:
-    """Return a row, as arrays of one value, for an error.
+    """Return the values of a row, given as arrays of one value, for an error.
 
-    Arrow has values that Python has not: texts that are not UTF-8, times beyond the year 9999. A
-    text is shown as its bytes, any other such value as Arrow prints it.
+    Arrow has values that Python cannot hold: texts that are not UTF-8, and times beyond the year
+    9999. Such a text becomes its bytes, and such a time its number with its type.
 
     Example:
         >>> shown_row(["n", "at"], [pa.array([1]), pa.array([10**17], pa.timestamp("s"))])

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 Arrays = Literal["arrow", "pandas", "numpy", "rows"]
-"""Kinds of arrays that a predicate function may get for a column; of ``rows`` it gets one value."""
+"""Kinds of arrays that a predicate function may get for a column; ``rows`` passes one value."""
 
 _UDFS: dict[int, Arrays] = {100: "rows", 101: "rows", 200: "pandas", 250: "arrow"}
-"""The kinds of Spark's functions (``PythonEvalType``) that a predicate can be made of."""
+"""The kinds of Spark's functions (``PythonEvalType``) whose Python function can be a predicate."""
 
 MAX_DEFAULT_NAME = 60
 """Characters of a name that is made from SQL text; a table of filters stays readable."""
@@ -189,8 +189,8 @@ def predicate(
             each column (None for NULL), and returns True, False, or None for NULL.
         deterministic: False if equal rows may get different answers (it draws random numbers,
             reads a clock, asks a service); such a predicate keeps its place in the order.
-        guarded: True if it must not get rows that the predicates written before it drop: it does
-            not return on them, or takes all memory. Such a predicate keeps its place in the order.
+        guarded: True if it must not get rows that the predicates written before it drop, because
+            it would hang on them or exhaust memory. Such a predicate keeps its place in the order.
 
     Returns:
         A decorator, or the predicate if a function was given.
@@ -244,8 +244,8 @@ def sql_predicate(
     Args:
         text: a boolean SQL expression over the columns of the input.
         name: how the predicate is called in plans and journals.
-        can_raise: False promises that no row makes it raise, or exhausts stack or time, so that
-            it may move freely in the order; True says that a row may. Found out by default.
+        can_raise: False promises that no row makes it raise, or exhausts stack or time. It may
+            then move freely in the order. True says that a row may. By default eddyline decides.
         deterministic: whether equal rows always get equal answers. Found out by default.
 
     Raises:
@@ -351,7 +351,7 @@ def _check_function(fn: Any) -> None:
 
 
 def _refuse_udf(udf: Any) -> NoReturn:
-    """Refuse a function of Spark's, and say how its Python function becomes a predicate."""
+    """Refuse a udf of Spark's, and name the call that makes its function a predicate."""
     name = _function_name(udf).replace("lambda", "f")
     arrays = _UDFS.get(udf.evalType)
     if arrays is None:

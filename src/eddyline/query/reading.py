@@ -110,8 +110,8 @@ def columns_by_stream(
         columns: of each stream and table, by its name.
 
     Returns:
-        None where all columns count, or where it cannot be told; see ``columns_of_stream``.
-        Columns that filters part rows into classes by are not read in this sense.
+        None if all columns count, or if the columns are unknown; see ``columns_of_stream``.
+        Columns by which filters only route rows do not count.
     """
     found: dict[str, tuple[str, ...] | None] = {}
     for position, step in enumerate(steps):
@@ -128,7 +128,7 @@ def columns_by_stream(
 def _columns_of_read(
     after: Sequence[Step], relation: str, columns: Sequence[str]
 ) -> tuple[str, ...] | None:
-    """Return the columns that the steps behind a read take of its rows; None if that is all."""
+    """Return the columns of a read that the steps behind it use; None for all columns."""
     chain: list[Step] = []
     for step in after:
         if relation not in step.inputs:

@@ -80,8 +80,8 @@ def read_script(text: str, problems: list[EddylineError] | None = None) -> Scrip
 
     Args:
         text: the script.
-        problems: takes the errors of statements, which are then left out; without it the first
-            error is raised.
+        problems: collects the errors of statements, which the script then lacks. Without a list
+            the first error is raised.
 
     Raises:
         QueryError: a statement that is not known or not complete, a name that is taken, an option
@@ -128,7 +128,7 @@ def collected(problems: list[EddylineError] | None, name: str) -> Iterator[None]
 
     Args:
         problems: the list.
-        name: of what the block checks: the fact ``created`` of the error.
+        name: of the object that the block checks; the fact ``created`` of the error.
     """
     try:
         yield

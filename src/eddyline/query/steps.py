@@ -10,11 +10,11 @@ import re
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sqlglot import exp, parse_one
+from sqlglot import exp
 
 from eddyline.query.aggregates import CALL, GROUP, WINDOW
 from eddyline.query.select.names import identifier
-from eddyline.sql.parsing import SparkText, folded, parse_output, tokens_of
+from eddyline.sql.parsing import folded, parse_column, parse_output, tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -345,7 +345,7 @@ def name_of(projection: str) -> str:
     >>> name_of("s.v + 1 AS more"), name_of("v")
     ('more', 'v')
     """
-    return str(parse_one(f"SELECT {projection}", read=SparkText).expressions[0].alias_or_name)
+    return str(parse_column(projection).alias_or_name)
 
 
 def lag_of(projection: str, times: Mapping[str, int]) -> int | None:

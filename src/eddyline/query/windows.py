@@ -6,9 +6,11 @@ A new kind of window is one class here, and a line of grammar in ``cql``.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from eddyline.errors import OptionError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,7 +30,7 @@ LONGEST = 2**63 - 1
 """µs of a range without an end: what an event time in 64 bits can hold."""
 
 MAX_SPAN = 3_652_500 * UNITS["day"]
-"""µs of the longest time that can be asked for: all years of the calendar, and no sum overflows."""
+"""µs of the longest time that an option or a query may have: no sum of such times overflows."""
 
 MAX_ROWS = 10**15
 """Rows of the largest window of rows."""
@@ -177,6 +179,16 @@ class SessionWindow(Window):
         'SESSION 5 MINUTES'
         """
         return f"SESSION {span_text(self.gap)}"
+
+
+def check_span(what: str, micros: int | None, **facts: Any) -> None:
+    """Refuse a time (µs) that is longer than ``MAX_SPAN``; None is no time.
+
+    Raises:
+        OptionError: it is too long; the error has the facts.
+    """
+    if micros is not None and micros > MAX_SPAN:
+        raise OptionError(too_long(what), **facts)
 
 
 def too_long(what: str) -> str:

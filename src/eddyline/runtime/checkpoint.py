@@ -31,7 +31,7 @@ PINS = "pins.json"
 """Plans that a person has pinned; no file before the first."""
 
 LOCK = "lock"
-"""The file by which a run locks the folder; it says which run that is."""
+"""The file that locks the folder; it names the run that has the lock."""
 
 FORMAT_FILE = "format.json"
 """The version of the format of a checkpoint, and who wrote it."""

@@ -1,8 +1,8 @@
-"""A lock on a folder that one run writes: a second run is refused, in whatever process it is.
+"""A lock on a folder: only one run writes it, over all processes.
 
-The kernel holds the lock (``flock``) for as long as the process lives that took it. So a process
-that crashed, or was killed, never keeps the next one out, and no lock has to be removed by hand.
-The file says who took the lock, for the error of a run that comes second.
+The kernel holds the lock (``flock``) until the process that took it ends. So a crashed or killed
+process never blocks the next one, and nobody has to remove a lock by hand. The file names the
+owner, for the error of a second run.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ except ImportError:  # Windows has no flock: folders are not locked there
     fcntl = None  # type: ignore[assignment]
 
 PATIENCE_S = 1.0
-"""Time in which a lock is asked for: a process that was killed just now still has its files (s)."""
+"""How long to retry (s): a process that was killed just now may still hold its files."""
 
 _TAKEN = errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES
-"""Errors of ``flock`` where another process, or another run of this one, has the lock."""
+"""Errors of ``flock`` when another process, or another run of this process, has the lock."""
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class Owner(msgspec.Struct, frozen=True):
     query: str
     host: str
     process: int
-    """Its number on the host; of a container, in the container."""
+    """Its number on the host, or in its container."""
     since: str
     """When the run started, in the time of its host (``2026-03-01 12:00:00 +0100``)."""
 
@@ -67,20 +67,20 @@ class FolderLock:
         self.path = path.resolve()
         self.query = query
         self.has_ended: Callable[[], bool] = lambda: False
-        """Says whether the run that holds the lock has ended without telling."""
+        """Returns whether the run that holds the lock has ended without a release."""
         self._handle: int | None = None
         self._releasing = threading.Lock()
         if fcntl is None:
             return
-        own = next((each for each in held_locks() if each.path == self.path), None)
-        if own is not None:
-            if not own.has_ended():
+        held = next((lock for lock in held_locks() if lock.path == self.path), None)
+        if held is not None:
+            if not held.has_ended():
                 msg = (
-                    f"run {own.query!r} writes to the {what} {folder}; stop it first, or give "
+                    f"run {held.query!r} writes to the {what} {folder}; stop it first, or give "
                     f"another folder"
                 )
-                raise QueryError(msg, run=own.query, **{what: folder})
-            own.release()
+                raise QueryError(msg, run=held.query, **{what: folder})
+            held.release()
         try:
             self._take(what, folder)
         except OSError as error:
@@ -88,7 +88,7 @@ class FolderLock:
             raise StateError(msg, path=str(path)) from error
 
     def _take(self, what: str, folder: str) -> None:
-        # Python opens files so that programs which the process starts do not have them.
+        # Child programs do not inherit the handle: Python opens files with O_CLOEXEC.
         handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             try:
@@ -128,7 +128,7 @@ class FolderLock:
                 os.close(handle)
 
     def _forget(self) -> None:
-        """Close the file in a process that was forked, which else would hold the lock as well."""
+        """Close the file in a forked process, which would otherwise hold the lock, too."""
         handle, self._handle = self._handle, None
         if handle is not None:
             with suppress(OSError):
@@ -144,8 +144,8 @@ def held_locks() -> list[FolderLock]:
 
 
 def _forget_all() -> None:
-    for each in held_locks():
-        each._forget()
+    for lock in held_locks():
+        lock._forget()
     _held.clear()
 
 
@@ -154,7 +154,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _flock(handle: int) -> None:
-    """Lock an open file, perhaps once a process that was killed is gone."""
+    """Lock an open file; retry for ``PATIENCE_S``."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
@@ -167,7 +167,7 @@ def _flock(handle: int) -> None:
 
 
 def _read(handle: int) -> Owner | None:
-    """Return who has a lock; None where that is not said (yet)."""
+    """Return the owner of a lock; None if the file does not name it (yet)."""
     try:
         return msgspec.json.decode(os.pread(handle, 4096, 0), type=Owner)
     except (OSError, ValueError):

@@ -15,10 +15,10 @@ from eddyline.runtime.checkpoint import LEARNED, OWN, QUERY
 from eddyline.runtime.snapshot import identity_in
 
 Changed = Literal["keep_state", "reset"]
-"""What becomes of a checkpoint when a changed query starts with it on purpose.
+"""What a changed query does with a checkpoint.
 
-``keep_state``: state stays, and the query goes on where the other one stopped. ``reset``: it goes
-on there with empty state, and nothing is learned yet. Rows that were read are not read again."""
+``keep_state`` keeps the state. ``reset`` empties the state and forgets what was learned. Both go on
+after the last batch; no row is read again."""
 
 
 class QueryFile(msgspec.Struct):
@@ -27,31 +27,31 @@ class QueryFile(msgspec.Struct):
     query: Identity
     """The query that goes on from the checkpoint."""
     before: tuple[str, ...] = ()
-    """Hashes of the queries whose state it goes on with; see ``hash_of``."""
+    """Hashes of the earlier queries whose state it keeps; see ``hash_of``."""
     empty_until: int = -1
-    """The last batch of before state was reset; -1 if it never was."""
+    """The last batch before the reset of state; -1 without a reset."""
 
 
 class Resumed(msgspec.Struct, frozen=True):
     """How a query goes on from a checkpoint."""
 
     file: QueryFile
-    """Contents of the file, which are written already unless there was nothing to change."""
+    """Contents that the file gets."""
     stored: Identity | None
     """The query that the file had; None if there was none."""
     changes: str = ""
-    """In what the query differs from that one, in words; empty if it means the same."""
+    """How the query differs from the stored one, in words; empty if both mean the same."""
     functions: tuple[str, ...] = ()
-    """Python functions whose code is another one."""
+    """Python functions whose code has changed."""
     resets: bool = False
-    """Whether state is removed."""
+    """Whether the state must be removed."""
 
 
 def checked_changed(changed: str | None) -> Changed | None:
-    """Return what becomes of a checkpoint.
+    """Return a valid value of the option ``changed``.
 
     Raises:
-        OptionError: it is none of the words.
+        OptionError: the value is unknown.
     """
     if changed is None or changed in get_args(Changed):
         return changed  # type: ignore[return-value]
@@ -60,38 +60,38 @@ def checked_changed(changed: str | None) -> Changed | None:
 
 
 def resumed(own: Path, query: Identity, changed: Changed | None, *, last_batch: int) -> Resumed:
-    """Return how a query goes on from a checkpoint; nothing is written.
+    """Return how a query goes on from a checkpoint; write nothing.
 
     Args:
         own: the folder that eddyline keeps in the checkpoint.
         query: the query that starts.
-        changed: what becomes of the checkpoint if the query is another one.
-        last_batch: the last batch that is done.
+        changed: what a changed query does with the checkpoint.
+        last_batch: the last finished batch.
 
     Raises:
-        StateError: the checkpoint is of another query, and ``changed`` does not say what becomes of
-            it, or its state does not fit; or a file cannot be read.
+        StateError: the query has changed and ``changed`` is None, its state does not fit, or a file
+            cannot be read.
     """
     path = own / QUERY
     file = _read(path)
     if file is None:
         return _of_text(own, query, changed, last_batch)
-    found, now = differences(file.query, query), query
+    changes, now = differences(file.query, query), query
     before = tuple(dict.fromkeys([*file.before, hash_of(file.query.mark)]))
     functions = tuple(
         name
         for name, code in query.functions.items()
         if name in file.query.functions and code.differs(file.query.functions[name])
     )
-    words = in_words(found)
-    if found and changed is None:
+    words = in_words(changes)
+    if changes and changed is None:
         raise _of_another(own, file.query.text, query, words)
-    if not found and file.query.parser == query.parser:
-        # Names and orders in files stay those of the text that began the checkpoint.
+    if not changes and file.query.parser == query.parser:
+        # Files keep the names and orders of the text that began the checkpoint.
         query = msgspec.structs.replace(file.query, functions=query.functions)
-    if changed == "reset" and (found or functions):
+    if changed == "reset" and (changes or functions):
         return Resumed(QueryFile(query, (), last_batch), file.query, words, functions, True)
-    kept = [each for each in found if each.is_kept]
+    kept = [change for change in changes if change.is_kept]
     if kept and (query.is_stateful or file.query.is_stateful):
         msg = (
             f"{own.parent} has state that does not fit the changed query: {in_words(kept)}. Start "
@@ -103,10 +103,10 @@ def resumed(own: Path, query: Identity, changed: Changed | None, *, last_batch: 
 
 
 def _check_layout(own: Path, before: Identity, now: Identity) -> None:
-    """Check that files of durable state have the names and orders that a query gives them.
+    """Check that files of durable state have the names and orders of a query.
 
     Raises:
-        StateError: they have others.
+        StateError: they have other names or orders.
     """
     is_known = before.parser == now.parser or before.text != now.text
     if now.is_stateful and is_known and before.layout != now.layout:
@@ -120,20 +120,20 @@ def _check_layout(own: Path, before: Identity, now: Identity) -> None:
 
 
 def stored_query(checkpoint: str | Path) -> Identity | None:
-    """Return the query that a checkpoint belongs to; None if it has none, or not yet.
+    """Return the query that a checkpoint belongs to; None if it belongs to none yet.
 
     Raises:
-        StateError: it cannot be read.
+        StateError: the file cannot be read.
     """
     file = _read(Path(checkpoint) / OWN / QUERY)
     return None if file is None else file.query
 
 
 def write(own: Path, file: QueryFile) -> None:
-    """Write the file, if it is not there already.
+    """Write the file, unless it has these contents.
 
     Raises:
-        StateError: it cannot be written.
+        StateError: the file cannot be written.
     """
     path, content = own / QUERY, msgspec.json.encode(file)
     try:
@@ -155,7 +155,7 @@ def _read(path: Path) -> QueryFile | None:
 
 
 def _of_text(own: Path, query: Identity, changed: Changed | None, last_batch: int) -> Resumed:
-    """Return how a query goes on from a checkpoint of a version that kept its text alone."""
+    """Return how a query goes on from a checkpoint of a version that stored only its text."""
     theirs = identity_in(own / LEARNED)
     file = QueryFile(query, (hash_of(query.legacy),) if query.legacy else ())
     if theirs is None or theirs.rsplit(" #", 1)[0] == query.legacy.rsplit(" #", 1)[0]:

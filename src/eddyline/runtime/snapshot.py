@@ -1,7 +1,7 @@
 """Learned state of a run, saved beside its checkpoint and restored on restart.
 
-Learned state belongs to one query: that of another one is dropped. It is at most one batch older
-than the stream; that changes the work of a batch, never an answer.
+Learned state belongs to one query; the state of another query is dropped. It may be one batch older
+than the stream. That changes the work of a batch, never an answer.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class Head(msgspec.Struct):
 
 
 class _Named(Head):
-    """The part that says whose it is."""
+    """The part that names the query."""
 
     identity: str = ""
 
 
 def identity_in(path: Path) -> str | None:
-    """Return the mark of the query that a file is of; None if there is no such file."""
+    """Return the mark of the query that a file belongs to; None without a file."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=_Named).identity or None
     except (OSError, ValueError, RecursionError):
@@ -63,7 +63,7 @@ class SnapshotFile:
     Args:
         path: of the file.
         identity: the mark of the query; see ``query.identity``.
-        accepts: hashes of marks of other queries whose state is of use as well.
+        accepts: hashes of the marks of earlier queries whose state is also valid.
     """
 
     def __init__(self, path: Path, identity: str, accepts: Collection[str] = ()) -> None:

@@ -207,7 +207,7 @@ def _read(
 
 
 class _Completed(MofNCompleteColumn):
-    """How many are done and of how many, once both are known."""
+    """Progress as done/total, once the total is known."""
 
     def render(self, task: Task) -> Text:
         """Return the text of a task."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from eddyline.query.conditions import Operand
 from eddyline.sql.parsing import quoted
+from eddyline.sql.rendering import string_literal
 from eddyline.sql.types import STRING, nested_parts, parse_type
 
 if TYPE_CHECKING:
@@ -148,8 +149,8 @@ def _within(found: Found, names: list[str]) -> Found | None:
         if parse_type(key).family != "string":
             return None
         # A key may have dots itself.
-        name = ".".join(names).replace("\\", "\\\\").replace("'", "\\'")
-        return Found(f"try_element_at({found.sql}, '{name}')", value, found.column)
+        name = string_literal(".".join(names))
+        return Found(f"try_element_at({found.sql}, {name})", value, found.column)
     if found.type.family != "struct":
         return None
     fields = _fields(found.type_text)
@@ -183,10 +184,10 @@ def _fields(struct: str) -> dict[str, str]:
 
 
 def likely_columns(fields: Iterable[str], columns: Mapping[str, str]) -> dict[str, str]:
-    """Return the columns that fields which events lack may be, by field.
+    """Return the likely columns of fields that events lack, by field.
 
-    A column is likely if the end of its path is the field, whatever the case and separators are,
-    or if it is the field's name in Elastic's common schema.
+    A column is likely if its path ends with the name of the field (case and separators ignored), or
+    is that name in Elastic's common schema.
 
     >>> likely_columns(["Image", "User", "x"], {"process": "struct<executable:string>",
     ...     "data": "struct<user_:string,im:int>"})
@@ -214,7 +215,7 @@ def _folded(name: str) -> str:
 
 
 def _paths(path: str, kind: str) -> Iterator[str]:
-    """Yield the paths to the values of a column that are no structs."""
+    """Yield the paths to the values of a column, inside its structs."""
     if parse_type(kind).family != "struct":
         yield path
         return

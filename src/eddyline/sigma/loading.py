@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from eddyline.errors import OptionError, PluginError, QueryError, SourceError
+from eddyline.errors import EddylineWarning, OptionError, PluginError, QueryError, SourceError
 from eddyline.options import SharingOptions
 from eddyline.query.rules.rule import Rule
 from eddyline.registry import unknown
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from eddyline.spark.rules.rule_set import RuleSet
 
     Pipeline = ProcessingPipeline | Mapping[str, Any] | str | Path
-    """A pipeline of pySigma's, what its YAML says as a mapping, or the path of its YAML."""
+    """A pipeline of pySigma's, its YAML as a mapping, or the path of its YAML."""
 
 SHOWN_REASONS = 5
 """Skipped rules that an error shows."""
@@ -68,8 +68,8 @@ def load(
 
     Args:
         source: a folder (with the folders below it), a file, YAML text, or several of these.
-        pipeline: processing pipelines of pySigma, what their YAML says as mappings, or paths of
-            their YAML, applied in this order. None of them is changed.
+        pipeline: processing pipelines of pySigma, their YAML as mappings, or paths of their
+            YAML, applied in this order. Loading does not change them.
         restrict: whether a rule meets only events of its log source: ``auto`` (as far as the
             events carry a channel and an event id), True (they have to) or False.
         missing: what a test is whose field an event lacks: ``null`` (unknown, as in SQL: a rule
@@ -119,7 +119,7 @@ def load(
             f"{len(found.skipped):,} of {n_rules:,} Sigma rules do not run; see .skipped of the "
             f"set. The first: {found.skipped[0].reason}"
         )
-        warnings.warn(msg, stacklevel=2)
+        warnings.warn(msg, EddylineWarning, stacklevel=2)
     options = {**options, "on_error": on_error, "name": name, "functions": functions}
     made = RuleSet.of(found.sources, found.skipped, correlations=found.correlations, **options)
     if followed is not None:
@@ -296,7 +296,7 @@ def _pipeline(
         return None
     whole = PySigmaPipeline()
     for number, each in enumerate(pipeline, 1):
-        # A sum of pipelines takes the items out of them, so it is one of copies.
+        # A sum takes the items out of its pipelines, so sum copies.
         if isinstance(each, PySigmaPipeline):
             whole += _copied(each)
         elif isinstance(each, Mapping):
@@ -315,7 +315,7 @@ def _pipeline(
 def _copied(pipeline: ProcessingPipeline) -> ProcessingPipeline:
     try:
         return copy.deepcopy(pipeline)
-    except Exception:  # noqa: BLE001 - a transformation of the user's may hold anything
+    except Exception:  # noqa: BLE001 - a user's transformation may contain anything
         return pipeline
 
 

@@ -1,8 +1,8 @@
-"""Chains of modifiers: those that pySigma gets wrong, that explode, or that match no event.
+"""Chains of modifiers that pySigma gets wrong, that explode, or that match no event.
 
-pySigma applies the modifiers of a field one after the other. Some chains make more texts than any
-machine holds, and are refused. Encodings in Base64 are made anew where pySigma's are not the bytes
-of the text. Other chains match no event: the rule runs, and ``info["problems"]`` says so.
+pySigma applies the modifiers of a field one after the other. Chains that make more texts than a
+machine can hold are refused. ``mend`` encodes Base64 again, because pySigma does not encode the
+bytes of the text. A rule with a chain that matches no event runs, and ``info["problems"]`` says so.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ MAX_DASHED = 20_000
 _WIDE = ("wide", "utf16be", "utf16")
 _BASE64 = ("base64", "base64offset")
 _PARTS = {"contains", "startswith", "endswith", "expand"}
-"""Modifiers whose tests need not equal all of a text."""
+"""Modifiers whose tests match a part of a text."""
 
 _GROWTH = {"windash": 1.0, "base64": 4 / 3, "base64offset": 4.0, **dict.fromkeys(_WIDE, 2.0)}
-"""How many times its text a modifier makes of it; dashes are counted apart."""
+"""Growth of a text by a modifier, as a factor; dashes are counted apart."""
 
 MAX_GROWTH = 100
-"""How many times its text a chain of modifiers may make of it."""
+"""Greatest growth of a text by a chain of modifiers, as a factor."""
 
 _DASH = re.compile(r"\B[-/]\b")
 """The dashes that pySigma replaces."""
@@ -49,7 +49,7 @@ _BOM = b"\xff\xfe"
 
 
 def check_fields(detection: dict[Any, Any]) -> None:
-    """Raise QueryError on fields that pySigma cannot read, or would read without end.
+    """Raise QueryError on fields that pySigma cannot read, or would never finish reading.
 
     Args:
         detection: tests by the names of the detection's parts, as YAML has them.
@@ -66,7 +66,7 @@ def check_fields(detection: dict[Any, Any]) -> None:
             _check_chain(name, path)
             n_texts += texts_of_dashes(name, value)
             if n_texts > MAX_DASHED:
-                msg = f"'windash' makes more than {MAX_DASHED:,} texts of it; write fewer dashes"
+                msg = f"'windash' makes more than {MAX_DASHED:,} texts; write fewer dashes"
                 raise QueryError(msg, part=path)
 
 
@@ -87,8 +87,8 @@ def _check_chain(field: str, path: tuple[str, ...]) -> None:
         msg = f"field {name!r}: 'windash' finds no dash behind {growing[0]!r}; write it first"
         raise QueryError(msg, part=path)
     if prod(_GROWTH[each] for each in growing) > MAX_GROWTH:
-        said = "|".join(growing)
-        msg = f"field {name!r}: modifiers {said:.60} make more than {MAX_GROWTH} times its text"
+        shown = "|".join(growing)
+        msg = f"field {name!r}: modifiers {shown:.60} make more than {MAX_GROWTH} times its text"
         raise QueryError(msg, part=path)
 
 
@@ -128,7 +128,7 @@ class _Base64Offset(modifiers.SigmaBase64OffsetModifier):
 
 
 def _offset(text: bytes, n_before: int) -> str:
-    """Return the Base64 characters that depend on a text alone, and not on what is around it."""
+    """Return the Base64 characters that depend only on the text."""
     whole = b64encode(b" " * n_before + text).decode()
     n_bytes = n_before + len(text)
     start, end = (8 * n_before + 5) // 6, 8 * n_bytes // 6
@@ -163,7 +163,7 @@ def mend(detections: SigmaDetections) -> None:
 
 
 def problems_of(detections: SigmaDetections) -> list[str]:
-    """Return which fields match no event, or hardly any, for their modifiers."""
+    """Return the fields that match (almost) no event because of their modifiers."""
     items = (item for item in items_of(detections) if item.modifiers)
     return list(dict.fromkeys(why for item in items if (why := _problem(item))))
 

@@ -80,7 +80,7 @@ class _Document:
     """Nodes and characters, with aliases expanded."""
 
     def check(self) -> None:
-        """Raise what Python raises on values that have no text, such as huge whole numbers."""
+        """Raise Python's error on a value that has no text, such as a huge whole number."""
         self.name, self.callings, self.title  # noqa: B018 - properties
 
     @property
@@ -165,8 +165,8 @@ class _Reader:
                 base = before if action else shared
                 if not allowance.spend(base.size):
                     msg = (
-                        f"what it has in common with others makes more than {allowance.size:,} "
-                        "characters of its file; put the documents in several files"
+                        f"the text that it shares with others expands the file to more than "
+                        f"{allowance.size:,} characters; put the documents in several files"
                     )
                     self._skip(each, msg)
                     continue
@@ -259,7 +259,7 @@ class _Reader:
         rules: Iterable[PySigmaRule],
         correlations: Iterable[_Document],
     ) -> None:
-        """Note the rules that filters name without effect; a filter of any rule names none."""
+        """Report the rules that filters name without effect."""
         by_calling: dict[str, list[PySigmaRule]] = {}
         for rule in rules:
             for calling in (rule.id, rule.name):
@@ -285,7 +285,7 @@ class _Reader:
         rules: Mapping[str, Sequence[PySigmaRule]],
         correlations: Collection[str],
     ) -> str | None:
-        """Return why a filter has no effect on a rule that it names; None if it has."""
+        """Return why a filter has no effect on a rule that it names; None if it has one."""
         called, source = rules.get(_calling(reference), []), sigma_filter.logsource
         if any(rule.logsource in source for rule in called):
             return None
@@ -390,7 +390,7 @@ def _rule_of(body: dict[str, Any]) -> PySigmaRule:
 
 
 def _filter_of(body: dict[str, Any]) -> SigmaFilter:
-    """Return pySigma's filter; the rules that it names are texts."""
+    """Return pySigma's filter; it refers to rules by texts."""
     check_fields({} if not isinstance(body["filter"], dict) else body["filter"])
     made = SigmaFilter.from_dict(body, **_POLICY)
     mend(made.filter)
@@ -412,7 +412,7 @@ def _calling(reference: str) -> str:
 
 
 def _apply_filter(each: SigmaFilter, rule: PySigmaRule) -> None:
-    """Apply a filter to a rule, which gets its own copy of the filter's detections.
+    """Apply a filter to a rule, with a copy of the filter's detections.
 
     pySigma gives the same objects to every rule, and pipelines change them in place.
     """

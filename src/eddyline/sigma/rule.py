@@ -101,7 +101,7 @@ class SigmaRule:
         return tuple(each for each in fields_of(self.condition) if known.find(each) is None)
 
     def likely_columns(self, fields: Iterable[str], columns: Mapping[str, str]) -> dict[str, str]:
-        """Return the columns that fields which events lack may be, by field."""
+        """Return the likely columns of fields that events lack, by field."""
         return likely_columns(fields, columns)
 
     def bind(self, columns: Mapping[str, str], *, ansi: bool) -> Rule:  # noqa: ARG002 - a protocol

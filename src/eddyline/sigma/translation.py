@@ -45,10 +45,10 @@ _WORDS = ("and", "or", "not", "of", "all", "any", "them")
 """Words of conditions."""
 
 FREE_TESTS = 100_000
-"""Tests that every condition may make, counting a detection each time that it is named."""
+"""Tests that every condition may have; a detection counts each time the condition names it."""
 
 TESTS_RATIO = 10
-"""Further tests that a condition may make per value of its detections."""
+"""Further tests that a condition may have, per value of its detections."""
 
 _PARSER_PLACE = re.compile(r",? *\(line:\d+, col:\d+\)")
 """The parser's line is one of the condition, and not of the file."""
@@ -112,7 +112,7 @@ def _check_size(condition: str, sizes: Mapping[str, int]) -> None:
         n_tests += size * n_times
     if n_tests > most:
         msg = (
-            f"the condition makes {n_tests:,} tests of its detections, more than {most:,}; name "
+            f"the condition expands to {n_tests:,} tests, more than {most:,}; name "
             "each detection less often"
         )
         raise QueryError(msg, part=_CONDITION)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from eddyline.errors import EddylineError, OptionError, RuleFilesWarning
 from eddyline.query.select.intervals import micros_in
-from eddyline.query.windows import MAX_SPAN, too_long
+from eddyline.query.windows import check_span
 from eddyline.rules.view import COMPONENT
 from eddyline.runtime.journal import JournalEntry
 from eddyline.sigma.documents import SUFFIXES
@@ -75,8 +75,7 @@ def every_s(watch: str | bool) -> float:
     """
     text = EVERY if watch is True else watch
     micros = micros_in(text) if isinstance(text, str) else None
-    if micros is not None and micros > MAX_SPAN:
-        raise OptionError(too_long(f"watch {text!r:.60}"), watch=watch)
+    check_span(f"watch {text!r:.60}", micros, watch=watch)
     if micros is None or micros < 0:
         msg = f"watch is True or an interval such as '10 seconds', got {watch!r}"
         raise OptionError(msg, watch=watch)

@@ -1,9 +1,9 @@
-"""Safe reading of YAML: text of rules is data, and may be made to hang its reader.
+"""Safe reading of YAML: rules are data from strangers, and may be written to hang the reader.
 
-An alias stands for all of the node that it names, so a few lines can stand for more text than any
-machine holds. Readers of rules expand aliases: they turn values into texts and walk through lists.
-The composer does not, so the expanded size is counted over its nodes, each node once. Deep nesting
-lets the composer itself overflow the stack, or scan in quadratic time; depth is checked before it.
+A few lines of aliases can expand to more text than a machine can hold. Readers of rules expand
+aliases, because they turn values into texts and walk through lists. The composer does not, so the
+expanded size is counted on its nodes. Deep nesting overflows the stack of the composer, or makes it
+scan in quadratic time, so depth is checked before.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_DEPTH = 64
 """Levels of nesting, aliases expanded. Rules need fewer than ten."""
 
 FREE_SIZE = 200_000
-"""Expanded size that every file may have, in characters of scalars and in nodes."""
+"""Expanded size that every file may have: characters of scalars plus nodes."""
 
 SIZE_RATIO = 20
 """Expanded size that a file may have per character. Without aliases it is below 2."""
@@ -45,13 +45,13 @@ class Allowance:
     def __init__(self, n_chars: int) -> None:
         self.size = FREE_SIZE + SIZE_RATIO * n_chars
         """What a file may have as a whole."""
-        self._left = self.size
+        self._unspent = self.size
 
     def spend(self, size: int) -> bool:
-        """Take a size; returns whether the file may have it, and takes nothing if it may not."""
-        if size > self._left:
+        """Take a size from the allowance; return False, and take nothing, if it is too large."""
+        if size > self._unspent:
             return False
-        self._left -= size
+        self._unspent -= size
         return True
 
 
@@ -64,7 +64,7 @@ def read_yaml(text: str, loader: type[Any], allowance: Allowance) -> tuple[Any, 
         allowance: of the file; the document spends its part.
 
     Raises:
-        QueryError: it is nested too deeply, contains itself, or its aliases make too much of it.
+        QueryError: it is nested too deeply, contains itself, or expands too much.
         Exception: what the loader raises on a text that is no YAML.
     """
     check_depth(text, loader)
@@ -79,7 +79,7 @@ def read_yaml(text: str, loader: type[Any], allowance: Allowance) -> tuple[Any, 
             _check_numbers(root)
         if not allowance.spend(size):
             msg = (
-                f"its aliases make more than {allowance.size:,} characters of its file; write "
+                f"its aliases expand its file to more than {allowance.size:,} characters; write "
                 "fewer of them, or put the documents in several files"
             )
             raise QueryError(msg, line=_largest_key(root))
@@ -126,24 +126,24 @@ class _Sizes:
     """Expanded sizes and heights of nodes."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[int, int]] = {}
+        self._sizes: dict[int, tuple[int, int]] = {}
 
     def of(self, node: yaml.Node, level: int) -> tuple[int, int]:
         """Return size and height of a node that stands on a level, from 1."""
         if isinstance(node, yaml.ScalarNode):
             return 1 + len(node.value), 0
-        found = self._known.get(id(node))
-        if found is None and level <= MAX_DEPTH:
+        measures = self._sizes.get(id(node))
+        if measures is None and level <= MAX_DEPTH:
             size = height = 0
             for part in _parts(node):
                 part_size, part_height = self.of(part, level + 1)
                 size += part_size
                 height = max(height, part_height)
-            found = self._known[id(node)] = size + 1, height + 1
-        if found is None or level + found[1] > MAX_DEPTH + 1:
+            measures = self._sizes[id(node)] = size + 1, height + 1
+        if measures is None or level + measures[1] > MAX_DEPTH + 1:
             msg = f"an alias contains itself, or is nested more than {MAX_DEPTH} levels deep"
             raise QueryError(msg, line=node.start_mark.line + 1)
-        return found
+        return measures
 
 
 def _parts(node: yaml.Node) -> list[yaml.Node]:

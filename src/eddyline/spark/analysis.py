@@ -46,10 +46,10 @@ _TOO_DEEP = (
 
 @contextlib.contextmanager
 def unlogged() -> Iterator[None]:
-    """Ask Spark what it may refuse: PySpark logs no line of thousands of characters then.
+    """Silence PySpark's log around a call that Spark may refuse.
 
     Raises:
-        AnalysisException: also where an expression is nested more deeply than Spark's stack is.
+        AnalysisException: Spark refuses the call, or runs out of stack on a deep expression.
     """
     before = {name: PySparkLogger.getLogger(name).disabled for name in _LOGGERS}
     try:
@@ -91,10 +91,10 @@ def arrow_schema(spark: SparkSession, schema: StructType) -> pa.Schema:
 
 
 def check_outputs(what: str, df: DataFrame) -> None:
-    """Refuse output columns of one name: no sink could tell them apart.
+    """Refuse two output columns of one name, because sinks cannot distinguish them.
 
     Raises:
-        QueryError: there are some; the message names them.
+        QueryError: two columns have one name.
     """
     is_exact = is_on(df.sparkSession, "spark.sql.caseSensitive")
     seen: dict[str, str] = {}
@@ -108,10 +108,10 @@ def check_outputs(what: str, df: DataFrame) -> None:
 
 
 def check_travel(what: str, fields: Iterable[StructField]) -> None:
-    """Refuse columns of a type that Arrow does not have, and that tasks would need.
+    """Refuse columns that tasks need and whose type Arrow lacks.
 
     Raises:
-        NotSupportedError: there is one; the message names it.
+        NotSupportedError: Arrow lacks the type of a column.
     """
     for each in fields:
         try:
@@ -122,7 +122,7 @@ def check_travel(what: str, fields: Iterable[StructField]) -> None:
             instead = f"CAST(CAST({each.name} AS INTERVAL MONTH) AS INT)" if of_months else "CAST"
             msg = (
                 f"{what} needs the column {each.name!r} in Python tasks, and Arrow has no type for "
-                f"{kind}; leave it out, or give the stream one of another type: {instead}"
+                f"{kind}; leave the column out, or convert it: {instead}"
             )
             raise NotSupportedError(msg, column=each.name, type=kind) from error
 
@@ -137,7 +137,7 @@ def has_no_order(kind: object) -> bool:
 
 
 def is_collated(kind: object) -> bool:
-    """Return whether texts of a type may be equal where their bytes are not."""
+    """Return whether texts of a type may be equal although their bytes differ."""
     if isinstance(kind, StructType):
         return any(is_collated(field.dataType) for field in kind)
     if isinstance(kind, ArrayType):

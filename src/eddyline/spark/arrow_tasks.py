@@ -29,9 +29,9 @@ _n_loaded = 0
 
 
 def map_batches(rows: DataFrame, task: BatchTask, schema: Any) -> DataFrame:
-    """Return what a task makes of the Arrow batches of rows, whatever their columns are called.
+    """Run a task over the Arrow batches of rows; columns may have any name.
 
-    PySpark's ``mapInArrow`` reads a dot in a name as the way into a struct.
+    PySpark's ``mapInArrow`` reads a dot in a name as access to a struct.
     """
     numbered = _numbered(rows)
     if numbered is rows:
@@ -42,14 +42,14 @@ def map_batches(rows: DataFrame, task: BatchTask, schema: Any) -> DataFrame:
 def map_groups(
     rows: DataFrame, key: str, task: Callable[[pa.Table], pa.Table], schema: Any
 ) -> DataFrame:
-    """Return what a task makes of the Arrow table of each group, as ``map_batches`` does."""
+    """Run a task over the Arrow table of each group; columns may have any name."""
     numbered = _numbered(rows)
     if numbered is rows:
         return rows.groupBy(key).applyInArrow(task, schema)
     place = numbered.columns[rows.columns.index(key)]
     names = rows.columns
 
-    # A function and not a method: PySpark would take ``self`` for the key of the group.
+    # A function, because PySpark would take ``self`` of a method for the key of the group.
     def named(table: pa.Table) -> pa.Table:
         return task(table.rename_columns(names))
 
@@ -57,7 +57,7 @@ def map_groups(
 
 
 def _numbered(rows: DataFrame) -> DataFrame:
-    """Return rows with numbers for names, if a name has a dot or a backtick."""
+    """Return rows with numbered columns if a name has a dot or a backtick."""
     if not any("." in name or "`" in name for name in rows.columns):
         return rows
     return rows.toDF(*(f"c{number}" for number in range(len(rows.columns))))
@@ -65,7 +65,7 @@ def _numbered(rows: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True)
 class _Named:
-    """A task over columns whose names Spark does not know."""
+    """A task that gets the original names of numbered columns."""
 
     task: Callable[..., Any]
     names: tuple[str, ...]

@@ -123,7 +123,7 @@ class Engine(Catalog):
             raise QueryError(msg, name=name)
         if isinstance(df, Query) and not df.streams:
             msg = (
-                f"stream {name!r}: query {df.name!r} reads tables alone; name its results by "
+                f"stream {name!r}: query {df.name!r} reads only tables; name its results by "
                 f"engine.table({name!r}, query.to_df())"
             )
             raise QueryError(msg, name=name)
@@ -144,8 +144,8 @@ class Engine(Catalog):
         """Give a batch DataFrame a name that queries can join with streams.
 
         A join reads it once, when it starts for the first time: its rows were always there.
-        ``query.to_df()`` answers a query over tables alone. Spark itself answers what is more than
-        a filter.
+        ``query.to_df()`` answers a query over tables alone. Spark itself answers such a query if it
+        is more than a filter.
 
         Args:
             name: the table's name in SQL.
@@ -404,16 +404,16 @@ class Engine(Catalog):
         """Stop every run of the engine's queries, and wait until all have ended.
 
         These are the runs of ``start_all``, of ``Query.start`` and of rules that were started on a
-        stream of the engine; queries that run together stop at the same micro-batch. From its
-        checkpoint each goes on where it was. A run that has failed, or that another thread stops
-        meanwhile, is no fault. The wait has no limit but that of the session
-        (``spark.sql.streaming.stopTimeout``). Ctrl-C ends the wait; the runs stop nevertheless.
+        stream of the engine. Queries that run together stop at the same micro-batch. Each query can
+        go on from its checkpoint. Runs that have failed, or that another thread stops, are no
+        error. Only the session limits the wait (``spark.sql.streaming.stopTimeout``). Ctrl-C ends
+        the wait, and the runs still stop.
 
         A query that is stopped by itself while others go on misses rows, and cannot go on from a
         checkpoint that it has in common with them.
 
         Raises:
-            Exception: a run could not be stopped; the others were stopped before.
+            Exception: a run could not be stopped; the others have stopped.
         """
         self._stop()
 

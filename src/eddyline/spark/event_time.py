@@ -2,8 +2,7 @@
 
 A ``TIMESTAMP`` is an instant. A ``TIMESTAMP_NTZ`` is the reading of a wall clock, on a time line of
 its own: its µs are those of the same reading in UTC. Spark's casts and ``timestampdiff`` read it in
-the time zone of the session. Where clocks are put forward, this moves the skipped hour over the
-next one.
+the time zone of the session. When clocks go forward, they move the skipped hour over the next hour.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ def check_one_type(query: str, streams: Iterable[tuple[str, DataFrame, str | Non
         streams: name, rows and event-time column of each; a table has no such column.
 
     Raises:
-        QueryError: some are instants and others are readings of a wall clock, or one is no time.
+        QueryError: both types occur, or a column is no timestamp.
     """
     types = {name: time_type(df, time, name) for name, df, time in streams if time is not None}
     if len({*types.values()}) > 1:
@@ -78,7 +77,7 @@ def local_micros(text: str) -> Column:
 
 
 def instant_of(micros: str, *, is_local: bool) -> str:
-    """Return SQL of µs since 1970 as a timestamp, or in no time zone."""
+    """Return SQL that turns µs since 1970 into a timestamp, with or without a time zone."""
     if is_local:
         return f"{_EPOCH} + ({micros}) * INTERVAL '0.000001' SECOND"
     return f"timestamp_micros({micros})"

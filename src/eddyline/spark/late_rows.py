@@ -27,7 +27,7 @@ class LateRows:
     batch_id: int
     stream: str
     low: int
-    """The instant before which rows are late (µs)."""
+    """Watermark: rows before it are late (µs)."""
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write the rows of a partition as a file, and return its name and their number."""

@@ -48,7 +48,7 @@ def warned_of_late(
         n_rows: rows of the stream so far.
         outcome: what has become of them ("not joined").
         share: of rows that a lateness that is learned is to hold ((0, 1)); None if it was given.
-        delays: returns by how much each of them was too late (µs, ascending).
+        delays: returns how far each row was behind the watermark (µs, ascending).
         lateness_us: the lateness that the stream has (µs).
     """
     allowed = 0.0 if share is None else 1 - share
@@ -57,7 +57,7 @@ def warned_of_late(
     longer = _would_hold(delays, lateness_us)
     if share is not None:
         more = f"learned {100 * (1 - allowed / 10):.9g} %"
-        longer = f"a larger share, lateness='{more}' of the stream, waits for more of them"
+        longer = f"lateness='{more}' of the stream waits for more of them"
     msg = (
         f"{n_late:,} of {n_rows:,} rows of {stream!r} came too late and were {outcome}: "
         f"run.late_rows({stream!r}) has them; {longer}. Files "
@@ -72,7 +72,7 @@ def warned_of_late(
 def _would_hold(delays: Callable[[], NDArray[np.int64]], lateness_us: int) -> str:
     """Name the lateness that would have held 99 % of the late rows, and the one for all."""
     sorted_us = np.empty(0, np.int64)
-    with contextlib.suppress(OSError, pa.ArrowInvalid):  # the rows are told of without it
+    with contextlib.suppress(OSError, pa.ArrowInvalid):  # the warning works without it
         sorted_us = delays()
     if not sorted_us.size:
         return "a longer lateness of the stream waits for them"
@@ -84,7 +84,7 @@ def _would_hold(delays: Callable[[], NDArray[np.int64]], lateness_us: int) -> st
 
 
 def interval_text(us: int) -> str:
-    """Return an interval that is at least so long, with two digits or more.
+    """Return an interval of at least a length (µs), rounded up to two digits or more.
 
     >>> interval_text(5_400_000_001), interval_text(90_000_000), interval_text(1)
     ('91 minutes', '90 seconds', '1 millisecond')

@@ -110,12 +110,12 @@ class Laid:
 
 @dataclass(frozen=True, slots=True)
 class UnboundedState:
-    """State that grows with the rows of a stream for as long as a query runs."""
+    """State that grows with the rows of a stream without a limit."""
 
     grows: str
-    """A sentence that names the stream and what is kept of it."""
+    """A sentence that names the stream and the values that the state keeps."""
     bounds: str
-    """What a person can do to bound it."""
+    """Advice how to bound the state."""
 
 
 class Clock(Protocol):
@@ -226,7 +226,7 @@ class Operator:
     without_lateness: tuple[str, ...] = ()
     """The streams whose event time it asks for and that were given no lateness."""
     unbounded: tuple[UnboundedState, ...] = ()
-    """The parts of its state that grow with the rows of a stream, without a bound."""
+    """The parts of its state that grow without a limit."""
     by_hand: ChangeableRules | None = None
     """Its rules, if it has some that a person may change while it runs."""
 

@@ -68,7 +68,7 @@ class Query:
         relations: the streams and tables that it reads, by name.
         options: how its plan is learned; each operator takes those that it knows.
         check_not_running: raises QueryError if a query of a name is running.
-        started: is told each run of the query.
+        started: called with each run of the query.
         rename: how the query gets another name, for errors.
 
     Raises:
@@ -171,7 +171,7 @@ class Query:
 
     @cached_property
     def identity(self) -> Identity:
-        """The identity that a checkpoint must have, to go on from it."""
+        """The identity of the query, which its checkpoint belongs to."""
         columns = {name: column_types(each.df) for name, each in self.relations.items()}
         facts = [
             [name, each.time, sorted(columns[name].items())]
@@ -195,16 +195,16 @@ class Query:
         return not is_on(spark, "spark.sql.caseSensitive")
 
     def as_before(self, before: Identity | None) -> Query:
-        """Return the query with the names and orders that files of a checkpoint have.
+        """Return the query with the names and orders in the files of a checkpoint.
 
         Args:
-            before: the query that the checkpoint belongs to, if there is one.
+            before: the query that the checkpoint belongs to, or None.
         """
         if before is None:
             return self
         steps = as_before(self.steps, before, ignores_case=self._ignores_case)
         if steps_differ(steps, self.steps):
-            with contextlib.suppress(QueryError):  # of another query, which will be refused
+            with contextlib.suppress(QueryError):  # another query; the run refuses it
                 return self.with_steps(*steps)
         return self
 
@@ -254,10 +254,9 @@ class Query:
             state: folder of durable state, such as windows, or a URI that ``pyarrow.fs``
                 understands; in the checkpoint if omitted. All workers must be able to read and
                 write there.
-            changed: what becomes of the checkpoint if the query is not the one that began it:
-                ``keep_state`` keeps its state, where that fits, and ``reset`` empties it. The query
-                goes on where the other one stopped; rows that were read are not read again. Of a
-                query that means the same it changes nothing.
+            changed: how the query goes on if it is not the one that began the checkpoint.
+                ``keep_state`` keeps the state, if it fits, and ``reset`` empties it. The query goes
+                on after the last batch, and reads no row again. An unchanged query ignores it.
             **as_spark: the trigger as PySpark takes it: ``availableNow=True``, ``once=True`` or
                 ``processingTime="5 seconds"``.
 

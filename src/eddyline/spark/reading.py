@@ -55,7 +55,7 @@ def read_steps(
         named = tables_of(text, known)
         if not named:
             return _of_rows(text, known, columns, aggregates, known.tables)
-        with suppress(QueryError):  # Spark says what is wrong with it
+        with suppress(QueryError):  # Spark reports the error
             read = read_query(text, columns, known.functions, aggregates=aggregates)
             if not (read.is_join or read.parts or read.overs or read.grouping):
                 return _of_rows(text, known, columns, aggregates, ())

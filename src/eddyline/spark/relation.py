@@ -14,7 +14,7 @@ from eddyline.errors import OptionError, QueryError
 from eddyline.query.cql import read_window
 from eddyline.query.reading import columns_of_stream
 from eddyline.query.select.intervals import micros_in
-from eddyline.query.windows import LONGEST, MAX_SPAN, SlideWindow, too_long
+from eddyline.query.windows import LONGEST, SlideWindow, check_span
 from eddyline.registry import checked_text, unknown
 from eddyline.spark.event_time import LOCAL, time_type
 from eddyline.sql.parsing import quoted
@@ -41,9 +41,9 @@ class Relation:
 
     @property
     def rows(self) -> DataFrame:
-        """The rows, with a watermark if they may be late by a span that is known.
+        """The rows, with a watermark if their lateness is given.
 
-        Spark has none for a wall clock.
+        Spark has no watermark for a ``TIMESTAMP_NTZ``.
         """
         if self.lateness is None or self.time is None or _is_learned(self.lateness):
             return self.df
@@ -121,9 +121,7 @@ def checked_relation(what: str, df: DataFrame, time: str | None, lateness: str |
         if _is_learned(checked_text(f"lateness of {what}", lateness)):
             _share(lateness, what)
             return Relation(df, time, lateness)
-        if (micros_in(lateness) or 0) > MAX_SPAN:
-            msg = too_long(f"lateness {lateness!r:.60} of {what}")
-            raise OptionError(msg, lateness=lateness)
+        check_span(f"lateness {lateness!r:.60} of {what}", micros_in(lateness), lateness=lateness)
         if time_type(df, time, what) == LOCAL:
             lateness_of(Relation(df, time, lateness), what)
             return Relation(df, time, lateness)
@@ -141,7 +139,7 @@ def checked_relation(what: str, df: DataFrame, time: str | None, lateness: str |
 def _watermarked(df: DataFrame, time: str, lateness: str) -> DataFrame:
     """Return rows with a watermark.
 
-    Spark reads the name of a watermark's column twice, so that no quotes save one with backticks.
+    Spark parses the name of the column twice, so a name with backticks cannot be quoted.
     """
     if "`" not in time:
         return df.withWatermark(quoted(time), lateness)

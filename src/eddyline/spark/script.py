@@ -103,14 +103,14 @@ def problems_on_spark(
     spark: SparkSession | None = None,
     load_rules: LoadRules | None = None,
 ) -> None:
-    """Add the errors of a script that only Spark knows: columns, types, functions and formats.
+    """Add the errors of a script that only Spark finds: columns, types, functions and formats.
 
-    Nothing is started. What reads a stream that has a problem is left out.
+    Nothing starts. Objects that read a stream with a problem are not checked.
 
     Args:
-        script: as ``checked_script`` has read it.
-        file: where it stands.
-        problems: those that are known without Spark; takes the others.
+        script: the result of ``checked_script``.
+        file: the file of the script.
+        problems: the problems that ``checked_script`` found; collects the others.
         spark: as for ``run_script``.
         load_rules: as for ``run_script``.
     """
@@ -148,7 +148,7 @@ def _made(
 
 
 def _is_broken(name: str, text: str, script: Script, problems: list[EddylineError] | None) -> bool:
-    """Return whether something has a problem, or its text names an input that has one."""
+    """Return whether an object has a problem, or its text names an input that has one."""
     names = {each.lower() for each in broken(problems)}
     inputs = names - {query.name.lower() for query in script.queries}
     inputs -= {rules.name.lower() for rules in script.rules}

@@ -44,8 +44,8 @@ def checked_script(file: Path, problems: list[EddylineError] | None = None) -> S
 
     Args:
         file: the script; modules of its functions are also looked for beside it.
-        problems: takes the errors; their fact ``created`` names the object of the script. Without
-            it the first error is raised.
+        problems: collects the errors; their fact ``created`` names the object of the script.
+            Without a list the first error is raised.
 
     Raises:
         QueryError: the script cannot be understood, names what there is not, or a function cannot
@@ -91,7 +91,7 @@ def checked_script(file: Path, problems: list[EddylineError] | None = None) -> S
 
 
 def broken(problems: Iterable[EddylineError] | None) -> set[str]:
-    """Return the names of what has a problem."""
+    """Return the names of the objects that have a problem."""
     return {each.facts["created"] for each in problems or ()}
 
 
@@ -194,7 +194,7 @@ _OPTIONS = [*_OF_FILES.split(), *_OF_TEXTS.split()]
 
 
 def _check_options(read: CreateStream | CreateTable) -> None:
-    """Refuse an option that is a misspelt one of Spark's: Spark ignores what it does not know."""
+    """Refuse misspelt options of Spark, because Spark ignores unknown options."""
     known = {each.lower() for each in _OPTIONS}
     for option in read.options if read.options["format"] in FILE_FORMATS else ():
         if option.lower() in known or option in _OF_SCRIPTS:

@@ -1,6 +1,6 @@
-"""Queries over tables alone that are more than a filter: Spark answers them as they are written.
+"""Queries over tables alone that are more than a filter: Spark answers them as written.
 
-Nothing about them is continuous, so there is nothing to learn, and no window to say what counts.
+They are not continuous, so the engine has nothing to learn, and they need no windows.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from eddyline.errors import NotSupportedError
 from eddyline.query.select.names import identifier
 from eddyline.spark.analysis import refused, unlogged
 from eddyline.spark.relation import Relation
+from eddyline.sql.depth import deep
 from eddyline.sql.parsing import SparkText
 
 if TYPE_CHECKING:
@@ -24,12 +25,13 @@ if TYPE_CHECKING:
     from eddyline.spark.catalog import Catalog
 
 
+@deep
 def tables_of(text: str, catalog: Catalog) -> Sequence[exp.Table]:
-    """Return where a query names tables; nothing if it names anything else.
+    """Return the tables in the tree of a query; nothing if it also reads other inputs.
 
     Args:
         text: the query.
-        catalog: what the engine knows.
+        catalog: the tables of the engine.
     """
     names = {each.lower() for each in catalog.tables}
     tables: list[exp.Table] = []
@@ -44,7 +46,7 @@ def tables_of(text: str, catalog: Catalog) -> Sequence[exp.Table]:
 
 
 def answered(text: str, tables: Sequence[exp.Table], catalog: Catalog) -> Relation:
-    """Return what Spark answers to a query over tables.
+    """Return Spark's results of a query over tables.
 
     Raises:
         QueryError: Spark refuses it.
@@ -54,8 +56,8 @@ def answered(text: str, tables: Sequence[exp.Table], catalog: Catalog) -> Relati
     for call in tables[0].root().find_all(exp.Anonymous):
         if str(call.name).lower() in functions:
             msg = (
-                f"{call.name}() is a function of the engine; over tables alone it may stand in one "
-                f"SELECT … FROM t WHERE …; for aggregates there is el.window_aggregate(df, …)"
+                f"{call.name}() is a function of the engine; over tables alone only a plain "
+                f"SELECT … FROM t WHERE … may call it; aggregates have el.window_aggregate(df, …)"
             )
             raise NotSupportedError(msg, function=str(call.name))
     frames = {each.lower(): df for each, df in catalog.tables.items()}
@@ -77,5 +79,5 @@ def answered(text: str, tables: Sequence[exp.Table], catalog: Catalog) -> Relati
 
 
 def _plain(text: str) -> str:
-    """Return a text in which braces are no places for tables."""
+    """Return a text with escaped braces."""
     return text.replace("{", "{{").replace("}", "}}")

@@ -1,8 +1,8 @@
 """Warnings of state that grows for as long as a query runs.
 
-A stream without a window keeps all of its rows in a join, and lists over an unbounded window keep
-all of their values. That is what SQL says, and it is rarely meant. So a person is told when the
-query is made and when it starts.
+A join keeps all rows of a stream without a window, and lists over an unbounded window keep all
+values. SQL asks for that, but the author rarely wants it. So the query warns when it is made and
+when it starts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def warn_of_unbounded_state(query: str, operators: Iterable[Operator]) -> None:
 
     Args:
         query: name of the query.
-        operators: those of the query.
+        operators: the operators of the query.
     """
     for state in dict.fromkeys(state for each in operators for state in each.unbounded):
         msg = f"query {query!r}: {state.grows}; {state.bounds}"

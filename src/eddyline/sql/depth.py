@@ -1,8 +1,8 @@
-"""Deeply nested text: its levels, and a stack of its own for those who read it.
+"""Deeply nested text: its levels, and a larger stack for its readers.
 
-The parser and the functions over its trees are recursive. The parser takes some 20 frames for a
+The parser and the functions over its trees are recursive. The parser takes some 20 frames per
 parenthesis, and Python's limit is 1,000. Work that does not fit runs again in a thread with a
-larger stack. All threads share one limit of frames, so it is raised only while that thread runs.
+larger stack. All threads share one limit, so ``deep`` raises it only while that thread runs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 MAX_LEVELS = 1_000
-"""Levels of a text that are read. Spark takes 300 to 700 on a stack of 1 MB, its default."""
+"""Most levels of a text. Spark reads 300 to 700 on its default stack of 1 MB."""
 
 _FRAMES = (8_000, 60_000)
 _STACK_BYTES = 512 << 20  # pages that nobody touches take no memory
@@ -66,14 +66,14 @@ def deep(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def _is_too_deep(error: BaseException | None) -> bool:
-    """Return whether an error is of the stack; sqlglot's tokenizer raises others from it."""
+    """Return whether the stack caused an error; sqlglot's tokenizer wraps such errors."""
     while error is not None and not isinstance(error, RecursionError):
         error = error.__cause__ or error.__context__
     return error is not None
 
 
 def _run(frames: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Return what a function returns, or raise what it raises, in a thread with so many frames."""
+    """Call a function in a thread that may have so many frames."""
     context = contextvars.copy_context()
     result: list[T] = []
     errors: list[BaseException] = []
@@ -82,7 +82,7 @@ def _run(frames: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwarg
         _here.is_deep = True
         try:
             result.append(context.run(function, *args, **kwargs))
-        except BaseException as error:  # noqa: BLE001 - who waits for it raises it
+        except BaseException as error:  # noqa: BLE001 - the waiting thread raises it
             errors.append(error)
 
     with _lock:
@@ -98,6 +98,15 @@ def _run(frames: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwarg
     if errors:
         raise errors[0]
     return result[0]
+
+
+def depth_of(value: T, parts: Callable[[T], Iterable[T]]) -> int:
+    """Return how many levels a tree has; ``parts`` returns the values directly inside one."""
+    levels, waiting = 0, [value]
+    while waiting:
+        levels += 1
+        waiting = [part for each in waiting for part in parts(each)]
+    return levels
 
 
 def levels_of(tokens: Iterable[Token]) -> tuple[int, Token | None]:

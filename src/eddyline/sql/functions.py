@@ -57,7 +57,7 @@ def as_name(node: Expr) -> str:
 
 
 def says_collation(tree: Expr) -> bool:
-    """Return whether an expression gives texts a collation, by which bytes do not compare."""
+    """Return whether an expression sets a collation, so that bytes do not decide equality."""
     return any(
         isinstance(node, exp.Collate)
         or as_name(node) == "collate"

@@ -1,8 +1,8 @@
-"""A normal form of SQL text: two texts that have the same one say the same.
+"""A normal form of SQL text: two texts with one normal form mean the same.
 
-Comments, white space, the case of keywords and function names, parentheses that change nothing, the
-order of AND and OR and the sides of ``=`` do not count. The case of names counts where Spark's
-setting says so.
+These do not count: comments, white space, the case of keywords and function names, parentheses that
+change nothing, the order of AND and OR, and the sides of ``=``. Spark's setting decides whether the
+case of names counts.
 """
 
 from __future__ import annotations
@@ -10,51 +10,42 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sqlglot import exp, parse_one
+from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from eddyline.sql.parsing import SparkText, on_one_line
+from eddyline.sql.depth import deep
+from eddyline.sql.parsing import on_one_line, parse_column
 
 Qualifiers = Callable[[str], str]
-"""Gives a qualifier of columns, in lower case, the name that it has in normal forms."""
+"""Returns the name that a qualifier of columns has in normal forms; gets it in lower case."""
 
 _CHAINS = exp.And, exp.Or
 _SYMMETRIC = exp.EQ, exp.NEQ, exp.NullSafeEQ
 
 
-def normal_form(
+@deep
+def conjuncts(
     text: str, *, ignores_case: bool = True, qualifier: Qualifiers = lambda name: name
-) -> str:
-    """Return the normal form of an expression or an output column.
+) -> list[str]:
+    """Return the normal forms of the conditions that AND joins, sorted.
 
     Args:
-        text: SQL; of an output column with its alias.
+        text: SQL of an expression, or of an output column with its alias.
         ignores_case: whether names are the same in any case.
         qualifier: renames the qualifiers of columns.
 
     Returns:
-        A text for comparisons only; of SQL that cannot be read, the text on one line.
+        Texts for comparisons only. A text that is no SQL is returned on one line.
 
-    >>> normal_form("(V > 3) and k = 1 -- odd") == normal_form("1 = k AND v>3")
+    >>> conjuncts("(V > 3) and k = 1 -- odd") == conjuncts("1 = k AND v>3")
     True
-    >>> normal_form("V AS v") == normal_form("v")
+    >>> conjuncts("V AS v") == conjuncts("v")
     True
-    >>> normal_form("v > 3 OR k = 1 AND w") == normal_form("(v > 3 OR k = 1) AND w")
+    >>> conjuncts("v > 3 OR k = 1 AND w") == conjuncts("(v > 3 OR k = 1) AND w")
     False
     """
-    return "AND".join(conjuncts(text, ignores_case=ignores_case, qualifier=qualifier))
-
-
-def conjuncts(
-    text: str, *, ignores_case: bool = True, qualifier: Qualifiers = lambda name: name
-) -> list[str]:
-    """Return the normal forms of the conditions that AND joins, sorted; see ``normal_form``.
-
-    >>> conjuncts("b AND a") == conjuncts("a") + conjuncts("b")
-    True
-    """
     try:
-        tree = parse_one(f"SELECT {text}\n", read=SparkText).expressions[0]
+        tree = parse_column(text)
     except (SqlglotError, IndexError):
         return [on_one_line(text)]
     form = _Form(ignores_case, qualifier)

@@ -103,10 +103,21 @@ def parse_condition(text: str, what: str = "SQL") -> Expr:
     return tree
 
 
-@deep
 def parse_output(text: str) -> Expr:
     """Return the tree of a valid column of SELECT, without its alias."""
-    column: Expr = parse_one(f"SELECT {text}", read=SparkText).expressions[0].unalias()
+    column: Expr = parse_column(text).unalias()
+    return column
+
+
+@deep
+def parse_column(text: str) -> Expr:
+    """Return the tree of a column of SELECT, with its alias.
+
+    Raises:
+        SqlglotError: it cannot be read.
+        IndexError: it is empty.
+    """
+    column: Expr = parse_one(f"SELECT {text}\n", read=SparkText).expressions[0]
     return column
 
 

@@ -1,4 +1,4 @@
-"""Bounds on the stack and the time that Java takes for a regular expression, by its text alone.
+"""Bounds on the stack and time of Java's regular expressions, from their text alone.
 
 Java backtracks. It calls itself once for each repetition of a group whose matches differ in length,
 so a long text exhausts the stack. Choices that overlap multiply: ``a.*b.*c`` takes cubic time, and
@@ -19,13 +19,13 @@ MAX_DEGREE = 2
 """Greatest exponent of the text's length in the time of an expression that moves freely."""
 
 MAX_PATHS = 1_000
-"""Most ways through an expression, beside those that the degree counts."""
+"""Most paths through an expression, apart from those that the degree counts."""
 
 MAX_TIMES = 100
 """Most repetitions of a group; more count as any number."""
 
 MAX_NODES = 1_000
-"""Most nodes on the longest way through an expression: each takes a frame of the stack."""
+"""Most nodes on the longest path through an expression: each takes a frame of the stack."""
 
 _ASCII = (1 << 128) - 1
 _OTHER = 1 << 128
@@ -116,7 +116,7 @@ def regex_effort(pattern: str) -> Effort:
 def like_is_slow(pattern: str, escape: str) -> bool:
     r"""Return whether Java may take more than quadratic time for a pattern of LIKE.
 
-    Spark makes ``.*`` of each ``%``. Those at the end take no time.
+    Spark turns each ``%`` into ``.*``. A ``%`` at the end takes no time.
 
     Example:
         >>> like_is_slow("%a%b%", "\\"), like_is_slow("%a%b%c%", "\\")
@@ -128,7 +128,7 @@ def like_is_slow(pattern: str, escape: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Paths:
-    """The ways in which a part of an expression is reached: ``n**degree * factor``."""
+    """Number of paths to a part of an expression: ``n**degree * factor``."""
 
     degree: int = 0
     factor: int = 1
@@ -136,7 +136,7 @@ class _Paths:
 
 @dataclass(frozen=True, slots=True)
 class _Follow:
-    """What comes behind a part."""
+    """The expression behind a part."""
 
     first: int
     """The characters that it may begin with."""
@@ -145,7 +145,7 @@ class _Follow:
 
 
 class _Bounds:
-    """Counts the ways through an expression, from left to right."""
+    """Counts the paths through an expression, from left to right."""
 
     def __init__(self) -> None:
         self.is_deep = False
@@ -153,7 +153,7 @@ class _Bounds:
         self._times = 1
 
     def look_for(self, tree: _Node) -> None:
-        """Count the ways of looking for an expression in a text."""
+        """Count the paths of a search for an expression in a text."""
         head = tree.parts[0] if isinstance(tree, _Sequence) and tree.parts else tree
         start = _Paths(0 if head == _Place("start") else 1)
         self._noted(self._walk(tree, start, _Follow(0, accepts=True)))
@@ -198,7 +198,7 @@ class _Bounds:
         is_ambiguous = bool(first & follow.first)
         if is_many and not _is_single(node.part):
             self.is_deep |= not _is_even(node.part)
-            # What is repeated must match in one way alone; else the ways multiply.
+            # The repeated part must match in one way, or the paths multiply.
             again = _Follow(first | follow.first, accepts=False)
             is_single_way = self._walk(node.part, paths, again) == paths
             self.is_slow |= not is_single_way or _is_nullable(node.part)
@@ -254,7 +254,7 @@ def _is_nullable(node: _Node) -> bool:
 
 
 def _asserts(node: _Node) -> bool:
-    """Return whether a part may fail although it needs no character."""
+    """Return whether a part may fail without reading a character."""
     if isinstance(node, _Repeat):
         return node.low > 0 and _asserts(node.part)
     if isinstance(node, _Sequence):
@@ -265,7 +265,7 @@ def _asserts(node: _Node) -> bool:
 
 
 def _before(node: _Node, follow: _Follow) -> _Follow:
-    """Return what comes behind the part before a node."""
+    """Return what follows the part in front of a node."""
     if not _is_nullable(node):
         return _Follow(_first(node), accepts=False)
     if isinstance(node, _Place) and node.kind == "end":
@@ -430,7 +430,7 @@ class _Reader:
             found |= self._member()
         self._position += 1
         found = self._folded(found)
-        # What is no ASCII is in both of two sets, as neither tells more.
+        # A set does not tell which other characters it has, so its complement has some, too.
         return _Chars((_ALL & ~found) | _OTHER if is_negated else found)
 
     def _member(self) -> int:

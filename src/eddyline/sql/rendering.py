@@ -56,7 +56,7 @@ SIGNS: dict[type, str] = {
 
 
 _CHAINED = (exp.And, exp.Or, exp.Add, exp.Sub, exp.Mul, exp.DPipe)
-"""Operators that may stand in long rows; parentheses around each would be too deep for Spark."""
+"""Operators that may form long chains; nested parentheses would be too deep for Spark."""
 
 
 class UnwritableError(Exception):

@@ -26,7 +26,7 @@ TIME = "_time"
 """The column that holds the event time of a late row."""
 
 LOW = b"eddyline.low"
-"""Metadata of a file: the instant before which its rows were late (µs)."""
+"""Metadata key of a file: the watermark that its rows were behind (µs)."""
 
 
 def write_late(
@@ -40,8 +40,8 @@ def write_late(
 ) -> str:
     """Write late rows of an input as one parquet file of a new name, and return the name.
 
-    Columns that codes say are written as well. ``low`` is the instant before which rows were late
-    (µs); None if it is not known.
+    Columns that codes say are written as well. ``low`` is the watermark that the rows were behind
+    (µs), or None.
 
     Raises:
         OSError: it cannot be written.
@@ -127,15 +127,15 @@ def read_late(place: StatePlace, name: str, until: int) -> pa.Table | None:
 
 
 def late_delays(place: StatePlace, name: str, until: int) -> NDArray[np.int64]:
-    """Return how far late rows were behind the instant before which rows were late (µs, sorted).
+    """Return how far late rows were behind the watermark (µs, ascending).
 
     Args:
-        place: where they are.
+        place: the durable state.
         name: of the input.
         until: the last batch.
 
     Raises:
-        OSError: they cannot be read.
+        OSError: a file cannot be read.
     """
     delays = [np.empty(0, np.int64)]
     for path in _files(place, name, until):

@@ -159,10 +159,10 @@ class ManifestFolder:
         raise StateError(msg, path=path, format=found)
 
     def clear(self) -> None:
-        """Remove all state, but for rows that came too late.
+        """Remove all state except late rows.
 
         Raises:
-            StateError: it cannot be removed.
+            StateError: a file cannot be removed.
         """
         try:
             for each in self._present():

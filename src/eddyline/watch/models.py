@@ -183,7 +183,7 @@ def _facts(view: ModelView) -> list[tuple[str, str]]:
 
 
 def _waiting(view: ModelView) -> list[Part]:
-    """Return how many rows wait, why, and until when."""
+    """Return a table of waiting rows, and why and until when they wait."""
     rows = tuple(
         (
             clipped(each.stream, 40),
@@ -202,7 +202,7 @@ def _waiting(view: ModelView) -> list[Part]:
 def _reasons(view: ModelView) -> Iterator[str]:
     """Yield why rows wait."""
     if any(each.n_ahead for each in view.waiting):
-        yield "Rows ahead of event time wait until it has passed them, which lateness holds back."
+        yield "Rows ahead of event time wait until it passes them; lateness delays event time."
     for each in view.waiting:
         if not each.n_open:
             continue
@@ -210,22 +210,22 @@ def _reasons(view: ModelView) -> Iterator[str]:
         wait = span(each.wait_us)
         if not each.is_fitted:
             yield (
-                f"A model{of} is final with the next row of its entity, or after {wait} (horizon)."
+                f"A model{of} is final at the next row of its entity, or after {wait} (horizon)."
             )
             continue
         yield (
-            f"An open run{of} gives a segment when a row is too far from it, or when event time is "
-            f"{wait} (max_gap) behind its last row: without more rows, by the time shown."
+            f"An open run{of} ends when a row is too far from it, or when event time is {wait} "
+            f"(max_gap) past its last row. Without more rows it ends at the time shown."
         )
         if each.prefix_rows:
-            yield f"Before that, a run waits for {each.prefix_rows:,} rows (prefix_rows)."
-        yield "A smaller max_gap or prefix_rows gives them sooner."
+            yield f"A new run first waits for {each.prefix_rows:,} rows (prefix_rows)."
+        yield "A smaller max_gap or prefix_rows ends runs sooner."
     if _may_be_early(view.plan):
         yield "results='early' gives results before they are final."
 
 
 def _may_be_early(plan: StreamPlan | None) -> bool:
-    """Return whether results are given once they are final, and could be given before."""
+    """Return whether a query waits for final results that it could give early."""
     if plan is None or plan.is_early or len(plan.stages) > 1:
         return False
     return plan.stages[0].ranges is None

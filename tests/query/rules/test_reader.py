@@ -304,7 +304,7 @@ def test_errors_name_the_rule_and_the_place(text, said, line, column):
 def test_nothing_and_too_much_are_refused_by_name():
     with pytest.raises(QueryError, match="rule 'r' is empty"):
         read(" ")
-    with pytest.raises(QueryError, match="'r' is nested too deeply"):
+    with pytest.raises(QueryError, match="rule 'r' is nested 3000 levels deep"):
         read("(" * 3000 + "bo" + ")" * 3000)
 
 

@@ -92,7 +92,7 @@ def test_the_default_name_of_a_column_is_on_one_line():
 
 def test_a_table_beside_streams_is_read_by_joins_only():
     assert len(read_query("SELECT v FROM s, t", COLUMNS, tables=["t"]).inputs) == 2
-    with pytest.raises(NotSupportedError, match="'t' is a table, which a join with a stream reads"):
+    with pytest.raises(NotSupportedError, match="'t' is a table: join it with a stream"):
         read_query("SELECT w FROM t", COLUMNS, tables=["t"])
 
 

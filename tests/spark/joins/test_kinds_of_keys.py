@@ -68,7 +68,7 @@ def test_null_has_a_partner_where_null_equals_null(frame):
     ("on", "message"),
     [
         ("l.m = r.m", "m is of the type map<string,int>"),
-        ("l.c = r.c", "c has a collation, by which texts are equal that are not the same"),
+        ("l.c = r.c", "c has a collation, so different texts may be equal"),
         ("CAST(l.k AS STRING COLLATE UTF8_LCASE) = r.k", "has a collation"),
         ("l.f = r.f", "f is of the type struct<x:double>"),
         ("l.var = r.var", "is of the type variant, which is not supported"),

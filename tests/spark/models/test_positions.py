@@ -198,7 +198,7 @@ def test_model_in_sql_says_the_same(spark, folder, segments):
     assert {row[:3] for row in shown(found.to_df())} == wanted != set()
     for text, said in {
         "SELECT ship, speed(track) AS s FROM fleet {}": "no polynomial, and segments are",
-        "SELECT ship, lat(track) AS a FROM fleet {} CHANGES": "compared with a number",
+        "SELECT ship, lat(track) AS a FROM fleet {} CHANGES": "compare it with a number",
         "SELECT ship, track AS place FROM fleet {} CHANGES": "ends in track, such as place_track",
     }.items():
         with pytest.raises((QueryError, NotSupportedError), match=said):
@@ -244,7 +244,7 @@ def test_what_is_no_track_is_refused(spark, more, kind, said):
 def test_exact_rows_are_asked_by_their_own_columns(spark, folder, segments):
     unmade = fitted(spark.read.parquet(str(folder)))
     for each in (segments, unmade):
-        with pytest.raises(NotSupportedError, match="ask these columns of the rows"):
+        with pytest.raises(NotSupportedError, match="use conditions on these columns"):
             each.where("lat(track) > -18").exact()
         assert each.where("ship = 3").exact().count() == N_ROWS
 

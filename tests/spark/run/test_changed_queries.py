@@ -185,7 +185,7 @@ def test_a_function_that_changed_is_told(spark, tmp_path):
         warnings.simplefilter("error", ChangedFunctionWarning)
         run_to_end(query_of(spark, tmp_path, text, large=large(1)), tmp_path)
     write(tmp_path, 3, (80, 1, 2, 10), (81, 1, 9, 10))
-    with pytest.warns(ChangedFunctionWarning, match=r"the code of 'large' .* up to batch 2 were"):
+    with pytest.warns(ChangedFunctionWarning, match=r"the code of 'large' .* up to batch 2\."):
         run = run_to_end(query_of(spark, tmp_path, text, large=large(5)), tmp_path)
     assert results(tmp_path) == [("a", 3), ("a", 7), ("a", 9)]
     changes = [each for each in run.journal if each["event"] == "change"]

@@ -373,10 +373,9 @@ def _projected(scope: Scope, items: Sequence[Item]) -> Node:
 
 
 def _bounded(items: Sequence[Item]) -> list[str]:
-    """Return what may have a bound: attributes, and positions instead of their coordinates."""
+    """Return the names that may have a bound: attributes, with positions for coordinates."""
     names = [each.name for each in items if each.kind == "attribute"]
-    points = [each[: -len("_x")] for each in names if each.endswith("_x")]
-    points = [each for each in points if earth.position_of(each, names)]
+    points = earth.positions_in(names)
     inside = {name for each in points for name in earth.coordinates(each)}
     return [*points, *(each for each in names if each not in inside)]
 

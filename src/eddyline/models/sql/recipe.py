@@ -30,7 +30,7 @@ class Made:
     bounds: tuple[tuple[str, str], ...] = ()
     """Of fitted attributes, by name; "" if they are as near as results need."""
     track: tuple[str, ...] = ()
-    """The columns of latitude and longitude of positions, whose bound is that of ``track``."""
+    """Columns of latitude and longitude; ``track`` has their bound."""
     read: tuple[str, ...] = ()
     """The attributes of rows that are segments already."""
     rows: str = ""

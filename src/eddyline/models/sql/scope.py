@@ -59,7 +59,7 @@ class Side:
     attributes: Mapping[str, str]
     distances: Mapping[str, Distance] = field(default_factory=dict)
     lengths: frozenset[str] = frozenset()
-    """Of the attributes, speeds and distances of positions, which are no polynomials."""
+    """Attributes that are speeds or distances of positions, so no polynomials."""
     others: tuple[str, ...] = ()
     """Columns of the rows that are not modelled."""
     stream: str = ""
@@ -97,7 +97,7 @@ class Mention:
     side: Side
     kind: Kind
     column: str
-    """What it is called in the segments; of a distance, in the side; of a position, its name."""
+    """Its name: for a distance in the side, for a position its own, otherwise in the segments."""
     start: int
     end: int
 
@@ -242,7 +242,7 @@ class Scope:
 
     @staticmethod
     def names_of(mentions: Sequence[Mention]) -> list[str]:
-        """Return the attributes that names mean: of positions and distances, all that they read."""
+        """Return the attributes behind names; positions and distances have several."""
         own = [each.column for each in mentions if each.kind == "attribute"]
         places = (each.column for each in mentions if each.kind == "position")
         own += [name for each in places for name in earth.coordinates(each)]

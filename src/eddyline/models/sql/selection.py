@@ -45,7 +45,7 @@ class Item:
     start: int
     distance: Distance | None = None
     is_length: bool = False
-    """Whether it is a speed or a distance, which only results that are rows have."""
+    """Whether it is a speed or a distance; only results that are rows have these."""
 
 
 class Selection:
@@ -109,7 +109,7 @@ class Selection:
         return [self._of_name(inner, mention, alias, part, what)]
 
     def _mentioned(self, node: exp.Column, what: str) -> Mention | None:
-        """Return what a name means; None if it is that of a time."""
+        """Return the meaning of a name; None for the name of a time."""
         is_time = node.name.lower() in self._times and len(node.parts) == 1
         if is_time and all(each.meaning(node.name) is None for each in self.scope.sides):
             return None
@@ -118,7 +118,7 @@ class Selection:
     def _of_position(
         self, mention: Mention, alias: str, part: Fragment, what: str
     ) -> Iterator[Item]:
-        """Yield the coordinates of a position, of which results that are rows have degrees."""
+        """Yield the coordinates of a position; results that are rows have degrees instead."""
         name = alias or (mention.column if len(self.scope.sides) > 1 else mention.node.name)
         if not earth.is_position(name):
             message = f"{what}: the name of a position ends in track, such as {alias}_track"

@@ -17,7 +17,6 @@ from eddyline.query.conditions import (
     NativeTest,
     Raise,
     Rule,
-    levels_of,
 )
 from eddyline.query.predicates import (
     FunctionPredicate,
@@ -29,7 +28,7 @@ from eddyline.query.rules.python_calls import checked_reads, function_test
 from eddyline.query.rules.reader import RuleText
 from eddyline.query.rules.rule import Rule as DescribedRule
 from eddyline.sql.analysis import check_is_row_wise
-from eddyline.sql.depth import deep
+from eddyline.sql.depth import deep, depth_of
 from eddyline.sql.parsing import parse_condition
 from eddyline.sql.rendering import UnwritableError
 
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from eddyline.query.predicates import Predicate
 
 MAX_LEVELS = 100
-"""Levels of a tree of tests; Spark evaluates a rule with more of them as it was written."""
+"""Most levels of a tree of tests; Spark evaluates a deeper rule as it was written."""
 
 
 @dataclass(frozen=True)
@@ -203,7 +202,7 @@ class _BoundPart:
     calls: str = ""
     """A Python predicate that it calls."""
     risk: str = ""
-    """Reason why Spark may raise, or exhaust stack or time, where it evaluates the text."""
+    """Reason why Spark may raise, or exhaust stack or time, when it evaluates the text."""
 
 
 @deep
@@ -224,7 +223,7 @@ def _taken_apart(predicate: SqlPredicate, read: RuleText) -> _BoundPart:
     if not reason:
         try:
             tree = read.tree()
-            if (levels := levels_of(tree)) <= MAX_LEVELS:
+            if (levels := depth_of(tree, lambda node: node.children)) <= MAX_LEVELS:
                 risk = "" if predicate.can_raise is False else read.risk
                 return _BoundPart(predicate.text, tree, read, "", read.first_call, risk)
             reason = f"it is nested {levels} levels deep, and at most {MAX_LEVELS} are taken apart"

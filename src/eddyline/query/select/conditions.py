@@ -178,16 +178,16 @@ class JoinConditions(Conditions):
         self.absent = ""
         """While WHERE is read: the input of which results may have no row."""
         self._later: list[tuple[list[tuple[Side, Side]], str, list[str], int]] = []
-        """Equalities that are keys where nothing else connects their inputs: as keys, as written,
-        where they are asked of results (nowhere if that stays), and their offsets."""
+        """Equalities that become keys if nothing else connects their inputs. For each: its keys,
+        its text, the list of conditions that it then leaves (empty if it stays), its offset."""
         self._no_keys: list[tuple[frozenset[str], str, str, int]] = []
-        """Equalities that cannot be keys: their inputs, as written, why, and their offsets."""
+        """Equalities that cannot be keys: inputs, text, reason and offset of each."""
 
     def connect(self) -> None:
-        """Make keys of other equalities where inputs have none, and check that all have one.
+        """Turn the later equalities into keys where inputs have none, and check all inputs.
 
         Raises:
-            NotSupportedError: an equality is all that connects two inputs, and cannot be a key.
+            NotSupportedError: only an equality that cannot be a key connects two inputs.
         """
         for pairs, written, asked, start in self._later:
             classes = self.keys.classes()
@@ -239,7 +239,7 @@ class JoinConditions(Conditions):
         self._add_null_safe(part, qualified, others)
 
     def _add_null_safe(self, part: Fragment, written: str, asked: list[str]) -> None:
-        """Take note of ``a <=> b`` and ``(a, b) = (c, d)``, in which NULL equals NULL."""
+        """Note ``a <=> b`` and ``(a, b) = (c, d)``, in which NULL equals NULL."""
         trees = _null_safe_trees(part.tree)
         pairs = [named for each in trees if (named := self._named(each))]
         keys: list[tuple[Side, Side]] = []
@@ -250,12 +250,12 @@ class JoinConditions(Conditions):
                 self._no_keys.append((names, written, sides, part.start))
                 return
             keys += sides
-        if keys:  # what is not of two inputs is asked of results
+        if keys:  # pairs that do not belong to two inputs stay conditions on results
             rest = asked if len(pairs) == len(trees) else []
             self._later.append((keys, written, rest, part.start))
 
     def _named(self, trees: Sequence[Expr]) -> list[tuple[str, str]]:
-        """Return input and text of two sides, each of one input and not the same; else nothing."""
+        """Return input and text of two sides that belong to one input each, and not the same."""
         sides = [self._side(each) for each in trees]
         if None in sides:
             return []
@@ -322,7 +322,7 @@ class JoinConditions(Conditions):
 
 
 def _null_safe_trees(tree: Expr) -> list[Sequence[Expr]]:
-    """Return the pairs of which a condition says that they are equal, or both NULL."""
+    """Return the pairs that a condition requires to be equal, or both NULL."""
     if isinstance(tree, exp.NullSafeEQ):
         return [(tree.left, tree.right)]
     if as_name(tree) == "equal_null" and len(tree.expressions) == 2:

@@ -46,7 +46,7 @@ _BEHIND = {
     "version": "VERSION AS OF",
     "laterals": "LATERAL VIEW",
 }
-"""What may stand behind a name in FROM for sqlglot, and is not run."""
+"""Clauses behind a name in FROM that sqlglot reads and eddyline does not run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class FromReader:
         known = [name for name in columns if self._is_join or name not in tables]
         self._names = {name.lower(): name for name in known}
         self._alone = {name.lower() for name in tables} - self._names.keys()
-        """Tables that are read as a stream would be."""
+        """Tables that the query reads alone, in the place of a stream."""
 
     def items(self) -> list[FromItem]:
         """Return the items as they were written; only inner joins of streams are run yet."""
@@ -219,8 +219,8 @@ class FromReader:
             self._statement.refuse(message, each.start)
         if table.name.lower() in self._alone:
             message = (
-                f"{table.name!r} is a table, which a join with a stream reads, or a query over "
-                f"tables alone without a window"
+                f"{table.name!r} is a table: join it with a stream, or query it alone and "
+                f"without a window"
             )
             self._statement.refuse(message, offset_of(table.this))
         if table.name.lower() not in self._names:

@@ -41,10 +41,10 @@ _DEFAULTS = {
     "timestamp_ntz": "'1970-01-01 00:00:00'",
     "binary": "''",
 }
-"""A value of each type, which stands for NULL beside whether there is one."""
+"""A value of each type that replaces NULL in a key; another key says whether it is NULL."""
 
 _INEXACT = re.compile(r"[<:,](float|double|map|variant|interval|void)\b(?!:)|collate")
-"""Types inside structs and arrays of which equal values may have other bits, or no equality."""
+"""Types inside structs and arrays whose equal values may differ in bits, or have no equality."""
 
 _OF_DAYS = re.compile("day|hour|minute|second")
 
@@ -63,7 +63,7 @@ class Side:
 
     @property
     def is_plain(self) -> bool:
-        """Whether its values are no structs, arrays or intervals, as far as that can be told."""
+        """Whether its values are, as far as known, no structs, arrays or intervals."""
         return self.kind in ("", *_KINDS.values())
 
 
@@ -74,7 +74,7 @@ def side_of(name: str, text: str, columns: Mapping[str, str]) -> Side | str:
     types = [columns[column] for column in side.columns_of(tree)]
     if says_collation(tree) or any("collate" in each.lower() for each in types):
         return (
-            f"{text} has a collation, by which texts are equal that are not the same; compare "
+            f"{text} has a collation, so different texts may be equal; compare "
             f"lower(…), or … COLLATE UTF8_BINARY"
         )
     is_whole = kind.family in ("struct", "array") and not _INEXACT.search(kind.text)
@@ -92,10 +92,10 @@ def side_of(name: str, text: str, columns: Mapping[str, str]) -> Side | str:
 def null_safe_sides(
     sides: Iterable[tuple[str, str]], inputs: Mapping[str, Mapping[str, str]]
 ) -> list[tuple[Side, Side]] | str:
-    """Return ``a <=> b`` as two equalities of keys, or in words why it cannot be that.
+    """Return ``a <=> b`` as two equalities of keys, or in words why that is impossible.
 
-    The values are equal where both are NULL or neither is, and where they are equal with a value of
-    their type in the place of NULL.
+    The first compares whether the sides are NULL. The second compares the sides with a default
+    value instead of NULL.
     """
     pairs: list[list[Side]] = [[], []]
     for name, text in sides:
@@ -121,7 +121,7 @@ def null_safe_sides(
 
 
 def identity_of(tree: Expr) -> str:
-    """Return what expressions have in common that are the same but for blanks and such."""
+    """Return a text that is the same for expressions that differ only in blanks and case."""
     return tree.unnest().sql(comments=False, normalize_functions="upper")
 
 

@@ -36,7 +36,7 @@ _OPTIONS = ("BY", "AT", "HORIZON")
 _DEPTHS = {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}
 _FORMS = "x = x + vx * t, or x WITHIN 0.5"
 TRACK = "track"
-"""The name of the attribute that positions are."""
+"""The name of the attribute of positions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from sqlglot import exp, parse_one
+from sqlglot import exp
 from sqlglot.errors import ParseError
 
 from eddyline.errors import QueryError
 from eddyline.query.aggregates import WINDOW
 from eddyline.query.query import Query
 from eddyline.sql.analysis import Expression
-from eddyline.sql.parsing import SparkText, refuse
+from eddyline.sql.parsing import SparkText, parse_column, refuse
 from eddyline.sql.types import OTHER
 
 if TYPE_CHECKING:
@@ -76,8 +76,7 @@ class Part:
 def _column_of(text: str) -> Expr | None:
     """Return the tree of an output column; None if it has none without the query's tokens."""
     with suppress(ParseError):
-        column: Expr = parse_one(f"SELECT {text}", read=SparkText).expressions[0]
-        return column
+        return parse_column(text)
     return None
 
 

@@ -329,7 +329,7 @@ _ASKED: dict[type, float] = {ValueTest: 1e3, FunctionTest: 1e6, Raise: 1e9}
 """Cost of asking Python, in steps."""
 
 _GUARDED = 1e8
-"""Cost of asking a guarded test: all others come before it."""
+"""Cost of a guarded test: it runs after all others."""
 
 
 def _cost(literals: Literals, externals: Sequence[ExternalTest]) -> Callable[[int], float]:

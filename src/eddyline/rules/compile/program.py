@@ -66,9 +66,9 @@ class ExternalTest:
 
     @property
     def is_guarded(self) -> bool:
-        """Whether it may not return on rows that other parts of its rule drop.
+        """Whether it may hang on rows that other parts of its rule drop.
 
-        Such a test is asked after all others of its rule, and no order of them is learned.
+        Such a test runs after all others of its rule, and the rule learns no order.
         """
         if isinstance(self.test, FunctionTest):
             return self.test.predicate.guarded

@@ -318,9 +318,9 @@ def _with_report(fields: Sequence[StructField]) -> list[StructField]:
 def unbounded_values(
     stream: str, window: Window, calls: Iterable[LiftedCall]
 ) -> Iterator[UnboundedState]:
-    """Yield the calls that keep their values for ever: lists over a window that lets no row go.
+    """Yield the calls that keep values for ever: lists over a window that drops no row.
 
-    Partial aggregates of a fixed size grow with the number of groups alone.
+    Partial aggregates of a fixed size grow only with the number of groups.
     """
     if window.length != LONGEST or (window.counts is not None and window.counts.rows != LONGEST):
         return
@@ -329,6 +329,6 @@ def unbounded_values(
         if any(isinstance(p.kind, ArrayType) or not p.monoid.can_merge for p in partials):
             yield UnboundedState(
                 f"{call.call.text} keeps values of all rows of {stream!r} for ever, because its "
-                f"window ([{window.text}]) lets none go",
-                "give it a window that does, such as [RANGE 1 HOUR]",
+                f"window ([{window.text}]) drops none",
+                "give it a window that drops rows, such as [RANGE 1 HOUR]",
             )

@@ -148,7 +148,7 @@ class Lifting:
                 if call.own is not None:
                     return self._own(number, call, arguments)
                 return self._known(number, call, arguments)
-        except PySparkTypeError as error:  # a type of Spark's that Arrow does not have
+        except PySparkTypeError as error:  # Arrow lacks the type
             msg = f"{call.text} is not supported: {error.getMessage()}"
             raise NotSupportedError(msg, call=call.text) from error
         except AnalysisException as error:
@@ -282,7 +282,7 @@ def _check_kinds(call: AggregateCall, kinds: Sequence[DataType]) -> None:
     """Refuse values that tasks cannot compare as Spark does.
 
     Raises:
-        NotSupportedError: there are some; the message says of which call.
+        NotSupportedError: the call has such values.
     """
     for kind in kinds:
         if has_no_order(kind):

@@ -20,6 +20,7 @@ from eddyline.spark.aggregates.shared import members_of
 from eddyline.spark.analysis import column_types
 from eddyline.spark.query import Query
 from eddyline.spark.relation import checked_frame, checked_relation
+from eddyline.sql.rendering import string_literal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -144,7 +145,7 @@ def _together(made: Mapping[str, Sequence[Step]]) -> tuple[Step, ...]:
     assert isinstance(last, AggregateStep)
     together = SharedAggregateStep(last.input, tuple(members), OF_ALL)
     _, shared = members_of(together)
-    names = ", ".join("'" + each.replace("\\", "\\\\").replace("'", "\\'") + "'" for each in made)
+    names = ", ".join(map(string_literal, made))
     columns = (f"element_at(array({names}), {PLACE} + 1) AS window_name", *shared[0].projections)
     return (*before, together, ProjectStep(OF_ALL, columns))
 

@@ -55,18 +55,18 @@ class Guard:
 
 
 MAX_CONJUNCTS = 300
-"""Conjuncts that one filter of Spark has at most. Spark makes a chain of them, which it walks by
-recursion: 500 pass and 1,500 end in a StackOverflowError, on a stack of 1 MB."""
+"""Most conjuncts of one filter of Spark. Spark walks the chain of conjuncts by recursion: 500 pass
+and 1,500 end in a StackOverflowError, on a stack of 1 MB."""
 
 CUT = 200
-"""Conjuncts of a step, where there are more than ``MAX_CONJUNCTS``."""
+"""Conjuncts of a step, if there are more than ``MAX_CONJUNCTS``."""
 
 
 def steps_of(conditions: Sequence[str]) -> list[str]:
-    """Return conditions, which any AND may join, in steps that Spark can compile.
+    """Return the conditions of a conjunction in steps that Spark can compile.
 
     Spark looks into an AND and into filters over filters, but not into a CASE. The first conditions
-    stay as they are: Spark may push them down to files.
+    stay unchanged, so Spark may push them down to files.
     """
     if len(conditions) <= MAX_CONJUNCTS:
         return list(conditions)

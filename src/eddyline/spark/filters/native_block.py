@@ -54,7 +54,7 @@ ROW_BITS = (1 << 33) - 1
 """The bits of ``monotonically_increasing_id`` that number the rows of a partition."""
 
 MAX_STEPS = 100
-"""Conditions inside each other; of more predicates several make a step together."""
+"""Most nested conditions; of more predicates, several share a step."""
 
 BITS_PER_WORD = 62
 """Outcome bits in one BIGINT of a code."""

@@ -109,18 +109,18 @@ class BoundJoin:
 
     @cached_property
     def unbounded(self) -> tuple[UnboundedState, ...]:
-        """The streams of which the join keeps all rows for ever.
+        """The streams whose rows the join keeps for ever.
 
-        A table meets each row of a stream once, so a join of one stream keeps none of its rows.
+        A row of a stream meets a table once, so a join of one stream with tables keeps no rows.
         """
         if len(self.timed) < 2 or self.options.constraints == DISCARD:
             return ()
         return tuple(
             UnboundedState(
-                f"the join keeps all rows of stream {each.name!r} for ever, because that has no "
-                f"window ([{each.window.text}])",
-                f"give it one that holds its partners, such as {each.name} [RANGE 1 HOUR], or "
-                f'constraints="discard"; a time bound in the condition is no window',
+                f"the join keeps all rows of stream {each.name!r} for ever, because the stream has "
+                f"no window ([{each.window.text}])",
+                f"give it a window that holds its partners, such as {each.name} [RANGE 1 HOUR], or "
+                f'use constraints="discard"; a time bound in the condition is no window',
             )
             for each in self.step.joined
             if each.name in self.timed and each.window.length == LONGEST and not each.window.counts

@@ -265,11 +265,11 @@ class JoinInputs(Operator):
         return observed[0].metrics if observed else {}
 
     def count_late(self, n_late: Mapping[str, int], place: StatePlace, batch_id: int) -> None:
-        """Add the late rows of a batch; warn once of an input of which many come too late.
+        """Add the late rows of a batch; warn once of an input with many late rows.
 
         Args:
-            n_late: how many, by input.
-            place: where they are.
+            n_late: numbers of late rows, by input.
+            place: the durable state, which contains the rows.
             batch_id: the batch.
         """
         self._n_late.update(n_late)

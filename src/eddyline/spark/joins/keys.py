@@ -28,10 +28,10 @@ DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
 """Digits that Spark takes whole numbers to have, where they meet decimals."""
 
 _NO_KEYS = re.compile(r"(^|[<:,])(map|variant|void|geometry|geography)\b(?!:)|collate|^interval$")
-"""Types without an equality that equal hashes follow, as whole values or parts."""
+"""Types whose equal values may have different hashes, as whole values or as parts."""
 
 _FLOATS = re.compile(r"[<:,](float|double)\b(?!:)")
-"""Types of which equal values have other bits: inside others nothing makes them one."""
+"""Types whose equal values may differ in bits; inside other types nothing normalizes them."""
 
 MAX_DIGITS = 38
 """Most digits of a decimal."""
@@ -65,7 +65,7 @@ def key_type(key: KeyClass, inputs: Iterable[JoinInput]) -> str:
 
     Raises:
         QueryError: a member cannot be resolved, or they are of types that SQL would convert.
-        NotSupportedError: a type without an equality that hashes follow.
+        NotSupportedError: equal values of the type may have different hashes.
     """
     found: dict[str, str] = {}
     for each in inputs:
@@ -99,7 +99,7 @@ def key_type(key: KeyClass, inputs: Iterable[JoinInput]) -> str:
 
 
 def _check_kinds(members: Mapping[str, str]) -> None:
-    """Refuse members of types without an equality that hashes follow; types are by the member."""
+    """Refuse members whose equal values may have different hashes; types by member."""
     for what, kind in members.items():
         if _NO_KEYS.search(kind) or _FLOATS.search(kind):
             msg = (

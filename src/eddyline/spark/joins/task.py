@@ -166,7 +166,7 @@ class LateWorker:
     keys_only: Mapping[str, tuple[KeyColumn, ...]]
     """By input: key columns that its rows do not carry, because their codes tell them."""
     low: int
-    """The instant before which rows are late (µs)."""
+    """Watermark: rows before it are late (µs)."""
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write the rows of a partition, and return the name of the file and their number.

@@ -150,7 +150,7 @@ def attribute_of(graph: Graph, name: str) -> str:
 
 
 def attributes_of(graph: Graph, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the attributes that names say: of a position its coordinates; errors as above."""
+    """Return the attributes behind names; a position has three. Errors as above."""
     attributes = graph.shape.attributes
     found = [
         earth.position_of(checked_text("attribute", name), attributes)

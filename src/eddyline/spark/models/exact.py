@@ -150,14 +150,14 @@ def _asked(given: Graph) -> tuple[Source, list[Where]]:
 
 
 def _check_are_columns(source: Source, asked: Where) -> None:
-    """Refuse attributes that are computed of rows, which then have no value of their own."""
+    """Refuse attributes that are computed from rows and are no columns."""
     names = sorted(conditions.attributes(asked.condition))
     raw = source.raw.columns if source.raw is not None else {}
     places = raw if source.maker is None else getattr(source.maker, "places", {})
     if not places.keys().isdisjoint(names):
         msg = (
-            f"exact answers of {asked.text}: rows have no position in metres, which is computed of "
-            "their latitude and longitude; ask these columns of the rows themselves"
+            f"exact answers of {asked.text}: rows have no position in metres; it is computed from "
+            "their latitude and longitude; use conditions on these columns"
         )
         raise NotSupportedError(msg, text=asked.text)
     if not isinstance(source.maker, Declared):

@@ -82,15 +82,15 @@ def fit(
         df: a batch DataFrame, or a stream.
         key: the columns that say of which entity a row is; none is one entity.
         time: the column of timestamps.
-        track: the columns of latitude and longitude, in degrees: positions become ``track``, in
-            metres from the centre of the earth, whose bound ``within`` has, too, and results that
-            are rows have ``lat`` and ``lon``. Conditions call ``distance(track, 47.6, -122.3)``,
-            ``speed``, ``lat``, ``lon``, ``east`` and ``north``. A row without a position is NULL,
-            NaN, infinite, or 91 or 181 as AIS says it; other numbers that are no degrees raise an
-            error when rows are read.
+        track: the columns of latitude and longitude, in degrees. Positions become ``track``, in
+            metres from the centre of the earth; ``within`` has its bound. Results that are rows
+            have ``lat`` and ``lon``. Conditions may call ``distance(track, 47.6, -122.3)``,
+            ``speed``, ``lat``, ``lon``, ``east`` and ``north``. NULL, NaN, infinite values, and
+            AIS's 91 and 181 mean no position. Other numbers that are no degrees raise an error
+            when the rows are read.
         within: for each numeric column that is modelled the most that a model may be away from a
             row's value: in its unit, or a share of the value, such as ``"1 %"``; for
-            ``track`` metres in any direction. A number alone is that of the track.
+            ``track`` in metres, in any direction. A single number is the bound of the track.
         attributes: other numeric columns, which are modelled as near as what is asked of them
             needs; see ``Segments.within``.
         max_gap: a longer time between two rows of an entity has no model, such as ``10 minutes``,
@@ -248,9 +248,8 @@ def _track(df: DataFrame, keys: Sequence[str], given: Any) -> tuple[str, str]:
     """Return the columns of latitude and longitude.
 
     Raises:
-        OptionError: they are not two names that differ, or a key has the name of a column that
-            results have for positions.
-        QueryError: one is not there, or no number.
+        OptionError: ``given`` is not two different names, or a key is called ``lat`` or ``lon``.
+        QueryError: a column does not exist, or is no number.
     """
     if isinstance(given, str) or len(tuple(given)) != 2 or len({*given}) != 2:
         msg = f"track is the columns of latitude and longitude, ('lat', 'lon'), got {given!r:.60}"
@@ -264,7 +263,7 @@ def _track(df: DataFrame, keys: Sequence[str], given: Any) -> tuple[str, str]:
             raise QueryError(msg, attribute=name)
     for key in keys:
         if key.lower() in {earth.LAT, earth.LON}:
-            msg = f"a key is called {key!r}, which results with positions have; rename the key"
+            msg = f"a key is called {key!r}, as a column of positions in results; rename the key"
             raise OptionError(msg, key=key)
     return lat, lon
 

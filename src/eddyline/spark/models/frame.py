@@ -30,6 +30,7 @@ from eddyline.spark.models.exact import exact_rows
 from eddyline.spark.models.graphs import Graph, checked, told
 from eddyline.spark.models.queries import query_of, rows_of
 from eddyline.spark.models.reporting import WithReport
+from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -246,7 +247,8 @@ class Segments(WithAlarms, WithBounds, WithReport):
             msg = f"near needs coordinates, such as near({distance}, 'x', 'y')"
             raise QueryError(msg)
         one, two = read_pair(names)
-        squares = " + ".join(f"pow({one}.`{each}` - {two}.`{each}`, 2)" for each in axes)
+        names_of_axes = map(quoted, axes)
+        squares = " + ".join(f"pow({one}.{each} - {two}.{each}, 2)" for each in names_of_axes)
         return self.pairs(
             f"{squares} < {most!r} * {most!r}",
             other=other,

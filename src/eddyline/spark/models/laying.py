@@ -69,7 +69,7 @@ class RawRows:
     def __init__(self, df: DataFrame, time: str, columns: Mapping[str, str] | None = None) -> None:
         self.df, self.time = df, time
         self.columns = columns or {}
-        """SQL of the attributes that are no columns."""
+        """SQL of attributes that are computed from columns."""
         self.uncovered: dict[str, pa.Table] = {}
         """For attributes the instants of rows that the errors of segments do not hold for."""
 
@@ -162,7 +162,7 @@ def laid(
 
 
 def in_degrees(results: DataFrame, shape: Shape) -> DataFrame:
-    """Return results that are rows with latitude and longitude, and lengths of vectors."""
+    """Replace positions by degrees, and vectors by lengths, in results that are rows."""
     instead = {} if shape.kind == "segments" else earth.outputs(shape.attributes)
     if not instead:
         return results
@@ -180,7 +180,7 @@ def in_degrees(results: DataFrame, shape: Shape) -> DataFrame:
 def as_modelled(
     sources: Sequence[Relation], node: graph.Node, made: Sequence[StructField] = ()
 ) -> DataFrame:
-    """Return the same with the attributes as they are modelled."""
+    """Return the same results with the modelled attributes."""
     first = sources[0]
     keys, how = first.shape.keys, first.maker
     schema = schema_of(node.shape, [*made, *first.key_fields], first.time_type)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from eddyline.errors import QueryError
+from eddyline.errors import EddylineWarning, QueryError
 from eddyline.query.steps import ReadStep
 from eddyline.registry import checked_text
 from eddyline.rules.step import RuleStep
@@ -146,4 +146,4 @@ class RulesWithAlerts(NamedRules):
         )
         if self.on_error == "raise":
             raise QueryError(msg, rules=self.name)
-        warnings.warn(msg, stacklevel=4)
+        warnings.warn(msg, EddylineWarning, stacklevel=4)

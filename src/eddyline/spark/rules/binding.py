@@ -99,7 +99,7 @@ class RuleBinder:
                 raise each.rule
         if missing is not None and len(missing.blind) == missing.n_asking and known.first_time():
             msg = (
-                f"none of {counted(missing.n_asking, 'rule')} finds a field that it asks for, so "
+                f"none of {counted(missing.n_asking, 'rule')} finds any of its fields, so "
                 f"their tests are unknown for every event. Missing: {missing.text}"
             )
             warnings.warn(msg, MissingFieldsWarning, stacklevel=2)
@@ -152,7 +152,7 @@ class _Input:
         return [self._known[each.name] for each in sources]
 
     def missing(self, rules: Collection[_Read]) -> MissingFields | None:
-        """Return the fields that rules ask for and the input lacks."""
+        """Return the fields of rules that the input lacks."""
         by_rule = {each.source.name: each.lacking for each in rules if each.lacking}
         if not by_rule:
             return None
@@ -165,7 +165,7 @@ class _Input:
         return MissingFields(len(asking), by_rule, tuple(blind), hints)
 
     def first_time(self) -> bool:
-        """Return whether nobody asked this before."""
+        """Return whether this is the first call."""
         first, self._is_told = not self._is_told, True
         return first
 
@@ -228,7 +228,7 @@ class _Input:
 
 
 def _no_hints(*_: Any) -> dict[str, str]:
-    """Return nothing, for rules that do not know what their fields may be called."""
+    """Return no likely columns, for rules that know none."""
     return {}
 
 

@@ -350,11 +350,11 @@ class RuleOperator(Operator):
 
     @property
     def missing(self) -> MissingFields | None:
-        """The fields that rules ask for and the input lacks; None if there is none."""
+        """The fields of rules that the input lacks; None if it has all."""
         return self.compiled.bound.missing
 
     def _fields_said(self) -> tuple[str, ...]:
-        """Return in words which fields the input lacks."""
+        """Return a line about the fields that the input lacks."""
         found = self.missing
         if found is None:
             return ()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from pyspark import cloudpickle
 from pyspark.sql import functions as F
 
-from eddyline.errors import OptionError, QueryError
+from eddyline.errors import EddylineWarning, OptionError, QueryError
 from eddyline.options import SharingOptions
 from eddyline.query.steps import ReadStep
 from eddyline.registry import checked_text
@@ -139,10 +139,10 @@ class RuleSet(RulesWithAlerts):
 
     @property
     def info(self) -> dict[str, Mapping[str, Any]]:
-        """Facts about each rule: its text, and those that its source has (title, level, tags).
+        """Facts about each rule: its text, and those of its source (title, level, tags).
 
-        Once the set was applied, ``fields_found`` and ``fields_missing`` say which fields of a
-        Sigma rule the input had.
+        Once the set was applied, ``fields_found`` and ``fields_missing`` list the fields of a Sigma
+        rule that the input had or lacked.
         """
         facts, shown = super().info, self._shown
         if shown is None:
@@ -173,7 +173,7 @@ class RuleSet(RulesWithAlerts):
                 f"once; run it by rules.start(…), or transform inside foreachBatch, to have "
                 f"changes take effect at the next micro-batch"
             )
-            warnings.warn(msg, UserWarning, stacklevel=3)
+            warnings.warn(msg, EddylineWarning, stacklevel=3)
 
     # -- transforms ---------------------------------------------------------------------------
 
@@ -235,8 +235,8 @@ class RuleSet(RulesWithAlerts):
         aggregation, for the output modes ``complete`` and ``update``.
 
         Args:
-            as_struct: whether a rule is told by ``id`` (the name), ``title`` and ``level``; these
-                are NULL where a rule has none.
+            as_struct: whether the column ``rule`` is a struct of ``id`` (the name), ``title`` and
+                ``level``. A title or level is NULL if the rule has none.
         """
 
         def transform(df: DataFrame) -> DataFrame:

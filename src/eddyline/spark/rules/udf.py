@@ -60,7 +60,7 @@ class Work:
     rules: "Sequence[RuleSource]"
     """The rules by their places."""
     may_raise: frozenset[str] = frozenset()
-    """Those of the expressions that may raise; Spark must evaluate them from left to right."""
+    """Expressions that may raise; Spark must evaluate them from left to right."""
 
 
 def add_matches(
@@ -139,9 +139,9 @@ def _handed(df: "DataFrame", work: Work) -> "list[Column]":
 def _as_filter(condition: str) -> "Column":
     """Return whether a condition holds, evaluated as in WHERE: from left to right, NULL is false.
 
-    A projection computes beforehand what its columns have twice, although AND and OR may not get
-    there: an operand that raises then raises for all rules. It computes nothing beforehand that
-    stands in a later branch of CASE. The first branch is never taken, which Spark does not know.
+    A projection computes common subexpressions beforehand, even behind AND and OR. An operand that
+    raises would then raise for all rules. Spark does not do so inside a later branch of CASE. The
+    first branch is never taken, which Spark does not know.
     """
     never = "WHEN spark_partition_id() < 0 THEN FALSE"
     return F.expr(f"CASE {never} WHEN ({condition}\n) THEN TRUE END")

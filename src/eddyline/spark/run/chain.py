@@ -50,10 +50,9 @@ Seen = dict[str, list["Observed"]]
 class Chain:
     """The operators of one query, of unique names, in the order in which rows pass them.
 
-    ``folder`` returns where durable state is kept, and is called if there is some. State is of use
-    if it is marked as that of the query, or by one of the hashes that are accepted; there is none
-    up to the batch ``empty_until``. If it ``recalls``, plans are taken again where their conditions
-    come again.
+    ``folder`` returns the folder of durable state, and is called if there is state. State is valid
+    if its mark is that of the query or has an accepted hash. Batches up to ``empty_until`` have no
+    state. If it ``recalls``, plans are taken again where their conditions come again.
 
     Raises:
         StateError: the folder holds the state of another query, or cannot be read.

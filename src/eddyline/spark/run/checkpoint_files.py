@@ -59,7 +59,7 @@ class CheckpointFiles:
             raise
 
     def lock_state(self, state: str) -> None:
-        """Lock a folder of durable state elsewhere; one that is not on a local disk is not locked.
+        """Lock a separate folder of durable state if it is on a local disk.
 
         Raises:
             QueryError: another run of this process has the folder.
@@ -78,12 +78,12 @@ class CheckpointFiles:
         self._locks.append(FolderLock(inner / LOCK, self._query, what, folder))
 
     def held_by(self, has_ended: Callable[[], bool]) -> None:
-        """Note how a later run of this process finds out that the run has ended."""
+        """Set how a later run of this process learns that this run has ended."""
         for each in self._locks:
             each.has_ended = has_ended
 
     def release(self) -> None:
-        """Let other runs have the folder."""
+        """Release the locks."""
         for each in self._locks:
             each.release()
 
@@ -136,7 +136,7 @@ class CheckpointFiles:
             raise OptionError(msg, run=name, master=master)
 
     def clean_up(self) -> None:
-        """Let other runs have the folder; remove a temporary one."""
+        """Release the locks; remove a temporary folder."""
         self.release()
         if self.is_temporary:
             with contextlib.suppress(OSError):

@@ -31,7 +31,7 @@ def reworded(
     Args:
         error: as it was raised; by Spark, its text holds the traces of workers.
         query: name of the query that failed.
-        cause: the error of the batch, if Spark wrapped that one.
+        cause: the error of the batch, if Spark wrapped it.
         failed_in: where it failed, such as `` in batch 3``.
     """
     if isinstance(error, EddylineError):
@@ -52,7 +52,7 @@ def reworded(
 
 
 def _disk_error(reason: str, text: str, query: str) -> SourceError:
-    """Return the error of a disk that takes no more, with the folder of the sink if it is that."""
+    """Return the error of a full disk, with the folder of the sink if that is full."""
     sink = _SINK.search(text)
     where = f"its sink's folder {sink[1]}" if sink else "a folder of Spark (spark.local.dir)"
     msg = (

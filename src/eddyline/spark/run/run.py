@@ -69,7 +69,7 @@ TOLD_WAIT_S = 0.1
 """The same once Spark has told what all jobs observed (s): no job of the sink has run the batch."""
 
 END_LOOK_S = 0.05
-"""Time between two looks at whether a query that has failed counts as ended (s)."""
+"""Time between two checks whether a failed query has ended (s)."""
 
 
 class Run(RunFace):
@@ -164,13 +164,13 @@ class Run(RunFace):
         return made
 
     def _reset(self) -> None:
-        """Remove the state of the query before; its rows stay read."""
+        """Remove the state of the earlier query; Spark keeps the offsets."""
         if self.job.identity.is_stateful or Path(self.state).is_dir():
             ManifestFolder(*file_system(self.state)).clear()
         query_file.write(self._files.own, self._resumed.file)
 
     def _note_changes(self) -> None:
-        """Tell what has changed since the checkpoint was begun."""
+        """Note what has changed since the checkpoint began, and warn of changed functions."""
         found, what = self._resumed, {}
         if found.changes:
             what["changes"] = found.changes
@@ -179,9 +179,9 @@ class Run(RunFace):
         if found.functions and not found.resets:
             named = " and ".join(map(repr, found.functions))
             warnings.warn(
-                f"query {self.name!r}: the code of {named} is not that of before; rows up to batch "
-                f"{self._files.last_done} were answered by the code of before. To answer them "
-                f"anew, give another checkpoint and path",
+                f"query {self.name!r}: the code of {named} has changed; the earlier code answered "
+                f"the rows up to batch {self._files.last_done}. To answer them again, give another "
+                f"checkpoint and path",
                 ChangedFunctionWarning,
                 stacklevel=own_frames(),
             )
@@ -488,9 +488,9 @@ _started_runs: weakref.WeakValueDictionary[int, Run] = weakref.WeakValueDictiona
 def _release_at_end(
     query: StreamingQuery, files: CheckpointFiles, is_stopping: threading.Event
 ) -> None:
-    """Let others have the checkpoint once a query has ended, whether anybody waits for that.
+    """Release the checkpoint once a query has ended, even if nobody waits for the query.
 
-    A run that is being stopped does it when the journal has its end.
+    A run that is being stopped releases it after the last entry of the journal.
     """
 
     def has_ended() -> bool:
@@ -501,7 +501,7 @@ def _release_at_end(
     def release() -> None:
         with contextlib.suppress(Exception):  # the run failed
             query.awaitTermination()
-        while not has_ended():  # Spark tells of an error some moments before
+        while not has_ended():  # Spark reports an error a moment before
             time.sleep(END_LOOK_S)
         if not is_stopping.is_set():
             files.release()

@@ -262,15 +262,15 @@ def explanations(runs: Iterable[RunFace], *, width: int = 100) -> Iterator[str]:
 def stop_runs(runs: Iterable[RunFace], *, why: str | None = None) -> None:
     """Stop runs, and wait until all have ended.
 
-    All are asked to stop at once, those that run together at the same micro-batch, so that none
-    misses rows. Ctrl-C ends the wait alone.
+    All stop at once. Those that run together stop at the same micro-batch, so none misses rows.
+    Ctrl-C ends only the wait.
 
     Args:
         runs: the runs.
         why: the reason, for the journal; if omitted, a person has decided it.
 
     Raises:
-        Exception: a run could not be stopped; the others were stopped before.
+        Exception: a run could not be stopped; the others have stopped.
     """
     together: dict[RunGroup, list[str]] = {}
     stops: list[Callable[[], None]] = []
@@ -301,7 +301,7 @@ def _goes_on(run: RunFace | RunGroup) -> bool:
 def _tried(call: Callable[[], None], errors: list[BaseException]) -> None:
     try:
         call()
-    except BaseException as error:  # noqa: BLE001 - raised by who waits
+    except BaseException as error:  # noqa: BLE001 - the waiting thread raises it
         errors.append(error)
 
 

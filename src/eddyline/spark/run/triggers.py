@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 
 from eddyline.errors import OptionError
 from eddyline.query.select.intervals import micros_in
-from eddyline.query.windows import MAX_SPAN, too_long
+from eddyline.query.windows import check_span
 from eddyline.registry import checked_text, unknown
 
 
@@ -63,8 +63,7 @@ def spark_trigger(text: str | None) -> dict[str, Any]:
         return {"processingTime": "0 seconds"}
     if checked_text("trigger", text) in {"available_now", "once"}:
         return {"availableNow": True}
-    if (micros_in(text) or 0) > MAX_SPAN:
-        raise OptionError(too_long(f"trigger {text!r:.60}"), trigger=text)
+    check_span(f"trigger {text!r:.60}", micros_in(text), trigger=text)
     if re.fullmatch(r"\d+ ?(millisecond|second|minute|hour|day)s?", text):
         return {"processingTime": text}
     msg = f"unknown trigger {text!r}; use 'available_now', or an interval such as '5 seconds'"

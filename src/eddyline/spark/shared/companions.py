@@ -109,7 +109,7 @@ class Checkpoint:
         return None if home is None else self._known[home][name]
 
     def as_before(self, start: Start) -> Start:
-        """Return a query with the names and orders that files of its common checkpoint have."""
+        """Return a query with the names and orders in the files of its common checkpoint."""
         listed = self.listed(start.query.name)
         if listed is None or start.checkpoint is not None:
             return start
@@ -239,7 +239,7 @@ def _why_alone(start: Start, kind: Kind, checkpoint: Checkpoint) -> str:
 
 
 def _changes(was: Listed, query: Query) -> str:
-    """Return in what a query differs from a listed one, in words; empty if it does not."""
+    """Return how a query differs from a listed one, in words; empty if both are the same."""
     if was.identity is None:
         return "" if was.text == plain(query) else "its text is another one"
     return in_words(differences(was.identity, query.identity))

@@ -31,7 +31,7 @@ class Listed(msgspec.Struct, frozen=True):
     written: str = ""
     """The text as it was written, with its line comments."""
     identity: Identity | None = None
-    """Its identity; None in lists of versions that knew the text alone."""
+    """Its identity; None in lists of versions that stored only the text."""
 
 
 class Evaluation(ABC):

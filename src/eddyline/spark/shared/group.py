@@ -208,7 +208,7 @@ class SharedQueries:
 
 
 def _listed(query: Query, before: Listed | None) -> Listed:
-    """Return a query for the list; one that means the same as before is listed as it was."""
+    """Return a query for the list; an unchanged query keeps its entry."""
     known = None if before is None else before.identity
     if before is not None and known is not None and not differences(known, query.identity):
         return msgspec.structs.replace(before, until=None)

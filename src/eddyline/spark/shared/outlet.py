@@ -101,7 +101,7 @@ class SharedOutlet:
         self.names: Callable[[], Sequence[str]] = tuple
         """Returns the queries by their places in the micro-batch that is written."""
         self.begins: Callable[[], None] = lambda: None
-        """Called once the run has its checkpoint for itself."""
+        """Called once the run has locked its checkpoint."""
         self.lock = threading.RLock()
         """Held while a micro-batch is written: a query leaves between two of them."""
         self.last_batch = -1

@@ -56,7 +56,7 @@ class Counts:
     seconds: float
     """Of the job that matches; of ``out``, also of writing it."""
     n_told: int = 0
-    """Events that matched a rule that is told of; correlations tell of others themselves."""
+    """Events that matched a reported rule; correlations report the matches of other rules."""
     prepare_s: float = 0.0
     """Of binding the rules to the columns of the events, and planning."""
 
@@ -111,7 +111,7 @@ def count_matches(
         n_events = events.count()
     n_told = n_matched = counts.pop("", 0)
     if ALERTS in matched.columns:
-        # Matches of rules that only correlations tell of are in no row.
+        # No row has the matches of rules that only correlations report.
         every = events.transform(rules.matches(_MATCHES, keep_unmatched=True))
         of_rules = _totals(every, "TRUE")
         n_matched = of_rules.pop("", 0)

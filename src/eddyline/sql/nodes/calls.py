@@ -47,7 +47,7 @@ def _infer_cast(inference: Inference, node: Expr) -> Facts:
 
 
 def _collated(facts: Facts, target: str) -> Facts:
-    """Return facts in which texts of a collation are of no known type: bytes do not decide."""
+    """Return facts with an unknown type for texts with a collation: bytes do not decide."""
     if "COLLATE" not in target.upper():
         return facts
     return replace(facts, type=SqlType("other", target.lower()))
