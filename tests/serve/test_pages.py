@@ -50,6 +50,39 @@ def test_a_query_shows_how_it_is_its_plan_and_what_changed(page):
     assert "× less" in text, "cost as written against now"
 
 
+@pytest.mark.parametrize("n_lines", [1, 6, 7, 400])
+def test_the_text_of_a_query_stands_on_top_and_only_its_start_if_it_is_long(page, n_lines):
+    lines = [f"line {at} <b>" for at in range(n_lines)]
+    text = shown(page, FakeRun(view=replace(a_run(n_batches=3), text="\n".join(lines))))
+    head = text[: text.index('id="tiles"')]
+    assert head.index("<h1>") < head.index("line 0 &lt;b&gt;")
+    assert f"all {n_lines} lines" in head or n_lines <= 6
+    assert ("<details" in head) == (n_lines > 6)
+    assert text.count(f"line {n_lines - 1} &lt;b&gt;") == 1, "the end of the text stands once"
+
+
+def test_a_query_without_a_text_says_so(page):
+    text = shown(page, FakeRun(view=replace(a_run(n_batches=3), text="")))
+    assert "The query has no text: it was made of rules." in text
+
+
+def test_a_decision_says_its_evidence_in_a_sentence(page):
+    evidence = {
+        "filter": "a<b",
+        "better_filter": "port",
+        "drop_frac": 0.0,
+        "better_drop_frac": 0.39,
+    }
+    entry = JournalEntry(0, "native", "order", ["a<b", "port"], ["port", "a<b"], evidence)
+    run = FakeRun(view=replace(a_run(n_batches=3), history=History(journal=(entry,))))
+    client = page(run)
+    for path in (path_of(run), f"{path_of(run)}/journal"):
+        text = client.get(path).text
+        said = "Of the newest rows that reached it, a&lt;b dropped 0 %, port 39 %: port goes first."
+        assert said in text
+        assert "better drop frac: 0.39" in text, "the evidence stands beneath"
+
+
 def test_a_decision_tells_what_it_brought(page):
     def batches(start, end, seconds):
         return [BatchRecord(at, 1000, 1, seconds if at else 60.0) for at in range(start, end)]

@@ -37,6 +37,9 @@ NEEDS = ("the page", "serve")
 NEWEST_DECISIONS = 12
 """Decisions beside a query."""
 
+SHOWN_LINES = 6
+"""Lines of a query's text that are shown without being asked for."""
+
 DECISIONS_A_PAGE = 100
 """Decisions on a page of their own."""
 
@@ -97,6 +100,8 @@ class Decision:
     before: str
     after: str
     evidence: str
+    why: str
+    """The evidence in sentences; empty where there are no words for it."""
     effect: str
 
     @property
@@ -171,6 +176,8 @@ class Pages:
             spark=spark_line(run.recent),
             plans=_plans(run, wordings_of(made.sections)),
             notes=_notes(len(points), len(batches)),
+            n_lines=len(view.text.splitlines()),
+            shown_lines=SHOWN_LINES,
             leads=[part for each in made.sections if not each.title for part in each.parts],
             tiles=_tiles(made.sections),
             sections=[each for each in made.sections if each.title],
