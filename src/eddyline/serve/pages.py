@@ -152,7 +152,8 @@ class Pages:
     def run(self, run: Followed) -> str:
         """Return the page of a query."""
         made, how = self.views.of(run), health(run, time.time(), values=self._values)
-        asked = (id(made), run.last_batch if not made.view.history.batches else 0, how.level)
+        n_known = run.last_batch if not made.view.history.batches else 0
+        asked = id(made), n_known, how.level, run.backlog()
         kept = self._whole.get(run.key)
         if kept is not None and kept[0] == asked:
             return kept[1]

@@ -68,6 +68,15 @@ class EventTime:
         """Return the instant before which the rows of all streams have come (µs)."""
         return min(self.lows(latest).values())
 
+    def reached(self, latest: Mapping[str, int]) -> tuple[int | None, int | None]:
+        """Return how far event time is (µs): its newest instant, and the watermark of all streams.
+
+        None for what is not known, such as while a stream has had no row.
+        """
+        newest = max((at for at in latest.values() if at > ALWAYS + 1), default=None)
+        low = min(self.lows(latest).values(), default=ALWAYS)
+        return newest, low if low > ALWAYS + 1 else None
+
     def horizon(self, name: str, latest: Mapping[str, int]) -> int | None:
         """Return the horizon of an input; see ``Retention.horizon``."""
         others = [self.low(other, latest) for other in self.lateness if other != name]

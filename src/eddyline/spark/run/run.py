@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 
 from eddyline.errors import EddylineError, OptionError, QueryError, StateError
 from eddyline.registry import unknown
+from eddyline.runtime.backlog import Backlog
 from eddyline.runtime.checkpoint import LEARNED, PINS, STATE
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.pins import BY_PERSON
@@ -25,6 +26,7 @@ from eddyline.spark.lateness import warn_without_lateness
 from eddyline.spark.operator import Batch, Stateful
 from eddyline.spark.prepared import KnownCount, RowCount
 from eddyline.spark.python_workers import load_ahead
+from eddyline.spark.run.backlog import backlog_of
 from eddyline.spark.run.chain import Chain
 from eddyline.spark.run.checkpoint_files import CheckpointFiles
 from eddyline.spark.run.failures import reworded
@@ -349,7 +351,16 @@ class Run(RunFace):
             is_running=self.isActive,
             n_pinned=self.steering.n_pinned,
             records=self.chain.records(),
+            backlog=self.backlog(),
         )
+
+    def backlog(self) -> Backlog:
+        """Return the input that waits; see ``RunFace.backlog``."""
+        if not self.isActive:
+            return Backlog(why="the query does not run")
+        # Rows that are results already are no rows of files.
+        n_rows = None if self.chain.is_ahead else self._snapshot.counters.n_rows
+        return backlog_of(self.lastProgress, self.source, self._files.spark, n_rows)
 
     def _entries(self) -> tuple[JournalEntry, ...]:
         return self._log.entries
