@@ -137,7 +137,9 @@ def test_the_folder_of_a_streaming_sink_has_a_log_of_its_own(folder):
     assert "Spark's log" in folder.backlog().why
 
 
-@pytest.mark.parametrize(("name", "most"), [("MOST_FILES", 1), ("MOST_LOG_BYTES", 5), ("MOST_S", -1)])
+@pytest.mark.parametrize(
+    ("name", "most"), [("MOST_FILES", 1), ("MOST_LOG_BYTES", 5), ("MOST_S", -1)]
+)
 def test_a_look_is_bounded(folder, monkeypatch, name, most):
     folder.put("a", 10)
     folder.put("b", 10)
