@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 class Backlog:
     """Input that waits, as far as it is known."""
 
-    n_rows: float | None = None
+    n_rows: int | None = None
     """Rows; None where they are not known."""
     is_estimate: bool = False
     """Whether the rows are estimated by the size of files."""

@@ -37,7 +37,7 @@ NEEDS = ("the page", "serve")
 NEWEST_DECISIONS = 12
 """Decisions beside a query."""
 
-SHOWN_LINES = 6
+SHOWN_LINES = 8
 """Lines of a query's text that are shown without being asked for."""
 
 DECISIONS_A_PAGE = 100

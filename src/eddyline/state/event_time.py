@@ -30,6 +30,10 @@ class Retention(Protocol):
         ...
 
 
+_EARLIEST = ALWAYS // 2
+"""No row has an earlier event time, but watermarks without any row or any bound are (µs)."""
+
+
 @dataclass(frozen=True, slots=True)
 class EventTime:
     """The streams of a query, and by how much their rows may come late.
@@ -73,9 +77,9 @@ class EventTime:
 
         None for what is not known, such as while a stream has had no row.
         """
-        newest = max((at for at in latest.values() if at > ALWAYS + 1), default=None)
+        newest = max((at for at in latest.values() if at > _EARLIEST), default=None)
         low = min(self.lows(latest).values(), default=ALWAYS)
-        return newest, low if low > ALWAYS + 1 else None
+        return newest, low if low > _EARLIEST else None
 
     def horizon(self, name: str, latest: Mapping[str, int]) -> int | None:
         """Return the horizon of an input; see ``Retention.horizon``."""

@@ -55,7 +55,7 @@ def backlog_of(
     """
     if progress is None:
         return Backlog(why="no batch has ended yet")
-    sources = progress["sources"]
+    sources = list(map(_decoded, progress["sources"]))
     counted = n_rows if len(sources) == 1 else None
     found = []
     for number, source in enumerate(sources):
@@ -65,6 +65,17 @@ def backlog_of(
         else:
             found.append(of_offsets(source))
     return whole(found)
+
+
+def _decoded(source: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what Spark tells of a source, with offsets as values: PySpark hands out texts."""
+    found = {**source}
+    for name in ("endOffset", "latestOffset"):
+        if isinstance(text := source.get(name), str):
+            with suppress(msgspec.DecodeError):  # such as None
+                text = msgspec.json.decode(text)
+            found[name] = None if text == "None" else text
+    return found
 
 
 def of_offsets(source: Mapping[str, Any]) -> Backlog:
@@ -200,4 +211,4 @@ def _estimated(look: _Look, n_done: int, n_rows: int | None) -> Backlog:
     per_file, waiting = n_rows / n_done, float(look.n_waiting)
     if look.done_bytes:
         waiting = look.waiting_bytes * look.n_done / look.done_bytes
-    return Backlog(per_file * waiting, is_estimate=True, n_files=look.n_waiting)
+    return Backlog(round(per_file * waiting), is_estimate=True, n_files=look.n_waiting)
