@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import threading
 import time
@@ -202,16 +201,11 @@ class Run(RunFace):
         except BaseException as error:  # noqa: BLE001 - raised again, reworded
             self._check_goes_on()  # whatever a job says that was stopped
             if isinstance(error, Exception):
-                self._count_failure()
+                self._snapshot.count_failure()
             # In as few words as there are: Spark prints them all.
             self._error = raised = self._reworded(error)
             self._log.write(self.run_view, "failed", f"{type(raised).__name__}: {raised}")
             raise raised from None
-
-    def _count_failure(self) -> None:
-        self._snapshot.counters.n_failures += 1
-        with contextlib.suppress(StateError):  # the failure is what is said
-            self._snapshot.save_counters()
 
     def _process(self, df: DataFrame, batch: Batch) -> tuple[int, int]:
         """Run one batch, commit its state, and learn from it; returns the rows in and out."""
@@ -355,7 +349,7 @@ class Run(RunFace):
         )
 
     def backlog(self) -> Backlog:
-        """Return the input that waits; see ``RunFace.backlog``."""
+        """Return the input that waits; see ``StreamingFace.backlog``."""
         if not self.isActive:
             return Backlog(why="the query does not run")
         # Rows that are results already are no rows of files.

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from eddyline.runtime.backlog import Backlog
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import BatchRecord
     from eddyline.spark.sinks.sinks import Sink
@@ -108,13 +107,6 @@ class RunFace(StreamingFace, Steered):
         """Return the metrics of the run; counters are of the query's whole life, with restarts.
 
         Queries that run together have one set of metrics, of all of them.
-        """
-
-    @abstractmethod
-    def backlog(self) -> Backlog:
-        """Return the input that has arrived and is not processed, as of the newest batch.
-
-        Spark and the folders of file streams are asked with each call; see ``Backlog.why``.
         """
 
     @abstractmethod
