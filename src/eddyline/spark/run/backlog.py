@@ -206,8 +206,8 @@ def _estimated(look: _Look, n_done: int, n_rows: int | None) -> Backlog:
     if not look.n_waiting:
         return Backlog(0, n_files=0)
     if n_rows is None or not n_done:
-        why = "no file was read yet" if not n_done else "rows are not counted by stream"
-        return Backlog(n_files=look.n_waiting, why=f"{why}, so that those of files are not known")
+        why = "no file was read before" if not n_done else "rows are not counted by stream"
+        return Backlog(n_files=look.n_waiting, why=f"files wait, but {why}")
     per_file, waiting = n_rows / n_done, float(look.n_waiting)
     if look.done_bytes:
         waiting = look.waiting_bytes * look.n_done / look.done_bytes
