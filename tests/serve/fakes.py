@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from eddyline.errors import QueryError
+from eddyline.runtime.backlog import Backlog
 from eddyline.runtime.by_hand import RuleList, RuleShown
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import BatchRecord, History, OrderRecord
@@ -27,6 +28,10 @@ class FakeRun:
         self.failure = None
         self.n_views = 0
         self.done = []
+        self.waits = Backlog(0)
+
+    def backlog(self):
+        return self.waits
 
     def is_running(self):
         return not self.is_over

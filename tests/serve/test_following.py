@@ -8,13 +8,23 @@ import pytest
 
 from eddyline.joins.view import JoinRecord
 from eddyline.rules.view import RuleRecord
+from eddyline.runtime.backlog import Backlog
 from eddyline.runtime.journal import JournalEntry
+from eddyline.runtime.progress import Progress, read_progress
 from eddyline.runtime.records import BatchRecord, History, OrderRecord, coarser
 from eddyline.serve.cells import cells
 from eddyline.serve.effects import Effects, short
 from eddyline.serve.failures import Failure
-from eddyline.serve.following import ASK_EVERY_S, RECENT, Followed, Following, work_of
+from eddyline.serve.following import (
+    ASK_EVERY_S,
+    BACKLOG_EVERY_S,
+    RECENT,
+    Followed,
+    Following,
+    work_of,
+)
 from eddyline.serve.health import health
+from eddyline.watch.clock import ClockRecord
 from eddyline.watch.sections import RunView
 from tests.serve.fakes import FakeRun, FakeRuns
 
@@ -263,3 +273,38 @@ def test_a_run_whose_name_is_known_later_is_one_run():
     run.name = "attacks"
     following.note()
     assert sorted(each.name for each in following.known()) == ["attacks", "folder"]
+
+
+def test_the_backlog_is_asked_for_seldom_and_only_of_a_query_that_runs():
+    run, now = run_of(batches(3)), [NOW]
+    run.n_asked = 0
+
+    def backlog():
+        run.n_asked += 1
+        return Backlog(run.n_asked)
+
+    run.backlog = backlog
+    found = Followed(run, lambda: now[0])
+    found.refresh()
+    assert run.n_asked == 0, "nobody has looked"
+    assert [found.backlog() for _ in range(3)] == [Backlog(1)] * 3
+    now[0] += 1000 * BACKLOG_EVERY_S
+    assert found.backlog() == Backlog(2)
+    run.end()
+    now[0] += 1000 * BACKLOG_EVERY_S
+    found.refresh()
+    assert found.backlog().n_rows is None
+    assert run.n_asked == 2
+
+
+def test_event_times_outlive_the_process_and_older_records_have_none(tmp_path):
+    newest, low = 1_700_000_000_000_001, 1_699_999_990_000_000
+    clock = ClockRecord(0, reached=(newest, low))
+    join = JoinRecord((), (), (), 0, 0, reached=(newest + 1, None))
+    cases = (((clock,), (newest, low)), ((clock, join), (newest + 1, None)), ((), (None, None)))
+    progress = Progress(tmp_path / "progress.jsonl")
+    for number, (operators, _) in enumerate(cases):
+        progress.add(BatchRecord(number, 1, 1, 0.5, 0.0, operators))
+    for records in (progress.records, read_progress(progress.path)):
+        works = map(work_of, records)
+        assert [(each.newest_us, each.complete_us) for each in works] == [at for _, at in cases]

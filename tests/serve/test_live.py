@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import re
 import threading
+import time
 from itertools import product
 from urllib.parse import urlencode
 
@@ -54,6 +55,38 @@ def get(server, path, method="GET", **fields):
 def page_of(server, engine, name):
     runs = runs_of(lambda: engine.groups).runs()
     return get(server, f"/run/{key_of(next(each for each in runs if each.name == name))}")
+
+
+@pytest.mark.large
+def test_a_query_tells_how_far_it_is_behind_its_files(spark, tmp_path):
+    path = str(tmp_path / "in")
+    for number in range(4):
+        frame = spark.range(1_000).selectExpr(
+            "id", "id % 7 AS v", f"timestamp_seconds(1700000000 + {number} * 1000 + id) AS t"
+        )
+        frame.coalesce(1).write.mode("append").parquet(path)
+    source = spark.readStream.schema(frame.schema).option("maxFilesPerTrigger", 1).parquet(path)
+    engine = el.Engine(spark)
+    engine.stream("s", source, time="t", lateness="90 seconds")
+    query = engine.query(
+        "SELECT v, COUNT(*) AS n FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE] GROUP BY v"
+    )
+    with query.start("memory", trigger="1 hour", checkpoint=tmp_path / "ckpt") as run:
+        deadline = time.monotonic() + 60.0
+        while not run.records or run.backlog().n_files is None:
+            assert time.monotonic() < deadline, run.backlog()
+            time.sleep(0.2)
+        waits = run.backlog()
+        assert (waits.n_files, waits.is_estimate) == (3, True)
+        assert waits.n_rows == pytest.approx(3_000, rel=0.1)
+        metrics = {each.name: each.value for each in run.metrics()}
+        assert metrics["eddyline_event_time_lag_seconds"] == 90
+        assert metrics["eddyline_backlog_rows"] == waits.n_rows
+        with engine.serve(token=TOKEN) as server:
+            _, text = page_of(server, engine, run.name)
+        assert 'data-cell="lag">1 min 30 s<' in text
+        assert re.search('data-cell="backlog">~[23],[0-9]{3}<', text)
+    assert run.backlog().why == "the query does not run"
 
 
 @pytest.mark.large

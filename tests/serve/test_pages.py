@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from eddyline.errors import PlanError, PredicateError, SourceError
+from eddyline.runtime.backlog import Backlog
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import BatchRecord, History, OrderRecord
 from eddyline.serve.failures import Failure
@@ -48,6 +49,122 @@ def test_a_query_shows_how_it_is_its_plan_and_what_changed(page):
     last = run.view.history.batches[-1]
     assert f'data-cell="batch">{last.batch_id}<' in text
     assert "× less" in text, "cost as written against now"
+
+
+@pytest.mark.parametrize("n_lines", [1, 8, 9, 400])
+def test_the_text_of_a_query_stands_on_top_and_only_its_start_if_it_is_long(page, n_lines):
+    lines = [f"line {at} <b>" for at in range(n_lines)]
+    text = shown(page, FakeRun(view=replace(a_run(n_batches=3), text="\n".join(lines))))
+    head = text[: text.index('id="tiles"')]
+    assert head.index("<h1>") < head.index("line 0 &lt;b&gt;")
+    assert f"all {n_lines} lines" in head or n_lines <= 8
+    assert ("<details" in head) == (n_lines > 8)
+    assert text.count(f"line {n_lines - 1} &lt;b&gt;") == 1, "the end of the text stands once"
+
+
+def a_run_after(*records, waits=None):
+    """Return a run after one batch with those records."""
+    history = History((BatchRecord(0, 10, 1, 0.5, 1_700_000_100.0, records),))
+    run = FakeRun(view=RunView("q", "SELECT 1", history=history))
+    run.waits = waits or Backlog(0)
+    return run
+
+
+def cell_of(text, name):
+    return re.search(rf'data-cell="{name}">([^<]*)<', text)[1]
+
+
+NOON = 1_700_000_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("records", "lag"),
+    [
+        ((ClockRecord(0, reached=(NOON, NOON - 90_000_000)),), "1 min 30 s"),
+        ((ClockRecord(0, reached=(NOON, NOON)),), "0 s"),
+        ((ClockRecord(0, reached=(NOON, None)),), "-"),
+        ((ClockRecord(0),), "-"),
+        ((), "-"),
+        (
+            (
+                ClockRecord(0, reached=(NOON, NOON - 5_000_000)),
+                ClockRecord(0, "other", reached=(NOON - 1_000_000, NOON - 60_000_000)),
+            ),
+            "1 min",
+        ),
+        (
+            (ClockRecord(0, reached=(NOON, NOON)), ClockRecord(0, "b", reached=(NOON, None))),
+            "-",
+        ),
+    ],
+)
+def test_a_query_shows_how_far_its_results_are_behind(page, records, lag):
+    run = a_run_after(*records)
+    client = page(run)
+    for path in ("/", path_of(run)):
+        text = client.get(path).text
+        assert cell_of(text, "lag") == lag
+        assert ("a stream has had no row" in text or "uses no event time" in text) == (lag == "-")
+    assert ('data-of="event-at" data-at="1700000000.000"' in text) == any(
+        each.reached[0] for each in records
+    )
+
+
+@pytest.mark.parametrize(
+    ("waits", "shown_as", "beside"),
+    [
+        (Backlog(0), "0", "as of the newest batch"),
+        (Backlog(1_234, is_estimate=True, n_files=3), "~1,234", "3 files"),
+        (Backlog(n_files=1, why="no <file> was read"), "-", "1 file"),
+    ],
+)
+def test_a_query_shows_how_much_input_waits(page, waits, shown_as, beside):
+    run = a_run_after(waits=waits)
+    client = page(run)
+    for path in ("/", path_of(run)):
+        text = client.get(path).text
+        assert cell_of(text, "backlog") == shown_as
+        assert ('title="no &lt;file&gt; was read"' in text) == bool(waits.why)
+    assert cell_of(text, "backlog-of") == beside
+
+
+def test_the_backlog_of_a_query_that_waits_grows_on_its_page(page):
+    run = a_run_after(waits=Backlog(5))
+    client = page(run)
+    assert cell_of(client.get(path_of(run)).text, "backlog") == "5"
+    run.waits = Backlog(7_000)
+    client.made.following.look_back(key_of(run))._backlog_due = 0.0
+    assert cell_of(client.get(path_of(run)).text, "backlog") == "7,000"
+
+
+def test_a_query_that_has_ended_has_no_backlog(page):
+    run = a_run_after(waits=Backlog(5))
+    run.end()
+    text = shown(page, run)
+    assert cell_of(text, "backlog") == "-"
+    assert "the query does not run" in text
+
+
+def test_a_query_without_a_text_says_so(page):
+    text = shown(page, FakeRun(view=replace(a_run(n_batches=3), text="")))
+    assert "The query has no text: it was made of rules." in text
+
+
+def test_a_decision_says_its_evidence_in_a_sentence(page):
+    evidence = {
+        "filter": "a<b",
+        "better_filter": "port",
+        "drop_frac": 0.0,
+        "better_drop_frac": 0.39,
+    }
+    entry = JournalEntry(0, "native", "order", ["a<b", "port"], ["port", "a<b"], evidence)
+    run = FakeRun(view=replace(a_run(n_batches=3), history=History(journal=(entry,))))
+    client = page(run)
+    for path in (path_of(run), f"{path_of(run)}/journal"):
+        text = client.get(path).text
+        said = "Of the newest rows that reached it, a&lt;b dropped 0 %, port 39 %: port goes first."
+        assert said in text
+        assert "better drop frac: 0.39" in text, "the evidence stands beneath"
 
 
 def test_a_decision_tells_what_it_brought(page):

@@ -37,6 +37,9 @@ FREE = (
     "a(?!bc).*d",
     "(?<=a)b",
     "x{200}",
+    "foo(|bar)baz",
+    "(a|)(|b)",
+    "",
 )
 """Constant stack, and at most quadratic time."""
 

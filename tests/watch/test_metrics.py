@@ -11,15 +11,18 @@ from prometheus_client.parser import text_string_to_metric_families
 from eddyline.errors import PluginError
 from eddyline.joins.view import JoinRecord
 from eddyline.rules.view import RuleRecord
+from eddyline.runtime.backlog import Backlog
 from eddyline.runtime.counters import SECONDS, Counters
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import BatchRecord, OrderRecord
+from eddyline.watch.clock import ClockRecord
 from eddyline.watch.metrics import KINDS, metrics_of
 from eddyline.watch.prometheus import prometheus_text
 
 ORDER = OrderRecord("native", ("a", "b"), (1, 0), (0.5, float("nan")), 12.5, 40.0)
 JOIN = JoinRecord(("s", "t"), (400, 600), (2_000, 3_000), n_late=1, n_results=7)
-RECORDS = (ORDER, JOIN, RuleRecord(5, "all", 10, 3, n_skipped=2))
+CLOCK = ClockRecord(0, reached=(1_700_000_090_000_000, 1_700_000_000_000_000))
+RECORDS = (ORDER, JOIN, RuleRecord(5, "all", 10, 3, n_skipped=2), CLOCK)
 
 
 def counted():
@@ -51,6 +54,7 @@ class Measured:
             is_running=self.is_running,
             n_pinned=1,
             records=RECORDS,
+            backlog=Backlog(1_200),
         )
 
 
@@ -81,6 +85,9 @@ def test_the_text_has_every_value():
     assert found["eddyline_state_bytes", join, query] == 5_000
     assert found["eddyline_skipped_rules", ("component", "rules"), query] == 2
     assert found["eddyline_running", query] == 1
+    assert found["eddyline_event_time_lag_seconds", query] == 90
+    assert found["eddyline_newest_event_timestamp_seconds", query] == 1_700_000_090
+    assert found["eddyline_backlog_rows", query] == 1_200
     names = {metric.name for metric in Measured("q").metrics()}
     assert names == {kind.name for kind in KINDS}
 
@@ -121,9 +128,10 @@ def test_names_and_units_keep_to_the_conventions():
 
 
 def test_what_is_not_known_is_not_told():
+    nothing = {"records": [], "backlog": Backlog(why="nobody knows")}
     (found,) = {
         metric.name
-        for metric in metrics_of("q", Counters(), is_running=False, n_pinned=0, records=[])
+        for metric in metrics_of("q", Counters(), is_running=False, n_pinned=0, **nothing)
         if metric.value or any(n for _, n in metric.buckets)
     } or {None}
     assert found is None

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from eddyline.joins.plan import BUCKETS
-from eddyline.runtime.records import Numbers
+from eddyline.runtime.records import Numbers, event_time_levels
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -202,6 +202,8 @@ class JoinRecord:
     """About so many are."""
     dropped_bytes: int = 0
     """Size of what is known after the batch of rows that were dropped."""
+    reached: tuple[int | None, int | None] = (None, None)
+    """How far event time is after the batch (µs); see ``EventTime.reached``."""
 
     def numbers(self, n_rows: int) -> Numbers:
         """Return its counts, and what its windows hold."""
@@ -213,8 +215,9 @@ class JoinRecord:
         if self.n_dropped or self.n_missing_at_most:
             sums |= {"n_dropped": self.n_dropped, "n_missing_at_most": self.n_missing_at_most}
             sums["n_missing_about"] = self.n_missing_about
-        held = {"n_kept": sum(self.n_kept), "n_bytes": sum(self.n_bytes)}
-        return Numbers(sums, held | {"n_waiting": self.n_waiting})
+        held: dict[str, float] = {"n_kept": sum(self.n_kept), "n_bytes": sum(self.n_bytes)}
+        held |= {"n_waiting": self.n_waiting}
+        return Numbers(sums, held | event_time_levels(self.reached))
 
     def with_earlier(self, earlier: JoinRecord, share: float) -> JoinRecord:  # noqa: ARG002
         """Return one record for several batches: counts add up, windows are as after the last."""

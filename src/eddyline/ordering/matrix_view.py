@@ -11,11 +11,13 @@ expected cost are exact for the order that the profile was taken under.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from eddyline.data.arrays import Floats, Indices
     from eddyline.data.outcome_codes import Bits
     from eddyline.stats.profile import FilterProfile, Order
@@ -41,6 +43,41 @@ def expected_cost_ns(order: Order, profile: FilterProfile) -> float:
     reach = np.cumprod(1.0 - drop_fracs(order, profile)[:-1])
     costs = profile.costs.per_row_ns[list(order)]
     return float(costs[0] + costs[1:] @ reach)
+
+
+def rivals(
+    before: Order, after: Order, profile: FilterProfile, evidence: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return what the filter at a position drops and costs, and the one that takes its place.
+
+    Both meet the rows that the filters before the position pass.
+
+    Args:
+        before: the order in force.
+        after: the order that was proposed.
+        profile: the rows that it was proposed by.
+        evidence: of the proposal, which names the position, or else it is the first that differs.
+
+    Returns:
+        Nothing where not all outcomes are known, or both filters are not of the position.
+    """
+    differs = (at for at, pair in enumerate(zip(before, after, strict=True)) if len({*pair}) > 1)
+    position = evidence.get("position", next(differs, None))
+    if position not in range(len(before)) or profile.basis is not None:
+        return {}
+    if after[position] in before[: position + 1]:
+        return {}
+    pair = before[position], after[position]
+    if evidence.get("better_filter", profile.filter_ids[pair[1]]) != profile.filter_ids[pair[1]]:
+        return {}
+    found: dict[str, Any] = {}
+    for prefix, f in zip(("", "better_"), pair, strict=True):
+        rest = (each for each in before if each != f and each not in before[:position])
+        order = (*before[:position], f, *rest)
+        found[f"{prefix}filter"] = profile.filter_ids[f]
+        found[f"{prefix}drop_frac"] = float(drop_fracs(order, profile)[position])
+        found[f"{prefix}filter_cost_ns"] = float(profile.costs.per_row_ns[f])
+    return found
 
 
 def by_position(order: Order, bits: Bits) -> tuple[Bits, Indices]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from eddyline.errors import PlanError, StateError
 from eddyline.ordering import policy as find_policy
-from eddyline.ordering.matrix_view import drop_fracs, expected_cost_ns
+from eddyline.ordering.matrix_view import drop_fracs, expected_cost_ns, rivals
 from eddyline.runtime.budget import Budget
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.monitors import monitor as find_monitor
@@ -154,7 +154,8 @@ class OrderLoop:
     def _decide(self, batch_id: int) -> list[JournalEntry]:
         """Ask the policy, and switch if it proposes another order."""
         with self._thinking.spending():
-            proposal = self.policy.propose(self.order, self.window.profile())
+            known = self.window.profile()
+            proposal = self.policy.propose(self.order, known)
         self._new_tuples = 0
         self._costs_changed = False
         if proposal is None or proposal.order == self.order:
@@ -162,7 +163,8 @@ class OrderLoop:
         before = self.order
         self.adopt(self._checked(proposal.order))
         names = self.names(before), self.names(self.order)
-        return [JournalEntry(batch_id, self.component, "order", *names, proposal.evidence)]
+        evidence = proposal.evidence | rivals(before, self.order, known, proposal.evidence)
+        return [JournalEntry(batch_id, self.component, "order", *names, evidence)]
 
     def adopt(self, order: Order) -> None:
         """Put another order in force, whoever has chosen it."""

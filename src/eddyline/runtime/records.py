@@ -30,7 +30,8 @@ class Counting(Protocol):
 
     Of any other record the newest stands for those before it. By custom ``n_rows``, ``n_late`` and
     ``n_results`` are sums, and ``n_kept`` (rows, cells or segments of state), ``n_bytes`` (of it),
-    ``cost_ns`` and ``as_written_ns`` (of a row), and ``n_skipped`` (rules) are levels.
+    ``cost_ns`` and ``as_written_ns`` (of a row), ``n_skipped`` (rules), ``newest_us`` (event time)
+    and ``complete_us`` (its watermark) are levels.
     """
 
     @property
@@ -54,6 +55,24 @@ class Counting(Protocol):
             share: share of the input rows that were those batches' ([0, 1]).
         """
         ...
+
+
+def event_time_levels(reached: tuple[int | None, int | None]) -> dict[str, float]:
+    """Return how far event time is as levels; see ``EventTime.reached``."""
+    named = zip(("newest_us", "complete_us"), reached, strict=True)
+    return {name: at for name, at in named if at is not None}
+
+
+def event_times(said: Iterable[Numbers]) -> tuple[float | None, float | None]:
+    """Return the newest event time that has arrived, and the watermark of a whole query (µs).
+
+    None for what is not known. The watermark of a query is the earliest of its operators.
+    """
+    levels = [each.levels for each in said if "newest_us" in each.levels]
+    newest = max((each["newest_us"] for each in levels), default=None)
+    lows = [each.get("complete_us") for each in levels]
+    known = [low for low in lows if low is not None]
+    return newest, min(known) if known and len(known) == len(lows) else None
 
 
 def numbers_of(records: Iterable[Record], n_rows: int) -> dict[str, Numbers]:

@@ -6,6 +6,7 @@ than the stream. That changes the work of a batch, never an answer.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -82,6 +83,12 @@ class SnapshotFile:
         """
         self._saved = Saved(FORMAT, self.identity, batch_id, state)
         self.save_counters()
+
+    def count_failure(self) -> None:
+        """Count a batch that failed; that the count cannot be saved is no news beside it."""
+        self.counters.n_failures += 1
+        with suppress(StateError):
+            self.save_counters()
 
     def save_counters(self) -> None:
         """Save the counters with the state that was saved last.

@@ -13,18 +13,20 @@ from eddyline.watch.formatting import (
     LITTLE,
     UNKNOWN,
     count,
+    counted,
     duration,
     out_of,
     per_second,
     saving_text,
     size,
+    span,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from eddyline.runtime.records import BatchRecord
-    from eddyline.serve.following import Followed
+    from eddyline.serve.following import Followed, Work
 
 POINTS = 60
 """Batches of the small plot of rows per second."""
@@ -59,6 +61,44 @@ def cells(run: Followed) -> dict[str, str]:
         "changes": count(run.n_changes),
         "changed": f"last after batch {count(run.changed_after)}" if run.n_changes else "",
         "at": f"{newest.ended_at:.3f}" if newest.ended_at else "",
+        **_lag(work),
+        **_backlog(run),
+    }
+
+
+def _lag(work: Work) -> dict[str, str]:
+    """Write how far results are behind the newest event time, and when that was."""
+    newest, complete = work.newest_us, work.complete_us
+    at = "" if newest is None else f"{newest / 1e6:.3f}"
+    if newest is None:
+        why = "the query uses no event time, or no row had one"
+    else:
+        why = "a stream has had no row with an event time" if complete is None else ""
+    return {
+        "lag": UNKNOWN if newest is None or complete is None else behind(newest - complete),
+        "lag-why": why,
+        "event-at": at,
+    }
+
+
+def behind(us: float) -> str:
+    """Write how far a watermark is behind (µs).
+
+    >>> behind(0.0), behind(90_000_000.0)
+    ('0 s', '1 min 30 s')
+    """
+    return span(round(us)) if us >= 1.0 else "0 s"
+
+
+def _backlog(run: Followed) -> dict[str, str]:
+    """Write the input that waits, and what is known of it."""
+    known = run.backlog()
+    rows = UNKNOWN if known.n_rows is None else count(known.n_rows)
+    files = "" if known.n_files is None else counted(known.n_files, "file")
+    return {
+        "backlog": f"~{rows}" if known.is_estimate and known.n_rows is not None else rows,
+        "backlog-of": files or ("" if known.why else "as of the newest batch"),
+        "backlog-why": known.why,
     }
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from eddyline.runtime.records import numbers_of
+from eddyline.runtime.backlog import Backlog
+from eddyline.runtime.records import event_times, numbers_of
 from eddyline.serve.effects import is_change
 from eddyline.serve.source import key_of
 from eddyline.watch.formatting import ratio
@@ -29,6 +30,12 @@ LOOK_EVERY_S = 0.25
 
 ASK_EVERY_S = 2.0
 """Least time between two questions whether a run still runs, of one without new batches (s)."""
+
+BACKLOG_EVERY_S = 2.0
+"""Least time between two questions for the backlog of a run (s)."""
+
+BACKLOG_SHARE = 0.005
+"""Most share of the time that these questions take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +58,10 @@ class Work:
     """Rows whose expected costs are known."""
     saved_s: float | None
     """Work that the orders saved in the batch (s); None where that is not known."""
+    newest_us: float | None
+    """The newest event time that has arrived (µs); None where no operator has a clock."""
+    complete_us: float | None
+    """The watermark after the batch (µs); None where it is not known."""
 
 
 def work_of(record: BatchRecord) -> Work:
@@ -67,6 +78,7 @@ def work_of(record: BatchRecord) -> Work:
     ]
     n_rows = sum(rows for rows, _, _ in costs)
     saved = [each.sums["saved_s"] for each in said if "saved_s" in each.sums]
+    newest_us, complete_us = event_times(said)
     return Work(
         n_kept=round(sum(each.levels.get("n_kept", 0) for each in said)),
         n_bytes=round(sum(each.levels.get("n_bytes", 0) for each in said)),
@@ -76,6 +88,8 @@ def work_of(record: BatchRecord) -> Work:
         as_written_ns=ratio(sum(rows * written for rows, _, written in costs), n_rows),
         n_priced=round(n_rows),
         saved_s=sum(saved) if saved else None,
+        newest_us=newest_us,
+        complete_us=complete_us,
     )
 
 
@@ -103,6 +117,7 @@ class Followed:
         """The batch after which a plan changed last; -1 if none did."""
         self._clock = clock
         self._asked_at = 0.0
+        self._backlog, self._backlog_due = Backlog(), 0.0
 
     @property
     def cost_ns(self) -> float | None:
@@ -130,6 +145,20 @@ class Followed:
         if self.is_running:
             return "running"
         return "ended" if self.error is None else "failed"
+
+    def backlog(self) -> Backlog:
+        """Return the input that waits: what was known at the last question, if that is not due.
+
+        A question takes half a percent of the time, however many look.
+        """
+        if not self.is_running:
+            return Backlog(why="the query does not run")
+        if self._clock() >= self._backlog_due:
+            began = time.monotonic()
+            self._backlog = self.run.backlog()
+            took_s = time.monotonic() - began
+            self._backlog_due = self._clock() + max(BACKLOG_EVERY_S, took_s / BACKLOG_SHARE)
+        return self._backlog
 
     def refresh(self) -> None:
         """Take in the batches that have ended since the last look, and whether the run has."""

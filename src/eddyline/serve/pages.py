@@ -37,6 +37,9 @@ NEEDS = ("the page", "serve")
 NEWEST_DECISIONS = 12
 """Decisions beside a query."""
 
+SHOWN_LINES = 8
+"""Lines of a query's text that are shown without being asked for."""
+
 DECISIONS_A_PAGE = 100
 """Decisions on a page of their own."""
 
@@ -99,6 +102,8 @@ class Decision:
     before: str
     after: str
     evidence: str
+    why: str
+    """The evidence in sentences; empty where there are no words for it."""
     effect: str
 
     @property
@@ -149,7 +154,8 @@ class Pages:
     def run(self, run: Followed) -> str:
         """Return the page of a query."""
         made, how = self.views.of(run), health(run, time.time(), values=self._values)
-        asked = (id(made), run.last_batch if not made.view.history.batches else 0, how.level)
+        n_known = run.last_batch if not made.view.history.batches else 0
+        asked = id(made), n_known, how.level, run.backlog()
         kept = self._whole.get(run.key)
         if kept is not None and kept[0] == asked:
             return kept[1]
@@ -173,6 +179,8 @@ class Pages:
             spark=spark_line(run.recent),
             plans=_plans(run, wordings_of(made.sections)),
             notes=_notes(len(points), len(batches)),
+            n_lines=len(view.text.splitlines()),
+            shown_lines=SHOWN_LINES,
             leads=[part for each in made.sections if not each.title for part in each.parts],
             tiles=_tiles(made.sections),
             sections=[each for each in made.sections if each.title],

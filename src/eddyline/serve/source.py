@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from eddyline.runtime.backlog import Backlog
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import BatchRecord
     from eddyline.serve.failures import Failure
@@ -47,8 +48,12 @@ class WatchedRun(Protocol):
         """Return in what time each part of the newest batches was done (s), by batch and part."""
         ...
 
+    def backlog(self) -> Backlog:
+        """Return the input that has arrived and is not processed; asked only of runs that run."""
+        ...
+
     def run_view(self) -> RunView:
-        """Return the whole run as values; the only costly question."""
+        """Return the whole run as values; a costly question, as is that for the backlog."""
         ...
 
 

@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from eddyline.errors import StateError
+from eddyline.runtime.backlog import Backlog
 from eddyline.runtime.checkpoint import JOURNAL, PROGRESS, VIEW, find_runs, own_folder
 from eddyline.serve.failures import Failure
 from eddyline.watch.plain_sections import sections_of
@@ -78,6 +79,10 @@ class StoredWatch:
     def phases(self) -> Mapping[int, Mapping[str, float]]:
         """Return nothing: Spark's own progress is not kept."""
         return {}
+
+    def backlog(self) -> Backlog:
+        """Return that nothing is known: checkpoints have no word of what has arrived since."""
+        return Backlog(why="only the process that runs a query knows it")
 
     def run_view(self) -> RunView:
         """Return the whole run as values."""

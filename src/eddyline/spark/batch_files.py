@@ -133,6 +133,20 @@ def file_column(df: DataFrame, name: str) -> str | None:
     return None
 
 
+def stream_options(stream: DataFrame) -> set[str]:
+    """Return the names of the options of all streams that a DataFrame reads, in small letters."""
+    plan: Any = getattr(stream, "_jdf", None)  # Spark Connect has none
+    found: set[str] = set()
+    todo = [] if plan is None else [plan.queryExecution().analyzed()]
+    while todo:
+        node = todo.pop()
+        todo.extend(_each(node.children()))
+        if _kind(node) == "StreamingRelation":
+            names = _each(node.dataSource().options().keys().toSeq())
+            found.update(str(each).lower() for each in names)
+    return found
+
+
 def _column_of(df: DataFrame, name: str) -> str | None:
     """Return the column of the only stream that a column is, unchanged."""
     node: Any = df._jdf.queryExecution().analyzed()

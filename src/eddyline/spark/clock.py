@@ -340,7 +340,8 @@ class StreamClock(Operator):
 
     def records(self) -> tuple[words.ClockRecord, ...]:
         """Return the record after a batch."""
-        return (words.ClockRecord(self._newest.get("n_late", 0)),)
+        reached = self.streams.reached(self.part.latest)
+        return (words.ClockRecord(self._newest.get("n_late", 0), reached=reached),)
 
     def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:  # noqa: ARG002
         """Return the late rows in words, for the progress."""

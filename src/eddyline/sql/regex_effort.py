@@ -175,6 +175,8 @@ class _Bounds:
         return self._repeat(node, paths, follow)
 
     def _sequence(self, node: _Sequence, paths: _Paths, follow: _Follow) -> _Paths:
+        if not node.parts:  # an empty branch, as of (a|)
+            return paths
         follows = [follow]
         for part in node.parts[:0:-1]:
             follows.append(_before(part, follows[-1]))

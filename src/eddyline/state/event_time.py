@@ -30,6 +30,10 @@ class Retention(Protocol):
         ...
 
 
+_EARLIEST = ALWAYS // 2
+"""No row has an earlier event time, but watermarks without any row or any bound are (µs)."""
+
+
 @dataclass(frozen=True, slots=True)
 class EventTime:
     """The streams of a query, and by how much their rows may come late.
@@ -67,6 +71,15 @@ class EventTime:
     def until(self, latest: Mapping[str, int]) -> int:
         """Return the instant before which the rows of all streams have come (µs)."""
         return min(self.lows(latest).values())
+
+    def reached(self, latest: Mapping[str, int]) -> tuple[int | None, int | None]:
+        """Return how far event time is (µs): its newest instant, and the watermark of all streams.
+
+        None for what is not known, such as while a stream has had no row.
+        """
+        newest = max((at for at in latest.values() if at > _EARLIEST), default=None)
+        low = min(self.lows(latest).values(), default=ALWAYS)
+        return newest, low if low > _EARLIEST else None
 
     def horizon(self, name: str, latest: Mapping[str, int]) -> int | None:
         """Return the horizon of an input; see ``Retention.horizon``."""

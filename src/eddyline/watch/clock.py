@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from eddyline.runtime.records import Numbers
+from eddyline.runtime.records import Numbers, event_time_levels
 from eddyline.state.rows import ALWAYS
 from eddyline.watch.formatting import count
 from eddyline.watch.lateness import learned_tables
@@ -34,14 +34,16 @@ class ClockRecord:
     """Rows of the batch that came too late."""
     component: str = COMPONENT
     plan: None = None
+    reached: tuple[int | None, int | None] = (None, None)
+    """How far event time is after the batch (µs); see ``EventTime.reached``."""
 
     def numbers(self, n_rows: int) -> Numbers:
-        """Return its counts."""
-        return Numbers({"n_rows": n_rows, "n_late": self.n_late})
+        """Return its counts, and how far event time is."""
+        return Numbers({"n_rows": n_rows, "n_late": self.n_late}, event_time_levels(self.reached))
 
     def with_earlier(self, earlier: ClockRecord, share: float) -> ClockRecord:  # noqa: ARG002
         """Return one record for several batches: counts add up."""
-        return ClockRecord(self.n_late + earlier.n_late)
+        return replace(self, n_late=self.n_late + earlier.n_late)
 
 
 @dataclass(frozen=True, slots=True)

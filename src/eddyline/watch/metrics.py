@@ -11,11 +11,12 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Literal
 
 from eddyline.runtime.counters import SECONDS
-from eddyline.runtime.records import numbers_of
+from eddyline.runtime.records import event_times, numbers_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from eddyline.runtime.backlog import Backlog
     from eddyline.runtime.counters import Counters
     from eddyline.runtime.operator import Record
     from eddyline.runtime.records import Numbers
@@ -75,11 +76,29 @@ COST = MetricKind(
     "ns per row",
     "Expected cost of an order on the newest evidence, the one in force or that as written.",
 )
+EVENT_TIME_LAG = MetricKind(
+    "eddyline_event_time_lag_seconds",
+    "gauge",
+    "seconds",
+    "How far the watermark is behind the newest event time that has arrived.",
+)
+NEWEST_EVENT = MetricKind(
+    "eddyline_newest_event_timestamp_seconds",
+    "gauge",
+    "seconds",
+    "The newest event time that has arrived.",
+)
+BACKLOG = MetricKind(
+    "eddyline_backlog_rows",
+    "gauge",
+    "rows",
+    "Rows that had arrived and were not processed as of the newest micro-batch.",
+)
 SKIPPED = MetricKind("eddyline_skipped_rules", "gauge", "rules", "Rules that do not run.")
 
 KINDS = (
     ROWS_IN, ROWS_OUT, BATCHES, BATCH_SECONDS, LAST_BATCH, FAILURES, RUNNING, PINNED, PLAN_CHANGES,
-    LATE_ROWS, STATE_ROWS, STATE_BYTES, COST, SKIPPED,
+    LATE_ROWS, STATE_ROWS, STATE_BYTES, COST, SKIPPED, EVENT_TIME_LAG, NEWEST_EVENT, BACKLOG,
 )  # fmt: skip
 """All metrics that there are."""
 
@@ -91,6 +110,7 @@ def metrics_of(
     is_running: bool,
     n_pinned: int,
     records: Iterable[Record],
+    backlog: Backlog,
 ) -> tuple[Metric, ...]:
     """Return the metrics of a query.
 
@@ -100,6 +120,7 @@ def metrics_of(
         is_running: whether it runs.
         n_pinned: plans that a person has pinned.
         records: its components as they stand.
+        backlog: its input that waits.
     """
     of = {"query": query}
     found = [
@@ -115,7 +136,9 @@ def metrics_of(
         found.append(Metric(LAST_BATCH, of, counters.ended_at))
     for component, n in counters.plan_changes.copy().items():  # a batch may add one meanwhile
         found.append(Metric(PLAN_CHANGES, of | {"component": component}, n))
-    for component, numbers in numbers_of(records, 0).items():
+    said = numbers_of(records, 0)
+    found += _lags(of, said.values(), backlog)
+    for component, numbers in said.items():
         labels = of | {"component": component}
         if "n_late" in numbers.sums:
             found.append(Metric(LATE_ROWS, labels, counters.n_late.get(component, 0)))
@@ -126,6 +149,17 @@ def metrics_of(
 def _buckets(counters: Counters) -> tuple[tuple[float, int], ...]:
     bounds = (*SECONDS, float("inf"))
     return tuple(zip(bounds, accumulate(counters.by_seconds), strict=True))
+
+
+def _lags(of: dict[str, str], said: Iterable[Numbers], backlog: Backlog) -> Iterator[Metric]:
+    """Yield how far the query is behind its input, as far as it is known."""
+    newest, complete = event_times(said)
+    if newest is not None:
+        yield Metric(NEWEST_EVENT, of, newest / 1e6)
+        if complete is not None:
+            yield Metric(EVENT_TIME_LAG, of, max(0.0, newest - complete) / 1e6)
+    if backlog.n_rows is not None:
+        yield Metric(BACKLOG, of, backlog.n_rows)
 
 
 def _levels(labels: dict[str, str], numbers: Numbers) -> Iterator[Metric]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from eddyline.runtime.records import History
 from eddyline.watch.formatting import Unit, Wording, evidence_text, finite
+from eddyline.watch.sentences import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -181,6 +182,8 @@ def last_change(entry: JournalEntry | None, wordings: Wordings | None = None) ->
     pairs = [("before", before), ("after", after)] if before != after else []
     if before == after and entry.before is not None:
         pairs = [("plan", f"{after} ({SAME_WORDS})")]
+    if why := sentence(entry):
+        pairs.append(("why", why))
     if entry.evidence:
         pairs.append(("evidence", evidence))
     when = f"after batch {entry.batch_id}" if entry.batch_id >= 0 else "in a job of its own"

@@ -92,7 +92,7 @@
       const text = cells[each.dataset.cell] ?? "";
       if (each.textContent !== text) each.textContent = text;
     }
-    for (const each of scope.querySelectorAll("[data-at]")) each.dataset.at = cells.at;
+    for (const each of scope.querySelectorAll("[data-at]")) each.dataset.at = cells[each.dataset.of];
     for (const each of scope.querySelectorAll("[data-spark]")) each.setAttribute("points", spark);
     tell();
   };

@@ -113,6 +113,7 @@ class Shown(Operator):
                 ),
                 n_missing_about=sum(each.n_about for each in discards),
                 dropped_bytes=sum(self.part.dropped_bytes(name) for name in self.graph.inputs),
+                reached=self.inputs.streams.reached(self.inputs.latest),
             )
         return (*self.loop.record().pipelines, joined)
 

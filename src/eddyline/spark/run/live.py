@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, Protocol
 
+from eddyline.runtime.backlog import Backlog
 from eddyline.serve.failures import Failure
 from eddyline.spark.run.job import SinkOutlet
 from eddyline.spark.run.run import started_runs
@@ -71,6 +72,12 @@ class LiveRun:
             return self.run.recentProgress
         newest = self.run.lastProgress
         return [] if newest is None else [newest]
+
+    def backlog(self) -> Backlog:
+        """Return the input that waits."""
+        with contextlib.suppress(Exception):  # a session that was stopped answers nothing
+            return self.run.backlog()
+        return Backlog(why="Spark does not answer")
 
     def run_view(self) -> RunView:
         """Return the whole run as values."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import threading
 import time
@@ -23,6 +22,7 @@ from eddyline.errors import (
 )
 from eddyline.registry import unknown
 from eddyline.runtime import query_file
+from eddyline.runtime.backlog import Backlog
 from eddyline.runtime.checkpoint import LEARNED, PINS, STATE
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.pins import BY_PERSON
@@ -34,6 +34,7 @@ from eddyline.spark.lateness import own_frames, warn_without_lateness
 from eddyline.spark.operator import Batch, Stateful
 from eddyline.spark.prepared import KnownCount, RowCount
 from eddyline.spark.python_workers import load_ahead
+from eddyline.spark.run.backlog import backlog_of
 from eddyline.spark.run.chain import Chain
 from eddyline.spark.run.checkpoint_files import CheckpointFiles
 from eddyline.spark.run.failures import reworded
@@ -259,16 +260,11 @@ class Run(RunFace):
         except BaseException as error:  # noqa: BLE001 - raised again, reworded
             self._check_goes_on()  # whatever a job says that was stopped
             if isinstance(error, Exception):
-                self._count_failure()
+                self._snapshot.count_failure()
             # In as few words as there are: Spark prints them all.
             self._error = raised = self._reworded(error)
             self._log.write(self.run_view, "failed", f"{type(raised).__name__}: {raised}")
             raise raised from None
-
-    def _count_failure(self) -> None:
-        self._snapshot.counters.n_failures += 1
-        with contextlib.suppress(StateError):  # the failure is what is said
-            self._snapshot.save_counters()
 
     def _process(self, df: DataFrame, batch: Batch) -> tuple[int, int]:
         """Run one batch, commit its state, and learn from it; returns the rows in and out."""
@@ -408,7 +404,16 @@ class Run(RunFace):
             is_running=self.isActive,
             n_pinned=self.steering.n_pinned,
             records=self.chain.records(),
+            backlog=self.backlog(),
         )
+
+    def backlog(self) -> Backlog:
+        """Return the input that waits; see ``StreamingFace.backlog``."""
+        if not self.isActive:
+            return Backlog(why="the query does not run")
+        # Rows that are results already are no rows of files.
+        n_rows = None if self.chain.is_ahead else self._snapshot.counters.n_rows
+        return backlog_of(self.lastProgress, self.source, self._files.spark, n_rows)
 
     def _entries(self) -> tuple[JournalEntry, ...]:
         return self._log.entries

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from eddyline.runtime.backlog import Backlog
+
 
 class StreamingFace(ABC):
     """Speaks like a StreamingQuery: ``lastProgress`` and ``last_progress`` are the same."""
@@ -33,6 +35,13 @@ class StreamingFace(ABC):
     @abstractmethod
     def process_all_available(self) -> None:
         """Wait until everything that has arrived is processed; for tests."""
+
+    @abstractmethod
+    def backlog(self) -> Backlog:
+        """Return the input that has arrived and is not processed, as of the newest batch.
+
+        Spark and the folders of file streams are asked with each call; see ``Backlog.why``.
+        """
 
     @abstractmethod
     def _reworded(self, error: BaseException) -> BaseException:

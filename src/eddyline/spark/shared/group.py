@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from eddyline.rules.view import RuleView
+    from eddyline.runtime.backlog import Backlog
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import BatchRecord
     from eddyline.spark.query import Query
@@ -282,6 +283,10 @@ class SharedQueryRun(RunFace):
     def metrics(self) -> tuple[Metric, ...]:
         """Return the metrics of all the queries that run together."""
         return self.shared.run.metrics()
+
+    def backlog(self) -> Backlog:
+        """Return the input that waits for all the queries that run together."""
+        return self.shared.run.backlog()
 
     def _entries(self) -> tuple[JournalEntry, ...]:
         return self.shared.run._entries()

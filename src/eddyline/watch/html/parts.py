@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from eddyline.watch.formatting import clipped, count, one_line, value_in
 from eddyline.watch.html.figures import MUTED, Colours, drawn, is_drawing
 from eddyline.watch.sections import SAME_WORDS, decision_texts
+from eddyline.watch.sentences import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,8 +78,9 @@ def wordings_of(sections: Sequence[Section]) -> Wordings:
 
 
 def told(entry: JournalEntry, wordings: Wordings) -> dict[str, Any]:
-    """Return a decision with its plans and its evidence in the words of its operator."""
+    """Return a decision with its plans, its evidence in the words of its operator, and why."""
     before, after, evidence = decision_texts(entry, wordings)
     if before == after:
         before = f"{SAME_WORDS}:" if entry.before is not None else ""
-    return {"entry": entry, "before": before, "after": after, "evidence": evidence}
+    why = sentence(entry)
+    return {"entry": entry, "before": before, "after": after, "evidence": evidence, "why": why}
