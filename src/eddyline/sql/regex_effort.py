@@ -175,10 +175,10 @@ class _Bounds:
         return self._repeat(node, paths, follow)
 
     def _sequence(self, node: _Sequence, paths: _Paths, follow: _Follow) -> _Paths:
-        follows = [follow]
-        for part in node.parts[:0:-1]:
+        follows = [follow]  # one more than there are parts
+        for part in reversed(node.parts):
             follows.append(_before(part, follows[-1]))
-        for part, after in zip(node.parts, reversed(follows), strict=True):
+        for part, after in zip(node.parts, follows[-2::-1], strict=True):
             paths = self._walk(part, paths, after)
         return paths
 
