@@ -109,6 +109,17 @@ def test_equal_angles_hold_on_the_meridian_and_not_on_the_one_behind_the_earth()
     assert holds("lat(track) = 0", track=(lat, lon)).tolist() == [True, False, False]
 
 
+def test_no_position_is_beyond_the_antimeridian_or_a_pole():
+    # Fitted positions have no rounding of sin(pi) in them: y is 0 there.
+    values = {"track_x": np.array([-6.4e6, 0.0, 0.0]), "track_y": np.zeros(3)}
+    values["track_z"] = np.array([0.0, 6.3e6, -6.3e6])
+    limits = ("lon(track) <= 180", "lon(track) >= -180", "lat(track) <= 90", "lat(track) >= -90")
+    for text in limits:
+        for asked, is_true in ((text, True), (f"NOT {text}", False)):
+            found = rows_hold(read_condition(asked, NAMES), values, 3)
+            assert (found == is_true).all(), asked
+
+
 def test_areas_may_lie_across_the_antimeridian():
     lat, lon = np.zeros(4), np.array([179.0, -179.0, 0.0, 169.0])
     text = "lat(track) BETWEEN -1 AND 1 AND (lon(track) > 170 OR lon(track) < -170)"

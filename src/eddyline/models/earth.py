@@ -337,6 +337,10 @@ def check_degrees(name: str, value: float) -> None:
 def angle_compared(name: str, of: Vector, op: str, value: float) -> Condition:
     """Return a comparison of latitude or longitude with degrees."""
     check_degrees(name, value)
+    most = _LIMITS[name]
+    if (op, value) in {(">", most), ("<=", most), ("<", -most), (">=", -most)}:
+        # No position is beyond, whatever rounding says of those at the limit.
+        return compared(Power(of[0], 2), ">=" if op in {"<=", ">="} else "<", Number(0.0))
     return _lat_compared(of, op, value) if name == LAT else _lon_compared(of, op, value)
 
 

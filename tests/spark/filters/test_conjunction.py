@@ -429,6 +429,9 @@ def test_thousands_of_predicates_are_cut_into_steps(mixed):
     texts = [f"i <> {n}" for n in range(4, 1_600)]
     expected = ids(mixed.where("i < 4"))
     assert ids(mixed.transform(el.all_of(*texts, read_sample=False))) == expected
+    assert ids(mixed.transform(el.all_of(" AND ".join(texts), read_sample=False))) == expected
+    tens = [" AND ".join(texts[at : at + 10]) for at in range(0, len(texts), 10)]
+    assert ids(mixed.transform(el.all_of(*tens, read_sample=False))) == expected
     raising = [f"10 / (i - {n + 100}) < 100" for n in range(400)]
     assert ids(mixed.transform(el.all_of("i < 4", *raising, read_sample=False))) == expected
 

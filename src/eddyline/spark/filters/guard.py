@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -58,6 +59,8 @@ MAX_CONJUNCTS = 300
 """Most conjuncts of one filter of Spark. Spark walks the chain of conjuncts by recursion: 500 pass
 and 1,500 end in a StackOverflowError, on a stack of 1 MB."""
 
+_AND = re.compile(r"\bAND\b", re.IGNORECASE)
+
 CUT = 200
 """Conjuncts of a step, if there are more than ``MAX_CONJUNCTS``."""
 
@@ -68,11 +71,24 @@ def steps_of(conditions: Sequence[str]) -> list[str]:
     Spark looks into an AND and into filters over filters, but not into a CASE. The first conditions
     stay unchanged, so Spark may push them down to files.
     """
-    if len(conditions) <= MAX_CONJUNCTS:
+    sizes = [_conjuncts_of(each) for each in conditions]
+    if sum(sizes) <= MAX_CONJUNCTS:
         return list(conditions)
-    groups = (conditions[at : at + CUT] for at in range(CUT, len(conditions), CUT))
-    cut = [f"CASE WHEN {' AND '.join(each)} THEN true ELSE false END" for each in groups]
-    return [*conditions[:CUT], *cut]
+    steps: list[list[str]] = [[]]
+    room = CUT
+    for condition, size in zip(conditions, sizes, strict=True):
+        if size > room:
+            steps.append([])
+            room = CUT
+        steps[-1].append(condition)
+        room -= size
+    cut = [f"CASE WHEN {' AND '.join(each)} THEN true ELSE false END" for each in steps[1:]]
+    return [*steps[0], *cut]
+
+
+def _conjuncts_of(condition: str) -> int:
+    """Return how many conjuncts the text of a condition has at most."""
+    return 1 + len(_AND.findall(condition))
 
 
 def settled(df: DataFrame) -> DataFrame:
