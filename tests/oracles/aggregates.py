@@ -10,8 +10,9 @@ What the definition leaves open is decided here:
   drops is never late, unless a ROWS window counts it.
 * In a ROWS window the order among equal event times is that of the rows' contents: all columns of
   the stream, the first one first, ascending, NaN behind all values and NULL behind that.
-* FIRST takes of the rows of the earliest instant the smallest value, NULL before all values; LAST
-  of the rows of the latest instant the greatest.
+* Where a frame of OVER counts rows, those of one instant are in the order of their columns, for
+  FIRST and LAST, too. Elsewhere FIRST takes of the rows of the earliest instant the smallest
+  value, NULL before all values; LAST of the rows of the latest instant the greatest.
 * WHERE is asked before rows are counted in frames of OVER, as these are of the rows that are left.
   A ROWS window counts all rows of the stream, and WHERE is asked of those that it holds.
 * ISTREAM and DSTREAM compare the row of a group with that of the same group before, as if both had
@@ -79,12 +80,14 @@ class Call:
         filtered = f" FILTER (WHERE {self.where.text})" if self.where else ""
         return f"{self.function}({argument}){filtered}"
 
-    def value(self, rows: Iterable[Row]) -> Any:
-        """Return the value over some rows."""
+    def value(self, rows: Iterable[Row], *, in_order: bool = False) -> Any:
+        """Return the value over some rows; in order, FIRST and LAST are of their first and last."""
         rows = [row for row in rows if self.where is None or self.where.of(row)]
         if self.argument is None:
             return len(rows)
         timed = [(row["ts"], row[self.argument]) for row in rows]
+        if in_order and self.function in ("first", "last"):
+            return timed[0 if self.function == "first" else -1][1] if timed else None
         if self.function in ("first", "last"):
             return _ordered(timed)[0 if self.function == "first" else -1][1] if timed else None
         values = [value for _, value in timed if value is not None]
@@ -323,6 +326,11 @@ class Over:
         """Return whether WHERE keeps a row."""
         return self.where is None or bool(self.where.of(row))
 
+    @property
+    def counts_rows(self) -> bool:
+        """Whether a frame counts rows, so that rows of one instant are in order."""
+        return any(isinstance(window, RowsWindow) for _, window in self.calls)
+
     def part(self, row: Row) -> tuple[Any, ...]:
         """Return the partition of a row."""
         return tuple(plain(each.of(row)) for each in self.partition_by)
@@ -335,11 +343,14 @@ def over(
     stream = arrived(batches, lateness, of.keeps)
     until = FOREVER if whole else stream.low
     found = []
+    in_order = of.counts_rows
     for row in stream.rows:
         if until is not None and row["ts"] < until:
             known = dict(row)
             for call, window in of.calls:
-                known[call.column] = call.value(framed(row, stream.rows, of, window))
+                frame = framed(row, stream.rows, of, window)
+                frame = by_contents(frame) if in_order else frame
+                known[call.column] = call.value(frame, in_order=in_order)
             found.append(tuple(known[name] for name in of.output))
     return found
 

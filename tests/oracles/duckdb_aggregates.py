@@ -54,8 +54,8 @@ def over(rows: pa.Table, of: Over, low: int) -> list[tuple[Any, ...]]:
         f"FROM s WHERE {_where(of)}"
     )
     columns = [
-        f"(SELECT {_call(call)} FROM kept AS b WHERE b._part IS NOT DISTINCT FROM a._part "
-        f"AND {_frame(window)}) AS {call.column}"
+        f"(SELECT {_call(call, in_order=of.counts_rows)} FROM kept AS b "
+        f"WHERE b._part IS NOT DISTINCT FROM a._part AND {_frame(window)}) AS {call.column}"
         for call, window in of.calls
     ]
     text = f"SELECT {', '.join(['a.*', *columns])} FROM kept AS a WHERE ts < {low}"
@@ -165,12 +165,13 @@ def _list(first: str, others: list[str]) -> str:
     return ", ".join([first, *others])
 
 
-def _call(call: Call) -> str:
-    """Return a call as DuckDB has it."""
+def _call(call: Call, *, in_order: bool = False) -> str:
+    """Return a call as DuckDB has it; in order, ``_n`` numbers the rows."""
     filtered = f" FILTER (WHERE {_sql(call.where.text)})" if call.where else ""
     of = call.argument or "*"
     if call.function in ("first", "last"):
-        return f"{call.function}({of} ORDER BY ts, {of} NULLS FIRST){filtered}"
+        order = "_n" if in_order else f"ts, {of} NULLS FIRST"
+        return f"{call.function}({of} ORDER BY {order}){filtered}"
     if call.function in ("var_samp", "stddev_samp"):
         nan = f"bool_or(isnan({of}::DOUBLE)){filtered} AND count({of}){filtered} > 1"
         numbers = f"CASE WHEN isnan({of}::DOUBLE) THEN NULL ELSE {of} END"

@@ -141,6 +141,34 @@ class Last(Timely):
     reduce_sql: ClassVar[str] = "max({x})"
 
 
+class _InOrder(Timely):
+    """The first or last of entries that stand in the order of their rows, ties included."""
+
+    __slots__ = ()
+
+    def positions(
+        self, array: pa.Array, lo: NDArray[np.int64], hi: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Return where the first or last entry of each range is, -1 where there is none."""
+        there = is_there(array)
+        return self._by_place(np.flatnonzero(there), *_among(there, lo, hi))
+
+
+@dataclass(frozen=True, slots=True)
+class FirstRow(_InOrder):
+    """The first entry that is not NULL, of entries in order."""
+
+    reduce_sql: ClassVar[str] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LastRow(_InOrder):
+    """The last entry that is not NULL, of entries in order."""
+
+    is_greatest: ClassVar[bool] = True
+    reduce_sql: ClassVar[str] = ""
+
+
 def _among(
     is_one: NDArray[np.bool_], lo: NDArray[np.int64], hi: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

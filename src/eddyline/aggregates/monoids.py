@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eddyline.aggregates.extremes import First, Greatest, Last, Least
+from eddyline.aggregates.extremes import First, FirstRow, Greatest, Last, LastRow, Least
 from eddyline.aggregates.lists import Distinct, DistinctMean, DistinctSum, Lists
 from eddyline.aggregates.means import Mean
 from eddyline.aggregates.moments import Moments, PairMoments
@@ -23,6 +23,8 @@ MONOIDS: dict[str, Monoid] = {
     "max": Greatest(),
     "first": First(),
     "last": Last(),
+    "first_row": FirstRow(),
+    "last_row": LastRow(),
     "moments": Moments(),
     "pair_moments": PairMoments(),
     "distinct": Distinct(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Self
@@ -23,6 +24,7 @@ from eddyline.sql.parsing import quoted
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from eddyline.aggregates.plan import Partials
     from eddyline.query.steps import OverStep
     from eddyline.query.windows import Window
     from eddyline.spark.aggregates.lifting import LiftedCall
@@ -62,15 +64,16 @@ class OverOperator(Bucketed):
 
     def plan_of(self, before: int, after: int) -> AggregatePlan:
         """Return the work of the buckets between two instants (µs)."""
+        # A frame that counts rows puts those of one instant in order; FIRST and LAST follow it.
+        is_counted = any(window.counts is not None for window in self.frames)
         frames = [
             Frame(
                 window,
-                self.partials_of(calls),
+                self._in_order(self.partials_of(calls)) if is_counted else self.partials_of(calls),
                 {each.column: each.source for call in calls for each in call.partials},
             )
             for window, calls in self.frames.items()
         ]
-        is_counted = any(each.window.counts is not None for each in frames)
         return AggregatePlan(
             before,
             after,
@@ -81,6 +84,16 @@ class OverOperator(Bucketed):
             ties=tuple(each.name for each in self.columns) if is_counted else (),
             lifts=self._travels.lifts,
         )
+
+    @staticmethod
+    def _in_order(partials: Partials) -> Partials:
+        """Return partial aggregates whose first and last entries are those of rows in order."""
+        names = {"first": "first_row", "last": "last_row"}
+        monoids = {
+            column: names.get(monoid, monoid) if isinstance(monoid, str) else monoid
+            for column, monoid in partials.monoids.items()
+        }
+        return replace(partials, monoids=monoids)
 
     def cells(self, rows: DataFrame) -> DataFrame:
         """Return the rows with their buckets."""
