@@ -288,7 +288,8 @@ def test_what_does_not_run_is_counted_by_its_kind(rules):
 
 def test_a_progress_without_a_total_shows_none():
     progress = Progress(_Completed())
-    task = progress.tasks[progress.add_task("Waiting for Spark", total=None)]
+    progress.add_task("Waiting for Spark", total=None)
+    (task,) = progress.tasks
     assert _Completed().render(task).plain == ""
     progress.update(task.id, total=7, completed=3)
     assert _Completed().render(task).plain == "3/7"

@@ -17,7 +17,7 @@ from eddyline.registry import checked_text, hint, unknown
 from eddyline.runtime.query_file import checked_changed
 from eddyline.spark.catalog import Catalog
 from eddyline.spark.query import RENAME, Query
-from eddyline.spark.reading import read_steps
+from eddyline.spark.reading import read_steps, reads_tables_alone
 from eddyline.spark.relation import Relation, check_key, check_time, checked_relation
 from eddyline.spark.rules.rule_set import RuleSet
 from eddyline.spark.run.live import runs_of
@@ -121,7 +121,7 @@ class Engine(Catalog):
                 f"this engine (engine.query(…)), got {got}"
             )
             raise QueryError(msg, name=name)
-        if isinstance(df, Query) and not df.streams:
+        if isinstance(df, Query) and reads_tables_alone(df.text, self):
             msg = (
                 f"stream {name!r}: query {df.name!r} reads only tables; name its results by "
                 f"engine.table({name!r}, query.to_df())"

@@ -74,6 +74,11 @@ def read_steps(
     return _of_rows(exact.text, known, columns, aggregates, tables, instead)
 
 
+def reads_tables_alone(text: str, known: Catalog) -> bool:
+    """Return whether a query of rows names tables in FROM, and no stream."""
+    return bool(text) and not asks_for_models(text) and bool(tables_of(text, known))
+
+
 def _of_rows(
     text: str,
     known: Catalog,
