@@ -230,7 +230,7 @@ def test_late_rows_that_cannot_be_written_are_an_error_of_the_state(tmp_path):
     rows = Rows({0: np.zeros(1, np.int64)}, np.zeros(1, np.int64), np.zeros(1, np.int64), ONE)
     shape = SimpleNamespace(inputs=lambda _: ({"s": rows}, {}))
     with pytest.raises(StateError, match=r"late rows in .* start the query again"):
-        list(LateWorker(3, shape, place, {}).run(iter(())))
+        list(LateWorker(3, shape, place, {}, 0).run(iter(())))
 
 
 def test_only_one_stream_with_tables_is_joined_so(spark, folder):
