@@ -8,9 +8,9 @@ points are read when a name is not in the table, never at import.
 from __future__ import annotations
 
 import difflib
+import re
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, TypeVar
-from unicodedata import category
 
 from eddyline.errors import OptionError, PluginError
 
@@ -21,6 +21,8 @@ T = TypeVar("T")
 
 MOST_SHOWN = 20
 """Known names that an error lists: a set has thousands of rules."""
+
+_IN_NO_FOLDER = re.compile(r"[/\\\x00-\x1f\x7f-\x9f]|%(?=[0-9A-Fa-f]{2})")
 
 LONGEST_NAME = 200
 """Greatest length of a name that becomes a folder (bytes). File systems allow 255, and some names
@@ -71,31 +73,36 @@ def checked_text(what: str, value: Any) -> str:
     return value
 
 
-def checked_folder_name(what: str, value: Any) -> str:
-    """Return a name that can be the name of one folder.
+def folder_name(name: str) -> str:
+    """Return the name of the folder that belongs to a query or a stream: one folder, and no path.
 
-    ``start_all`` makes a folder of its name for each query, and checkpoints one for each stream. A
-    name that is a path would leave these folders.
+    Slashes, backslashes, control characters and the names of this folder and the one above are
+    written as %XX; so is a % that would be read so. Other names stay as they are.
+
+    >>> folder_name("slow pages, 2"), folder_name("../a"), folder_name(".."), folder_name("50%2F")
+    ('slow pages, 2', '..%2Fa', '%2E%2E', '50%252F')
+    """
+    if name in (".", ".."):
+        return name.replace(".", "%2E")
+    return _IN_NO_FOLDER.sub(lambda mark: f"%{ord(mark[0]):02X}", name)
+
+
+def checked_folder_name(what: str, value: Any) -> str:
+    """Return a name that a folder can have; see ``folder_name``.
 
     Raises:
-        OptionError: the name is no text, is ``.`` or ``..``, is too long, or has a slash, a
-            backslash or a control character.
-
-    >>> checked_folder_name("name of a query", "slow pages, 2")
-    'slow pages, 2'
+        OptionError: it is no text, too long, or has half a character.
     """
     name = checked_text(what, value)
-    reason = ""
-    if name in (".", ".."):
-        reason = "that is a path"
-    elif marks := [mark for mark in name if mark in "/\\" or category(mark) in ("Cc", "Cs")]:
-        reason = f"it has {marks[0]!r}"
-    elif (size := len(name.encode("utf-8", "surrogatepass"))) > LONGEST_NAME:
-        reason = f"it has {size} bytes, more than {LONGEST_NAME}"
-    if reason:
+    try:
+        size = len(folder_name(name).encode())
+    except UnicodeEncodeError:
+        msg = f"the {what} becomes the name of a folder, and {name!r:.60} has half a character"
+        raise OptionError(msg, name=name) from None
+    if size > LONGEST_NAME:
         msg = (
-            f"the {what} becomes the name of a folder, and {name!r:.60} cannot: {reason}; choose a "
-            f"name without slashes and control characters"
+            f"the {what} becomes the name of a folder, and {name!r:.60} has {size} bytes; at most "
+            f"{LONGEST_NAME} are possible"
         )
         raise OptionError(msg, name=name)
     return name

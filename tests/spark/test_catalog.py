@@ -1,6 +1,7 @@
 """Names that are dropped and replaced, such as by a cell of a notebook that runs twice."""
 
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 import eddyline as el
@@ -85,22 +86,21 @@ def test_the_block_ends_queries_that_run_together(spark, stream):
     assert not any(run.isActive for run in runs)
 
 
-@pytest.mark.parametrize("name", ["../../out", "a/b", "..", ".", "a\\b", "a\nb", "é" * 101])
-def test_a_name_that_cannot_be_a_folder_is_refused(spark, stream, name):
+@pytest.mark.parametrize("name", ["é" * 101, "a/" * 60, "\ud800"])
+def test_a_name_that_no_folder_can_have_is_refused(spark, stream, name):
     engine = el.Engine(spark)
     engine.stream("s", stream)
     rules = el.RuleSet({"five": "a = 5"}, name=name)
+    pair = {"x": stream, "y": stream}
     for call in (
         lambda: engine.query("SELECT * FROM s", name=name),
         lambda: engine.rules(name, rules, stream="s"),
         lambda: engine.stream(name, stream),
         lambda: engine.table(name, spark.range(3)),
-        lambda: el.window_join(
-            {"x": stream, "y": stream}, on="x.a = y.a", time={"x": "id"}, name=name
-        ),
+        lambda: el.window_join(pair, on="x.a = y.a", time={"x": "id"}, name=name),
         lambda: rules.start(stream),
     ):
-        with pytest.raises(OptionError, match=r"becomes the name of a folder.* choose a name"):
+        with pytest.raises(OptionError, match=r"becomes the name of a folder"):
             call()
     assert not engine.queries
     assert list(engine.relations) == ["s"]
@@ -109,13 +109,19 @@ def test_a_name_that_cannot_be_a_folder_is_refused(spark, stream, name):
 def test_folders_are_called_as_their_queries(spark, stream, tmp_path):
     engine = el.Engine(spark)
     engine.stream("s", stream)
-    names = ["slow pages, 2", "größe 50%", "a:b", "...", "-rf"]
-    for name in names:
+    names = ["slow pages, 2", "größe 50%", "a:b", "...", "-rf", "a"]
+    paths = {"../../esc": "..%2F..%2Fesc", "..": "%2E%2E", ".": "%2E", "a/b": "a%2Fb"}
+    paths |= {"a%2Fb": "a%252Fb", "a\\b\n": "a%5Cb%0A"}
+    folders = [*names, *paths.values()]
+    for name in (*names, *paths):
         engine.query("SELECT id FROM s WHERE a = 5", name=name)
     out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
-    for run in engine.start_all("parquet", path=out, checkpoint=checkpoint, trigger="once"):
+    where = {"path": out, "checkpoint": checkpoint, "trigger": "once"}
+    for run in engine.start_all("parquet", shared=False, **where):
         run.await_termination()
-    assert sorted(folder.name for folder in out.iterdir()) == sorted(names)
-    for name in names:
-        assert len(list((out / name).glob("*.parquet"))) > 0
-    assert not list(tmp_path.glob("*.parquet"))
+    assert sorted(folder.name for folder in out.iterdir()) == sorted(folders)
+    assert sorted(folder.name for folder in checkpoint.iterdir()) == sorted(folders)
+    for folder in folders:
+        rows = pq.read_table(out / folder)["id"].to_pylist()
+        assert sorted(rows) == list(range(5, 60, 6))
+    assert {entry.name for entry in tmp_path.iterdir()} == {"in", "out", "checkpoint"}

@@ -13,7 +13,7 @@ from eddyline.aggregates.user import UserMonoid
 from eddyline.errors import OptionError, QueryError, told_in_short
 from eddyline.query.predicates import FunctionPredicate, of_function
 from eddyline.query.steps import ReadStep, inlined
-from eddyline.registry import checked_text, hint, unknown
+from eddyline.registry import checked_text, folder_name, hint, unknown
 from eddyline.runtime.query_file import checked_changed
 from eddyline.spark.catalog import Catalog
 from eddyline.spark.query import RENAME, Query
@@ -389,7 +389,7 @@ class Engine(Catalog):
             Start(
                 query,
                 sink,
-                path and f"{path}/{name}",
+                path and f"{path}/{folder_name(name)}",
                 format,
                 options,
                 trigger=trigger,

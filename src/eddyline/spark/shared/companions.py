@@ -10,6 +10,7 @@ import msgspec
 
 from eddyline.errors import StateError
 from eddyline.query.identity import differences, in_words
+from eddyline.registry import folder_name
 from eddyline.runtime.checkpoint import SPARK, newest_batch
 from eddyline.spark.run.checkpoint_files import has_started
 from eddyline.spark.shared.evaluation import Listed
@@ -49,7 +50,7 @@ class Start:
 
     def run(self, common: str | Path | None) -> Run:
         """Start it by itself; its checkpoint is its own, or a folder of the common one."""
-        own = self.checkpoint or (common and f"{common}/{self.query.name}")
+        own = self.checkpoint or (common and f"{common}/{folder_name(self.query.name)}")
         run: Run = self.query.start(
             self.sink,
             path=self.path,
@@ -101,7 +102,7 @@ class Checkpoint:
 
     def has_run(self, name: str) -> bool:
         """Return whether a query ran by itself."""
-        return self.path is not None and has_started(self.path / name)
+        return self.path is not None and has_started(self.path / folder_name(name))
 
     def listed(self, name: str) -> Listed | None:
         """Return what is known of a query that ran together with others; None if it did not."""
@@ -117,7 +118,7 @@ class Checkpoint:
 
     def folder(self, name: str) -> Path | None:
         """Return the folder of queries that run together."""
-        return None if self._root is None else self._root / name
+        return None if self._root is None else self._root / folder_name(name)
 
     def gone(self, group: Group) -> dict[str, Listed]:
         """Return the queries that ran together with some and are not among them, by their names."""
