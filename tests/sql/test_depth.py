@@ -111,7 +111,9 @@ def test_models_refuse_what_is_too_deep_for_workers():
         "(x > 1 AND (x < 9 OR " * 150 + "x = 1" + "))" * 150,
         " + ".join(["x"] * 500) + " > 1",
     ):
-        with pytest.raises(NotSupportedError, match=r"nested \d+ levels deep, and at most 200"):
+        with pytest.raises(
+            NotSupportedError, match=r"nested \d+ levels deep, and models solve at most 200"
+        ):
             read_condition(text, ["x"])
 
 
