@@ -27,6 +27,7 @@ from eddyline.query.conditions import (
 )
 from eddyline.query.rules.timestamps import moments_of, with_moments
 from eddyline.spark.analysis import analysed, check_names, column_types, operand, refused
+from eddyline.spark.lateness import own_frames
 from eddyline.spark.session import is_ansi
 from eddyline.watch.formatting import counted
 
@@ -102,7 +103,7 @@ class RuleBinder:
                 f"none of {counted(missing.n_asking, 'rule')} finds any of its fields, so "
                 f"their tests are unknown for every event. Missing: {missing.text}"
             )
-            warnings.warn(msg, MissingFieldsWarning, stacklevel=2)
+            warnings.warn(msg, MissingFieldsWarning, stacklevel=own_frames())
         return BoundRules(tuple(rules), tuple(skipped), missing)
 
     def keep(self, names: Collection[str]) -> None:

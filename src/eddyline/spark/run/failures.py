@@ -54,9 +54,10 @@ def reworded(
 def _disk_error(reason: str, text: str, query: str) -> SourceError:
     """Return the error of a full disk, with the folder of the sink if that is full."""
     sink = _SINK.search(text)
-    where = f"its sink's folder {sink[1]}" if sink else "a folder of Spark (spark.local.dir)"
+    where = f"its sink's folder {sink[1]}" if sink else "a disk, such as that of spark.local.dir"
+    once = ", and no row is lost or written twice" if sink else ""
     msg = (
         f"query {query!r} cannot write to {where}: {reason}; make room and start the query again "
-        f"with its checkpoint: the batch runs again, and no row is lost or written twice"
+        f"with its checkpoint: the batch runs again{once}"
     )
     return SourceError(msg, query=query, folder=sink[1] if sink else None)
