@@ -60,8 +60,9 @@ def test_a_regex_in_a_stream_only_meets_rows_that_the_others_keep(spark, folder,
         "written": f"SELECT id FROM texts WHERE {GUARD} AND {REGEX}",
         "turned": f"SELECT id FROM texts WHERE {REGEX} AND {GUARD}",
     }
-    queries = [engine.query(text, name=name) for name, text in texts.items()]
-    for run in engine.start_all(*queries, trigger="available_now"):
+    for name, text in texts.items():
+        engine.query(text, name=name)
+    for run in engine.start_all(trigger="available_now"):
         assert run.await_termination(300)
         assert run.to_df().count() == 900
 

@@ -99,7 +99,7 @@ def test_a_stream_with_a_lateness_has_columns_of_any_name(spark, tmp_path, name)
     run_to_end(kept, tmp_path / "kept")
     assert read(spark, tmp_path / "kept") == [(2,), (70,), (200,)]
     sums = engine.query(
-        f"SELECT window.end AS e, SUM({value}) AS {value} FROM s "
+        f"SELECT window({time}, '1 minute').end AS e, SUM({value}) AS {value} FROM s "
         f"GROUP BY window({time}, '1 minute')",
         name="sums",
     )

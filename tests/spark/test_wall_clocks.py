@@ -129,10 +129,8 @@ def run_to_end(query, folder, name):
     return run
 
 
-def rows_of(spark, folder, name, *columns):
-    return sorted(
-        tuple(row) for row in spark.read.parquet(str(folder / name)).select(*columns).collect()
-    )
+def rows_of(spark, folder, name):
+    return sorted(map(tuple, spark.read.parquet(str(folder / name)).collect()))
 
 
 @pytest.mark.large
