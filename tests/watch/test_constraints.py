@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from eddyline.joins.clusters import ClusterView
 from eddyline.joins.discards import DiscardView
-from eddyline.joins.done_loop import DoneView
-from eddyline.joins.drop_loop import DropView
-from eddyline.joins.tier_loop import TierView
+from eddyline.joins.done import DoneView
+from eddyline.joins.table_filter import DropView
+from eddyline.joins.tiers import TierView
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import BatchRecord
 from eddyline.watch.sections import sections_json

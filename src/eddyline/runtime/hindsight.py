@@ -11,7 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eddyline.runtime.loggable import Loggable
+    from eddyline.runtime.choice import Choice
     from eddyline.runtime.logged import Logged
 
 
@@ -65,7 +65,7 @@ class LogView:
     """Why its plans are not logged, if they are not."""
 
 
-def hindsight(situations: Sequence[Logged], target: Loggable) -> Hindsight:
+def hindsight(situations: Sequence[Logged], target: Choice) -> Hindsight:
     """Return what plans have cost in some situations, and what the best of them would have."""
     n_rows = np.array([each.held.total for each in situations])
     if not n_rows.sum() > 0.0:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from eddyline.data.arrays import Floats
-    from eddyline.runtime.loggable import Loggable
+    from eddyline.runtime.choice import Choice
 
 SETTLED = 2
 """Batches after which a plan that was not given up is settled."""
@@ -108,9 +108,9 @@ class Logged:
     """What plans cost in it, as far as that was asked (per row; nan: not known)."""
 
     foreseen: dict[str, tuple[Floats, Floats]] = field(default_factory=dict)
-    """What rows would show under plans, as far as that was asked; see ``Loggable.foreseen``."""
+    """What rows would show under plans, as far as that was asked; see ``Choice.foreseen``."""
 
-    def distance(self, now: Situation, target: Loggable) -> float:
+    def distance(self, now: Situation, target: Choice) -> float:
         """Return how far it is from what is measured.
 
         That is what samples say, if they are enough, and what all rows of the last batch showed
@@ -140,14 +140,14 @@ class Logged:
             self.prices.clear()
             self.foreseen.clear()
 
-    def price(self, target: Loggable, key: str) -> float:
+    def price(self, target: Choice, key: str) -> float:
         """Return what a plan costs in it (per row; nan: not known)."""
         if not np.isfinite(self.prices.get(key, np.nan)):  # it may have become known since
             _make_room(self.prices)
             self.prices[key] = target.cost_of(json.loads(key), self.seen.evidence)
         return self.prices[key]
 
-    def best(self, target: Loggable) -> str:
+    def best(self, target: Choice) -> str:
         """Return the cheapest of the plans that it was met by, of several that of most rows."""
         prices = {key: self.price(target, key) for key in self.held.n_rows}
         least = min((price for price in prices.values() if np.isfinite(price)), default=np.inf)

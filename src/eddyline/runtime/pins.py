@@ -6,159 +6,51 @@ written down at once and outlives its run; like every plan it changes the work, 
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from eddyline.data.durable_files import replace_file
 from eddyline.errors import PlanError, StateError
+from eddyline.runtime.choice import Choice
 from eddyline.runtime.journal import JournalEntry
-from eddyline.runtime.loggable import UNKNOWN_NS, Held, Loggable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+    from eddyline.runtime.choice import Advice
 
 
 BY_PERSON = {"by": "person"}
 """Evidence of what a person has decided."""
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
-    """What the evidence says of a plan that is held."""
+class OfLoop(Choice):
+    """A choice whose plan is that of a loop beside it."""
 
-    plan: Any
-    """The plan that it calls the best, as plain values."""
-    cost_ns: float = UNKNOWN_NS
-    """Expected cost of that plan (ns per input row; nan: unknown)."""
-    held_cost_ns: float = UNKNOWN_NS
-    """Expected cost of the plan that is held (ns per input row; nan: unknown)."""
-
-
-class Pinnable(Loggable):
-    """One plan that a person may pin, by the component that the journal names.
-
-    What can be pinned can be logged, too, and recalled where its conditions come again.
-    """
-
-    why_unlogged: str = "nothing is measured by which its conditions would be known again"
+    def __init__(self, loop: Any) -> None:
+        self.loop = loop
 
     @property
-    def logged(self) -> tuple[Loggable, ...]:
-        """What the log of plans knows of it: itself, or parts with conditions of their own."""
-        return (self,)
+    def component(self) -> str:  # type: ignore[override]
+        """Name of what decides, as in the journal."""
+        return str(self.loop.component)
 
     @property
-    @abstractmethod
-    def possible(self) -> str:
-        """The plans that may be pinned, in words."""
+    def is_held(self) -> bool:
+        """Whether the plan stays as it is."""
+        return bool(self.loop.is_held)
 
-    def advice(self) -> Advice | None:
-        """Return what the evidence says; None if it says nothing."""
-        return None
-
-    # -- what a person decides ------------------------------------------------------------------
-
-    def check(self, plan: Any) -> None:
-        """Raise PlanError if a plan cannot be pinned."""
-        if not self.is_possible(plan):
-            msg = (
-                f"{plan!r:.300} is no plan of {self.component!r}; possible is {self.possible}; in "
-                f"force is {self.plan!r}"
-            )
-            raise PlanError(msg, component=self.component, plan=plan)
-
-    def hold(self, plan: Any) -> None:
-        """Put a plan in force, and keep it there; between batches, unless it is in force.
-
-        Raises:
-            PlanError: it cannot be pinned.
-        """
-        self.check(plan)
-        if plan != self.plan:
-            self.adopt(plan)
-        self.loop.is_held = True
-
-    def release(self) -> None:
-        """Let the plan adapt again, from the one in force."""
-        self.loop.is_held = False
-
-
-class PlannedLoop(Held, Protocol):
-    """A loop whose plan is one text of a few."""
-
-    plan: str
-
-
-class OneOf(Pinnable):
-    """A plan that is one text of a few; all that a loop needs beside is to heed ``is_held``."""
-
-    loop: PlannedLoop
-
-    def __init__(
-        self,
-        loop: PlannedLoop,
-        plans: Sequence[str],
-        best: Callable[[], str | None] = lambda: None,
-    ) -> None:
-        super().__init__(loop)
-        self.plans = tuple(plans)
-        self.best = best
-        """Returns the plan that the evidence calls the best; None if it does not tell."""
+    @is_held.setter
+    def is_held(self, is_held: bool) -> None:
+        self.loop.is_held = is_held
 
     @property
-    def plan(self) -> str:
-        """The plan in force."""
-        return self.loop.plan
-
-    @property
-    def possible(self) -> str:
-        """The plans that may be pinned, in words."""
-        return f"one of {', '.join(map(repr, self.plans))}"
-
-    def is_possible(self, plan: Any) -> bool:
-        """Return whether it is one of the plans."""
-        return isinstance(plan, str) and plan in self.plans
-
-    def adopt(self, plan: str) -> None:
-        """Put another plan in force."""
-        self.loop.plan = plan
-
-    def advice(self) -> Advice | None:
-        """Return the plan that the evidence calls the best."""
-        best = self.best()
-        return None if best is None else Advice(best)
-
-
-class AsItStands(Pinnable):
-    """A plan that nobody writes by hand: only the one in force can be pinned."""
-
-    def __init__(self, loop: Held, plan: Callable[[], Any], why_unlogged: str = "") -> None:
-        super().__init__(loop)
-        self._plan = plan
-        self.why_unlogged = why_unlogged or Pinnable.why_unlogged
-
-    @property
-    def plan(self) -> Any:
-        """The plan in force."""
-        return self._plan()
-
-    @property
-    def possible(self) -> str:
-        """The plans that may be pinned, in words."""
-        return "only the plan in force"
-
-    def is_possible(self, plan: Any) -> bool:
-        """Return whether it is the plan in force."""
-        return type(plan) is type(self.plan) and bool(plan == self.plan)
-
-
-def are_names(plan: Any) -> bool:
-    """Return whether a plan of any type is a list of texts, as orders are."""
-    return isinstance(plan, list | tuple) and all(isinstance(each, str) for each in plan)
+    def is_adaptive(self) -> bool:  # type: ignore[override]
+        """Whether the plan may change at all, by the options of its query."""
+        return bool(self.loop.is_adaptive)
 
 
 class Pin(msgspec.Struct, frozen=True):
@@ -200,7 +92,7 @@ class Pins:
         return len(self._pins)
 
     def pin(
-        self, targets: Mapping[str, Pinnable], plans: Mapping[str, Any], batch_id: int
+        self, targets: Mapping[str, Choice], plans: Mapping[str, Any], batch_id: int
     ) -> list[JournalEntry]:
         """Pin plans; those that are not in force yet are from the next micro-batch on.
 
@@ -231,7 +123,7 @@ class Pins:
                 self._waiting.add(component)
         return entries
 
-    def adapt(self, targets: Mapping[str, Pinnable], batch_id: int) -> list[JournalEntry]:
+    def adapt(self, targets: Mapping[str, Choice], batch_id: int) -> list[JournalEntry]:
         """Let plans adapt again; what is not pinned goes on as it does.
 
         Returns:
@@ -251,7 +143,7 @@ class Pins:
             targets[component].release()
         return entries
 
-    def apply(self, targets: Mapping[str, Pinnable], batch_id: int) -> list[JournalEntry]:
+    def apply(self, targets: Mapping[str, Choice], batch_id: int) -> list[JournalEntry]:
         """Put pinned plans in force; called before each micro-batch.
 
         A pin ends with what it was of, such as the rules of a set that has changed.
@@ -270,7 +162,7 @@ class Pins:
         self._drop([each.component for each in entries])
         return entries
 
-    def _why_gone(self, component: str, pin: Pin, target: Pinnable | None) -> str:
+    def _why_gone(self, component: str, pin: Pin, target: Choice | None) -> str:
         """Put a pinned plan in force, or return why it cannot be; "" if it is."""
         if target is None:
             return "the query has no such component any more"
@@ -282,7 +174,7 @@ class Pins:
             return error.message
         return ""
 
-    def views(self, targets: Mapping[str, Pinnable]) -> tuple[PinView, ...]:
+    def views(self, targets: Mapping[str, Choice]) -> tuple[PinView, ...]:
         """Return the pins, with what the evidence says of them."""
         return tuple(
             PinView(name, pin, targets[name].advice(), name not in self._waiting)

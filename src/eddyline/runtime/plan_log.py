@@ -31,7 +31,7 @@ from eddyline.runtime.situations import LEAVES
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from eddyline.runtime.loggable import Loggable
+    from eddyline.runtime.choice import Choice
     from eddyline.runtime.situations import Situation
 
 MOST_SITUATIONS, MOST_CONDITIONS = 64, 20_000
@@ -79,7 +79,7 @@ class ComponentLog:
     def __init__(self, component: str) -> None:
         self.component = component
         self.identity = ""
-        """What all is of; see ``Loggable.identity``."""
+        """What all is of; see ``Choice.identity``."""
         self.names: tuple[str, ...] = ()
         self.situations: list[Logged] = []
         self.current: Logged | None = None
@@ -91,7 +91,7 @@ class ComponentLog:
         self.n_left_out = 0.0
 
     def step(
-        self, target: Loggable, ran_under: Any, n_rows: float, batch_id: int, *, recalls: bool
+        self, target: Choice, ran_under: Any, n_rows: float, batch_id: int, *, recalls: bool
     ) -> list[JournalEntry]:
         """Take note of a batch; see ``PlanLog.step``."""
         if target.identity != self.identity:
@@ -157,7 +157,7 @@ class ComponentLog:
     def _remove(self, logged: Logged) -> None:
         self.situations = [each for each in self.situations if each is not logged]
 
-    def _nearest(self, now: Situation, target: Loggable) -> Logged | None:
+    def _nearest(self, now: Situation, target: Choice) -> Logged | None:
         """Return the situation that this is, if it is one of those before.
 
         None, too, while it may be one of several with different plans and more may come to be
@@ -169,7 +169,7 @@ class ComponentLog:
             return None
         return self.situations[found[0][1]]
 
-    def _mistaken(self, target: Loggable, now: Situation, batch_id: int) -> list[JournalEntry]:
+    def _mistaken(self, target: Choice, now: Situation, batch_id: int) -> list[JournalEntry]:
         """Give up the plan that was recalled for another situation than this one is."""
         recalled_at, self.recalled_at = self.recalled_at, None
         if recalled_at is None or self.current is None or batch_id > recalled_at + SOON:
@@ -177,11 +177,11 @@ class ComponentLog:
         self.current.n_mistaken += 1
         target.let_go()
         evidence = {"taken_for": self.current.seen.plain(), "now": now.plain()}
-        plan = target.said(target.plan)
+        plan = target.in_words(target.plan)
         return [JournalEntry(batch_id, self.component, "mistaken", plan, plan, evidence)]
 
     def _recalled(
-        self, logged: Logged, now: Situation, target: Loggable, batch_id: int
+        self, logged: Logged, now: Situation, target: Choice, batch_id: int
     ) -> list[JournalEntry]:
         """Take the plan of a situation that has come again, unless the newest rows oppose it."""
         plan, before = self._best(logged, target), target.plan
@@ -200,10 +200,10 @@ class ComponentLog:
             "held_for_rows": round(logged.held.total),
             "sampled_rows": round(now.n_sampled),
         }
-        plans = target.said(before), target.said(plan)
+        plans = target.in_words(before), target.in_words(plan)
         return [JournalEntry(batch_id, self.component, "recall", *plans, evidence)]
 
-    def _best(self, logged: Logged, target: Loggable) -> Any:
+    def _best(self, logged: Logged, target: Choice) -> Any:
         """Return the plan to recall in a situation.
 
         It is the best of those that it was met by, unless its evidence calls another one clearly
@@ -227,7 +227,7 @@ class ComponentLog:
         self.n_left_out += sum(each.held.total for each in self.situations)
         self.situations, self.current, self.recalled_at = [], None, None
 
-    def view(self, target: Loggable) -> LogView:
+    def view(self, target: Choice) -> LogView:
         """Return what the plans in force cost, and what the best of them alone would have."""
         if target.identity != self.identity:
             return LogView(self.component)
@@ -239,7 +239,7 @@ class ComponentLog:
             n_left_out=self.n_left_out + self.waiting.total,
             n_right=sum(each.n_right for each in self.situations),
             n_mistaken=sum(each.n_mistaken for each in self.situations),
-            hindsight=replace(seen, best=None if seen.best is None else target.said(seen.best)),
+            hindsight=replace(seen, best=None if seen.best is None else target.in_words(seen.best)),
             unit=target.cost_unit,
             per=target.per,
         )
@@ -259,7 +259,7 @@ class ComponentLog:
             self.identity,
         )
 
-    def restore(self, given: SavedComponent, target: Loggable) -> None:
+    def restore(self, given: SavedComponent, target: Choice) -> None:
         """Continue from what ``snapshot`` returned.
 
         Raises:
@@ -297,7 +297,7 @@ class PlanLog:
 
     def step(
         self,
-        targets: Mapping[str, Loggable],
+        targets: Mapping[str, Choice],
         ran_under: Mapping[str, Any],
         n_rows: int,
         batch_id: int,
@@ -321,7 +321,7 @@ class PlanLog:
         with self._changing:
             self._logs = {name: log for name, log in self._logs.items() if name in targets}
             for name, target in targets.items():
-                if not target.can_adapt:
+                if not target.is_adaptive:
                     continue
                 log, met = self._logs.get(name), target.rows_met(n_rows)
                 if name not in ran_under or target.why_unlogged:
@@ -334,7 +334,7 @@ class PlanLog:
                 entries += log.step(target, plan, met, batch_id, recalls=recalls)
         return entries
 
-    def views(self, targets: Mapping[str, Loggable]) -> tuple[LogView, ...]:
+    def views(self, targets: Mapping[str, Choice]) -> tuple[LogView, ...]:
         """Return what the log says of each component that may adapt."""
         with self._changing:
             return tuple(
@@ -342,14 +342,14 @@ class PlanLog:
                 if target.why_unlogged or name not in self._logs
                 else self._logs[name].view(target)
                 for name, target in targets.items()
-                if target.can_adapt
+                if target.is_adaptive
             )
 
     def snapshot(self) -> dict[str, SavedComponent]:
         """Return the log as values that msgspec encodes."""
         return {name: log.snapshot() for name, log in self._logs.items()}
 
-    def restore(self, state: Any, targets: Mapping[str, Loggable]) -> None:
+    def restore(self, state: Any, targets: Mapping[str, Choice]) -> None:
         """Continue from what ``snapshot`` returned, decoded from JSON.
 
         What is of no component any more is let go of.
@@ -360,7 +360,7 @@ class PlanLog:
         try:
             given = msgspec.convert(state, dict[str, SavedComponent], from_attributes=True)
             for name in given.keys() & targets.keys():
-                if targets[name].can_adapt and targets[name].identity == given[name].identity:
+                if targets[name].is_adaptive and targets[name].identity == given[name].identity:
                     log = ComponentLog(name)
                     log.restore(given[name], targets[name])
                     self._logs[name] = log

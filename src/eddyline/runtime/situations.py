@@ -57,7 +57,7 @@ class Situation:
     counts: Floats
     """Rows that each was counted over (> 0; (C,))."""
     evidence: Any
-    """Plain values by which any plan can be priced later; see ``Loggable.cost_of``."""
+    """Plain values by which any plan can be priced later; see ``Choice.cost_of``."""
     n_sampled: float
     """Rows that were looked at."""
     is_settled: bool

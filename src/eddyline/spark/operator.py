@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from eddyline.query.steps import Step
     from eddyline.runtime.by_hand import ChangeableRules
+    from eddyline.runtime.choice import Choice
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.operator import Loop, Record
-    from eddyline.runtime.pins import Pinnable
     from eddyline.runtime.records import History
     from eddyline.runtime.reports import TaskReport
     from eddyline.spark.batch_files import BatchFiles
@@ -331,7 +331,7 @@ class Operator:
         return ()
 
     @property
-    def pinnable(self) -> tuple[Pinnable, ...]:
+    def choices(self) -> tuple[Choice, ...]:
         """Its plans that a person may pin, each of a component of its own; see ``OneOf``."""
         return ()
 

@@ -14,6 +14,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from eddyline.spark.session import session
 from tests.spark.run.lives import KINDS, write
 
 if TYPE_CHECKING:
@@ -67,8 +68,6 @@ def _entry_line(entry: Any) -> str:
 
 def main() -> None:
     """Write the texts of all kinds."""
-    from eddyline.spark.session import session
-
     spark = session()
     FOLDER.mkdir(exist_ok=True)
     with warnings.catch_warnings():

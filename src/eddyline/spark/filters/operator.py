@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from eddyline.filters.binding import BoundConjunction, Segment
     from eddyline.query.attributes import Attribute
     from eddyline.query.steps import FilterStep
-    from eddyline.runtime.pins import Pinnable
+    from eddyline.runtime.choice import Choice
     from eddyline.runtime.records import History
     from eddyline.spark.filters.guard import Guard
     from eddyline.spark.operator import Batch, Observed, Site
@@ -321,7 +321,7 @@ class FilterOperator(Operator):
         return tuple(each.loop for each in self.learning.values())
 
     @property
-    def pinnable(self) -> tuple[Pinnable, ...]:
+    def choices(self) -> tuple[Choice, ...]:
         """The order of each part that has several predicates."""
         parts = (each for each in self.learning.values() if len(each.loop.filter_ids) > 1)
         return tuple(each.pinnable for each in parts)

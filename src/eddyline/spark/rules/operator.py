@@ -367,7 +367,7 @@ class RuleOperator(Operator):
         return (self.compiled.loop,)
 
     @property
-    def pinnable(self) -> tuple[RulePin, ...]:
+    def choices(self) -> tuple[RulePin, ...]:
         """How the rules that run are looked for."""
         return (RulePin(self.compiled.loop),)
 
