@@ -157,7 +157,7 @@ def traced_sizes() -> dict[str, object]:
                     for stream in "st":
                         pq.write_table(rows, f"{folder}/{name}/{stream}/{number}.parquet")
                     run.process_all_available()
-            threading.setprofile(None)  # type: ignore[arg-type]
+            threading.setprofile(None)
             found[f"classes that a batch of a {name} enters"] = len(entered.classes)
             found[f"functions that a batch of a {name} enters"] = len(entered.functions)
     spark.stop()

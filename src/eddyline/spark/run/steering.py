@@ -175,7 +175,7 @@ class Steered:
         """
         self.steering.pin(plan, component)
 
-    def adapt(self, *, component: str | None = None) -> None:
+    def adapt(self, component: str | None = None) -> None:
         """Let plans that are pinned follow the evidence again; they begin with those in force.
 
         Args:
