@@ -13,8 +13,7 @@ from eddyline.rules.compile.compiler import compile_rules
 from eddyline.rules.loop import RuleLoop
 from eddyline.rules.pin import NOT_KEPT, RulePin
 from eddyline.rules.planning.access_predicates import PAIR_NS, WALK_NS
-from eddyline.runtime.hindsight import LogView
-from eddyline.runtime.plan_log import PlanLog
+from eddyline.runtime.plan_log import LogView, PlanLog
 from tests.rules.test_rule_loop import PROGRAM, A, Run
 
 OPTIONS = {

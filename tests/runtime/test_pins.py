@@ -14,8 +14,8 @@ from eddyline.filters.pin import FilterPin
 from eddyline.joins.graph import JoinGraph
 from eddyline.joins.loop import JoinLoop, PipelineChoice
 from eddyline.options import FilterOptions, JoinOptions
+from eddyline.runtime.by_hand import Pins
 from eddyline.runtime.choice import AsItStands
-from eddyline.runtime.pins import Pins
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile
 from eddyline.watch import pins as words

@@ -8,10 +8,16 @@ import pytest
 
 from eddyline.joins.view import JoinRecord
 from eddyline.rules.view import RuleRecord
-from eddyline.runtime.backlog import Backlog
 from eddyline.runtime.journal import JournalEntry
-from eddyline.runtime.progress import Progress, read_progress
-from eddyline.runtime.records import BatchRecord, History, OrderRecord, coarser
+from eddyline.runtime.records import (
+    Backlog,
+    BatchRecord,
+    History,
+    OrderRecord,
+    Progress,
+    coarser,
+    read_progress,
+)
 from eddyline.serve.cells import cells
 from eddyline.serve.effects import Effects, short
 from eddyline.serve.failures import Failure

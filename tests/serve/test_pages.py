@@ -10,9 +10,8 @@ from dataclasses import replace
 import pytest
 
 from eddyline.errors import PlanError, PredicateError, SourceError
-from eddyline.runtime.backlog import Backlog
 from eddyline.runtime.journal import JournalEntry
-from eddyline.runtime.records import BatchRecord, History, OrderRecord
+from eddyline.runtime.records import Backlog, BatchRecord, History, OrderRecord
 from eddyline.serve.failures import Failure
 from eddyline.serve.source import key_of
 from eddyline.watch.clock import ClockRecord

@@ -12,7 +12,7 @@ import pytest
 from eddyline.errors import StateError
 from eddyline.runtime.checkpoint import JOURNAL, OWN, PROGRESS, VIEW
 from eddyline.runtime.journal import Journal
-from eddyline.runtime.progress import Progress
+from eddyline.runtime.records import Progress
 from eddyline.serve import stored
 from eddyline.serve.source import key_of
 from eddyline.serve.stored import StoredRuns

@@ -11,10 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from eddyline.errors import PluginError
 from eddyline.joins.view import JoinRecord
 from eddyline.rules.view import RuleRecord
-from eddyline.runtime.backlog import Backlog
-from eddyline.runtime.counters import SECONDS, Counters
 from eddyline.runtime.journal import JournalEntry
-from eddyline.runtime.records import BatchRecord, OrderRecord
+from eddyline.runtime.records import SECONDS, Backlog, BatchRecord, Counters, OrderRecord
 from eddyline.watch.clock import ClockRecord
 from eddyline.watch.metrics import KINDS, metrics_of
 from eddyline.watch.prometheus import prometheus_text

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eddyline.aggregates.loop import EARLY_ABOVE, FEW, FEW_BYTES, LATE_BELOW, LEAST_ROWS
+from eddyline.runtime.by_hand import OfLoop
 from eddyline.runtime.choice import OneOfFew
-from eddyline.runtime.pins import OfLoop
 from eddyline.runtime.situations import Situation
 
 if TYPE_CHECKING:

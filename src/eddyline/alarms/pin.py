@@ -11,8 +11,8 @@ import numpy as np
 
 from eddyline.alarms.conditions import held_of
 from eddyline.alarms.plan import TemplatePlan, fixed_plans, from_plain, plain
+from eddyline.runtime.by_hand import OfLoop
 from eddyline.runtime.choice import UNKNOWN_NS, Advice
-from eddyline.runtime.pins import OfLoop
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

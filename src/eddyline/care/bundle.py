@@ -22,7 +22,7 @@ from eddyline.care.machine import check_machine
 from eddyline.care.redaction import Redaction, error_class, settings, titles, without_literals
 from eddyline.errors import EddylineError, StateError
 from eddyline.runtime.checkpoint import LEARNED, STATE, find_runs, own_folder, read_format
-from eddyline.runtime.progress import StoredRecord, line_of
+from eddyline.runtime.records import StoredRecord, line_of
 from eddyline.runtime.snapshot import Head
 from eddyline.state.manifest import ManifestFolder
 from eddyline.state.place import names_in
@@ -31,8 +31,7 @@ from eddyline.watch.stored import read_run
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from eddyline.runtime.operator import Record
-    from eddyline.runtime.records import BatchRecord
+    from eddyline.runtime.records import BatchRecord, Record
     from eddyline.watch.stored import StoredRun
 
 MAX_FILES = 20_000

@@ -10,6 +10,7 @@ from pyarrow import fs
 from eddyline.care.findings import Finding
 from eddyline.care.machine import room
 from eddyline.errors import StateError
+from eddyline.runtime.by_hand import Pins
 from eddyline.runtime.checkpoint import (
     LEARNED,
     PINS,
@@ -21,7 +22,6 @@ from eddyline.runtime.checkpoint import (
     read_format,
 )
 from eddyline.runtime.journal import n_left_out
-from eddyline.runtime.pins import Pins
 from eddyline.runtime.records import n_batches
 from eddyline.runtime.snapshot import FORMAT as LEARNED_FORMAT
 from eddyline.runtime.snapshot import Head

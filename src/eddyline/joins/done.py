@@ -22,8 +22,8 @@ import numpy as np
 from eddyline.errors import StateError
 from eddyline.joins.operator.done_rows import DoneCounts
 from eddyline.runtime.choice import UNKNOWN_NS, Choice, are_names
-from eddyline.runtime.conditions import Conditions
 from eddyline.runtime.journal import JournalEntry
+from eddyline.runtime.situations import Conditions
 from eddyline.state.compaction import FAN_IN
 
 if TYPE_CHECKING:

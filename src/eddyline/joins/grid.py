@@ -19,7 +19,7 @@ import numpy as np
 
 from eddyline.joins.plan import COMPONENT
 from eddyline.runtime.choice import UNKNOWN_NS, Choice
-from eddyline.runtime.conditions import KEPT, Conditions
+from eddyline.runtime.situations import KEPT, Conditions
 from eddyline.state.grid import N_BINS, Grid, Split
 
 if TYPE_CHECKING:

@@ -60,7 +60,7 @@ class JoinState(msgspec.Struct, frozen=True):
 
 
 class JoinLoop:
-    """Keeps the orders of a join good; see ``runtime.operator.Loop``.
+    """Keeps the orders of a join good.
 
     Args:
         graph: the inputs and their key classes.

@@ -20,7 +20,7 @@ import numpy as np
 from eddyline.constraints.bounds import LearnedBound, n_beyond
 from eddyline.errors import StateError
 from eddyline.runtime.choice import UNKNOWN_NS, Choice
-from eddyline.runtime.conditions import KEPT, Conditions
+from eddyline.runtime.situations import KEPT, Conditions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

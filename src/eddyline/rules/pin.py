@@ -10,7 +10,7 @@ from eddyline.errors import StateError
 from eddyline.rules.planning.access_predicates import plan_by
 from eddyline.rules.planning.planner import plan_from
 from eddyline.rules.planning.price import price_ns
-from eddyline.runtime.pins import OfLoop
+from eddyline.runtime.by_hand import OfLoop
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

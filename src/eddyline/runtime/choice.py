@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from eddyline.data.arrays import Floats
-    from eddyline.runtime.operator import Record
+    from eddyline.runtime.records import Record
     from eddyline.runtime.situations import Situation
 
 UNKNOWN_NS = float("nan")

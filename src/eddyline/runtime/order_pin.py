@@ -10,10 +10,10 @@ import numpy as np
 
 from eddyline.ordering.a_greedy import AGreedyOptions
 from eddyline.ordering.matrix_view import drop_fracs, expected_cost_ns
+from eddyline.runtime.by_hand import OfLoop
 from eddyline.runtime.choice import Advice, are_names
-from eddyline.runtime.logged import LEAST_ROWS
 from eddyline.runtime.order_loop import WARMUP_SAMPLES
-from eddyline.runtime.pins import OfLoop
+from eddyline.runtime.plan_log import LEAST_ROWS
 from eddyline.runtime.situations import Met, Situation
 from eddyline.stats.profile import FilterProfile, merge
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from eddyline.data.plain_json import writable
-from eddyline.runtime.pins import BY_PERSON
+from eddyline.runtime.by_hand import BY_PERSON
 from eddyline.runtime.records import Counting, Numbers
 from eddyline.serve.cells import cells, spark_line
 from eddyline.serve.effects import Effects, is_change, short

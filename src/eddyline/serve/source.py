@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from eddyline.runtime.backlog import Backlog
     from eddyline.runtime.journal import JournalEntry
-    from eddyline.runtime.records import BatchRecord
+    from eddyline.runtime.records import Backlog, BatchRecord
     from eddyline.serve.failures import Failure
     from eddyline.watch.sections import RunView
 

@@ -11,8 +11,8 @@ import time
 from typing import TYPE_CHECKING
 
 from eddyline.errors import StateError
-from eddyline.runtime.backlog import Backlog
 from eddyline.runtime.checkpoint import JOURNAL, PROGRESS, VIEW, find_runs, own_folder
+from eddyline.runtime.records import Backlog
 from eddyline.serve.failures import Failure
 from eddyline.watch.plain_sections import sections_of
 from eddyline.watch.sections import RunView

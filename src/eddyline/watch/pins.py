@@ -10,8 +10,8 @@ from eddyline.watch.sections import Facts, Section
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from eddyline.runtime.by_hand import PinView
     from eddyline.runtime.choice import Advice
-    from eddyline.runtime.pins import PinView
 
 TITLE = "pinned by a person"
 

@@ -20,7 +20,7 @@ from eddyline.watch.sections import Facts, Section, Text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eddyline.runtime.hindsight import LogView
+    from eddyline.runtime.plan_log import LogView
 
 LITTLE = 0.005
 """Share of the work below which a difference is none: samples tell it no better."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from eddyline.runtime.budget import Budget
 from eddyline.runtime.checkpoint import JOURNAL, PROGRESS, VIEW
 from eddyline.runtime.journal import Journal
-from eddyline.runtime.progress import Progress
+from eddyline.runtime.records import Progress
 from eddyline.watch.sections import RunView, Section, Text
 from eddyline.watch.stored import save_view
 

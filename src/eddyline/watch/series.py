@@ -13,8 +13,7 @@ from eddyline.watch.sections import Figure, Line, Section, Tile
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from eddyline.runtime.operator import Record
-    from eddyline.runtime.records import BatchRecord
+    from eddyline.runtime.records import BatchRecord, Record
 
 RecordT = TypeVar("RecordT", bound="Record")
 

@@ -16,8 +16,7 @@ from eddyline.data.plain_json import encoded
 from eddyline.errors import StateError
 from eddyline.runtime.checkpoint import JOURNAL, PROGRESS, VIEW, own_folder, read_format
 from eddyline.runtime.journal import read_entries
-from eddyline.runtime.progress import read_progress
-from eddyline.runtime.records import History
+from eddyline.runtime.records import History, read_progress
 from eddyline.watch.sections import sections_json
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from eddyline.models.planning.ways import BY_SAMPLE, asked_sides, plain, way_of
+from eddyline.runtime.by_hand import OfLoop
 from eddyline.runtime.choice import Advice
-from eddyline.runtime.pins import OfLoop
 
 if TYPE_CHECKING:
     from eddyline.models.planning.loop import ModelLoop

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from eddyline.models.streaming import StreamPlan
     from eddyline.runtime.choice import Choice
     from eddyline.runtime.journal import JournalEntry
-    from eddyline.runtime.operator import Record
-    from eddyline.runtime.records import History
+    from eddyline.runtime.records import History, Record
     from eddyline.spark.operator import Batch, Observed, Site
     from eddyline.watch.sections import Section
 

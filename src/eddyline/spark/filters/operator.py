@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from eddyline.query.attributes import Attribute
     from eddyline.query.steps import FilterStep
     from eddyline.runtime.choice import Choice
-    from eddyline.runtime.records import History
+    from eddyline.runtime.records import History, OrderRecord
     from eddyline.spark.filters.guard import Guard
     from eddyline.spark.operator import Batch, Observed, Site
     from eddyline.watch.sections import Section
@@ -315,10 +315,9 @@ class FilterOperator(Operator):
             return "adaptation is switched off: the order stands as written"
         return self.notes.get(component, "")
 
-    @property
-    def loops(self) -> tuple[FilterLoop, ...]:
-        """The loop of each part whose order is learned."""
-        return tuple(each.loop for each in self.learning.values())
+    def records(self) -> tuple[OrderRecord, ...]:
+        """Return the state of each part whose order is learned after a batch."""
+        return tuple(part.loop.record() for part in self.learning.values())
 
     @property
     def choices(self) -> tuple[Choice, ...]:
@@ -328,7 +327,7 @@ class FilterOperator(Operator):
 
     def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:
         """Return the orders in force and their costs in words, for the progress."""
-        return words.lines([each.record() for each in self.loops], n_rows, seconds)
+        return words.lines(self.records(), n_rows, seconds)
 
     def sections(self, history: History) -> list[Section]:
         """Return for people what the orders are, why, and what they did."""

@@ -60,8 +60,7 @@ if TYPE_CHECKING:
     from eddyline.query.steps import JoinStep
     from eddyline.runtime.choice import Choice
     from eddyline.runtime.journal import JournalEntry
-    from eddyline.runtime.operator import Record
-    from eddyline.runtime.records import History
+    from eddyline.runtime.records import History, Record
     from eddyline.spark.joins.bound import BoundJoin
     from eddyline.spark.joins.layout import JoinInput
     from eddyline.spark.operator import Batch, Observed, Site

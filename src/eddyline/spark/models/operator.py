@@ -49,8 +49,7 @@ if TYPE_CHECKING:
     from eddyline.models.streaming import BucketReport
     from eddyline.query.steps import Step
     from eddyline.runtime.journal import JournalEntry
-    from eddyline.runtime.operator import Record
-    from eddyline.runtime.records import History
+    from eddyline.runtime.records import History, Record
     from eddyline.spark.operator import Batch, Clock, Observed, Operator, Site
     from eddyline.state.manifest import StatePart
     from eddyline.state.place import StatePlace

@@ -362,11 +362,6 @@ class RuleOperator(Operator):
         return (f"{blind} find none of their fields; the input lacks {found.text}",)
 
     @property
-    def loops(self) -> tuple[RuleLoop]:
-        """The loop of the rules that run."""
-        return (self.compiled.loop,)
-
-    @property
     def choices(self) -> tuple[RulePin, ...]:
         """How the rules that run are looked for."""
         return (RulePin(self.compiled.loop),)

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
     from eddyline.runtime.choice import Choice
     from eddyline.runtime.journal import JournalEntry
-    from eddyline.runtime.operator import Record
-    from eddyline.runtime.records import History
+    from eddyline.runtime.records import History, Record
     from eddyline.spark.operator import Observed, Operator, Pending
     from eddyline.spark.prepared import Counted
     from eddyline.state.manifest import Manifest, ManifestFolder, StatePart

@@ -23,11 +23,10 @@ from eddyline.errors import (
 )
 from eddyline.registry import unknown
 from eddyline.runtime import query_file
-from eddyline.runtime.backlog import Backlog
+from eddyline.runtime.by_hand import BY_PERSON
 from eddyline.runtime.checkpoint import LEARNED, PINS, STATE
 from eddyline.runtime.journal import JournalEntry
-from eddyline.runtime.pins import BY_PERSON
-from eddyline.runtime.records import BatchRecord
+from eddyline.runtime.records import Backlog, BatchRecord
 from eddyline.runtime.snapshot import SnapshotFile
 from eddyline.spark import interrupts
 from eddyline.spark.batch_files import FileStream

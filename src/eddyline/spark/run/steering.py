@@ -12,17 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import PlanError, QueryError
 from eddyline.registry import unknown
-from eddyline.runtime.pins import Pins
+from eddyline.runtime.by_hand import Pins
 from eddyline.watch import pins as words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from eddyline.runtime.by_hand import ChangeableRules, RuleChange
+    from eddyline.runtime.by_hand import ChangeableRules, PinView, RuleChange
     from eddyline.runtime.choice import Choice
     from eddyline.runtime.journal import JournalEntry
-    from eddyline.runtime.pins import PinView
     from eddyline.spark.run.chain import Chain
     from eddyline.watch.sections import Section
 

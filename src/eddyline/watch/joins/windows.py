@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from eddyline.joins.view import CacheView, JoinView
-    from eddyline.runtime.operator import Record
+    from eddyline.runtime.records import Record
     from eddyline.watch.formatting import Unit
     from eddyline.watch.orders import OrderSeries
     from eddyline.watch.series import Point
