@@ -23,7 +23,7 @@ from eddyline.filters.routing_loop import MAX_ROWS
 from eddyline.ordering.matrix_view import expected_cost_ns
 from eddyline.query.predicates import FunctionPredicate
 from eddyline.runtime.reports import decisions_of
-from eddyline.spark.filters.guard import EVERY_ROW, Guard, settled, steps_of
+from eddyline.spark.filters.guard import EVERY_ROW, Guard, in_turn, settled
 from eddyline.spark.filters.task import FilterTask
 from eddyline.spark.filters.udf import apply_arrow_block
 from eddyline.spark.operator import Pending
@@ -286,9 +286,8 @@ class LastPart:
         """Check the predicates that can raise, then raise the errors that are still there."""
         df = laying.df
         if self.checks:
-            df = settled(df)
-            for text in steps_of([f"({check.text}\n)" for check in self.checks]):
-                df = self.guard.where(df, text)
+            texts = [f"({check.text}\n)" for check in self.checks]
+            df = self.guard.where(settled(df), in_turn(texts))
         # A row that is only marked has its errors on it although it is dropped.
         for column in laying.errors:
             error = f"{column}.error"
