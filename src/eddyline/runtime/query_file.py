@@ -92,7 +92,9 @@ def resumed(own: Path, query: Identity, changed: Changed | None, *, last_batch: 
     words = words or _WALL_CLOCKS * is_shifted
     if not changes and file.query.parser == query.parser:
         # Files keep the names and orders of the text that began the checkpoint.
-        query = msgspec.structs.replace(file.query, functions=query.functions)
+        query = msgspec.structs.replace(
+            file.query, functions=query.functions, wall_clocks=query.wall_clocks
+        )
     if changed == "reset" and (changes or functions or is_shifted):
         return Resumed(QueryFile(query, (), last_batch), file.query, words, functions, True)
     kept = [change for change in changes if change.is_kept]
