@@ -98,7 +98,8 @@ class NativePart:
         if not self._has_passed:
             self._budget.passed(self._laid_at - before, planned_ns=self._planned_ns)
         self._planned_ns, self._has_passed = 0.0, False
-        prob = self._prob(laying.batch.expected_rows) if laying.profiles_native else 0.0
+        profiles = laying.profiles_native and not self.block.is_long
+        prob = self._prob(laying.batch.expected_rows) if profiles else 0.0
         if prob > 0.0 and (self._budget.may or self.loop.lacks_evidence):
             self._lay_profiled(laying, prob)
             self._planned_ns = PLANNED_AGAIN * (time.perf_counter_ns() - self._laid_at)
