@@ -213,7 +213,9 @@ class BucketBatch:
     @staticmethod
     def _n_off_earth(given: StreamInput, due: pa.Table | None) -> int:
         """Return how many rows have a latitude or longitude that is out of range."""
-        return given.maker.n_off_earth(due) if isinstance(given.maker, Fit) and due else 0
+        if not isinstance(given.maker, Fit) or due is None:
+            return 0
+        return given.maker.n_off_earth(due)
 
     def _sketched(
         self, due: Sequence[pa.Table | None], parts: Sequence[Part | None], found: pa.Table | None

@@ -111,7 +111,7 @@ class Fit:
         """Return how many rows have a latitude or longitude that is out of range."""
         axes = [] if self.track is None else earth.coordinates(earth.TRACK)
         axis = next((each for each in axes if each in self.within), None)
-        return 0 if axis is None else pc.sum(pc.is_nan(rows.column(axis))).as_py() or 0
+        return 0 if axis is None else int(pc.sum(pc.is_nan(rows.column(axis))).as_py() or 0)
 
     def tables(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         """Yield the segments of the rows of a task, which come by entity and time."""

@@ -246,6 +246,29 @@ def test_a_ship_on_the_antimeridian_is_on_it(spark, lon):
         assert segments.where(f"lon(track) <> {limit}").changes().count() == 0
 
 
+def test_what_is_refused_of_positions_says_what_to_write(spark):
+    x, y, z = earth.earth_centred(0.0, 180.0)
+    df = spark.sql(
+        f"SELECT 1 AS ship, timestamp_seconds(1.7e9) AS ts, {x}D AS x, {y}D AS y, {z}D AS z"
+    )
+    asked = {"key": "ship", "time": "ts", "horizon": "1 minute"}
+    with pytest.raises(NotSupportedError, match=r"declare has no track.*'track_x'"):
+        el.models.declare(df, model={"track": "x"}, track=("x", "y"), **asked)
+    model = {"track_x": "x", "track_y": "y - 4 * t", "track_z": "z"}
+    moving = el.models.declare(df, model=model, **asked)
+    found = moving.where("speed(track) > 3 AND lon(track) < 0").sample("10 seconds").toPandas()
+    assert [*found.columns] == ["ship", "time", "lat", "err_lat", "lon", "err_lon"]
+    assert found.lon.between(-180, -179.99).all()
+    assert len(found) > 3
+    engine = el.Engine(spark)
+    engine.table("moving", moving.to_df())
+    averages = engine.query(
+        "SELECT ship, avg(track_x) AS track_x, avg(track_y) AS track_y, avg(track_z) AS track_z "
+        "FROM moving MODEL SEGMENTS [RANGE 20 SECONDS SLIDE 10 SECONDS]"
+    )
+    assert averages.to_df().columns == ["ship", "time", "lat", "err_lat", "lon", "err_lon"]
+
+
 REFUSED = [
     ({"track": "LAT"}, OptionError, r"track is the columns of latitude and longitude"),
     ({"track": ("LAT", "LAT")}, OptionError, r"track is the columns of latitude and longitude"),
