@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 import eddyline as el
 from eddyline.errors import OptionError, QueryError
-from eddyline.query.predicates import SqlPredicate
+from eddyline.spark.filters.guard import in_turn
 from eddyline.spark.filters.plan_text import printed_plan
 
 pytestmark = pytest.mark.spark
@@ -446,15 +446,13 @@ def test_hundreds_of_predicates_that_can_raise_are_one_step(mixed):
     assert "more than 300 native predicates stay in their written order" in words
 
 
-def test_a_row_meets_a_check_only_if_those_before_it_hold(spark):
+def test_a_row_meets_a_condition_only_if_those_before_it_hold(spark):
     df = spark.sql("SELECT * FROM VALUES (NULL, 0), (1, 1), (-1, 0) AS t(x, y)")
     raises = "CAST(raise_error('y is 0') AS BOOLEAN)"
     texts = ("x > 0", f"CASE WHEN y > 0 THEN true ELSE {raises} END")
-    assert df.where(texts[0]).where(texts[1]).count() == 1
-    checks = [SqlPredicate(text, can_raise=True) for text in texts]
-    assert [tuple(row) for row in df.transform(el.all_of(*checks)).collect()] == [(1, 1)]
-    with pytest.raises(PySparkException):
-        df.transform(el.all_of(*reversed(checks))).collect()
+    assert [tuple(row) for row in df.where(in_turn(texts)).collect()] == [(1, 1)]
+    with pytest.raises(PySparkException, match="y is 0"):
+        df.where(in_turn(texts[::-1])).collect()
 
 
 def test_functions_of_one_value_are_predicates_and_rules(mixed):
