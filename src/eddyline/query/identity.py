@@ -96,6 +96,9 @@ class Identity(msgspec.Struct, frozen=True):
     """Whether it keeps durable state."""
     legacy: str = ""
     """The identity in checkpoints of versions that stored only the text."""
+    wall_clocks: tuple[str, ...] = ()
+    """Streams whose event time is a TIMESTAMP_NTZ, if state is kept by the reading of its clock.
+    Earlier versions kept the instant of that reading in the time zone of the session."""
     parser: str = version("sqlglot")
     """Version of the parser that made the normal forms."""
 
@@ -231,6 +234,11 @@ def identity_of(
         tuple(_layout_of(each, facts) for each in steps if not isinstance(each, _PLAIN_STEPS)),
         is_stateful,
         legacy,
+        tuple(
+            name
+            for name, time in sorted(times.items())
+            if is_stateful and time is not None and columns[name].get(time) == "timestamp_ntz"
+        ),
     )
 
 
@@ -263,6 +271,7 @@ def together(text: str, members: Mapping[str, Identity], legacy: str) -> Identit
         layout=tuple((name, *own) for name, each in members.items() for own in each.layout),
         is_stateful=any(each.is_stateful for each in members.values()),
         legacy=legacy,
+        wall_clocks=tuple(sorted({name for each in members.values() for name in each.wall_clocks})),
     )
 
 

@@ -17,7 +17,7 @@ from eddyline.options import FilterOptions
 from eddyline.query.predicates import named
 from eddyline.runtime.journal import JournalEntry
 from eddyline.spark.filters.binding import bind_to
-from eddyline.spark.filters.guard import EVERY_ROW
+from eddyline.spark.filters.guard import EVERY_ROW, MAX_CONJUNCTS
 from eddyline.spark.filters.native_block import NativeBlock
 from eddyline.spark.filters.parts import ArrowPart, LastPart, Laying, NativePart, PinnedPart
 from eddyline.spark.filters.plan_text import is_narrow
@@ -41,6 +41,11 @@ if TYPE_CHECKING:
 
 LearningPart = NativePart | StagedPart
 FilterPart = LearningPart | PinnedPart | LastPart
+
+LONG = (
+    f"more than {MAX_CONJUNCTS} native predicates stay in their written order: to profile them, "
+    f"Spark would compile each one again"
+)
 
 SAMPLE_TIME_FRAC = 0.01
 """Most time that reading samples may take, as a share of the time between two of them."""
@@ -114,6 +119,8 @@ class FilterOperator(Operator):
                 meets_all=number == 0 and not self._of and self.guard is EVERY_ROW,
                 thinks_freely=True,
             )
+            if block.is_long:
+                self.notes[loop.component] = LONG
             yield NativePart(block, loop, block.texts, self.query)
         if segment.functions:
             loop = FilterLoop(
@@ -212,7 +219,7 @@ class FilterOperator(Operator):
         parts = [
             part
             for part in self.learning.values()
-            if isinstance(part, NativePart) and part.loop.is_adaptive
+            if isinstance(part, NativePart) and part.loop.is_adaptive and not part.block.is_long
         ]
         if not parts or not self._wants_sample():
             return
