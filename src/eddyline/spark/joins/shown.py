@@ -11,6 +11,7 @@ from eddyline.joins.grid_loop import split_text
 from eddyline.joins.pins import pinnable
 from eddyline.joins.view import STATIC, InputView, JoinRecord, JoinView, PipelineView, ProbeView
 from eddyline.query.windows import UnboundedWindow
+from eddyline.spark.event_time import LOCAL, time_type
 from eddyline.spark.operator import Operator
 from eddyline.state.late_rows import late_rows
 from eddyline.state.rows import ALWAYS
@@ -71,7 +72,15 @@ class Shown(Operator):
         Raises:
             StateError: they cannot be read.
         """
-        return late_rows(self.place, name, self._last_batch, lambda: self._late_schema(name))
+        it = next(each for each in self.bound.inputs if each.name == name)
+        is_local = it.time is not None and time_type(it.df, it.time, it.stream) == LOCAL
+        return late_rows(
+            self.place,
+            name,
+            self._last_batch,
+            lambda: self._late_schema(name),
+            is_local=is_local,
+        )
 
     def _late_schema(self, name: str) -> pa.Schema:
         layout = next(each for each in self.bound.source.layouts if each.name == name)
