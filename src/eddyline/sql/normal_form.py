@@ -23,7 +23,7 @@ Qualifiers = Callable[[str], str]
 
 _CHAINS = exp.And, exp.Or
 _SYMMETRIC = exp.EQ, exp.NEQ, exp.NullSafeEQ
-_MIRRORED = {exp.GT: exp.LT, exp.GTE: exp.LTE}
+_MIRRORED: dict[type[Any], type[Any]] = {exp.GT: exp.LT, exp.GTE: exp.LTE}
 
 
 @deep

@@ -72,9 +72,9 @@ class _Needs:
             return _one_of(
                 _all_of([given, self.where(result, wanted=wanted)]) for given, result in branches
             )
-        name, parts = as_call(node) or ("", [])
+        name, arguments = as_call(node) or ("", [])
         if name == "isnotnull" and wanted:
-            return self.value(parts[0])
+            return self.value(arguments[0])
         return self.value(node)
 
     def _of_equal(self, node: Expr, *, is_equal: bool) -> Names:
