@@ -34,6 +34,7 @@ from eddyline.query.windows import UnboundedWindow
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.spark.buckets import ADAPTIVE, FOUND, BucketReports, state_of, what_is_found
+from eddyline.spark.event_time import LOCAL, time_type
 from eddyline.spark.joins.bound import bind_join, gives_all
 from eddyline.spark.joins.handing import Handing
 from eddyline.spark.joins.input_steps import operators_of_inputs
@@ -404,7 +405,15 @@ class JoinOperator(Operator):
         Raises:
             StateError: they cannot be read.
         """
-        return late_rows(self.place, name, self._last_batch, lambda: self._late_schema(name))
+        late = next(given for given in self.bound.inputs if given.name == name)
+        is_local = late.time is not None and time_type(late.df, late.time, late.stream) == LOCAL
+        return late_rows(
+            self.place,
+            name,
+            self._last_batch,
+            lambda: self._late_schema(name),
+            is_local=is_local,
+        )
 
     def _late_schema(self, name: str) -> pa.Schema:
         layout = next(each for each in self.bound.source.layouts if each.name == name)

@@ -128,7 +128,12 @@ class ModelOperator(PlannedJoins):
         without = tuple(name for name, each in streams.items() if each.lateness is None)
         self._micros = F.col(MICROS)
         clock = StreamClock(
-            lateness, self.source, self._micros, F.col(SIDE), without_lateness=without
+            lateness,
+            self.source,
+            self._micros,
+            F.col(SIDE),
+            without_lateness=without,
+            is_local=isinstance(self._sources[0].time_type, TimestampNTZType),
         )
         self.asked_clock, self.before = clock, (clock,)
 

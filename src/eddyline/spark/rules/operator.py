@@ -118,7 +118,7 @@ class Compiled:
                 return stated
         program = self.loop.program
         rules = [self.sources[name] for name in program.names]
-        whole = frozenset(each.sql for each in program.natives if each.may_raise)
+        whole = {each.sql: each.needs for each in program.natives if each.may_raise}
         return output.lay(df, Work(task, program.columns, rules, whole), observe)
 
     @cached_property
