@@ -15,13 +15,11 @@ from eddyline.data import outcome_codes as outcome
 from eddyline.errors import OptionError, StateError
 from eddyline.joins.caches.counts import CacheReport
 from eddyline.joins.graph import JoinGraph
-from eddyline.joins.loop import JoinLoop, written_orders
-from eddyline.joins.operator.delta_join import results
-from eddyline.joins.operator.probe_counts import JoinWork, ProbeWork
-from eddyline.joins.orders.loop import Growth
+from eddyline.joins.operator.pipeline import results
+from eddyline.joins.orders.pipelines import Growth, JoinLoop, written_orders
 from eddyline.joins.orders.probe_order import has_cycle, way_filters
 from eddyline.joins.orders.probe_profiling import DropSample, drop_samples
-from eddyline.joins.plan import BucketReport
+from eddyline.joins.plan import BucketReport, JoinWork, ProbeWork
 from eddyline.joins.profile import JoinProfile
 from eddyline.options import JoinOptions
 from eddyline.ordering.a_greedy import AGreedyOptions

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from pyarrow import fs
 
 from eddyline.joins.graph import JoinGraph
-from eddyline.joins.loop import JoinLoop
 from eddyline.joins.operator.bucket import BucketBatch
 from eddyline.joins.orders import probe_profiling as drop_probing
+from eddyline.joins.orders.pipelines import JoinLoop
 from eddyline.joins.orders.probe_order import way_filters
 from eddyline.joins.orders.probe_profiling import DropProbing, drop_samples, places
 from eddyline.joins.plan import BatchPlan

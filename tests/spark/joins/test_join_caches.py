@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from eddyline.joins.caches.choice import JoinCaches
 from eddyline.joins.caches.counts import NO_CACHES, CachePlan
-from eddyline.joins.caches.loop import JoinCaches
 from eddyline.joins.caches.prefix_invariant import prefix_invariant
 from eddyline.query.select.reader import read_query
 from tests.oracles.joins import bag, results
