@@ -15,7 +15,7 @@ from eddyline.options import FilterOptions
 from eddyline.ordering.a_greedy import AGreedyOptions
 from eddyline.ordering.protocol import Proposal, WindowPolicy
 from eddyline.stats.profile import FilterProfile
-from tests.filters.world import World
+from tests.filters.world import World, loop_of
 
 POLICIES = ["a_greedy", "sweep", "independent", "local_swaps"]
 
@@ -275,8 +275,8 @@ class TestSaving:
         assert loop.order == (2, 1, 0)
         return msgspec.to_builtins(loop.snapshot())
 
-    def loop(self, names=("f0", "f1", "f2"), **options):
-        return FilterLoop("arrow", names, FilterOptions(**options))
+    def loop(self, names=("f0", "f1", "f2"), **settings):
+        return loop_of(names, settings)
 
     @pytest.mark.parametrize("names", [("f0", "f1"), ("f0", "f1", "x"), ("f2", "f1", "f0")])
     def test_state_of_other_filters_is_refused(self, state, names):

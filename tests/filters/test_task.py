@@ -9,10 +9,9 @@ import pyarrow as pa
 import pytest
 
 from eddyline.filters.executor import ArrowExecutor
-from eddyline.filters.loop import FilterLoop
 from eddyline.filters.task import run_batch
-from eddyline.options import FilterOptions
 from eddyline.query.predicates import predicate
+from tests.filters.world import loop_of
 
 
 def run(n_rows, **options):
@@ -25,8 +24,7 @@ def run(n_rows, **options):
     # Every call takes a microsecond by this clock: the time of a busy machine decides nothing.
     ticks = count(step=1_000)
     executor = ArrowExecutor(predicates, [(0,), (1,)], clock=lambda: next(ticks))
-    made = FilterOptions(**options)
-    loop = FilterLoop("arrow", executor.filter_ids, made, clock=lambda: 0)
+    loop = loop_of(executor.filter_ids, options, clock=lambda: 0)
     outcomes = [each for each, _ in run_batch(executor, loop, columns, seed=1, first_row=0)]
     expected = (columns[0].to_numpy() < 0.99) & (columns[1].to_numpy() < 0.01)
     return loop, outcomes, expected

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from eddyline.filters.executor import Sample
-from eddyline.filters.routing_loop import Routes, RoutesState, can_compile, router_options
+from eddyline.filters.routing_loop import Routes, RoutesState, compiled_groups
 from eddyline.ordering import policy as find_policy
 from eddyline.ordering.matrix_view import expected_cost_ns
 from eddyline.runtime.monitors import monitor as find_monitor
@@ -32,10 +32,9 @@ FIRST_ROWS = 500
 
 
 def check_options(options: FilterOptions) -> None:
-    """Raise OptionError if options name an unknown policy, monitor or router."""
+    """Raise OptionError if options name an unknown policy or monitor."""
     find_policy(options.policy)
     find_monitor(options.monitor)
-    router_options(options.routing)
 
 
 class FilterState(OrderState, frozen=True, kw_only=True):
@@ -70,12 +69,10 @@ class FilterLoop(OrderLoop):
         self._meets_all = meets_all
         self.routes: Routes | None = None
         self._is_new_task = False
-        fits = hands_over or can_compile(len(filter_ids))
+        fits = hands_over or compiled_groups(len(filter_ids)) >= 2
         can_route = self.is_adaptive and fits and self.policy.needs_all_bits
         if can_route and options.routing and attributes:
-            self.routes = Routes(
-                component, filter_ids, attributes, reads, options.routing, hands_over=hands_over
-            )
+            self.routes = Routes(component, filter_ids, attributes, reads, hands_over=hands_over)
 
     def step(
         self, fresh: FilterProfile, batch_id: int = -1, *, may_switch: bool = True
@@ -143,11 +140,11 @@ class FilterLoop(OrderLoop):
 
     def piece_rows(self, n_rows: int) -> int:
         """Return the number of rows to run before the loop may decide again."""
-        prob = max(self.options.warmup_prob, self.options.sample_prob)
+        prob = max(self.warmup_prob, self.options.sample_prob)
         if not self.is_adaptive or prob == 0.0:
             return n_rows
         if self.is_warming:
-            return min(n_rows, math.ceil(self.options.min_fill / prob))
+            return min(n_rows, math.ceil(self.min_fill / prob))
         if self._n_lacking:
             return min(n_rows, math.ceil(self._n_lacking / prob))
         return min(n_rows, FIRST_ROWS) if self._is_new_task else n_rows
@@ -174,7 +171,7 @@ class FilterLoop(OrderLoop):
 
     def record(self) -> OrderRecord:
         """Return the state of the block after a batch; nan for what is not known."""
-        routed_by = () if self.table is None else self.table.attributes
+        routed_by = () if self.table is None else (self.table.attribute,)
         return replace(super().record(), routed_by=routed_by, meets_all=self._meets_all)
 
     def snapshot(self) -> FilterState:

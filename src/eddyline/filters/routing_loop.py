@@ -7,18 +7,15 @@ orders are: when a change makes evidence stale, the sample goes with it.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
-from eddyline.errors import OptionError, PlanError
+from eddyline.errors import PlanError
 from eddyline.filters.view import RouteView
-from eddyline.routing.options import RouterOptions
-from eddyline.routing.router import Router
-from eddyline.routing.saving import Prices
-from eddyline.routing.table import RouteTable
+from eddyline.routing.router import MIN_REFINEMENT, MIN_ROWS, Prices, Router
+from eddyline.routing.table import MAX_GROUPS, RouteTable
 from eddyline.runtime.journal import JournalEntry
 from eddyline.stats.attributes import AttributeSample, joined
 
@@ -46,7 +43,7 @@ RELEARN_EVERY = 8
 """Batches from one look to the next where no table pays."""
 
 LOOK_UP_NS = 15.0
-"""Cost of finding a row's class in a worker, per attribute of the table (ns per row)."""
+"""Cost of finding a row's class in a worker (ns per row)."""
 
 HAND_OVER_NS = 25.0
 """Cost of handing an attribute over to a worker (ns per row)."""
@@ -64,9 +61,6 @@ GROUP_CALL_NS = 30_000.0
 COMPILED_REFINEMENT = 0.05
 """Share of the cost that another table of the native block must save: Spark compiles it anew."""
 
-COMPILED_CLASSES = 256
-"""Most classes in the native block: their conditions are code, of some kilobytes then."""
-
 COMPILED_CHAINS = 32
 """Most conditions in the chains of the native block, one chain per order: with 64 of them, the code
 took two to four times as long as one chain, with 32 it did not."""
@@ -76,30 +70,9 @@ MAX_CONDITION_NS = 200.0
 comparison or two, so where filters are as cheap as that it costs what the cheapest of them does."""
 
 
-def router_options(spec: Any) -> RouterOptions:
-    """Return the options of the router: those given, or the defaults for True."""
-    if isinstance(spec, RouterOptions):
-        return spec
-    if isinstance(spec, bool):
-        return RouterOptions()
-    msg = f"option 'routing' must be True, False or RouterOptions(…), got {spec!r}"
-    raise OptionError(msg, name="routing", value=spec)
-
-
-def can_compile(n_filters: int) -> bool:
-    """Return whether at least two orders of so many filters fit into compiled code."""
-    return COMPILED_CHAINS // max(n_filters, 1) >= 2
-
-
-def _compiled(spec: Any, n_filters: int) -> RouterOptions:
-    """Return the options where a table is compiled code: it must fit, and another be worth it."""
-    options = router_options(spec)
-    return replace(
-        options,
-        min_refinement=max(options.min_refinement, COMPILED_REFINEMENT),
-        max_classes=min(options.max_classes, COMPILED_CLASSES),
-        max_groups=min(options.max_groups, max(COMPILED_CHAINS // n_filters, 2)),
-    )
+def compiled_groups(n_filters: int) -> int:
+    """Return how many orders of so many filters fit into compiled code; less than 2: no table."""
+    return min(COMPILED_CHAINS // max(n_filters, 1), MAX_GROUPS)
 
 
 class RoutesState(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,7 +99,6 @@ class Routes:
         filter_ids: tuple[str, ...],
         attributes: tuple[Attribute, ...],
         reads: tuple[frozenset[str], ...] | None,
-        options: Any,
         *,
         hands_over: bool,
     ) -> None:
@@ -147,7 +119,8 @@ class Routes:
             self.names,
             tuple(each.kind for each in attributes),
             own,
-            router_options(options) if hands_over else _compiled(options, len(filter_ids)),
+            max_groups=MAX_GROUPS if hands_over else compiled_groups(len(filter_ids)),
+            min_refinement=MIN_REFINEMENT if hands_over else COMPILED_REFINEMENT,
         )
         self._hands_over = hands_over
         self._sample = AttributeSample.empty(self.names, len(filter_ids))
@@ -170,7 +143,7 @@ class Routes:
         """Sampled rows that a first table lacks, if there are rows enough to pay for it."""
         if self._n_rows < PAYING_ROWS:
             return 0
-        return max(0, self._router.options.min_rows - self._n_sampled)
+        return max(0, MIN_ROWS - self._n_sampled)
 
     def count(self, fresh: FilterProfile) -> None:
         """Take note of what came in, with or without attributes."""
@@ -212,7 +185,7 @@ class Routes:
     @property
     def _is_proposal_due(self) -> bool:
         """Whether there is enough to learn another table."""
-        least = self._router.options.min_rows
+        least = MIN_ROWS
         if self.table is not None:  # few rows of a task do not outweigh what all tasks taught
             least = max(least, self._learned_from)
         is_enough = self._sample.n_rows >= least
@@ -246,49 +219,47 @@ class Routes:
         if not self._hands_over:
             condition_ns = min(float(per_row_ns.min()), MAX_CONDITION_NS)
             # Half of the conditions are looked at.
-            return Prices(order, per_row_ns, condition_ns, condition_ns / 2.0, condition_ns)
+            return Prices(order, per_row_ns, condition_ns, condition_ns / 2.0)
         handed_over_ns = HAND_OVER_NS * len(self.names)
         group_ns = float((fixed_ns + GROUP_CALL_NS).sum()) / max(self._batch_rows, 1.0)
         route_ns = LOOK_UP_NS + REGROUP_NS + handed_over_ns
-        return Prices(order, per_row_ns, route_ns, group_ns, LOOK_UP_NS)
+        return Prices(order, per_row_ns, route_ns, group_ns)
 
     def _words(self, table: RouteTable | None) -> Any:
         """Return a table for the journal."""
         if table is None:
             return None
         orders = [[self.filter_ids[f] for f in order] for order in table.orders]
-        return {"by": list(table.attributes), "orders": orders}
+        return {"by": [table.attribute], "orders": orders}
 
     @property
-    def unlabelled(self) -> tuple[Attribute, ...]:
-        """Texts that tell classes apart, of which only hashes are known."""
-        used = () if self.table is None else self.table.attributes
-        return tuple(
-            each for each in self.attributes if each.name in used and each.name not in self.labels
-        )
+    def unlabelled(self) -> Attribute | None:
+        """The text that tells classes apart, if only hashes of it are known."""
+        if self.table is None or self.table.attribute in self.labels:
+            return None
+        return next(each for each in self.attributes if each.name == self.table.attribute)
 
     def views(self) -> tuple[RouteView, ...]:
         """Return the rows that take each order, for people."""
         table = self.table
         if table is None:
             return ()
-        groups = table.group_of(self._sample.of(table.attributes).values)
+        groups = table.group_of(self._sample.of((table.attribute,)).values[:, 0])
         counts = np.bincount(groups, minlength=table.n_groups)
         shares = counts / len(groups) if len(groups) else np.full(table.n_groups, np.nan)
+        words = table.rows_in_words(self.labels.get(table.attribute))
         return tuple(
             RouteView(rows, order, float(share))
-            for rows, order, share in zip(
-                table.rows_in_words(self.labels), table.orders, shares, strict=True
-            )
+            for rows, order, share in zip(words, table.orders, shares, strict=True)
         )
 
     @property
     def note(self) -> str:
         """The state of classes of rows, in a sentence."""
-        names = ", ".join(self.names)
         if self.table is not None:
             return ""
-        if self._sample.n_rows < self._router.options.min_rows:
+        names = f"{'one of ' if len(self.names) > 1 else ''}{', '.join(self.names)}"
+        if self._sample.n_rows < MIN_ROWS:
             return f"looks for classes of rows by {names}: too few sampled rows so far"
         return f"looked for classes of rows by {names}: none pays"
 
@@ -305,11 +276,13 @@ class Routes:
 
     def restore(self, state: RoutesState) -> None:
         """Continue from a snapshot; a table of attributes that are observed no more is dropped."""
-        table = None if state.table is None else RouteTable.from_state(state.table)
+        # Earlier versions saved tables of several attributes: those are learned anew.
+        saved = state.table
+        table = RouteTable.from_state(saved) if saved and "partition" in saved else None
         if table is not None and table.n_filters != len(self.filter_ids):
             msg = f"a table of {table.n_filters} filters for {len(self.filter_ids)}"
             raise PlanError(msg, component=self.component)
-        if table is not None and not set(table.attributes) <= set(self.names):
+        if table is not None and table.attribute not in self.names:
             table = None
         self.table = table
         self.n_batches = state.n_batches

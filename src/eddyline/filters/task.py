@@ -100,8 +100,8 @@ def _groups(loop: FilterLoop, values: Values) -> Groups | None:
     """Return the order of each row, if classes of rows have orders of their own."""
     if loop.routes is None or loop.table is None:
         return None
-    used = [values[loop.routes.names.index(name)] for name in loop.table.attributes]
-    return Groups(loop.table.group_of(np.stack(used, axis=1)), loop.table.orders)
+    used = values[loop.routes.names.index(loop.table.attribute)]
+    return Groups(loop.table.group_of(used), loop.table.orders)
 
 
 def _attributes(

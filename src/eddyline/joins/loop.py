@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from eddyline.joins.profile import JoinProfile
     from eddyline.options import JoinOptions
 
+SAMPLE_ROWS = 200
+"""New rows of each input whose partners are looked up in every window, per bucket and batch."""
+
 TREE_BATCHES = 10
 """Batches between two reviews of the tree."""
 
@@ -78,7 +81,7 @@ class JoinLoop:
         self._tables = tables
         self.written = written_orders(graph)
         self.plan = self.written
-        self.is_adaptive = options.adaptive and options.sample_rows > 0 and len(graph.inputs) > 2
+        self.is_adaptive = options.adaptive and len(graph.inputs) > 2
         self.pairs: dict[Pair, tuple[float, float]] = {}
         """By pair of inputs, the pairs of sampled rows that are joined, and all pairs; counted
         only where predicates close a cycle."""
@@ -109,9 +112,8 @@ class JoinLoop:
         if not ways:
             return None
         parts = tuple(n_parts)
-        options = self.options
-        neighbours_of, tables = self._neighbours, self._tables
-        return DropProbing(options.sample_rows, ways, options.seed, neighbours_of, parts, tables)
+        seed, neighbours_of, tables = self.options.seed, self._neighbours, self._tables
+        return DropProbing(SAMPLE_ROWS, ways, seed, neighbours_of, parts, tables)
 
     def _is_profiled(self, name: str) -> bool:
         if name not in self._pipelines:

@@ -78,8 +78,6 @@ def test_equals_stock_spark(mixed, policy):
         small,
         policy=policy,
         sample_prob=0.5,
-        warmup_prob=0.5,
-        min_fill=10,
     )
     stock = mixed.where(" AND ".join(f"({text})" for text in NATIVE)).where(
         "x = x AND abs(x) < double('inf') AND NOT isnan(x) AND s LIKE '%b%' "

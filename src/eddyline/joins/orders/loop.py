@@ -17,7 +17,7 @@ import numpy as np
 from eddyline.errors import PlanError
 from eddyline.options import FilterOptions
 from eddyline.runtime.journal import JournalEntry
-from eddyline.runtime.order_loop import OrderLoop, OrderState
+from eddyline.runtime.order_loop import MIN_FILL, WINDOW_ROWS, OrderLoop, OrderState
 from eddyline.runtime.records import OrderRecord
 from eddyline.stats.profile import FilterProfile, merge_tasks
 
@@ -40,9 +40,6 @@ DAMPING = 1.1
 CHANGE = 1.5
 """Combinations per row that differ by a larger factor from those of the batches before have
 changed: older counts are worthless then."""
-
-MIN_FILL = 100
-"""Fewest profile tuples that an order is learned from, where the window holds as many."""
 
 
 class GrowthState(msgspec.Struct, frozen=True):
@@ -87,12 +84,12 @@ class PipelineLoop:
             policy=options.policy,
             monitor=options.monitor,
             adaptive=options.adaptive,
-            window_rows=options.window_rows,
-            min_fill=min(MIN_FILL, options.window_rows),
             routing=False,
             seed=options.seed,
         )
-        self.loop = OrderLoop(self.component, self.targets, given, thinks_freely=True)
+        self.loop = OrderLoop(
+            self.component, self.targets, given, thinks_freely=True, window_rows=WINDOW_ROWS
+        )
         self.loop.order = self.ranking(order)
         self.growth = Growth(filters)
         self.n_met = 0
@@ -125,8 +122,8 @@ class PipelineLoop:
             FilterProfile.of_sample(self.targets, each.drops, prob=each.prob, costs=each.costs)
             for each in mine
         ]
-        window_rows = self.loop.options.window_rows
-        found = self.loop.step(merge_tasks(profiles, window_rows, 0), batch_id)
+        merged = merge_tasks(profiles, self.loop.window.max_tuples, 0)
+        found = self.loop.step(merged, batch_id)
         was_last = self.growth.last
         self.growth.count(mine)
         entries = [entry for entry in found if entry.event != "order"]

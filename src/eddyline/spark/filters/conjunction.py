@@ -172,7 +172,7 @@ def all_of(*predicates: Any, name: str | None = None, **options: Any) -> Conjunc
             that they read.
         name: what the conjunction is called in journals and reports.
         **options: see ``eddyline.options.FilterOptions``: ``policy``, ``adaptive``,
-            ``sample_prob``, ``window_rows``, ``max_overhead``, ``read_sample``, ``seed``, …
+            ``sample_prob``, ``max_overhead``, ``routing``, ``read_sample``, ``seed``, …
 
     Returns:
         A transform: ``df.transform(el.all_of("a > 5", slow_check))``.

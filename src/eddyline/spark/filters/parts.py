@@ -135,7 +135,7 @@ class NativePart:
         prob = self.loop.sample_prob()
         if expected_rows <= 0:
             return min(prob, self.loop.options.sample_prob)
-        return min(prob, MAX_CODES * self.loop.options.window_rows / expected_rows)
+        return min(prob, MAX_CODES * self.loop.window.max_tuples / expected_rows)
 
     @property
     def pinnable(self) -> FilterPin:
@@ -228,7 +228,7 @@ class ArrowPart:
             return None, []
         entries = decisions_of(reports, batch.id)
         profiles = [each.profile.profile for each in reports]
-        fresh = merge_tasks(profiles, self.loop.options.window_rows, MAX_ROWS)
+        fresh = merge_tasks(profiles, self.loop.window.max_tuples, MAX_ROWS)
         entries += self.loop.step(fresh, batch.id)
         for each in reports:
             self.loop.add_costs(each.profile.loading)

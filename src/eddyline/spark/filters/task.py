@@ -141,7 +141,7 @@ class FilterTask:
         observing = _Observing(
             FilterProfile.empty(executor.filter_ids),
             self._is_first_task(),
-            self.options.window_rows,
+            loop.window.max_tuples,
         )
         decisions = Decisions()
         gathered_batches = gathered(batches, lambda: batch_rows(loop), MAX_BATCH_BYTES)
