@@ -17,8 +17,7 @@ import pyarrow as pa
 from eddyline.data.arrays import Floats, Mask
 from eddyline.data.sampling import sampled_rows, seed_of
 from eddyline.filters.executor import ArrowExecutor, Sample
-from eddyline.filters.loop import FilterLoop
-from eddyline.filters.task import run_batch
+from eddyline.filters.loop import FilterLoop, run_batch
 from eddyline.options import FilterOptions
 from eddyline.query.attributes import Attribute
 from eddyline.query.predicates import predicate

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from eddyline.filters.profiling_budget import (
+from eddyline.filters.loop import (
     MOST_PROFILED,
     MOST_SKIPPED,
-    SHARE,
+    PROFILING_SHARE,
     ProfilingBudget,
 )
 
@@ -35,7 +35,7 @@ def test_what_takes_next_to_nothing_is_done_in_nearly_all_batches():
 @pytest.mark.parametrize("extra_ms", [60, 100, 200, 300])
 def test_it_keeps_to_its_share_of_the_time_of_batches(extra_ms):
     share, of_time = lives(extra_ms * MS)
-    assert 0.6 * SHARE < of_time < 1.05 * SHARE
+    assert 0.6 * PROFILING_SHARE < of_time < 1.05 * PROFILING_SHARE
     assert share > 0.05
 
 

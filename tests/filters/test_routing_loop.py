@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from eddyline.data.outcome_codes import unpack
 from eddyline.filters.executor import ArrowExecutor
-from eddyline.filters.task import run_batch
+from eddyline.filters.loop import run_batch
 from eddyline.query.attributes import Attribute
 from eddyline.query.predicates import predicate
 from eddyline.routing.table import Partition, RouteTable

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from eddyline.filters.executor import ArrowExecutor
-from eddyline.filters.task import run_batch
+from eddyline.filters.loop import run_batch
 from eddyline.query.predicates import predicate
 from tests.filters.world import loop_of
 

@@ -14,8 +14,7 @@ import pytest
 
 from eddyline.errors import PredicateError
 from eddyline.filters.executor import ArrowExecutor
-from eddyline.filters.loop import FilterLoop
-from eddyline.filters.task import MAX_BATCH_ROWS, batch_rows
+from eddyline.filters.loop import MAX_BATCH_ROWS, FilterLoop, batch_rows
 from eddyline.options import FilterOptions
 from eddyline.query.predicates import predicate
 from eddyline.runtime.order_loop import WINDOW_ROWS, OrderLoop

@@ -17,9 +17,8 @@ import numpy as np
 from msgspec import structs
 
 from eddyline.data.sampling import seed_of
+from eddyline.filters.loop import MAX_ROWS, ProfilingBudget
 from eddyline.filters.pin import FilterPin
-from eddyline.filters.profiling_budget import ProfilingBudget
-from eddyline.filters.routing_loop import MAX_ROWS
 from eddyline.ordering.matrix_view import expected_cost_ns
 from eddyline.query.predicates import FunctionPredicate
 from eddyline.runtime.reports import decisions_of
