@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 import eddyline as el
 from eddyline.errors import OptionError, QueryError
-from eddyline.spark.filters.plan_text import printed_plan
+from eddyline.spark.filters.binding import printed_plan
 
 pytestmark = pytest.mark.spark
 

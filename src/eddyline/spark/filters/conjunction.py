@@ -11,8 +11,7 @@ from eddyline.filters.loop import check_options
 from eddyline.options import FilterOptions
 from eddyline.query.predicates import as_predicate, named
 from eddyline.registry import checked_text
-from eddyline.spark.filters.binding import bind_to, fits
-from eddyline.spark.filters.columns import ColumnPredicate, as_text
+from eddyline.spark.filters.binding import ColumnPredicate, as_text, bind_to, fits
 from eddyline.spark.filters.operator import FilterOperator
 from eddyline.spark.filters.parts import NativePart
 from eddyline.spark.filters.staged_part import StagedPart

@@ -16,11 +16,10 @@ from eddyline.filters.view import BlockView, FilterView
 from eddyline.options import FilterOptions
 from eddyline.query.predicates import named
 from eddyline.runtime.journal import JournalEntry
-from eddyline.spark.filters.binding import bind_to
+from eddyline.spark.filters.binding import bind_to, is_narrow
 from eddyline.spark.filters.guard import EVERY_ROW
 from eddyline.spark.filters.native_block import NativeBlock
 from eddyline.spark.filters.parts import ArrowPart, LastPart, Laying, NativePart, PinnedPart
-from eddyline.spark.filters.plan_text import is_narrow
 from eddyline.spark.filters.staged_part import StagedPart
 from eddyline.spark.operator import PREFIX, Laid, Operator
 from eddyline.watch import filters as words
