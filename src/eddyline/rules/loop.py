@@ -43,7 +43,9 @@ REVIEW_ROWS = 50_000
 """Rows between two looks at whether the plan still does what it did (λ)."""
 
 MIN_CHANGE = 0.1
-"""Change that has the plan made again, as a share of what it was (μ); 0: at every look."""
+"""Change that has the plan made again, as a share of what it was (μ); 0: at every look. Where rows
+drift (``sharing_recovery_drifting``) it takes 1.031 times the evaluations of the best, with 0.02 to
+0.1; 1.048 times with 0.5, and 1.169 times with 0, as each look takes a sample."""
 
 FIRST_ROWS = 500
 """First rows of a stream of which nothing is known: every construct looks at them."""
