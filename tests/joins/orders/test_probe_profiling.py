@@ -307,7 +307,7 @@ def test_results_do_not_depend_on_samples(case, data):
         policy=AGreedyOptions(min_fill=1, min_gain=0.0), seed=data.draw(st.integers(0, 99))
     )
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(join_loops, "SAMPLE_ROWS", data.draw(st.integers(0, 5)))
+        patch.setattr(join_loops, "SAMPLE_ROWS", data.draw(st.integers(1, 5)))
         patch.setattr(order_loops, "WINDOW_ROWS", data.draw(st.integers(1, 20)))
         ManifestFolder(fs.LocalFileSystem(), folder)
         operator = Learning(case, data.draw, folder, options)

@@ -37,7 +37,6 @@ def test_it_takes_the_options_of_a_join_and_of_filters(engine, tmp_path):  # noq
             "caches": "True",
             "sample_prob": "0.5",
             "policy": "sweep",
-            "policy of filter pairs": "sweep",
             "seed": "3",
         }.items()
     ), query.settings
