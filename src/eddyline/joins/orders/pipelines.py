@@ -31,7 +31,7 @@ from eddyline.runtime.budget import Budget
 from eddyline.runtime.choice import UNKNOWN_NS, Advice, Choice, are_names
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.monitors import monitor as find_monitor
-from eddyline.runtime.order_loop import OrderLoop, OrderState
+from eddyline.runtime.order_loop import MIN_FILL, WINDOW_ROWS, OrderLoop, OrderState
 from eddyline.runtime.order_pin import ONE_ORDER, begin_with, best_order, order_for, situation_of
 from eddyline.runtime.records import OrderRecord
 from eddyline.stats.profile import FilterProfile, merge_tasks
@@ -48,6 +48,9 @@ if TYPE_CHECKING:
     from eddyline.options import JoinOptions
     from eddyline.runtime.situations import Situation
     from eddyline.stats.profile import Order
+
+SAMPLE_ROWS = 200
+"""New rows of each input whose partners are looked up in every window, per bucket and batch."""
 
 TREE_BATCHES = 10
 """Batches between two reviews of the tree."""
@@ -96,7 +99,7 @@ class JoinLoop:
         self._tables = tables
         self.written = written_orders(graph)
         self.plan = self.written
-        self.is_adaptive = options.adaptive and options.sample_rows > 0 and len(graph.inputs) > 2
+        self.is_adaptive = options.adaptive and len(graph.inputs) > 2
         self.pairs: dict[Pair, tuple[float, float]] = {}
         """By pair of inputs, the pairs of sampled rows that are joined, and all pairs; counted
         only where predicates close a cycle."""
@@ -130,9 +133,8 @@ class JoinLoop:
         if not ways:
             return None
         parts = tuple(n_parts)
-        options = self.options
-        neighbours_of, tables = self._neighbours, self._tables
-        return DropProbing(options.sample_rows, ways, options.seed, neighbours_of, parts, tables)
+        seed, neighbours_of, tables = self.options.seed, self._neighbours, self._tables
+        return DropProbing(SAMPLE_ROWS, ways, seed, neighbours_of, parts, tables)
 
     def _is_profiled(self, name: str) -> bool:
         if name not in self._pipelines:
@@ -467,9 +469,6 @@ CHANGE = 1.5
 """Combinations per row that differ by a larger factor from those of the batches before have
 changed: older counts are worthless then."""
 
-MIN_FILL = 100
-"""Fewest profile tuples that an order is learned from, where the window holds as many."""
-
 
 class GrowthState(msgspec.Struct, frozen=True):
     """The saved counts of ``Growth``."""
@@ -513,12 +512,12 @@ class PipelineLoop:
             policy=options.policy,
             monitor=options.monitor,
             adaptive=options.adaptive,
-            window_rows=options.window_rows,
-            min_fill=min(MIN_FILL, options.window_rows),
             routing=False,
             seed=options.seed,
         )
-        self.loop = OrderLoop(self.component, self.targets, given, thinks_freely=True)
+        self.loop = OrderLoop(
+            self.component, self.targets, given, thinks_freely=True, window_rows=WINDOW_ROWS
+        )
         self.loop.order = self.ranking(order)
         self.growth = Growth(filters)
         self.n_met = 0
@@ -551,8 +550,8 @@ class PipelineLoop:
             FilterProfile.of_sample(self.targets, each.drops, prob=each.prob, costs=each.costs)
             for each in mine
         ]
-        window_rows = self.loop.options.window_rows
-        found = self.loop.step(merge_tasks(profiles, window_rows, 0), batch_id)
+        merged = merge_tasks(profiles, self.loop.window.max_tuples, 0)
+        found = self.loop.step(merged, batch_id)
         was_last = self.growth.last
         self.growth.count(mine)
         entries = [entry for entry in found if entry.event != "order"]
