@@ -30,7 +30,7 @@ from eddyline.aggregates.session_bucket import SessionBatch
 from eddyline.data.arrays import Ints
 from eddyline.query.query import Emits
 from eddyline.query.windows import SessionWindow, UnboundedWindow, Window
-from eddyline.state.place import StatePlace
+from eddyline.state.manifest import StatePlace
 from eddyline.state.rows import ALWAYS, Rows
 
 N_ACTIVE = 1_000

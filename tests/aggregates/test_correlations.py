@@ -29,7 +29,7 @@ from eddyline.query.correlations import (
     Reference,
 )
 from eddyline.query.windows import UNBOUNDED
-from eddyline.state.place import StatePlace
+from eddyline.state.manifest import StatePlace
 from eddyline.state.rows import ALWAYS, FOREVER, Rows
 from tests.oracles.correlations import Alert, Match, alerts
 

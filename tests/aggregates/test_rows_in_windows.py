@@ -29,7 +29,7 @@ from eddyline.aggregates.plan import (
     Partials,
 )
 from eddyline.query.windows import UNBOUNDED, RangeWindow, RowsWindow
-from eddyline.state.place import StatePlace
+from eddyline.state.manifest import StatePlace
 from eddyline.state.rows import Rows
 from tests.examples import examples
 from tests.oracles.aggregate_strategies import CONDITIONS, GROUPS, WORLDS, plain_table, streams

@@ -19,7 +19,7 @@ from eddyline.aggregates.moving import state_of
 from eddyline.aggregates.plan import AggregatePart, AggregatePlan, Partials, Share
 from eddyline.aggregates.shared_bucket import SharedBatch
 from eddyline.query.windows import SlideWindow
-from eddyline.state.place import StatePlace
+from eddyline.state.manifest import StatePlace
 from eddyline.state.rows import ALWAYS, Rows
 from tests.examples import examples
 

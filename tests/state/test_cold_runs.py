@@ -8,10 +8,9 @@ import pytest
 from pyarrow import fs
 
 from eddyline.state.cold_runs import ColdTier, cooled
-from eddyline.state.read_files import ReadFiles
 from eddyline.state.rows import Rows, SortedRun
-from eddyline.state.run_files import RunFile
-from eddyline.state.run_index_kernels import hashes_of
+from eddyline.state.run_files import ReadFiles, RunFile
+from eddyline.state.run_index import hashes_of
 
 
 @pytest.fixture

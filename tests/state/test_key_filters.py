@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.state.key_filters import AskedKeys, KeyFilter
-from eddyline.state.run_index_kernels import hashes_of
+from eddyline.state.run_index import hashes_of
 
 ENDS = np.iinfo(np.int64)
 

@@ -8,10 +8,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs
 
-from eddyline.state import mapped_runs
-from eddyline.state.mapped_runs import MappedRuns
+from eddyline.state import run_files
 from eddyline.state.rows import Rows, SortedRun
-from eddyline.state.run_files import paths_of, write_run
+from eddyline.state.run_files import MappedRuns, paths_of, write_run
 
 FILES = fs.LocalFileSystem()
 
@@ -96,7 +95,7 @@ def test_many_runs_are_not_asked_for_each_new_one(tmp_path, monkeypatch):
 
 
 def test_no_more_runs_stay_than_may_and_the_oldest_go_first(tmp_path, monkeypatch):
-    monkeypatch.setattr(mapped_runs, "MOST_RUNS", 3)
+    monkeypatch.setattr(run_files, "MOST_RUNS", 3)
     runs, opened = MappedRuns(), {}
     files = [written(tmp_path, f"r{number}", number) for number in range(4)]
     for number in range(3):

@@ -21,10 +21,9 @@ from eddyline.joins.operator.bucket import BucketBatch
 from eddyline.joins.plan import BatchPlan
 from eddyline.joins.state_part import JoinPart
 from eddyline.state.bucket_state import BucketState
-from eddyline.state.grid import Grid, bins_of
+from eddyline.state.grid import Grid, Moved, bins_of, buckets_for
 from eddyline.state.late_rows import read_late, settle_late
 from eddyline.state.manifest import ManifestFolder
-from eddyline.state.repartitioning import Moved, buckets_for
 from eddyline.state.rows import ALWAYS, FOREVER, Rows
 from tests.joins.operator.test_bucket import Operator, bag, is_supported
 from tests.joins.plans import split_grids

@@ -30,7 +30,7 @@ from eddyline.aggregates.plan import (
 )
 from eddyline.aggregates.samples import Marks
 from eddyline.data.one_chunk import whole
-from eddyline.state.reorder_buffer import HeldRows
+from eddyline.state.event_time import HeldRows
 from eddyline.state.rows import ALWAYS, Rows
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from eddyline.aggregates.plan import AggregatePlan
     from eddyline.data.arrays import Ints, Mask
-    from eddyline.state.place import StatePlace
+    from eddyline.state.manifest import StatePlace
     from eddyline.state.run_files import RunFile
 
 ROOM_COLUMNS = 4

@@ -25,16 +25,15 @@ from eddyline.aggregates.cells import (
 )
 from eddyline.data.unique import distinct
 from eddyline.query.windows import LONGEST
-from eddyline.state.compaction import FAN_IN, upkeep_of
-from eddyline.state.row_files import open_rows, write_rows
+from eddyline.state.bucket_state import FAN_IN, upkeep_of
 from eddyline.state.rows import ALWAYS, FOREVER
-from eddyline.state.run_files import RunFile
+from eddyline.state.run_files import RunFile, open_rows, write_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from eddyline.aggregates.monoid import Monoid
-    from eddyline.state.place import StatePlace
+    from eddyline.state.manifest import StatePlace
     from eddyline.state.rows import Rows
 
 PIECES = 16

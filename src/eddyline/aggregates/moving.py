@@ -8,12 +8,12 @@ from eddyline.aggregates.cells import of_bucket
 from eddyline.aggregates.history import Span
 from eddyline.aggregates.open_sessions import BY_END
 from eddyline.aggregates.plan import BucketState
-from eddyline.state.row_files import open_rows, write_rows
 from eddyline.state.rows import Rows
+from eddyline.state.run_files import open_rows, write_rows
 
 if TYPE_CHECKING:
     from eddyline.aggregates.plan import AggregatePart
-    from eddyline.state.place import StatePlace
+    from eddyline.state.manifest import StatePlace
     from eddyline.state.run_files import RunFile
 
 

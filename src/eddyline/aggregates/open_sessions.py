@@ -15,14 +15,14 @@ import pyarrow as pa
 
 from eddyline.aggregates.cells import CODE, in_order, of_groups, together
 from eddyline.data.one_chunk import whole
-from eddyline.state.row_files import open_rows, write_rows
 from eddyline.state.rows import Rows
+from eddyline.state.run_files import open_rows, write_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from eddyline.data.arrays import Ints, Mask
-    from eddyline.state.place import StatePlace
+    from eddyline.state.manifest import StatePlace
     from eddyline.state.run_files import RunFile
 
 BY_END = "\0by_end"

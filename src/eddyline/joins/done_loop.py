@@ -19,7 +19,7 @@ from eddyline.errors import StateError
 from eddyline.joins.conditions import DoneConditions
 from eddyline.joins.operator.done_rows import DoneCounts
 from eddyline.runtime.journal import JournalEntry
-from eddyline.state.compaction import FAN_IN
+from eddyline.state.bucket_state import FAN_IN
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -12,14 +12,14 @@ import pyarrow.parquet as pq
 
 from eddyline.data.durable_files import sync_files
 from eddyline.errors import StateError
-from eddyline.state.place import names_in
+from eddyline.state.manifest import names_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from eddyline.state.place import StatePlace
+    from eddyline.state.manifest import StatePlace
     from eddyline.state.rows import KeyColumn, Rows
 
 TIME = "_time"

@@ -188,7 +188,7 @@ class SortedRun:
 
         Args:
             key: the key class that the codes are of.
-            hashes: of the codes; see ``run_index_kernels.hashes_of``.
+            hashes: of the codes; see ``run_index.hashes_of``.
             codes: what is looked up.
         """
         return (Asked(self, 0),)

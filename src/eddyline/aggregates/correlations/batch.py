@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from eddyline.aggregates.history import Span
     from eddyline.data.arrays import Floats, Ints, Mask
     from eddyline.query.correlations import Correlation
-    from eddyline.state.place import StatePlace
+    from eddyline.state.manifest import StatePlace
 
 HELD = "__held"
 """The column of matches of before that says whether their correlation held at their instant."""

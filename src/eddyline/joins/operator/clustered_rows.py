@@ -16,7 +16,7 @@ from eddyline.joins.clusters import Spans
 from eddyline.state.cold_runs import ColdTier
 from eddyline.state.key_filters import AskedKeys
 from eddyline.state.rows import FOREVER
-from eddyline.state.run_index_kernels import first_starts, hashes_of
+from eddyline.state.run_index import first_starts, hashes_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

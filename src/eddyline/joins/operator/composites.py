@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eddyline.state.rows import FOREVER
-from eddyline.state.run_index import Pairs, Probes, stacked
-from eddyline.state.run_index_kernels import hashes_of
+from eddyline.state.run_index import Pairs, Probes, hashes_of, stacked
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 from eddyline.joins.operator.lost_results import LostResults
 from eddyline.state.dropped_rows import DroppedRows, Slice, alive, kept
 from eddyline.state.event_time import earlier
-from eddyline.state.mapped_runs import MAPPED
 from eddyline.state.rows import ALWAYS, FOREVER
+from eddyline.state.run_files import MAPPED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from eddyline.joins.plan import BatchPlan
     from eddyline.state.bucket_state import BucketState
-    from eddyline.state.place import StatePlace
+    from eddyline.state.manifest import StatePlace
     from eddyline.state.rows import SortedRun
     from eddyline.state.run_files import RunFile
 

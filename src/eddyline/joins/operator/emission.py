@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eddyline.joins.operator.delta_join import results
-from eddyline.state.end_times import run_of, with_ends
 from eddyline.state.event_time import ended_until
+from eddyline.state.row_windows import run_of, with_ends
 from eddyline.state.rows import ALWAYS, Rows, SortedRun
 
 if TYPE_CHECKING:

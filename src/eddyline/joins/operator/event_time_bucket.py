@@ -22,16 +22,20 @@ from eddyline.joins.operator.bucket import BucketBatch
 from eddyline.joins.operator.emission import Emission
 from eddyline.joins.operator.probe_counts import JoinWork
 from eddyline.joins.plan import BucketReport
-from eddyline.state.compaction import upkeep_of
-from eddyline.state.end_times import read_ends, run_of, run_with, with_ends, write_ends
-from eddyline.state.reorder_buffer import HeldRows
+from eddyline.state.bucket_state import upkeep_of
+from eddyline.state.event_time import HeldRows
 from eddyline.state.row_windows import (
     GROUP,
     RANK,
     Arrivals,
     Groups,
+    read_ends,
     read_groups,
+    run_of,
+    run_with,
     stream_order,
+    with_ends,
+    write_ends,
     write_groups,
 )
 from eddyline.state.rows import ALWAYS, FOREVER, Rows, SortedRun

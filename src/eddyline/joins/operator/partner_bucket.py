@@ -24,8 +24,7 @@ from eddyline.joins.operator.event_time_bucket import latest_after
 from eddyline.joins.operator.gathering import rows_of_parts
 from eddyline.joins.operator.probe_counts import JoinWork
 from eddyline.joins.orders.probe_profiling import LookUp
-from eddyline.state.event_time import earlier
-from eddyline.state.reorder_buffer import HeldRows
+from eddyline.state.event_time import HeldRows, earlier
 from eddyline.state.rows import ALWAYS, FOREVER, Rows, SortedRun, result_column
 
 if TYPE_CHECKING:

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from eddyline.spark.aggregates.fetched import Answered
     from eddyline.spark.aggregates.lifting import LiftedCall
     from eddyline.spark.operator import Batch, Clock, Observed, Site
-    from eddyline.state.place import StatePlace
+    from eddyline.state.manifest import StatePlace
 
 
 class Bucketed(Kept):

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from eddyline.aggregates.plan import BucketReport
     from eddyline.spark.buckets import BucketReports
     from eddyline.spark.operator import Batch, Clock, Observed
-    from eddyline.state.manifest import StatePart
-    from eddyline.state.place import StatePlace
+    from eddyline.state.manifest import StatePart, StatePlace
 
 
 class Kept(Shown):

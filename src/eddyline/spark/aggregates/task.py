@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from eddyline.aggregates.plan import AggregatePart, AggregatePlan, BucketReport
     from eddyline.aggregates.user import UserMonoid
     from eddyline.data.arrays import Ints, Mask
-    from eddyline.state.place import StatePlace
+    from eddyline.state.manifest import StatePlace
 
 END = "__end"
 """The column of the last instant of a cell (µs)."""

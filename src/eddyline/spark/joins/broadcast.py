@@ -38,8 +38,8 @@ from eddyline.spark.joins.task import LateWorker, Shape
 from eddyline.spark.prepared import Selected
 from eddyline.state.bucket_state import BucketState
 from eddyline.state.grid import Grid
-from eddyline.state.mapped_runs import MAPPED
 from eddyline.state.rows import ALWAYS, Rows
+from eddyline.state.run_files import MAPPED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from eddyline.joins.state_part import JoinPart
     from eddyline.spark.joins.bound import BoundJoin
     from eddyline.spark.joins.layout import InputLayout
-    from eddyline.state.place import StatePlace
+    from eddyline.state.manifest import StatePlace
 
 HERE = "here"
 """The metric of how many rows of a batch have all keys."""

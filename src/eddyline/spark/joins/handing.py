@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from eddyline.spark.joins.broadcast import Handed
     from eddyline.spark.joins.inputs import JoinInputs
     from eddyline.spark.operator import Batch, Observed
-    from eddyline.state.place import StatePlace
+    from eddyline.state.manifest import StatePlace
 
 
 class Handing:

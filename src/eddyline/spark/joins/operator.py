@@ -42,8 +42,8 @@ from eddyline.spark.joins.task import BatchWorker, OnceWorker, Shape
 from eddyline.spark.operator import Laid, Pending
 from eddyline.spark.prepared import Counted
 from eddyline.spark.run.observed_metrics import PendingMetrics
+from eddyline.state.grid import Moved, buckets_for
 from eddyline.state.late_rows import settle_late
-from eddyline.state.repartitioning import Moved, buckets_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,8 +56,7 @@ if TYPE_CHECKING:
     from eddyline.runtime.journal import JournalEntry
     from eddyline.spark.joins.bound import BoundJoin
     from eddyline.spark.operator import Batch, Observed, Operator, Site
-    from eddyline.state.manifest import StatePart
-    from eddyline.state.place import StatePlace
+    from eddyline.state.manifest import StatePart, StatePlace
 
 
 class LearnedJoin(msgspec.Struct, forbid_unknown_fields=True):

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from eddyline.spark.joins.inputs import JoinInputs
     from eddyline.spark.joins.layout import JoinInput
     from eddyline.spark.joins.table_filter import TableFilter
-    from eddyline.state.place import StatePlace
+    from eddyline.state.manifest import StatePlace
     from eddyline.watch.sections import Section
 
 

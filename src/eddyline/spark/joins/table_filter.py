@@ -24,10 +24,9 @@ from eddyline.spark.joins.layout import INPUT, KEY, PASSES, START
 from eddyline.spark.operator import Pending
 from eddyline.spark.run.observed_metrics import PendingMetrics
 from eddyline.state.grid import spark_hashes
-from eddyline.state.key_filter_kernels import add_hashes
-from eddyline.state.key_filters import KEYS_PER_WORD
-from eddyline.state.mapped_runs import MAPPED
+from eddyline.state.key_filters import KEYS_PER_WORD, add_hashes
 from eddyline.state.rows import ALWAYS
+from eddyline.state.run_files import MAPPED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from eddyline.runtime.journal import JournalEntry
     from eddyline.spark.joins.bound import BoundJoin
     from eddyline.spark.operator import Observed
-    from eddyline.state.place import StatePlace
+    from eddyline.state.manifest import StatePlace
 
 MOST_KEYS = 1_000_000
 """Most rows of a table of whose keys a filter is made: 2 MB, which go to each task."""
@@ -155,7 +154,7 @@ class TableFilter:
 
 
 def words_of(codes: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Return the words of a filter of codes, by Spark's hashes; see ``key_filter_kernels``."""
+    """Return the words of a filter of codes, by Spark's hashes; see ``key_filters``."""
     words = np.zeros(max(1, codes.size // KEYS_PER_WORD), np.uint64)
     add_hashes(words, spark_hashes(codes))
     return words
@@ -167,7 +166,7 @@ def _lacks(df: DataFrame, code: str, words: NDArray[np.uint64]) -> Column:
     Args:
         df: whose session is used.
         code: the column.
-        words: of the filter; see ``key_filter_kernels``.
+        words: of the filter; see ``key_filters``.
     """
     told = pa.table({"words": pa.array([words.view(np.int64)], pa.list_(pa.int64()))})
     hashed, one = F.xxhash64(F.col(code)), F.lit(1).cast("bigint")
