@@ -21,8 +21,7 @@ from benchmarks.harness.statistics import median
 from eddyline.aggregates.loop import AggregateLoop
 from eddyline.aggregates.pin import REDUCED, AggregatePin
 from eddyline.aggregates.profile import AggregateProfile
-from eddyline.alarms.loop import AlarmLoop
-from eddyline.alarms.pin import AlarmPin
+from eddyline.alarms.loop import AlarmLoop, AlarmPin
 from eddyline.alarms.plan import fixed_plans, from_plain
 from eddyline.constraints.bounds import bins_of
 from eddyline.joins.done_loop import DoneLoop

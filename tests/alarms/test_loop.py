@@ -11,8 +11,7 @@ from benchmarks.alarms.prices import observed
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eddyline.alarms.loop import MIN_ROWS, AlarmLoop
-from eddyline.alarms.pin import AlarmPin
+from eddyline.alarms.loop import MIN_ROWS, AlarmLoop, AlarmPin
 from eddyline.alarms.plan import SHARINGS, TemplatePlan
 from eddyline.alarms.ranges import AlarmRanges
 from eddyline.errors import PlanError, StateError

@@ -9,8 +9,7 @@ from benchmarks.alarms.adaptive import TEMPLATES
 from benchmarks.alarms.data import program_over, segments_of
 from benchmarks.alarms.prices import observed, priced
 
-from eddyline.alarms.loop import WARM_UP, AlarmLoop
-from eddyline.alarms.pin import AlarmPin
+from eddyline.alarms.loop import WARM_UP, AlarmLoop, AlarmPin
 from eddyline.alarms.plan import TemplatePlan, fixed_plans, plain
 from eddyline.errors import StateError
 from eddyline.options import AlarmOptions
