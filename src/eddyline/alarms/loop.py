@@ -35,10 +35,9 @@ from eddyline.alarms.profile import KINDS, AlarmProfile, aged
 from eddyline.alarms.program import slots_in
 from eddyline.errors import StateError
 from eddyline.estimates import filters
-from eddyline.estimates.accuracy import Accuracy, SavedAccuracy
 from eddyline.estimates.filters import Estimate
-from eddyline.estimates.histograms import CoefHistogram
-from eddyline.estimates.values import ValueSketch
+from eddyline.estimates.histograms import CoefHistogram, ValueSketch
+from eddyline.estimates.plans import Accuracy, SavedAccuracy
 from eddyline.models.planning.expected import combined
 from eddyline.options import FilterOptions
 from eddyline.runtime.conditions import Conditions

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from eddyline.alarms.program import Template
     from eddyline.data.arrays import Floats
-    from eddyline.estimates.values import ValueSketch
+    from eddyline.estimates.histograms import ValueSketch
     from eddyline.models.conditions import Condition
     from eddyline.stats.costs import CostSums
 

@@ -20,8 +20,7 @@ from eddyline.stats.work_clock import work_ns
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from eddyline.estimates.histograms import CoefHistogram
-    from eddyline.estimates.values import ValueSketch
+    from eddyline.estimates.histograms import CoefHistogram, ValueSketch
 
 BOUNDS, TESTS, PAIRS, SOLVED = range(4)
 KINDS = ("bounds", "tests", "pairs", "solved")

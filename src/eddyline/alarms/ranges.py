@@ -18,8 +18,7 @@ from eddyline.alarms.profile import PAIRS, SOLVED, AlarmProfile, Tally, Template
 from eddyline.alarms.program import slots_in
 from eddyline.alarms.sweep import Found, Sweep
 from eddyline.data.unique import distinct
-from eddyline.estimates.histograms import CoefHistogram
-from eddyline.estimates.values import ValueSketch
+from eddyline.estimates.histograms import CoefHistogram, ValueSketch
 from eddyline.models.expressions import names_in
 from eddyline.models.rows import Keyed
 from eddyline.models.segments import in_seconds
