@@ -18,9 +18,7 @@ from benchmarks.alarms.data import program_over, segments_of
 from benchmarks.alarms.prices import observed, priced
 from benchmarks.harness.scenario import Measurement, Runs, Settings
 from benchmarks.harness.statistics import median
-from eddyline.aggregates.loop import AggregateLoop
-from eddyline.aggregates.pin import REDUCED, AggregatePin
-from eddyline.aggregates.profile import AggregateProfile
+from eddyline.aggregates.loop import REDUCED, AggregateLoop, AggregatePin, AggregateProfile
 from eddyline.alarms.loop import AlarmLoop, AlarmPin
 from eddyline.alarms.plan import fixed_plans, from_plain
 from eddyline.constraints.bounds import bins_of

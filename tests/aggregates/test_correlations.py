@@ -12,7 +12,7 @@ import pytest
 from pyarrow import fs
 
 from eddyline.aggregates.cells import CHECK, CODE
-from eddyline.aggregates.correlations.batch import CorrelationBatch, CorrelationPlan
+from eddyline.aggregates.correlations import CorrelationBatch, CorrelationPlan
 from eddyline.aggregates.plan import BucketState, Partials
 from eddyline.query.correlations import (
     ALERT,

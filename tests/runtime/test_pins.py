@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eddyline.aggregates.loop import AggregateLoop
-from eddyline.aggregates.profile import AggregateProfile
+from eddyline.aggregates.loop import AggregateLoop, AggregateProfile
 from eddyline.errors import PlanError, StateError
 from eddyline.filters.loop import FilterLoop
 from eddyline.filters.pin import FilterPin
