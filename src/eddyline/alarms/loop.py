@@ -417,13 +417,13 @@ class AlarmLoop:
         Raises:
             StateError: it is damaged.
         """
-        saved: Saved = saved_of(state)
+        known, templates = _learned_of(state)
         if not self.is_adaptive:
             return
-        self._known, self._saved = saved.known, saved.templates
+        self._known, self._saved = known, templates
         self._n_steps = FIRST + 1  # what is restored was not learned from one batch alone
         self._states = {}
-        for text in [*saved.templates]:
+        for text in [*templates]:
             if text in self._templates:
                 self._state(text)
 
@@ -747,16 +747,8 @@ class Learned(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         )
 
 
-@dataclass(frozen=True)
-class Saved:
-    """What was saved_of of it."""
-
-    known: AlarmProfile
-    templates: dict[str, SavedTemplate]
-
-
-def saved_of(state: Any) -> Saved:
-    """Return what a loop saved.
+def _learned_of(state: Any) -> tuple[AlarmProfile, dict[str, SavedTemplate]]:
+    """Return what a loop saved: its profile, and what is known of templates by their texts.
 
     Raises:
         StateError: it is damaged.
@@ -777,7 +769,7 @@ def saved_of(state: Any) -> Saved:
         values={name: ValueSketch.from_state(each) for name, each in given.values.items()},
         coefs={name: CoefHistogram.from_state(each) for name, each in given.coefs.items()},
     )
-    return Saved(known, dict(given.templates))
+    return known, dict(given.templates)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ def overlaps(n_one: float, n_other: float, *, is_aligned: bool) -> float:
 def share_of_pairs(
     one: CoefHistogram, other: CoefHistogram, *, is_aligned: bool, max_cells: int = MAX_SIDE_CELLS
 ) -> Estimate:
-    """Return on what share_of_pairs of overlapping pairs ``one < other`` holds somewhere.
+    """Return on what share of overlapping pairs ``one < other`` holds somewhere.
 
     Args:
         one: the left side, with at least one segment.

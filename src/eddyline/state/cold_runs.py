@@ -1,8 +1,10 @@
 """The cold tier of a window: runs that are hardly asked for, behind filters of their keys.
 
-A run goes cold as it is: only a filter of its keys is written beside it. As runs are merged when
-they are many, so are filters: FAN_IN of a size get one of all their keys above them, and no row is
-written again. A key that no filter on the way to a run holds back is looked up in the run.
+A run goes cold as it is: only a filter of its keys is written beside it. When there are many cold
+runs, their filters are merged as hot runs are: FAN_IN filters of one size get a filter of all their
+keys above them, and no row is written again. So cold runs are trees (``ColdRuns``). A look-up
+descends them from the top (``ColdTier``), and opens a run only if each filter on the way to it
+passes the key.
 """
 
 from __future__ import annotations
