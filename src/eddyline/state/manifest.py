@@ -283,7 +283,7 @@ class StatePlace:
 
     files: fs.FileSystem
     folder: str
-    """Folder of the query's state; see ``manifest.ManifestFolder``."""
+    """Folder of the query's state; see ``ManifestFolder``."""
     operator: str
     """Name of the operator, unique in the query."""
 
