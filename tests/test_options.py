@@ -9,7 +9,7 @@ import pytest
 from eddyline.change import DETECTORS
 from eddyline.errors import OptionError
 from eddyline.filters.loop import check_options
-from eddyline.joins import loop as joins
+from eddyline.joins.orders import pipelines as joins
 from eddyline.options import (
     OFF_SWITCH,
     REMOVED,

@@ -32,9 +32,7 @@ from eddyline.joins.orders.pipelines import written_orders
 from eddyline.joins.plan import BatchPlan
 from eddyline.joins.state_part import JoinPart
 from eddyline.state.bucket_state import BucketState
-from eddyline.state.dropped_key_kernels import BITS, DEPTH
-from eddyline.state.dropped_keys import MOST_LISTED, SKETCH_WORDS
-from eddyline.state.dropped_rows import MOST_SLICES
+from eddyline.state.dropped_rows import BITS, DEPTH, MOST_LISTED, MOST_SLICES, SKETCH_WORDS
 from eddyline.state.grid import Grid
 from eddyline.state.manifest import ManifestFolder
 from eddyline.state.rows import FOREVER, Rows

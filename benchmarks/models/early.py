@@ -33,7 +33,7 @@ from eddyline.models.kept import CODE
 from eddyline.models.steps import Changes, Shape, Where
 from eddyline.models.streaming import BucketState, StreamInput, StreamPlan
 from eddyline.models.window_steps import Integral
-from eddyline.state.place import StatePlace
+from eddyline.state.manifest import StatePlace
 
 SHAPE = Shape(("k",), ("x", "y"))
 SEGMENTS = graph.Input(0, SHAPE)

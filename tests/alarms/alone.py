@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from eddyline.alarms.definitions import read_alarm
+from eddyline.alarms.alarm_set import read_alarm
 from eddyline.alarms.program import program_of
 from eddyline.alarms.ranges import AlarmRanges
 from eddyline.models import sampling

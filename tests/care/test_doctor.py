@@ -189,17 +189,17 @@ def test_state_that_is_behind_the_batches(checkpoint):
 
 def test_a_run_that_goes_on_meanwhile_is_no_fault(checkpoint, monkeypatch):
     committed(checkpoint, 2)
-    from eddyline.state import checking  # noqa: PLC0415 - patched
+    from eddyline.state import run_files  # noqa: PLC0415 - patched
 
-    opened = checking.open_tables
+    opened = run_files.open_tables
 
     def while_it_runs(files, paths, checksum):
-        monkeypatch.setattr(checking, "open_tables", opened)
+        monkeypatch.setattr(run_files, "open_tables", opened)
         for batch_id in (3, 4):
             committed(checkpoint, batch_id)
         return opened(files, paths, checksum)
 
-    monkeypatch.setattr(checking, "open_tables", while_it_runs)
+    monkeypatch.setattr(run_files, "open_tables", while_it_runs)
     said = said_of(check_checkpoint(checkpoint), "checkpoint: state", "ok")
     assert "after batch 4" in said
 

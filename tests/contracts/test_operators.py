@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 
 import eddyline as el
 from eddyline.aggregates.functions import AGGREGATES
-from eddyline.alarms.step import AlarmStep
+from eddyline.alarms.alarm_set import AlarmStep
 from eddyline.errors import StateError
 from eddyline.models import graph
 from eddyline.models.declared import Declared, read_equations

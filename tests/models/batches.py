@@ -22,7 +22,7 @@ from eddyline.models.kept import CODE, EntityRecords
 from eddyline.models.rows import keyed, unified
 from eddyline.models.streaming import BucketState, StreamInput, StreamPlan
 from eddyline.models.window_steps import Extremum, Integral
-from eddyline.state.place import StatePlace
+from eddyline.state.manifest import StatePlace
 
 SECOND = 1_000_000
 

@@ -22,7 +22,7 @@ from eddyline.models.rows import keyed
 from eddyline.models.stages import staged
 from eddyline.models.streaming import BucketState, StreamInput, StreamPlan, check_streams
 from eddyline.models.window_steps import AverageDistance, Envelope, Extremum, Integral, Total
-from eddyline.state.place import StatePlace
+from eddyline.state.manifest import StatePlace
 from tests.examples import examples
 from tests.models.batches import (
     DECLARED,

@@ -17,7 +17,7 @@ from eddyline.models.bounds import Bound
 from eddyline.models.bucket import BucketBatch
 from eddyline.models.declared import declared
 from eddyline.models.streaming import BucketState, StreamInput, StreamPlan
-from eddyline.state.place import StatePlace
+from eddyline.state.manifest import StatePlace
 from tests.models.batches import (
     DECLARED,
     DOOR,

@@ -24,7 +24,7 @@ from eddyline.models.steps import Project, result_table
 from eddyline.models.streaming import BucketState, StreamInput, StreamPlan
 from eddyline.models.updates import latest, living
 from eddyline.models.window_steps import Envelope
-from eddyline.state.place import StatePlace
+from eddyline.state.manifest import StatePlace
 from tests.examples import examples
 from tests.models.batches import (
     DECLARED,

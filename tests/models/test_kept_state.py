@@ -22,7 +22,7 @@ from eddyline.models.looking import Flow, Looking
 from eddyline.models.rows import keyed
 from eddyline.models.streaming import BucketState, StreamInput, StreamPlan
 from eddyline.models.window_steps import Envelope, Extremum, Integral
-from eddyline.state.place import StatePlace
+from eddyline.state.manifest import StatePlace
 from eddyline.state.rows import FOREVER
 from tests.examples import examples
 from tests.models.batches import (

@@ -13,7 +13,7 @@ from eddyline.models.bucket import BucketBatch
 from eddyline.models.kept import CODE
 from eddyline.models.streaming import BucketState, RowCounts, StreamInput, StreamPlan
 from eddyline.models.view import waiting_rows
-from eddyline.state.place import StatePlace
+from eddyline.state.manifest import StatePlace
 from tests.examples import examples
 from tests.models.batches import (
     DECLARED,

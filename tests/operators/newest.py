@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History
-    from eddyline.state.place import StatePlace
+    from eddyline.state.manifest import StatePlace
 
 N_BUCKETS = 2
 """Parts into which keys are cut, each with a file of its own."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from eddyline.aggregates.profile import AggregateProfile
+from eddyline.aggregates.loop import AggregateProfile, AggregateView
 from eddyline.aggregates.samples import GroupSeries, Point
-from eddyline.aggregates.view import AggregateView
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import History
 from eddyline.watch.aggregates import sections

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eddyline.alarms.view import TemplateView
+from eddyline.alarms.loop import TemplateView
 from eddyline.estimates.filters import Estimate
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import History

@@ -24,8 +24,7 @@ from eddyline.errors import EddylineError, StateError
 from eddyline.runtime.checkpoint import LEARNED, STATE, find_runs, own_folder, read_format
 from eddyline.runtime.records import StoredRecord, line_of
 from eddyline.runtime.snapshot import Head
-from eddyline.state.manifest import ManifestFolder
-from eddyline.state.place import names_in
+from eddyline.state.manifest import ManifestFolder, names_in
 from eddyline.watch.stored import read_run
 
 if TYPE_CHECKING:

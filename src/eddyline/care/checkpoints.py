@@ -25,7 +25,7 @@ from eddyline.runtime.journal import n_left_out
 from eddyline.runtime.records import n_batches
 from eddyline.runtime.snapshot import FORMAT as LEARNED_FORMAT
 from eddyline.runtime.snapshot import Head
-from eddyline.state.checking import check_state
+from eddyline.state.manifest import check_state
 from eddyline.watch.formatting import count, counted, size
 from eddyline.watch.stored import read_run
 

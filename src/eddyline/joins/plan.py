@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from eddyline.joins.orders.probe_profiling import DropProbing, DropSample
     from eddyline.query.query import JoinKind
     from eddyline.state.event_time import EventTime, OrderPlan
-    from eddyline.state.repartitioning import Moved
+    from eddyline.state.grid import Moved
     from eddyline.state.rows import KeyColumn
 
 

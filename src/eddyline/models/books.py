@@ -10,7 +10,7 @@ import pyarrow as pa
 from eddyline.data.unique import distinct
 from eddyline.models.kept import CODE, EntityRecords, codes_of
 from eddyline.models.streaming import NEVER
-from eddyline.state.reorder_buffer import HeldRows
+from eddyline.state.event_time import HeldRows
 from eddyline.state.rows import Rows as Kept
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from eddyline.data.arrays import Ints, Mask
     from eddyline.models.kept import EntityRun
-    from eddyline.state.place import StatePlace
+    from eddyline.state.manifest import StatePlace
     from eddyline.state.run_files import RunFile
 
     Files = tuple[RunFile, ...]

@@ -35,7 +35,7 @@ from eddyline.models.work import (
     made_by,
     work_of_results,
 )
-from eddyline.state.reorder_buffer import HeldRows
+from eddyline.state.event_time import HeldRows
 from eddyline.state.rows import FOREVER
 from eddyline.state.rows import Rows as Kept
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from eddyline.models.stages import Stage
     from eddyline.models.streaming import StreamInput, StreamPlan
     from eddyline.models.work import Clock
-    from eddyline.state.place import StatePlace
+    from eddyline.state.manifest import StatePlace
     from eddyline.state.run_files import RunFile
 
     Files = tuple[RunFile, ...]

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from eddyline.data.arrays import Ints
     from eddyline.models.stages import Stage
     from eddyline.models.steps import Shape
-    from eddyline.state.place import StatePlace
+    from eddyline.state.manifest import StatePlace
     from eddyline.state.run_files import RunFile
 
     Files = tuple[RunFile, ...]

@@ -25,7 +25,7 @@ from eddyline.models.revisions import REVISIONS, VALIDATED, VERSION, ends_of, re
 from eddyline.models.rows import ids_together, micros_of
 from eddyline.models.streaming import BucketState
 from eddyline.models.window_steps import OverEntities
-from eddyline.state.reorder_buffer import HeldRows
+from eddyline.state.event_time import HeldRows
 from eddyline.state.rows import FOREVER
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from eddyline.models.kept import EntityRun
     from eddyline.models.rows import Layout
     from eddyline.models.window_steps import OverEntities
-    from eddyline.state.place import StatePlace
+    from eddyline.state.manifest import StatePlace
     from eddyline.state.run_files import RunFile
 
     Files = tuple[RunFile, ...]

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from eddyline.models.frontiers import Fronts
     from eddyline.models.stages import Stage
     from eddyline.models.streaming import BucketState, StageState
-    from eddyline.state.place import StatePlace
+    from eddyline.state.manifest import StatePlace
     from eddyline.state.run_files import RunFile
 
     Files = tuple[RunFile, ...]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from eddyline.data.arrays import Mask
     from eddyline.models.frontiers import RowFronts
-    from eddyline.state.place import StatePlace
+    from eddyline.state.manifest import StatePlace
     from eddyline.state.run_files import RunFile
 
     Files = tuple[RunFile, ...]

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from eddyline.runtime.records import History
     from eddyline.spark.operator import Batch, Clock, Observed
     from eddyline.spark.relation import Relation
-    from eddyline.state.place import StatePlace
+    from eddyline.state.manifest import StatePlace
     from eddyline.watch.sections import Section
 
 COUNTS_WAIT_S = 10.0

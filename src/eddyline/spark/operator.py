@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from eddyline.spark.batch_files import BatchFiles
     from eddyline.spark.prepared import Counted
     from eddyline.spark.relation import Relation
-    from eddyline.state.manifest import StatePart
-    from eddyline.state.place import StatePlace
+    from eddyline.state.manifest import StatePart, StatePlace
     from eddyline.watch.sections import Section
 
 PREFIX = "__eddyline"

@@ -22,7 +22,7 @@ from eddyline.watch.sections import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eddyline.aggregates.view import AggregateView
+    from eddyline.aggregates.loop import AggregateView
     from eddyline.runtime.records import History
     from eddyline.watch.formatting import Wordings
     from eddyline.watch.sections import Part

@@ -11,7 +11,7 @@ from eddyline.watch.sections import Facts, Section, Table, Tile, columns, last_c
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eddyline.alarms.view import TemplateView
+    from eddyline.alarms.loop import TemplateView
     from eddyline.runtime.records import History
 
 CHANGES = ("sharing", "order")

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import fs
 
-from eddyline.joins import loop as join_loops
 from eddyline.joins.graph import JoinGraph
 from eddyline.joins.operator.bucket import BucketBatch
-from eddyline.joins.orders import loop as order_loops
+from eddyline.joins.orders import pipelines as join_loops
+from eddyline.joins.orders import pipelines as order_loops
 from eddyline.joins.orders import probe_profiling as drop_probing
 from eddyline.joins.orders.pipelines import JoinLoop
 from eddyline.joins.orders.probe_order import way_filters

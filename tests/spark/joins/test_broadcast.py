@@ -16,7 +16,7 @@ from eddyline.errors import StateError
 from eddyline.spark import disorder
 from eddyline.spark.joins.tables import Broadcast
 from eddyline.spark.joins.task import LateWorker
-from eddyline.state.place import StatePlace
+from eddyline.state.manifest import StatePlace
 from eddyline.state.rows import Rows
 from tests.spark.joins.join_streams import stream_of, write_batch
 

@@ -21,8 +21,7 @@ import numpy as np
 from eddyline.data.jit import compiled
 from eddyline.data.unique import distinct
 from eddyline.state.rows import ALWAYS
-from eddyline.state.run_index import stacked
-from eddyline.state.run_index_kernels import first_alive, hashes_of, shift_of
+from eddyline.state.run_index import first_alive, hashes_of, shift_of, stacked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -21,13 +21,12 @@ from eddyline.joins.operator.partner_ages import PartnerAges
 from eddyline.joins.operator.pipeline import results
 from eddyline.joins.orders.probe_profiling import drop_samples
 from eddyline.joins.plan import BucketReport
+from eddyline.state.bucket_state import by_size, upkeep_of
 from eddyline.state.cold_runs import ColdTier, cold_run, cooled
-from eddyline.state.compaction import by_size, upkeep_of
 from eddyline.state.grid import N_BINS, bins_of
 from eddyline.state.late_rows import write_late
-from eddyline.state.mapped_runs import MAPPED
 from eddyline.state.rows import ALWAYS, Rows, SortedRun
-from eddyline.state.run_files import RunFile
+from eddyline.state.run_files import MAPPED, RunFile
 from eddyline.stats.work_clock import work_ns
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from eddyline.joins.operator.pipeline import Shortcut
     from eddyline.joins.plan import BatchPlan
     from eddyline.state.bucket_state import BucketState
-    from eddyline.state.place import StatePlace
+    from eddyline.state.manifest import StatePlace
 
 
 COUNTED_ROWS = 8_192

@@ -15,8 +15,7 @@ import pyarrow as pa
 from eddyline.data.jit import compiled
 from eddyline.state.cold_runs import ColdTier
 from eddyline.state.rows import FOREVER
-from eddyline.state.run_index import Pairs, Probes, stacked
-from eddyline.state.run_index_kernels import hashes_of
+from eddyline.state.run_index import Pairs, Probes, hashes_of, stacked
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

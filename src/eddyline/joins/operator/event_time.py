@@ -18,17 +18,20 @@ from eddyline.data.unique import distinct
 from eddyline.joins.operator.bucket import BucketBatch
 from eddyline.joins.operator.pipeline import results
 from eddyline.joins.plan import BucketReport, JoinWork
-from eddyline.state.compaction import upkeep_of
-from eddyline.state.end_times import read_ends, run_of, run_with, with_ends, write_ends
-from eddyline.state.event_time import ended_until
-from eddyline.state.reorder_buffer import HeldRows
+from eddyline.state.bucket_state import upkeep_of
+from eddyline.state.event_time import HeldRows, ended_until
 from eddyline.state.row_windows import (
     GROUP,
     RANK,
     Arrivals,
     Groups,
+    read_ends,
     read_groups,
+    run_of,
+    run_with,
     stream_order,
+    with_ends,
+    write_ends,
     write_groups,
 )
 from eddyline.state.rows import ALWAYS, FOREVER, Rows, SortedRun

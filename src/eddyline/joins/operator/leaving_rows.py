@@ -22,9 +22,9 @@ from eddyline.state.cold_runs import ColdTier
 from eddyline.state.dropped_rows import DroppedRows, Slice, alive, kept
 from eddyline.state.event_time import earlier
 from eddyline.state.key_filters import AskedKeys
-from eddyline.state.mapped_runs import MAPPED
 from eddyline.state.rows import ALWAYS, FOREVER
-from eddyline.state.run_index_kernels import first_starts, hashes_of
+from eddyline.state.run_files import MAPPED
+from eddyline.state.run_index import first_starts, hashes_of
 from eddyline.stats.work_clock import work_ns
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from eddyline.joins.graph import JoinGraph
     from eddyline.joins.plan import BatchPlan
     from eddyline.state.bucket_state import BucketState
-    from eddyline.state.place import StatePlace
+    from eddyline.state.manifest import StatePlace
     from eddyline.state.rows import SortedRun
     from eddyline.state.run_files import RunFile
 

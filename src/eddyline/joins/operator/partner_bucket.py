@@ -23,8 +23,7 @@ from eddyline.joins.operator.event_time import latest_after
 from eddyline.joins.operator.pipeline import BLOCK_ROWS, results
 from eddyline.joins.orders.probe_profiling import LookUp
 from eddyline.joins.plan import JoinWork
-from eddyline.state.event_time import earlier
-from eddyline.state.reorder_buffer import HeldRows
+from eddyline.state.event_time import HeldRows, earlier
 from eddyline.state.rows import ALWAYS, FOREVER, Rows, SortedRun, result_column
 
 if TYPE_CHECKING:

@@ -23,8 +23,7 @@ from eddyline.data.jit import compiled
 from eddyline.data.sampling import seed_of
 from eddyline.data.unique import distinct
 from eddyline.joins.operator.composites import SEED, Composites
-from eddyline.state.run_index import stacked
-from eddyline.state.run_index_kernels import first_alive, hashes_of, shift_of
+from eddyline.state.run_index import first_alive, hashes_of, shift_of, stacked
 from eddyline.stats.costs import CostSums
 from eddyline.stats.work_clock import work_ns
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from eddyline.estimates.accuracy import Accuracy
 from eddyline.estimates.filters import Estimate
+from eddyline.estimates.plans import Accuracy
 from eddyline.models import graph
 from eddyline.models.one_sided import questions
 from eddyline.models.planning.expected import is_watched, of_join, of_step, share_of

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from eddyline.errors import StateError
-from eddyline.estimates.accuracy import Accuracy, SavedAccuracy
 from eddyline.estimates.histograms import CoefHistogram
+from eddyline.estimates.plans import Accuracy, SavedAccuracy
 from eddyline.models.planning.profile import JoinCounts, ModelProfile, StepCounts
 from eddyline.models.planning.ways import plain, way_of
 

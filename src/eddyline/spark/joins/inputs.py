@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from eddyline.runtime.journal import JournalEntry
     from eddyline.spark.joins.source import Source
     from eddyline.spark.operator import Batch, Observed
-    from eddyline.state.place import StatePlace
+    from eddyline.state.manifest import StatePlace
 
 
 class ArrivalCounts(msgspec.Struct, forbid_unknown_fields=True):

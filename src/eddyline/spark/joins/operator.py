@@ -43,8 +43,8 @@ from eddyline.spark.joins.task import BatchWorker, OnceWorker, Shape
 from eddyline.spark.operator import Laid, Operator, Pending
 from eddyline.spark.prepared import Counted
 from eddyline.spark.run.observed_metrics import PendingMetrics
+from eddyline.state.grid import Moved, buckets_for
 from eddyline.state.late_rows import late_rows, settle_late
-from eddyline.state.repartitioning import Moved, buckets_for
 from eddyline.state.rows import ALWAYS
 from eddyline.watch import joins as words
 
@@ -63,8 +63,7 @@ if TYPE_CHECKING:
     from eddyline.spark.joins.bound import BoundJoin
     from eddyline.spark.joins.layout import JoinInput
     from eddyline.spark.operator import Batch, Observed, Site
-    from eddyline.state.manifest import StatePart
-    from eddyline.state.place import StatePlace
+    from eddyline.state.manifest import StatePart, StatePlace
     from eddyline.watch.sections import Section
 
 

@@ -42,10 +42,9 @@ from eddyline.spark.prepared import Counted, Selected
 from eddyline.spark.run.observed_metrics import PendingMetrics
 from eddyline.state.bucket_state import BucketState
 from eddyline.state.grid import Grid, spark_hashes
-from eddyline.state.key_filter_kernels import add_hashes
-from eddyline.state.key_filters import KEYS_PER_WORD
-from eddyline.state.mapped_runs import MAPPED
+from eddyline.state.key_filters import KEYS_PER_WORD, add_hashes
 from eddyline.state.rows import ALWAYS, FOREVER, Rows
+from eddyline.state.run_files import MAPPED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -61,7 +60,7 @@ if TYPE_CHECKING:
     from eddyline.spark.joins.inputs import JoinInputs
     from eddyline.spark.joins.layout import InputLayout
     from eddyline.spark.operator import Batch, Observed
-    from eddyline.state.place import StatePlace
+    from eddyline.state.manifest import StatePlace
 
 
 class Handing:

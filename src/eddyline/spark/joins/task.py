@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from eddyline.joins.plan import BatchPlan
     from eddyline.spark.joins.layout import InputLayout
-    from eddyline.state.place import StatePlace
-    from eddyline.state.repartitioning import Buckets
+    from eddyline.state.grid import Buckets
+    from eddyline.state.manifest import StatePlace
     from eddyline.state.rows import KeyColumn
 
 

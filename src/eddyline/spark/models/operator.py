@@ -51,8 +51,7 @@ if TYPE_CHECKING:
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History, Record
     from eddyline.spark.operator import Batch, Clock, Observed, Operator, Site
-    from eddyline.state.manifest import StatePart
-    from eddyline.state.place import StatePlace
+    from eddyline.state.manifest import StatePart, StatePlace
     from eddyline.watch.sections import Section
 
 PLANNING = "planning"

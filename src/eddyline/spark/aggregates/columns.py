@@ -1,9 +1,17 @@
-"""Calls of aggregates as columns: what is combined of each row, and the values of what it gives."""
+"""The columns of an aggregate on Spark: calls, groups, and what travels to tasks.
+
+``Lifting`` makes calls of aggregates columns: what is combined of each row, and the values of what
+monoids give. ``Groups`` are the columns that rows are grouped by, with their codes and buckets.
+``Travelling`` collects the columns of rows that travel to tasks, each expression once, whatever
+tasks make of it.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import count, islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +24,8 @@ from pyspark.sql.types import (
     BooleanType,
     DatetimeType,
     DecimalType,
+    DoubleType,
+    FloatType,
     MapType,
     NullType,
     NumericType,
@@ -24,22 +34,25 @@ from pyspark.sql.types import (
     VariantType,
     YearMonthIntervalType,
 )
+from sqlglot import TokenType
 
 from eddyline.aggregates.functions import AggregateFunction, Partial, function_of, number_type
-from eddyline.aggregates.lifts import WAYS
 from eddyline.aggregates.monoids import MONOIDS
+from eddyline.aggregates.plan import WAYS, Lift
 from eddyline.aggregates.user import UserMonoid
-from eddyline.errors import NotSupportedError
-from eddyline.spark.analysis import has_no_order, is_collated, refused, unlogged
+from eddyline.errors import NotSupportedError, QueryError
+from eddyline.spark.analysis import check_travel, has_no_order, is_collated, refused, unlogged
+from eddyline.spark.arrow_tasks import BUCKET
+from eddyline.sql.parsing import quoted, tokens_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
 
-    from eddyline.aggregates.lifts import Way
-    from eddyline.aggregates.monoid import Monoid
+    from eddyline.aggregates.monoids import Monoid
+    from eddyline.aggregates.plan import Way
     from eddyline.query.aggregates import AggregateCall
 
 _NESTED = StructType, ArrayType, MapType, VariantType, NullType
@@ -50,7 +63,7 @@ MICROS = "__micros"
 
 @dataclass(frozen=True)
 class Made:
-    """What tasks make partials of single rows of; see ``aggregates.lifts``."""
+    """What tasks make partials of single rows of; see ``aggregates.plan.Lift``."""
 
     way: Way
     text: str
@@ -309,3 +322,212 @@ def _escaped(function: AggregateFunction, names: Sequence[str], arguments: Seque
     """Return the SQL of a value with places for the columns; braces of arguments are text."""
     given = [each.replace("{", "{{").replace("}", "}}") for each in arguments]
     return function.final_of(names, given)
+
+
+CODE, CHECK = "__code", "__check"
+"""Columns of the two hashes that a group is known by; see ``aggregates.cells``. Those of coarser
+groups have numbers: see ``code_columns``."""
+
+START = "__start"
+"""The column of the first instant of a cell (µs)."""
+
+ROWS = "__rows"
+"""The column of the number of rows of a cell."""
+
+CHECK_SEED = 0x9E3779B9
+"""Hashed before a group for its second hash, which is another one by that."""
+
+
+_WITH_PARTS = StructType, ArrayType
+
+_FLOATS = FloatType, DoubleType
+
+
+def code_columns() -> Iterator[str]:
+    """Yield the columns of codes, in the order of their keys.
+
+    >>> [*islice(code_columns(), 4)]
+    ['__code', '__check', '__code1', '__check1']
+    """
+    yield from (CODE, CHECK)
+    for level in count(1):
+        yield from (f"{CODE}{level}", f"{CHECK}{level}")
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The groups of rows of a DataFrame."""
+
+    columns: tuple[tuple[str, str], ...]
+    """Name and SQL text of each."""
+    fields: tuple[StructField, ...]
+    """Their names and types."""
+    coarser: tuple[tuple[str, ...], ...] = ()
+    """Names of the columns of coarser groups that cells have codes of, too: one or more, all of
+    them among those before. A group of the last ones lies in one bucket."""
+
+    @classmethod
+    def of(cls, df: DataFrame, columns: Sequence[tuple[str, str]]) -> Groups:
+        """Return the groups by expressions over a DataFrame.
+
+        Raises:
+            QueryError: one that Spark refuses, or of a type that cannot be grouped by.
+            NotSupportedError: texts of a collation.
+        """
+        found = []
+        for name, text in columns:
+            try:
+                with unlogged():
+                    kind = df.selectExpr(f"({text}\n) AS g").schema[0].dataType
+            except AnalysisException as error:
+                raise refused(f"GROUP BY {text}", error, group=text) from error
+            if has_no_order(kind):
+                msg = f"GROUP BY {text}: {kind.simpleString()} is no type to group by"
+                raise QueryError(msg, group=text)
+            if is_collated(kind):
+                msg = (
+                    f"GROUP BY {text}: texts that are equal without being the same "
+                    f"({kind.simpleString()}) are not supported yet; write lower(…), or "
+                    f"… COLLATE UTF8_BINARY"
+                )
+                raise NotSupportedError(msg, group=text)
+            check_travel(f"GROUP BY {text}", [StructField(text, kind)])
+            found.append(StructField(name, kind))
+        return cls(tuple(columns), tuple(found))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of their columns."""
+        return tuple(name for name, _ in self.columns)
+
+    @property
+    def values(self) -> list[str]:
+        """SQL of their columns, over the rows."""
+        return [f"({text}\n) AS {quoted(name)}" for name, text in self.columns]
+
+    @property
+    def travelling(self) -> dict[str, str]:
+        """SQL of their columns over rows that have these, by name; of a column, that column."""
+        return {
+            name: quoted(name) if plain_name(text) is None else text for name, text in self.columns
+        }
+
+    @property
+    def are_nested(self) -> bool:
+        """Whether some have parts: a zero in these has a sign until Spark groups by them."""
+        return any(isinstance(each.dataType, _WITH_PARTS) for each in self.fields)
+
+    @property
+    def are_exact(self) -> bool:
+        """Whether equal groups have equal bits: zeros have a sign, and there are many NaN."""
+        return not any(isinstance(each.dataType, (*_WITH_PARTS, *_FLOATS)) for each in self.fields)
+
+    @cached_property
+    def own_keys(self) -> list[Column]:
+        """The columns that tell cells apart."""
+        return [F.col(each) for each in (START, *map(quoted, self.names))]
+
+    @cached_property
+    def keys(self) -> list[Column]:
+        """The same and what is computed of them."""
+        coded = islice(code_columns(), 2 * (1 + len(self.coarser)))
+        return [*(F.col(each) for each in (BUCKET, *coded)), *self.own_keys]
+
+    def codes(self, n_buckets: int) -> list[str]:
+        """Return SQL of the codes and the bucket of groups, over rows with their columns."""
+        every = (self.names, *self.coarser)
+        hashes = [each for names in every for each in self._hashes(names)]
+        bucket = f"CAST(pmod({hashes[-2]}, {n_buckets}L) AS INT)"
+        coded = [f"{each} AS {name}" for each, name in zip(hashes, code_columns(), strict=False)]
+        return [*coded, f"{bucket} AS {BUCKET}"]
+
+    def hashes(self, code: str, check: str) -> list[str]:
+        """Return SQL of the two hashes of groups, over rows with their columns, by some names."""
+        first, second = self._hashes(self.names)
+        return [f"{first} AS {code}", f"{second} AS {check}"]
+
+    def _hashes(self, names: Sequence[str]) -> tuple[str, str]:
+        """Return SQL of both hashes of some of the columns."""
+        parts = [part for each in self.fields if each.name in names for part in _hashed(each)]
+        # A hash steps over NULL, so the places of NULLs are hashed, too.
+        nulls = [f"IF({quoted(name)} IS NULL, {1 << k}, 0)" for k, name in enumerate(names)]
+        hashed = ", ".join([" + ".join(nulls) or "0", *parts])
+        return f"xxhash64({hashed})", f"xxhash64({CHECK_SEED}L, {hashed})"
+
+
+def _hashed(field: StructField) -> list[str]:
+    """Return what is hashed of a column; of nested ones their text, too, which shows NULLs."""
+    column = quoted(field.name)
+    is_nested = isinstance(field.dataType, _WITH_PARTS)
+    return [column, f"CAST({column} AS STRING)"] if is_nested else [column]
+
+
+_NO_NAMES = TokenType.NULL, TokenType.TRUE, TokenType.FALSE
+
+_NAME = re.compile(r"[A-Za-z_]\w*|`.*`", re.ASCII | re.DOTALL)
+
+TRAVELS = "__t"
+"""What columns that travel are named, with a number behind it."""
+
+
+class Travelling:
+    """What travels of rows, and what tasks make of it, in the order in which it is added.
+
+    Args:
+        columns: of the rows.
+    """
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        lower = [each.lower() for each in columns]
+        self._known = {each.lower(): each for each in columns if lower.count(each.lower()) == 1}
+        self._made: dict[str, Column] = {}
+        self._names: dict[str, str] = {}
+        self.lifts: dict[str, Lift] = {}
+        """How tasks make the columns that were added."""
+
+    @property
+    def columns(self) -> list[Column]:
+        """The columns that travel, over the rows."""
+        return [made.alias(name) for name, made in self._made.items()]
+
+    def add(self, name: str, text: str) -> None:
+        """Add a column by its name in tasks, and SQL over the rows."""
+        self.lifts[name] = Lift("same", self._travels(text))
+
+    def add_partial(self, partial: LiftedPartial, *, is_timed: bool = True) -> None:
+        """Add the partials of single rows.
+
+        Args:
+            partial: of a call.
+            is_timed: whether tasks know the event time of each row.
+        """
+        made = partial.made
+        if made is None or (made.way == "timed" and not is_timed):
+            self._made[partial.source] = partial.of_row
+            self.lifts[partial.source] = Lift("same", partial.source)
+        else:
+            of = self._travels(made.text) if made.text else ""
+            self.lifts[partial.source] = Lift(made.way, of, made.kind)
+
+    def _travels(self, text: str) -> str:
+        """Return the name under which an expression travels."""
+        plain = plain_name(text)
+        own = None if plain is None else self._known.get(plain.lower())
+        key = text if own is None else f"`{own}"
+        if key not in self._names:
+            name = self._names[key] = f"{TRAVELS}{len(self._names)}"
+            self._made[name] = F.expr(text) if own is None else F.col(quoted(own))
+        return self._names[key]
+
+
+def plain_name(text: str) -> str | None:
+    r"""Return the name that an expression is; None if it is more.
+
+    >>> plain_name("(dateTime\n)"), plain_name("`a b`"), plain_name("v + 1"), plain_name("'v'")
+    ('dateTime', 'a b', None, None)
+    """
+    tokens = [each for each in tokens_of(text) if each.text not in ("(", ")")]
+    if len(tokens) != 1 or tokens[0].token_type in _NO_NAMES:
+        return None
+    (only,) = tokens
+    return only.text if _NAME.fullmatch(text, only.start, only.end + 1) else None

@@ -1,4 +1,9 @@
-"""The work of one bucket of correlations: matches in, alerts and files out."""
+"""The work of one bucket of correlations: matches in, alerts and files out.
+
+A correlation of rules is a condition on the matches of a group within a timespan, event by event.
+``CorrelationBatch`` answers matches once event time has passed them, and keeps those that later
+timespans reach back to; the kernel walks the matches of each group once.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eddyline.aggregates.bucket import BucketBatch, kept_spans, no_cells, with_ties
-from eddyline.aggregates.cells import group_bounds, in_order, together
+from eddyline.aggregates.cells import History, Reach, group_bounds, in_order, together
 from eddyline.aggregates.columns import is_there
-from eddyline.aggregates.correlations.kernels import EVENTS, LAST, START, correlated
-from eddyline.aggregates.history import History, Reach
+from eddyline.aggregates.correlation_kernels import EVENTS, LAST, START, correlated
 from eddyline.aggregates.plan import AggregatePlan, BucketState
 from eddyline.data.one_chunk import whole
 from eddyline.query.correlations import (
@@ -33,10 +37,10 @@ from eddyline.state.rows import ALWAYS, Rows
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from eddyline.aggregates.history import Span
+    from eddyline.aggregates.cells import Span
     from eddyline.data.arrays import Floats, Ints, Mask
     from eddyline.query.correlations import Correlation
-    from eddyline.state.place import StatePlace
+    from eddyline.state.manifest import StatePlace
 
 HELD = "__held"
 """The column of matches of before that says whether their correlation held at their instant."""
