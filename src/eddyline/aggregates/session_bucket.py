@@ -64,7 +64,6 @@ class SessionBatch(BucketBatch):
             n_arrived=len(new),
             n_read=self._n_read,
             n_results=results,
-            busiest=self.marks.busiest,
             work_ns=time.thread_time_ns() - started,
             n_bytes=n_bytes,
         )

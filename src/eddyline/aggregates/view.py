@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from eddyline.aggregates.profile import AggregateProfile
-    from eddyline.aggregates.samples import GroupSeries
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +37,4 @@ class AggregateView:
     fullest: float
     """New cells of the fullest bucket by those of the mean one; nan if there were none."""
     is_adaptive: bool
-    values: tuple[str, ...] = ()
-    """The aggregates of which values over time are known."""
-    series: tuple[GroupSeries, ...] = ()
-    """Values over time of a few groups."""
     notes: tuple[str, ...] = ()

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from eddyline.aggregates.loop import AggregateRecord
 from eddyline.watch.formatting import IN_FORCE, Wording, count, finite, size
 from eddyline.watch.sections import (
-    Column,
     Facts,
     Figure,
     Line,
@@ -51,9 +50,6 @@ WORDS = (
     ("Bucket", "a part of the groups, whose cells are answered in one task"),
 )
 """Meanings of the words of these sections."""
-
-NEWEST = 3
-"""Values of each group that a table shows."""
 
 
 def in_words(plan: str) -> str:
@@ -102,43 +98,10 @@ def sections(view: AggregateView, history: History) -> list[Section]:
     parts: list[Part] = [Facts(tuple(facts)), Table(WORK, rows), *_figures(history)]
     return [
         Section("Aggregates", tuple(parts), tiles, wordings=WORDINGS),
-        *_of_groups(view),
         *last_change(history.last(*CHANGES, components=("aggregate",)), WORDINGS),
         Section("Words", (Facts(WORDS),), is_aside=True),
         *notes(view.notes),
     ]
-
-
-def _of_groups(view: AggregateView) -> list[Section]:
-    """Return the values over time of a few groups: the newest ones, and all that are known."""
-    known = [each for each in view.series if each.points]
-    if not known or not view.values:
-        return []
-    titles = (
-        Column("group"),
-        Column("at (UTC)", "time"),
-        *(Column(n, "number") for n in view.values),
-    )
-    rows = tuple(
-        (each.name or "all rows", point.instant, *point.values)
-        for each in known
-        for point in each.points[-NEWEST:]
-    )
-    note = "Some results of the groups that have most of them, the newest ones; not all are shown."
-    parts: list[Part] = [Table(titles, rows, note)]
-    instants = sorted({point.instant for each in known for point in each.points})
-    for at, name in enumerate(view.values) if len(instants) > 1 else ():
-        lines = []
-        for each in known:
-            values = {point.instant: point.values[at] for point in each.points}
-            lines.append(
-                Line(each.name or "all rows", tuple(values.get(instant) for instant in instants))
-            )
-        half = len(view.values) > 1
-        parts.append(
-            Figure(name, tuple(instants), tuple(lines), "number", is_half=half, is_timed=True)
-        )
-    return [Section("Values of a few groups", tuple(parts), shows_values=True)]
 
 
 def _buckets(view: AggregateView) -> str:

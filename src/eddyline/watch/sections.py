@@ -120,7 +120,7 @@ class Figure:
     """What its values are."""
     is_timed: bool = False
     """Whether values are drawn at instants of event time (µs), and not at batches. Such values may
-    be less than 0, and a line goes on over instants at which it has none."""
+    be less than 0."""
 
 
 @dataclass(frozen=True, slots=True)

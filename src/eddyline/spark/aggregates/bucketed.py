@@ -23,7 +23,6 @@ from eddyline.aggregates.plan import (
     Partials,
 )
 from eddyline.aggregates.profile import AggregateProfile
-from eddyline.aggregates.samples import GroupSamples
 from eddyline.errors import QueryError
 from eddyline.options import AggregateOptions
 from eddyline.query.windows import LONGEST
@@ -47,7 +46,7 @@ from eddyline.state.rows import ALWAYS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
     from eddyline.aggregates.plan import BucketReport
     from eddyline.query.aggregates import AggregateCall
@@ -114,8 +113,6 @@ class Bucketed(Kept):
         self.part = AggregatePart(self.n_buckets)
         """The state after the newest batch."""
         self.total = AggregateProfile()
-        self.samples = GroupSamples()
-        """Values over time of a few groups; none unless an aggregate has some."""
         self._loads: tuple[int, ...] = ()
         """New cells of each bucket in the newest batch."""
         self._reports: BucketReports[BucketReport] = BucketReports()
@@ -209,7 +206,7 @@ class Bucketed(Kept):
         df.sparkSession.conf.set(ADAPTIVE, "false")
         done = Observation()
         found = self._worked(self._timely(df), self.place)
-        found = found.observe(done, *self._reported, *self._observes)
+        found = found.observe(done, *self._reported)
         pending = Pending(COMPONENT, PendingMetrics(done))
         counted = Counted(done, FOUND) if self.gives_all else None
         return Laid(self.answers(found.where(f"{REPORT} IS NULL")), (pending,), counted=counted)
@@ -219,17 +216,7 @@ class Bucketed(Kept):
         # PySpark does not take a table without rows that has nested columns.
         rows: Any = done.results if done.results.num_rows else []
         found = df.sparkSession.createDataFrame(rows, StructType(self.fields))
-        pending = [Pending(COMPONENT, done)]
-        if self._observes:
-            told = Observation()
-            found = found.observe(told, *self._observes)
-            pending.append(Pending(COMPONENT, PendingMetrics(told)))
-        return Laid(self.answers(found), tuple(pending))
-
-    @property
-    def _observes(self) -> tuple[Column, ...]:
-        """What is observed of results, beside reports."""
-        return ()
+        return Laid(self.answers(found), (Pending(COMPONENT, done),))
 
     def once(self, df: DataFrame) -> DataFrame:
         """Return all results over batch DataFrames; nothing is kept."""

@@ -15,11 +15,9 @@ from eddyline.aggregates.plan import (
     INSTANT,
     IS,
     OLD,
-    SHOWN,
     WAS,
     AggregatePlan,
 )
-from eddyline.aggregates.samples import GroupSamples
 from eddyline.aggregates.slides import Slides
 from eddyline.errors import NotSupportedError
 from eddyline.query.aggregates import WINDOW, both
@@ -30,7 +28,6 @@ from eddyline.spark.aggregates.counted import Counted
 from eddyline.spark.aggregates.grouping import CHECK, CODE, START
 from eddyline.spark.aggregates.lifting import MICROS
 from eddyline.spark.aggregates.placement import start_of_cell
-from eddyline.spark.aggregates.sampled import marked_of, numbers_of, told
 from eddyline.spark.aggregates.task import END
 from eddyline.spark.aggregates.travelling import Travelling
 from eddyline.spark.analysis import refused, unlogged
@@ -47,8 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from eddyline.query.steps import AggregateStep
-    from eddyline.runtime.journal import JournalEntry
-    from eddyline.spark.operator import Batch, Clock, Observed, Site
+    from eddyline.spark.operator import Clock, Site
 
 
 LEAST = "__least"
@@ -72,9 +68,7 @@ class AggregateOperator(Bucketed):
         super().__init__(site, calls, step.groups)
         written = zip(self.calls, step.calls, strict=True)
         self.calls = tuple(replace(each, call=call) for each, call in written)
-        numbers = numbers_of(self.calls)
         self.unbounded = tuple(unbounded_values(step.input, self.window, self.calls))
-        self.samples = GroupSamples([" ".join(each.call.text.split()) for each in numbers])
         self.ties = tuple(site.df.columns) if self.by_row else ()
         """The columns that order rows of one instant, where rows are counted."""
         self.partials = self.partials_of(self.calls)
@@ -136,7 +130,6 @@ class AggregateOperator(Bucketed):
             ties=tuple(self.ties_travelling),
             values={each.column: each.source for each in self.lifts} if self.by_row else {},
             spans=self.counted is not None and self.counted.spans,
-            watched=None if self.place is None else self.samples.watched,
             compares=self.compares,
             is_alone=self.compares and self._tells_time,
             lifts=self._travels.lifts if self.by_row or self.reduces else {},
@@ -197,20 +190,6 @@ class AggregateOperator(Bucketed):
             return MICROS
         return start_of_cell(Slides.of(self.window))
 
-    @cached_property
-    def _observes(self) -> tuple[Column, ...]:
-        """The values of a few groups."""
-        return (told(self.groups, numbers_of(self.calls)),)
-
-    def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
-        """Take in what the buckets of a batch did, and what a few groups were."""
-        entries = super().learn(observed, batch)
-        reports = self._reports.of(observed).values()
-        marked = marked_of(observed, len(self.samples.columns))
-        with self._lock:
-            self.samples.take([each.busiest for each in reports], marked)
-        return entries
-
     # -- results --------------------------------------------------------------------------------
 
     @property
@@ -222,8 +201,7 @@ class AggregateOperator(Bucketed):
     def fields(self) -> list[StructField]:
         """The columns that tasks return, but for the report."""
         values = [field for call in self.calls for field in call.fields]
-        own = [StructField(name, LongType()) for name in (INSTANT, SHOWN)]
-        found = [*self.groups.fields, *own, *values]
+        found = [*self.groups.fields, StructField(INSTANT, LongType()), *values]
         if isinstance(self.window, SessionWindow):
             found.append(StructField(FIRST, LongType()))
         if self._tells_old:

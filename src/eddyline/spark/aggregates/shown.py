@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from eddyline.aggregates.loop import AggregateLoop, AggregateRecord
     from eddyline.aggregates.plan import AggregatePart
     from eddyline.aggregates.profile import AggregateProfile
-    from eddyline.aggregates.samples import GroupSamples
     from eddyline.options import AggregateOptions
     from eddyline.runtime.operator import Record
     from eddyline.runtime.records import History
@@ -37,7 +36,6 @@ class Shown(Operator):
     loop: AggregateLoop
     part: AggregatePart
     total: AggregateProfile
-    samples: GroupSamples
     _loads: tuple[int, ...]
     _lock: threading.RLock
 
@@ -103,8 +101,6 @@ class Shown(Operator):
                 n_buckets=self.n_buckets,
                 fullest=float(loads.max() / mean) if mean > 0 else float("nan"),
                 is_adaptive=self.options.adaptive,
-                values=self.samples.columns,
-                series=self.samples.series(),
             )
 
     @property

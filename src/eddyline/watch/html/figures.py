@@ -149,7 +149,6 @@ def _trace(figure: Figure, line: Line, slot: int, scale: float, suffix: str) -> 
         "hovertemplate": f"<b>%{{fullData.name}}</b><br>{at}"
         f"{'' if is_rank else f': {said}'}{details}<extra></extra>",
         **({"fill": "tozeroy"} if is_area else {}),
-        **({"connectgaps": True} if figure.is_timed and not line.at else {}),
         **_of_mark(line),
     }
 
