@@ -8,8 +8,8 @@ import pytest
 from eddyline.aggregates.loop import AggregateLoop
 from eddyline.aggregates.pin import AggregatePin
 from eddyline.aggregates.profile import AggregateProfile
+from eddyline.report import plan_log as words
 from eddyline.runtime.plan_log import PlanLog
-from eddyline.watch import plan_log as words
 
 FEW = AggregateProfile(n_rows=10_000, n_cells=10)
 MANY = AggregateProfile(n_rows=10_000, n_cells=9_000)

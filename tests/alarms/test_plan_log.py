@@ -14,8 +14,8 @@ from eddyline.alarms.pin import AlarmPin
 from eddyline.alarms.plan import TemplatePlan, fixed_plans, plain
 from eddyline.errors import StateError
 from eddyline.options import AlarmOptions
+from eddyline.report import plan_log as words
 from eddyline.runtime.plan_log import PlanLog
-from eddyline.watch import plan_log as words
 from tests.alarms.alone import ranges_of
 from tests.alarms.test_loop import NEAR, NEAR_TEXT, lines
 

@@ -12,8 +12,8 @@ from eddyline.joins.done_loop import TRIAL, DoneLoop
 from eddyline.joins.logs import CacheLog, DoneLog, GridLog, TierLog
 from eddyline.joins.operator.done_rows import MATCHED, DoneCounts
 from eddyline.joins.tier_loop import MARGIN, TierLoop
+from eddyline.report import plan_log as words
 from eddyline.runtime.plan_log import PlanLog
-from eddyline.watch import plan_log as words
 from tests.joins.test_done_loop import HOT, NS
 from tests.joins.test_grid_loop import CHAIN, counted
 from tests.joins.test_grid_loop import loop as grid_loop

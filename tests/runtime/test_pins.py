@@ -14,10 +14,10 @@ from eddyline.joins.graph import JoinGraph
 from eddyline.joins.loop import JoinLoop
 from eddyline.joins.pins import PipelinePin
 from eddyline.options import FilterOptions, JoinOptions
+from eddyline.report import pins as words
 from eddyline.runtime.pins import AsItStands, OneOf, Pins
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile
-from eddyline.watch import pins as words
 
 PLANS = ("early", "late")
 FEW = AggregateProfile(n_rows=10_000, n_cells=10)

@@ -15,14 +15,14 @@ from eddyline.errors import StateError
 from eddyline.filters.loop import FilterLoop
 from eddyline.filters.pin import FilterPin
 from eddyline.options import FilterOptions
+from eddyline.report import plan_log as words
+from eddyline.report.sections import Facts
 from eddyline.runtime.hindsight import MOST_COMPARED, Hindsight, LogView, hindsight
 from eddyline.runtime.logged import Held, Logged
 from eddyline.runtime.order_pin import ONE_ORDER
 from eddyline.runtime.pins import Pinnable
 from eddyline.runtime.plan_log import MOST_CONDITIONS, MOST_PLANS, MOST_SITUATIONS, PlanLog
 from eddyline.runtime.situations import Situation
-from eddyline.watch import plan_log as words
-from eddyline.watch.sections import Facts
 
 N_ROWS = 1_000
 

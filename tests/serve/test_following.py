@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 
 from eddyline.joins.view import JoinRecord
+from eddyline.report.clock import ClockRecord
+from eddyline.report.sections import RunView
 from eddyline.rules.view import RuleRecord
 from eddyline.runtime.backlog import Backlog
 from eddyline.runtime.journal import JournalEntry
@@ -24,8 +26,6 @@ from eddyline.serve.following import (
     work_of,
 )
 from eddyline.serve.health import health
-from eddyline.watch.clock import ClockRecord
-from eddyline.watch.sections import RunView
 from tests.serve.fakes import FakeRun, FakeRuns
 
 NOW = 1_790_000_100.0

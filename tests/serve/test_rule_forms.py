@@ -9,9 +9,9 @@ import pytest
 from eddyline.runtime.by_hand import RuleChange
 from eddyline.serve.rule_forms import MAX_RULES
 from eddyline.serve.source import key_of
+from tests.report.pages import EVIL, elements_of
 from tests.serve.fakes import TOKEN, FakeRun, RunOfRules, SteeredRun
 from tests.serve.test_guard import HERE
-from tests.watch.pages import EVIL, elements_of
 
 RULES = {"big": "n > 5", "small": "n < 2\n  OR n IS NULL"}
 

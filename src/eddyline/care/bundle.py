@@ -21,19 +21,19 @@ from eddyline.care.findings import findings_json
 from eddyline.care.machine import check_machine
 from eddyline.care.redaction import Redaction, error_class, settings, titles, without_literals
 from eddyline.errors import EddylineError, StateError
+from eddyline.report.stored import read_run
 from eddyline.runtime.checkpoint import LEARNED, STATE, find_runs, own_folder, read_format
 from eddyline.runtime.progress import StoredRecord, line_of
 from eddyline.runtime.snapshot import Head
 from eddyline.state.manifest import ManifestFolder
 from eddyline.state.place import names_in
-from eddyline.watch.stored import read_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from eddyline.report.stored import StoredRun
     from eddyline.runtime.operator import Record
     from eddyline.runtime.records import BatchRecord
-    from eddyline.watch.stored import StoredRun
 
 MAX_FILES = 20_000
 """Files of a checkpoint that are listed; of more, the first ones by name."""

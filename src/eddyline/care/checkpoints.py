@@ -10,6 +10,8 @@ from pyarrow import fs
 from eddyline.care.findings import Finding
 from eddyline.care.machine import room
 from eddyline.errors import StateError
+from eddyline.report.formatting import count, counted, size
+from eddyline.report.stored import read_run
 from eddyline.runtime.checkpoint import (
     LEARNED,
     PINS,
@@ -26,8 +28,6 @@ from eddyline.runtime.records import n_batches
 from eddyline.runtime.snapshot import FORMAT as LEARNED_FORMAT
 from eddyline.runtime.snapshot import Head
 from eddyline.state.checking import check_state
-from eddyline.watch.formatting import count, counted, size
-from eddyline.watch.stored import read_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

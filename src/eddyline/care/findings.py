@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rich.text import Text
 
-from eddyline.watch.formatting import one_line
+from eddyline.report.formatting import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -16,8 +16,8 @@ from packaging.requirements import Requirement
 
 from eddyline.care.findings import Finding
 from eddyline.options import OFF_SWITCH, adaptation_is_off
+from eddyline.report.formatting import size
 from eddyline.spark import java
-from eddyline.watch.formatting import size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -60,7 +60,7 @@ class Record(Protocol):
     """One component of an operator after one micro-batch: a frozen value.
 
     Progress and reports show it; what else it holds is between an operator and its own words in
-    ``watch/``.
+    ``report/``.
     """
 
     @property

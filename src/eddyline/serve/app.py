@@ -18,6 +18,8 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 from starlette.routing import Route
 
 from eddyline.errors import EddylineError, PluginError
+from eddyline.report.optional import package
+from eddyline.report.prometheus import CONTENT_TYPE, Measured, prometheus_text
 from eddyline.serve.cells import cells, spark_line
 from eddyline.serve.failures import Failure
 from eddyline.serve.following import LOOK_EVERY_S, Following
@@ -26,8 +28,6 @@ from eddyline.serve.hands import HANDS, Steerable
 from eddyline.serve.pages import NEEDS, Pages
 from eddyline.serve.rule_forms import RuleForms
 from eddyline.serve.sent import fields_of
-from eddyline.watch.optional import package
-from eddyline.watch.prometheus import CONTENT_TYPE, Measured, prometheus_text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -54,8 +54,8 @@ STATIC = {
     "page.js": ("eddyline.serve", "text/javascript"),
     "page.css": ("eddyline.serve", "text/css"),
     "favicon.svg": ("eddyline.serve", "image/svg+xml"),
-    "figures.js": ("eddyline.watch.html", "text/javascript"),
-    "report.css": ("eddyline.watch.html", "text/css"),
+    "figures.js": ("eddyline.report.html", "text/javascript"),
+    "report.css": ("eddyline.report.html", "text/css"),
     "plotly.js": ("", "text/javascript"),
 }
 """The files that pages load: the package whose templates have it, and its type."""

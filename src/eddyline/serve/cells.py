@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eddyline.serve.following import work_of
-from eddyline.watch.formatting import (
+from eddyline.report.formatting import (
     AS_WRITTEN,
     LITTLE,
     UNKNOWN,
@@ -21,6 +20,7 @@ from eddyline.watch.formatting import (
     size,
     span,
 )
+from eddyline.serve.following import work_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

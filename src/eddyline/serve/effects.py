@@ -6,8 +6,8 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from eddyline.report.formatting import count, duration, ratio, significant
 from eddyline.runtime.records import n_batches
-from eddyline.watch.formatting import count, duration, ratio, significant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,7 +15,7 @@ from eddyline.errors import (
     SourceError,
     StateError,
 )
-from eddyline.watch.formatting import one_line
+from eddyline.report.formatting import one_line
 
 WIDTH = 2_000
 """Most characters of an error that are shown."""

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
+from eddyline.report.formatting import ratio
 from eddyline.runtime.backlog import Backlog
 from eddyline.runtime.records import event_times, numbers_of
 from eddyline.serve.effects import is_change
 from eddyline.serve.source import key_of
-from eddyline.watch.formatting import ratio
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

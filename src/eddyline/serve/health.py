@@ -7,8 +7,8 @@ from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Literal
 
+from eddyline.report.formatting import TIMES, count, counted, ratio, significant, span
 from eddyline.serve.following import work_of
-from eddyline.watch.formatting import TIMES, count, counted, ratio, significant, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,6 +8,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from eddyline.data.plain_json import writable
+from eddyline.report.formatting import IN_FORCE, Wording, count, plan_text
+from eddyline.report.html.parts import MAX_ITEMS, MAX_ROWS, Figures, templates, told, wordings_of
+from eddyline.report.optional import package
+from eddyline.report.sections import Facts, Figure, Line, Section, Table, columns, known
+from eddyline.report.series import points_of
 from eddyline.runtime.pins import BY_PERSON
 from eddyline.runtime.records import Counting, Numbers
 from eddyline.serve.cells import cells, spark_line
@@ -15,21 +20,16 @@ from eddyline.serve.effects import Effects, is_change, short
 from eddyline.serve.hands import HANDS, Steerable, rules_of
 from eddyline.serve.health import health
 from eddyline.serve.views import Views
-from eddyline.watch.formatting import IN_FORCE, Wording, count, plan_text
-from eddyline.watch.html.parts import MAX_ITEMS, MAX_ROWS, Figures, templates, told, wordings_of
-from eddyline.watch.optional import package
-from eddyline.watch.sections import Facts, Figure, Line, Section, Table, columns, known
-from eddyline.watch.series import points_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from eddyline.report.formatting import Wordings
+    from eddyline.report.sections import Tile
     from eddyline.runtime.journal import JournalEntry
     from eddyline.serve.following import Followed
     from eddyline.serve.health import Health
     from eddyline.serve.views import Made
-    from eddyline.watch.formatting import Wordings
-    from eddyline.watch.sections import Tile
 
 NEEDS = ("the page", "serve")
 """What needs the optional packages, and the extra that has them."""

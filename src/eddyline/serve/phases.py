@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eddyline.watch.sections import Figure, Line, Section, Table, columns
+from eddyline.report.sections import Figure, Line, Section, Table, columns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,9 +9,9 @@ import threading
 from typing import TYPE_CHECKING, Any, Self, TypedDict
 
 from eddyline.errors import OptionError, SourceError
+from eddyline.report.optional import package
 from eddyline.serve.guard import Guard
 from eddyline.serve.pages import NEEDS
-from eddyline.watch.optional import package
 
 if TYPE_CHECKING:
     from eddyline.serve.source import RunSource

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from eddyline.report.sections import RunView
     from eddyline.runtime.backlog import Backlog
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import BatchRecord
     from eddyline.serve.failures import Failure
-    from eddyline.watch.sections import RunView
 
 
 class WatchedRun(Protocol):

@@ -11,12 +11,12 @@ import time
 from typing import TYPE_CHECKING
 
 from eddyline.errors import StateError
+from eddyline.report.plain_sections import sections_of
+from eddyline.report.sections import RunView
+from eddyline.report.stored import StoredRun, read_run
 from eddyline.runtime.backlog import Backlog
 from eddyline.runtime.checkpoint import JOURNAL, PROGRESS, VIEW, find_runs, own_folder
 from eddyline.serve.failures import Failure
-from eddyline.watch.plain_sections import sections_of
-from eddyline.watch.sections import RunView
-from eddyline.watch.stored import StoredRun, read_run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -12,14 +12,14 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from eddyline.report.sections import arranged, without_values
 from eddyline.serve import phases
-from eddyline.watch.sections import arranged, without_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from eddyline.report.sections import RunView, Section
     from eddyline.serve.following import Followed
-    from eddyline.watch.sections import RunView, Section
 
 LEAST_AGE_S = 1.0
 """A view is never made anew earlier (s)."""

@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 
 from eddyline.aggregates.view import AggregateView
+from eddyline.report import aggregates as words
 from eddyline.spark.operator import Operator
-from eddyline.watch import aggregates as words
 
 if TYPE_CHECKING:
     import threading
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from eddyline.aggregates.plan import AggregatePart
     from eddyline.aggregates.profile import AggregateProfile
     from eddyline.options import AggregateOptions
+    from eddyline.report.sections import Section
     from eddyline.runtime.operator import Record
     from eddyline.runtime.records import History
     from eddyline.spark.aggregates.grouping import Groups
     from eddyline.spark.aggregates.lifting import LiftedCall, LiftedPartial
-    from eddyline.watch.sections import Section
 
 
 class Shown(Operator):

@@ -16,12 +16,12 @@ from eddyline.alarms.ranges import DEFINITION, AlarmRanges
 from eddyline.models import graph
 from eddyline.models.steps import Changes
 from eddyline.options import AlarmOptions
+from eddyline.report import alarms as words
 from eddyline.spark.alarms.binding import MADE, AlarmBinder
 from eddyline.spark.alarms.shown import AlarmsShown
 from eddyline.spark.models.graphs import crossed
 from eddyline.spark.models.laying import laid, schema_of
 from eddyline.spark.models.operator import ModelOperator
-from eddyline.watch import alarms as words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
     from eddyline.alarms.step import AlarmStep
     from eddyline.models.streaming import StreamPlan
+    from eddyline.report.sections import Section
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.operator import Record
     from eddyline.runtime.pins import Pinnable
     from eddyline.runtime.records import History
     from eddyline.spark.operator import Batch, Observed, Site
-    from eddyline.watch.sections import Section
 
 PLAN = "alarms"
 """The name of what is learned of alarms in saved state."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from eddyline.report.html.report import write_report
+from eddyline.report.sections import RunView, arranged
+from eddyline.report.terminal.explain import explain
 from eddyline.runtime.records import History
-from eddyline.watch.html.report import write_report
-from eddyline.watch.sections import RunView, arranged
-from eddyline.watch.terminal.explain import explain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

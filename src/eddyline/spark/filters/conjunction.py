@@ -11,6 +11,10 @@ from eddyline.filters.loop import check_options
 from eddyline.options import FilterOptions
 from eddyline.query.predicates import as_predicate, named
 from eddyline.registry import checked_text
+from eddyline.report import filters as words
+from eddyline.report.html.fragment import fragment
+from eddyline.report.sections import arranged
+from eddyline.report.terminal.explain import explain
 from eddyline.spark.filters.binding import bind_to, fits
 from eddyline.spark.filters.columns import ColumnPredicate, as_text
 from eddyline.spark.filters.operator import FilterOperator
@@ -19,10 +23,6 @@ from eddyline.spark.filters.staged_part import StagedPart
 from eddyline.spark.operator import Batch
 from eddyline.spark.relation import checked_frame
 from eddyline.spark.run.job_reports import WAIT_S, JobReports
-from eddyline.watch import filters as words
-from eddyline.watch.html.fragment import fragment
-from eddyline.watch.sections import arranged
-from eddyline.watch.terminal.explain import explain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,10 +11,10 @@ from eddyline.joins.grid_loop import split_text
 from eddyline.joins.pins import pinnable
 from eddyline.joins.view import STATIC, InputView, JoinRecord, JoinView, PipelineView, ProbeView
 from eddyline.query.windows import UnboundedWindow
+from eddyline.report import joins as words
 from eddyline.spark.operator import Operator
 from eddyline.state.late_rows import late_rows
 from eddyline.state.rows import ALWAYS
-from eddyline.watch import joins as words
 
 if TYPE_CHECKING:
     import threading
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from eddyline.joins.state_part import JoinPart
     from eddyline.joins.way_loop import WayLoop
     from eddyline.options import JoinOptions
+    from eddyline.report.sections import Section
     from eddyline.runtime.operator import Record
     from eddyline.runtime.pins import Pinnable
     from eddyline.runtime.records import History
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from eddyline.spark.joins.layout import JoinInput
     from eddyline.spark.joins.table_filter import TableFilter
     from eddyline.state.place import StatePlace
-    from eddyline.watch.sections import Section
 
 
 class Shown(Operator):

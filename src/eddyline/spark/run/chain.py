@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING, Any
 from eddyline.errors import PlanError, StateError
 from eddyline.query.identity import hash_of
 from eddyline.registry import unknown
+from eddyline.report import plan_log as words
 from eddyline.runtime.plan_log import PlanLog
 from eddyline.spark.operator import Batch, Stateful, collected
 from eddyline.state.manifest import RESTORE
-from eddyline.watch import plan_log as words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
+    from eddyline.report.sections import Section
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.loggable import Loggable
     from eddyline.runtime.operator import Record
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from eddyline.spark.operator import Observed, Operator, Pending
     from eddyline.spark.prepared import Counted
     from eddyline.state.manifest import Manifest, ManifestFolder, StatePart
-    from eddyline.watch.sections import Section
 
 WHOLE_WAIT_S = 60.0
 """Longest wait for the metrics of a job that has run to its end (s)."""

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import PlanError, QueryError
 from eddyline.registry import unknown
+from eddyline.report import pins as words
 from eddyline.runtime.pins import Pins
-from eddyline.watch import pins as words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from eddyline.report.sections import Section
     from eddyline.runtime.by_hand import ChangeableRules, RuleChange
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.pins import Pinnable, PinView
     from eddyline.spark.run.chain import Chain
-    from eddyline.watch.sections import Section
 
 
 class Steering:
