@@ -24,7 +24,7 @@ from rich.text import Text
 
 import eddyline as el
 from eddyline.report.terminal.progress import ProgressLine
-from eddyline.serve.source import key_of
+from eddyline.serve.runs import key_of
 from eddyline.spark.run.live import runs_of
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from eddyline.report.sections import Column, RunView, Section, Table, Text
 from eddyline.runtime.backlog import Backlog
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import BatchRecord, History, OrderRecord
-from eddyline.serve.failures import Failure
-from eddyline.serve.source import key_of
+from eddyline.serve.runs import Failure, key_of
 from tests.report.fakes import a_run
 from tests.report.pages import EVIL, elements_of
 from tests.serve.fakes import FakeRun, SteeredRun, a_long_run

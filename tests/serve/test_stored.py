@@ -17,7 +17,7 @@ from eddyline.runtime.checkpoint import JOURNAL, OWN, PROGRESS, VIEW
 from eddyline.runtime.journal import Journal
 from eddyline.runtime.progress import Progress
 from eddyline.serve import stored
-from eddyline.serve.source import key_of
+from eddyline.serve.runs import key_of
 from eddyline.serve.stored import StoredRuns
 from tests.report.fakes import a_run
 from tests.serve.fakes import TOKEN

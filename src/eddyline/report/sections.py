@@ -1,7 +1,7 @@
 """Sections: what people see of a query, as values. Terminal, page and JSON render them.
 
-An operator's own words are in its module of ``report/``, which makes sections of its view and of the
-batches so far. Cells, tiles and lines hold numbers, not texts of numbers: who renders them writes
+An operator's own words are in its module of ``report/``, which makes sections of its view and of
+the batches so far. Cells, tiles and lines hold numbers, not texts of numbers: who renders them writes
 them by their unit (``formatting.value_in``), and a value that is not known is None or nan. Texts
 are plain: who renders them puts them on one line and escapes them.
 """

@@ -16,7 +16,7 @@ from eddyline.report.sections import RunView
 from eddyline.report.stored import StoredRun, read_run
 from eddyline.runtime.backlog import Backlog
 from eddyline.runtime.checkpoint import JOURNAL, PROGRESS, VIEW, find_runs, own_folder
-from eddyline.serve.failures import Failure
+from eddyline.serve.runs import Failure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

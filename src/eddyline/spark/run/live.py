@@ -6,7 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any, Protocol
 
 from eddyline.runtime.backlog import Backlog
-from eddyline.serve.failures import Failure
+from eddyline.serve.runs import Failure
 from eddyline.spark.run.job import SinkOutlet
 from eddyline.spark.run.run import started_runs
 
