@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.text import Text
 
 import eddyline as el
-from eddyline.report.terminal.progress import ProgressLine
+from eddyline.report.terminal import ProgressLine
 from eddyline.serve.runs import key_of
 from eddyline.spark.run.live import runs_of
 

@@ -13,7 +13,7 @@ from rich.console import Console
 
 import eddyline
 from eddyline.errors import EddylineError, EddylineWarning
-from eddyline.report.html.report import check_packages, write_reports
+from eddyline.report.html import check_packages, write_reports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

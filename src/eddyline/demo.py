@@ -27,7 +27,7 @@ from rich.table import Table
 from eddyline.errors import EddylineError, SourceError
 from eddyline.query.predicates import predicate
 from eddyline.report.formatting import count, duration
-from eddyline.report.orders import order_series
+from eddyline.report.series import order_series
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

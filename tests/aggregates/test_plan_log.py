@@ -8,7 +8,7 @@ import pytest
 from eddyline.aggregates.loop import AggregateLoop
 from eddyline.aggregates.pin import AggregatePin
 from eddyline.aggregates.profile import AggregateProfile
-from eddyline.report import plan_log as words
+from eddyline.report import decisions as words
 from eddyline.runtime.plan_log import PlanLog
 
 FEW = AggregateProfile(n_rows=10_000, n_cells=10)
@@ -59,7 +59,7 @@ def test_a_plan_is_recalled_after_one_batch_and_what_that_brought_is_known():
         early = 0.4 * work("early", FEW) + 0.6 * work("early", MANY)
         assert view.hindsight.best == "early"
         assert view.hindsight.best_cost == pytest.approx(early, rel=0.001)
-    (section,) = words.sections([lives[0].view()])
+    (section,) = words.log_sections([lives[0].view()])
     assert "1.29 shuffled rows' worth per row" in section.parts[1].pairs[0][1]
     assert "2 plans recalled" in section.parts[1].pairs[0][1]
 

@@ -14,7 +14,7 @@ from eddyline.alarms.pin import AlarmPin
 from eddyline.alarms.plan import TemplatePlan, fixed_plans, plain
 from eddyline.errors import StateError
 from eddyline.options import AlarmOptions
-from eddyline.report import plan_log as words
+from eddyline.report import decisions as words
 from eddyline.runtime.plan_log import PlanLog
 from tests.alarms.alone import ranges_of
 from tests.alarms.test_loop import NEAR, NEAR_TEXT, lines
@@ -80,7 +80,7 @@ def test_a_plan_of_alarms_is_recalled_after_one_batch():
     view = life.view()
     assert view.n_situations == 2
     assert without.view().hindsight.saved < view.hindsight.saved < 0.2
-    (section,) = words.sections([view])
+    (section,) = words.log_sections([view])
     assert "the best single plan, all covered, as written" in section.parts[1].pairs[0][1]
     assert "per segment)" in section.parts[1].pairs[0][1]
 

@@ -9,8 +9,8 @@ from pyarrow import fs
 
 from eddyline.joins.state_part import JoinPart
 from eddyline.joins.view import JoinRecord
-from eddyline.report.run_log import RunLog
 from eddyline.report.sections import Column, RunView, Section, Table
+from eddyline.report.stored import RunLog
 from eddyline.runtime.checkpoint import write_format
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import BatchRecord, OrderRecord

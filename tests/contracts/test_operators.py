@@ -44,9 +44,9 @@ from eddyline.query.steps import (
     UnionStep,
 )
 from eddyline.query.windows import SlideWindow
-from eddyline.report.html.report import write_report
+from eddyline.report.html import write_report
 from eddyline.report.sections import RunView, Section, sections_json
-from eddyline.report.terminal.explain import explain
+from eddyline.report.terminal import explain
 from eddyline.rules.step import RuleStep
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import History

@@ -19,7 +19,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from eddyline.errors import StateError
-from eddyline.report.sections import Column, Facts, Section, Table, Text, Tile, last_change
+from eddyline.report.decisions import last_change
+from eddyline.report.sections import Column, Facts, Section, Table, Text, Tile
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.pins import OneOf
 from eddyline.runtime.reports import TaskReport

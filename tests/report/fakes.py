@@ -18,7 +18,7 @@ from eddyline.joins.view import (
 )
 from eddyline.report import filters, joins, rules
 from eddyline.report.sections import RunView, Section
-from eddyline.report.terminal.explain import explain
+from eddyline.report.terminal import explain
 from eddyline.rules.view import RuleView
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import BatchRecord, History, OrderRecord

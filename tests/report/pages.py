@@ -8,7 +8,7 @@ import re
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
-from eddyline.report.html.report import write_report
+from eddyline.report.html import write_report
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,7 +5,7 @@ from __future__ import annotations
 from eddyline.aggregates.profile import AggregateProfile
 from eddyline.aggregates.view import AggregateView
 from eddyline.report.aggregates import sections
-from eddyline.report.sections import decision_texts
+from eddyline.report.decisions import decision_texts
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import History
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from eddyline.alarms.view import TemplateView
 from eddyline.estimates.filters import Estimate
 from eddyline.report import alarms
-from eddyline.report.terminal.explain import explain
+from eddyline.report.terminal import explain
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import History
 

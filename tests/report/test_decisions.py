@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from eddyline.report.decisions import decision_texts
 from eddyline.report.filters import ROUTING
 from eddyline.report.formatting import Wording
 from eddyline.report.joins import WORDINGS
-from eddyline.report.sections import Section, arranged, decision_texts
+from eddyline.report.sections import Section, arranged
 from eddyline.runtime.journal import JournalEntry
 from tests.report.fakes import a_join_view, a_view, run_of, sections_of
 from tests.report.pages import page_of

@@ -12,9 +12,9 @@ from eddyline.filters.binding import Pinned
 from eddyline.filters.view import FilterView
 from eddyline.report.filters import FILTERS
 from eddyline.report.formatting import TIMES
-from eddyline.report.html.report import write_report
+from eddyline.report.html import write_report
 from eddyline.report.sections import Table, sections_json
-from eddyline.report.terminal.explain import explain
+from eddyline.report.terminal import explain
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile
 from tests.report.fakes import (

@@ -13,8 +13,7 @@ from eddyline.filters.view import RouteView
 from eddyline.query.conditions import SkippedRule
 from eddyline.report import filters, joins, rules
 from eddyline.report.sections import Facts, Figure, Items, Table, Text, sections_json
-from eddyline.report.terminal.explain import explain
-from eddyline.report.terminal.progress import batch_line
+from eddyline.report.terminal import batch_line, explain
 from eddyline.rules.view import NativeView, RuleRecord
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import BatchRecord

@@ -13,7 +13,7 @@ from rich.console import Console
 from eddyline.joins.view import CacheView, PipelineView, ProbeView
 from eddyline.report.joins import holding_back
 from eddyline.report.sections import sections_json
-from eddyline.report.terminal.progress import ProgressLine, batch_line
+from eddyline.report.terminal import ProgressLine, batch_line
 from eddyline.runtime.records import BatchRecord
 from tests.report.fakes import (
     CUT,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eddyline.constraints.lateness import LearnedLateness
-from eddyline.report.lateness import learned_tables
+from eddyline.report.clock import learned_tables
 
 
 def test_rows_beyond_the_bound_are_not_called_late():

@@ -11,8 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from eddyline.errors import PluginError
 from eddyline.joins.view import JoinRecord
 from eddyline.report.clock import ClockRecord
-from eddyline.report.metrics import KINDS, metrics_of
-from eddyline.report.prometheus import prometheus_text
+from eddyline.report.metrics import KINDS, metrics_of, prometheus_text
 from eddyline.rules.view import RuleRecord
 from eddyline.runtime.backlog import Backlog
 from eddyline.runtime.counters import SECONDS, Counters

@@ -10,13 +10,11 @@ from eddyline.models.pictures import Curve, Picture
 from eddyline.models.planning.view import JoinView, SideView, StepView
 from eddyline.models.view import AskedBound, ModelCounts, ModelView, WaitingRows
 from eddyline.models.work import Work
-from eddyline.report.html.figures import Colours
-from eddyline.report.html.figures import drawn as traced
-from eddyline.report.html.parts import Figures
+from eddyline.report.figures import Colours, Figures
+from eddyline.report.figures import drawn as traced
 from eddyline.report.models import WAITING, drawn, lines, sections
-from eddyline.report.plain_sections import sections_of
-from eddyline.report.sections import Figure, Table, sections_json, without_values
-from eddyline.report.terminal.explain import explain
+from eddyline.report.sections import Figure, Table, sections_json, sections_of, without_values
+from eddyline.report.terminal import explain
 from eddyline.runtime.records import BatchRecord, History
 
 ASKED = (AskedBound("x", "1", "0 x"), AskedBound("z", "0.5", "z", is_of_result=True))

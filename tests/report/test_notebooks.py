@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 
 import eddyline as el
-from eddyline.report.html.fragment import fragment
+from eddyline.report.html import fragment
 from eddyline.report.sections import Facts, Figure, Items, Line, Section, Table, Text, columns
-from eddyline.report.terminal.progress import ProgressLine
+from eddyline.report.terminal import ProgressLine
 from eddyline.runtime.records import BatchRecord
 
 EVIL = "<script>alert(1)</script>\"'&"

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from eddyline.report.orders import MAX_LINES, lines, order_series
-from eddyline.report.series import points_of
+from eddyline.report.series import MAX_LINES, order_lines, order_series, points_of
 from eddyline.runtime.records import BatchRecord, OrderRecord
 from tests.report.fakes import many_names
 
@@ -102,23 +101,23 @@ def test_mean_costs_weigh_rows_and_skip_what_is_not_known():
 def test_an_order_that_costs_what_the_written_one_does_saves_nothing_to_speak_of():
     same = a_batch(0, (0, 1), n_rows=2_000_000, as_written_ns=10.0)
     assert series_of(same).outcome("The order").endswith("is 10 ns per row, as written.")
-    assert lines(same.operators, 2_000_000, 1.0)[1:] == ("arrow: 10 ns per row, as written",)
+    assert order_lines(same.operators, 2_000_000, 1.0)[1:] == ("arrow: 10 ns per row, as written",)
 
 
 def test_progress_says_what_a_ratio_comes_to_in_a_batch():
     (record,) = a_batch(0, (1, 0), n_rows=2_000_000).operators
     said = "arrow: 10 ns per row, 3 × less than as written (30 ns): "
     saved = f"{said}40 ms of work less (batches took 500 ms)"
-    assert lines([record], 9, 0.5)[1] == saved
-    assert lines([record], 9, 50.0)[1] == f"{said}next to nothing of 50 s of batches"
+    assert order_lines([record], 9, 0.5)[1] == saved
+    assert order_lines([record], 9, 50.0)[1] == f"{said}next to nothing of 50 s of batches"
     met_all = replace(record, n_rows=0, meets_all=True)
-    assert lines([met_all], 2_000_000, 0.5)[1] == saved
+    assert order_lines([met_all], 2_000_000, 0.5)[1] == saved
 
 
 def test_progress_gives_no_ratio_where_nobody_knows_what_it_comes_to():
     (record,) = a_batch(0, (1, 0), n_rows=2_000_000).operators
     uncounted = replace(record, n_rows=0)
-    assert lines([uncounted], 9, 0.5)[1] == "arrow: 10 ns per row, 30 ns as written"
+    assert order_lines([uncounted], 9, 0.5)[1] == "arrow: 10 ns per row, 30 ns as written"
 
 
 def test_what_was_saved_stands_beside_the_time_of_the_batches():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from eddyline.query.conditions import SkippedRule
-from eddyline.report.html.report import write_report
+from eddyline.report.html import write_report
 from eddyline.report.rules import headline, named
 from eddyline.rules.view import RuleCount
 from eddyline.runtime.journal import JournalEntry

@@ -19,8 +19,8 @@ from eddyline.query.conditions import Operand, SkippedRule
 from eddyline.query.predicates import predicate
 from eddyline.query.rules.sources import rule_source
 from eddyline.report import rules
-from eddyline.report.html.report import write_report
-from eddyline.report.terminal.progress import ProgressLine, batch_line
+from eddyline.report.html import write_report
+from eddyline.report.terminal import ProgressLine, batch_line
 from eddyline.rules.compile.compiler import compile_rules
 from eddyline.rules.compile.keys import HIGHEST, LOWEST, interval
 from eddyline.rules.compile.ranks import Ranks

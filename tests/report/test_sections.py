@@ -17,7 +17,7 @@ from eddyline.report.sections import (
     columns,
     notes,
 )
-from eddyline.report.terminal.explain import explain
+from eddyline.report.terminal import explain
 from tests.report.fakes import a_block, a_join_view, a_view, sections_of, told
 
 

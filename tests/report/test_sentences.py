@@ -7,8 +7,7 @@ import pytest
 
 from eddyline.options import FilterOptions
 from eddyline.ordering.matrix_view import rivals
-from eddyline.report.sections import last_change
-from eddyline.report.sentences import sentence
+from eddyline.report.decisions import last_change, sentence
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.order_loop import OrderLoop
 from eddyline.stats.costs import CostSums

@@ -6,9 +6,8 @@ from dataclasses import replace
 import pytest
 
 from eddyline.errors import StateError
-from eddyline.report.run_log import VIEW_EVERY_S, VIEW_SHARE, RunLog
 from eddyline.report.sections import RunView, Section, Text, sections_json
-from eddyline.report.stored import read_run
+from eddyline.report.stored import VIEW_EVERY_S, VIEW_SHARE, RunLog, read_run
 from eddyline.runtime.checkpoint import find_runs
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import BatchRecord

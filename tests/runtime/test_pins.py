@@ -14,7 +14,7 @@ from eddyline.joins.graph import JoinGraph
 from eddyline.joins.loop import JoinLoop
 from eddyline.joins.pins import PipelinePin
 from eddyline.options import FilterOptions, JoinOptions
-from eddyline.report import pins as words
+from eddyline.report import decisions as words
 from eddyline.runtime.pins import AsItStands, OneOf, Pins
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile
@@ -181,11 +181,11 @@ def test_what_is_pinned_is_told_in_words(tmp_path):
     pins = Pins(tmp_path / "pins.json")
     pins.pin({"native": pin}, {"native": ["dear", "cheap"]}, 12)
     views = pins.views({"native": pin})
-    ((_, said),) = words.sections(views)[0].parts[0].pairs
+    ((_, said),) = words.pin_sections(views)[0].parts[0].pairs
     assert "pinned by a person after batch 12; the evidence says the best order" in said
-    assert words.lines(views) == ("pinned: native",)
-    assert words.sections(()) == []
-    assert words.lines(()) == ()
+    assert words.pin_lines(views) == ("pinned: native",)
+    assert words.pin_sections(()) == []
+    assert words.pin_lines(()) == ()
 
 
 CHAINED = JoinGraph(("r", "s", "t"), (frozenset("rs"), frozenset("st")))

@@ -15,7 +15,7 @@ from eddyline.errors import StateError
 from eddyline.filters.loop import FilterLoop
 from eddyline.filters.pin import FilterPin
 from eddyline.options import FilterOptions
-from eddyline.report import plan_log as words
+from eddyline.report import decisions as words
 from eddyline.report.sections import Facts
 from eddyline.runtime.hindsight import MOST_COMPARED, Hindsight, LogView, hindsight
 from eddyline.runtime.logged import Held, Logged
@@ -417,7 +417,7 @@ def _seen(share):
 
 
 def _said(view):
-    ((_, facts),) = [each.parts for each in words.sections([view])]
+    ((_, facts),) = [each.parts for each in words.log_sections([view])]
     assert isinstance(facts, Facts)
     return dict(facts.pairs)[view.component]
 
@@ -454,9 +454,9 @@ def test_what_adapting_brought_is_told(seen, said):
 def test_why_nothing_is_known_is_told_beside_what_is():
     known = LogView("native", 1, 10.0, hindsight=Hindsight(1.0, ["x"], 1.0, 1))
     unknown = LogView("rules", why_not="nobody measures it")
-    (section,) = words.sections([known, unknown])
+    (section,) = words.log_sections([known, unknown])
     assert dict(section.parts[1].pairs)["rules"] == "not known: nobody measures it"
-    assert words.sections([unknown]) == []
+    assert words.log_sections([unknown]) == []
 
 
 # -- orders of filters ----------------------------------------------------------------------------

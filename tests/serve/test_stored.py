@@ -10,8 +10,7 @@ from dataclasses import replace
 import pytest
 
 from eddyline.errors import StateError
-from eddyline.report.plain_sections import sections_of
-from eddyline.report.sections import sections_json
+from eddyline.report.sections import sections_json, sections_of
 from eddyline.report.stored import save_view
 from eddyline.runtime.checkpoint import JOURNAL, OWN, PROGRESS, VIEW
 from eddyline.runtime.journal import Journal

@@ -25,8 +25,8 @@ from eddyline.errors import (
     SourceError,
     StateError,
 )
-from eddyline.report.orders import order_series
 from eddyline.report.sections import sections_json
+from eddyline.report.series import order_series
 from eddyline.report.stored import read_run
 from eddyline.spark.run.run import REPORT_WAIT_S
 from tests.spark.parquet_files import schema_of

@@ -5,18 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eddyline.aggregates.loop import AggregateRecord
+from eddyline.report.decisions import last_change
 from eddyline.report.formatting import IN_FORCE, Wording, count, finite, size
-from eddyline.report.sections import (
-    Facts,
-    Figure,
-    Line,
-    Section,
-    Table,
-    Tile,
-    columns,
-    last_change,
-    notes,
-)
+from eddyline.report.sections import Facts, Figure, Line, Section, Table, Tile, columns, notes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

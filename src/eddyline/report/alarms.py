@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from eddyline.report.decisions import last_change
 from eddyline.report.formatting import clipped, counted
-from eddyline.report.sections import Facts, Section, Table, Tile, columns, last_change
+from eddyline.report.sections import Facts, Section, Table, Tile, columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

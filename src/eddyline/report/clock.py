@@ -1,20 +1,21 @@
-"""The clock of a stream in words: how far its event time is, and what came too late."""
+"""The clock of a stream in words: how far event time is, what came too late."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from eddyline.report.formatting import count
-from eddyline.report.lateness import learned_tables
+from eddyline.report.formatting import count, span
 from eddyline.report.sections import Section, Table, columns, notes
 from eddyline.runtime.records import Numbers, event_time_levels
-from eddyline.state.rows import ALWAYS
+from eddyline.state.rows import ALWAYS, FOREVER
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from eddyline.constraints.lateness import LearnedLateness
+
 
 ARRIVED = columns(
     "stream, arrived: count, late: count, no time: count, "
@@ -82,3 +83,37 @@ def sections(view: ClockView) -> list[Section]:
         )
     tables = Table(ARRIVED, (row,)), *learned_tables(view.learned)
     return [Section("Event time", tables), *notes(said)]
+
+
+LEARNED = columns("stream, lateness, to hold, held, measured: count, beyond: count")
+
+
+def learned_tables(learned: Mapping[str, LearnedLateness]) -> Iterator[Table]:
+    """Yield a table of what was learned of streams, if it was of one."""
+    rows = tuple(
+        (
+            name,
+            bound_text(each),
+            exactly(each.share),
+            exactly(each.held),
+            each.n_rows,
+            each.n_beyond,
+        )
+        for name, each in learned.items()
+    )
+    if rows:
+        yield Table(LEARNED, rows, "The lateness that is learned, and the rows beyond it.")
+
+
+def bound_text(learned: LearnedLateness) -> str:
+    """Return the bound in force; any row is in time before something is known."""
+    return "any, so far" if learned.bound == FOREVER else span(learned.bound)
+
+
+def exactly(share: float) -> str:
+    """Write a share to a thousandth of a per cent; ``?`` if nothing was measured.
+
+    >>> exactly(0.9999), exactly(float("nan"))
+    ('99.990 %', '?')
+    """
+    return "?" if math.isnan(share) else f"{share:.3%}".replace("%", " %")

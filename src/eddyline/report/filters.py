@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eddyline.ordering.matrix_view import drop_fracs, expected_cost_ns
+from eddyline.report.decisions import last_change
 from eddyline.report.formatting import (
     Wording,
     clipped,
@@ -20,26 +21,17 @@ from eddyline.report.formatting import (
     significant,
     value_text,
 )
-from eddyline.report.orders import lines, order_series
-from eddyline.report.sections import (
-    Column,
-    Facts,
-    Section,
-    Table,
-    Text,
-    columns,
-    last_change,
-    notes,
-)
-from eddyline.report.series import points_of, work_section
+from eddyline.report.sections import Column, Facts, Section, Table, Text, columns, notes
+from eddyline.report.series import order_lines as lines
+from eddyline.report.series import order_series, points_of, work_section
 from eddyline.runtime.records import History, OrderRecord
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from eddyline.filters.view import BlockView, FilterView
-    from eddyline.report.orders import OrderSeries
     from eddyline.report.sections import Part
+    from eddyline.report.series import OrderSeries
     from eddyline.stats.profile import FilterProfile
 
 __all__ = ["lines", "sections"]

@@ -8,18 +8,9 @@ from typing import TYPE_CHECKING
 from eddyline.models.pictures import pictures
 from eddyline.models.streaming import COMPONENT
 from eddyline.models.view import ModelRecord
+from eddyline.report.decisions import last_change
 from eddyline.report.formatting import clipped, count, finite, instant, percent, ratio, size, span
-from eddyline.report.sections import (
-    Facts,
-    Figure,
-    Line,
-    Section,
-    Table,
-    Text,
-    Tile,
-    columns,
-    last_change,
-)
+from eddyline.report.sections import Facts, Figure, Line, Section, Table, Text, Tile, columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

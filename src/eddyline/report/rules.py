@@ -6,6 +6,7 @@ from collections import Counter
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from eddyline.report.decisions import last_change
 from eddyline.report.formatting import (
     clipped,
     count,
@@ -15,7 +16,7 @@ from eddyline.report.formatting import (
     percent,
     significant,
 )
-from eddyline.report.sections import Facts, Items, Section, Table, Text, columns, last_change, notes
+from eddyline.report.sections import Facts, Items, Section, Table, Text, columns, notes
 from eddyline.report.series import points_of, work_section
 from eddyline.rules.view import RuleRecord
 

@@ -1,9 +1,12 @@
 """Sections: what people see of a query, as values. Terminal, page and JSON render them.
 
-An operator's own words are in its module of ``report/``, which makes sections of its view and of
-the batches so far. Cells, tiles and lines hold numbers, not texts of numbers: who renders them writes
-them by their unit (``formatting.value_in``), and a value that is not known is None or nan. Texts
-are plain: who renders them puts them on one line and escapes them.
+An operator's module of this room makes sections of the operator's view and of the batches so far.
+Cells, tiles and lines hold numbers, not texts of numbers. Who renders them writes them by their
+unit (``formatting.value_in``). A value that is not known is None or nan. Texts are plain: who
+renders them puts them on one line and escapes them.
+
+``sections_json`` turns sections into plain values, such as those that a checkpoint keeps, and
+``sections_of`` reads them back.
 """
 
 from __future__ import annotations
@@ -11,20 +14,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from eddyline.report.formatting import Unit, Wording, evidence_text, finite
-from eddyline.report.sentences import sentence
+from eddyline.errors import StateError
+from eddyline.report.formatting import Unit, finite
 from eddyline.runtime.records import History
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from eddyline.report.formatting import Wordings
-    from eddyline.runtime.journal import JournalEntry
+
 
 Mark = Literal["line", "points", "area"]
-
-SAME_WORDS = "the parts are others, or in another order"
-"""Said of two plans that differ in what words do not show."""
 
 
 MAX_COLOURS = 8
@@ -167,30 +167,6 @@ class RunView:
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
-def decision_texts(entry: JournalEntry, wordings: Wordings) -> tuple[str, str, str]:
-    """Write the plans before and after a decision, and its evidence."""
-    wording = wordings.get((entry.component, entry.event), Wording())
-    evidence = evidence_text(entry.evidence, wording.evidence)
-    return *wording.change(entry.before, entry.after), evidence
-
-
-def last_change(entry: JournalEntry | None, wordings: Wordings | None = None) -> list[Section]:
-    """Return the last change of a plan, if there was one, in the words of its operator."""
-    if entry is None:
-        return []
-    before, after, evidence = decision_texts(entry, wordings or {})
-    pairs = [("before", before), ("after", after)] if before != after else []
-    if before == after and entry.before is not None:
-        pairs = [("plan", f"{after} ({SAME_WORDS})")]
-    if why := sentence(entry):
-        pairs.append(("why", why))
-    if entry.evidence:
-        pairs.append(("evidence", evidence))
-    when = f"after batch {entry.batch_id}" if entry.batch_id >= 0 else "in a job of its own"
-    title = f"last change: {entry.component} {entry.event}, {when}"
-    return [Section(title, (Facts(tuple(pairs)),))]
-
-
 NOTES = "notes"
 
 
@@ -314,3 +290,45 @@ def _plain(value: Any) -> Any:
     kind = {"kind": type(value).__name__.lower()} if isinstance(value, Part) else {}
     names = (each.name for each in fields(value) if each.compare)
     return kind | {name: _plain(getattr(value, name)) for name in names}
+
+
+PARTS = {each.__name__.lower(): each for each in (Text, Items, Facts, Table, Figure)}
+"""The kinds of parts by the names that they have as plain values."""
+
+INNER = {"columns": Column, "lines": Line, "tiles": Tile}
+"""The values within others, by the name of their field."""
+
+
+def sections_of(plain: Iterable[Mapping[str, Any]]) -> list[Section]:
+    """Return sections from plain values; the words of operators for decisions are not among them.
+
+    Fields of later versions are passed over.
+
+    >>> sections_of([{"title": "a", "parts": [{"kind": "text", "text": "b"}]}])[0].parts
+    (Text(text='b'),)
+
+    Raises:
+        StateError: they are no sections.
+    """
+    try:
+        return [_made(Section, each) for each in plain]
+    except (KeyError, TypeError, AttributeError) as error:
+        msg = f"an explanation cannot be read: {error}; the run writes it anew when it goes on"
+        raise StateError(msg) from error
+
+
+def _made(kind: Any, plain: Mapping[str, Any]) -> Any:
+    names = {each.name for each in fields(kind)}
+    return kind(**{name: _value(name, value) for name, value in plain.items() if name in names})
+
+
+def _value(name: str, value: Any) -> Any:
+    if name == "parts":
+        return tuple(_made(PARTS[each["kind"]], each) for each in value)
+    if name in INNER:
+        return tuple(_made(INNER[name], each) for each in value)
+    return _frozen(value)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value

@@ -31,8 +31,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from eddyline.errors import EddylineError, PluginError
 from eddyline.query.rules.rule import LEVELS
+from eddyline.report.metrics import CONTENT_TYPE, Measured, prometheus_text
 from eddyline.report.optional import package
-from eddyline.report.prometheus import CONTENT_TYPE, Measured, prometheus_text
 from eddyline.runtime.by_hand import RuleChange
 from eddyline.serve.following import LOOK_EVERY_S, Following
 from eddyline.serve.guard import Guarded
@@ -68,8 +68,8 @@ STATIC = {
     "page.js": ("eddyline.serve", "text/javascript"),
     "page.css": ("eddyline.serve", "text/css"),
     "favicon.svg": ("eddyline.serve", "image/svg+xml"),
-    "figures.js": ("eddyline.report.html", "text/javascript"),
-    "report.css": ("eddyline.report.html", "text/css"),
+    "figures.js": ("eddyline.report", "text/javascript"),
+    "report.css": ("eddyline.report", "text/css"),
     "plotly.js": ("", "text/javascript"),
 }
 """The files that pages load: the package whose templates have it, and its type."""

@@ -15,8 +15,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from eddyline.data.plain_json import writable
+from eddyline.report.decisions import told
+from eddyline.report.figures import Figures
 from eddyline.report.formatting import IN_FORCE, Wording, count, plan_text
-from eddyline.report.html.parts import MAX_ITEMS, MAX_ROWS, Figures, templates, told, wordings_of
+from eddyline.report.html import MAX_ITEMS, MAX_ROWS, templates, wordings_of
 from eddyline.report.optional import package
 from eddyline.report.sections import (
     Facts,

@@ -11,8 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from eddyline.errors import StateError
-from eddyline.report.plain_sections import sections_of
-from eddyline.report.sections import RunView
+from eddyline.report.sections import RunView, sections_of
 from eddyline.report.stored import StoredRun, read_run
 from eddyline.runtime.backlog import Backlog
 from eddyline.runtime.checkpoint import JOURNAL, PROGRESS, VIEW, find_runs, own_folder

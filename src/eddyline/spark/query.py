@@ -16,7 +16,7 @@ from eddyline.query.step_graph import carries, tree
 from eddyline.query.steps import ReadStep
 from eddyline.registry import checked_folder_name
 from eddyline.report.formatting import clipped, counted
-from eddyline.report.html.fragment import fragment
+from eddyline.report.html import fragment
 from eddyline.report.sections import Section, Text
 from eddyline.runtime.query_file import checked_changed, stored_query
 from eddyline.spark.analysis import check_outputs, column_types

@@ -11,8 +11,8 @@ import pytest
 from eddyline.errors import PluginError, SourceError
 from eddyline.filters.binding import Pinned
 from eddyline.filters.view import RouteView
-from eddyline.report.html import figures
-from eddyline.report.html.report import MAX_ENTRIES, check_packages, write_report, write_reports
+from eddyline.report import figures
+from eddyline.report.html import MAX_ENTRIES, check_packages, write_report, write_reports
 from eddyline.report.sections import MAX_COLOURS, Figure, Line, RunView
 from eddyline.report.series import MAX_POINTS
 from eddyline.runtime.journal import JournalEntry

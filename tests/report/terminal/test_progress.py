@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from eddyline.report.formatting import TIMES
-from eddyline.report.orders import lines
-from eddyline.report.terminal.progress import ProgressLine, batch_line, sparkline
+from eddyline.report.series import order_lines
+from eddyline.report.terminal import ProgressLine, batch_line, sparkline
 from eddyline.runtime.records import BatchRecord
 from tests.report.fakes import a_run, many_names
 
@@ -98,7 +98,7 @@ def test_before_the_first_batch_it_says_so():
 
 def test_what_is_not_known_is_left_out():
     block = replace(BATCHES[0].operators[0], cost_ns=math.nan, as_written_ns=math.nan)
-    line = batch_line(replace(BATCHES[0], seconds=0.0, lines=lines([block], 10, 0.5)))
+    line = batch_line(replace(BATCHES[0], seconds=0.0, lines=order_lines([block], 10, 0.5)))
     assert "nan" not in line
     assert "- rows/s" in line
     assert TIMES not in line
@@ -119,12 +119,14 @@ def test_two_hundred_filters_stay_on_a_line():
 
 def test_names_cannot_steer_the_terminal():
     block = replace(BATCHES[0].operators[0], filter_ids=("\x1b[2J",) * 6, component="\x1b[2J")
-    assert "\x1b" not in batch_line(replace(BATCHES[0], lines=lines([block], 10, 0.5)))
+    assert "\x1b" not in batch_line(replace(BATCHES[0], lines=order_lines([block], 10, 0.5)))
     console = plain()
     with ProgressLine("q", console=console) as progress:
         for order in ((0, 1, 2, 3, 4, 5), (5, 4, 3, 2, 1, 0)):
             moved = replace(block, order=order, filter_ids=tuple(f"{f}\x1b[2J" for f in range(6)))
-            progress.update(replace(BATCHES[0], operators=(moved,), lines=lines([moved], 10, 0.5)))
+            progress.update(
+                replace(BATCHES[0], operators=(moved,), lines=order_lines([moved], 10, 0.5))
+            )
     assert "changed: " in written(console)
     assert "\x1b" not in written(console)
 

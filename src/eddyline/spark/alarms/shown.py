@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eddyline.report.html.report import write_report
+from eddyline.report.html import write_report
 from eddyline.report.sections import RunView, arranged
-from eddyline.report.terminal.explain import explain
+from eddyline.report.terminal import explain
 from eddyline.runtime.records import History
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from eddyline.options import FilterOptions
 from eddyline.query.predicates import as_predicate, named
 from eddyline.registry import checked_text
 from eddyline.report import filters as words
-from eddyline.report.html.fragment import fragment
+from eddyline.report.html import fragment
 from eddyline.report.sections import arranged
-from eddyline.report.terminal.explain import explain
+from eddyline.report.terminal import explain
 from eddyline.spark.filters.binding import bind_to, fits
 from eddyline.spark.filters.columns import ColumnPredicate, as_text
 from eddyline.spark.filters.operator import FilterOperator

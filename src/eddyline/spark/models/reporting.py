@@ -18,7 +18,7 @@ from eddyline.models.sketch import Sketch
 from eddyline.models.steps import TIME
 from eddyline.models.streaming import StreamInput, StreamPlan
 from eddyline.options import in_range
-from eddyline.report.html.report import check_packages, write_report
+from eddyline.report.html import check_packages, write_report
 from eddyline.report.models import drawn
 from eddyline.report.sections import RunView, Section, Text
 from eddyline.spark import event_time

@@ -18,10 +18,9 @@ from eddyline.query.steps import ReadStep
 from eddyline.registry import checked_text
 from eddyline.report import rules as words
 from eddyline.report.formatting import counted
-from eddyline.report.html.fragment import fragment
-from eddyline.report.html.report import write_report
+from eddyline.report.html import fragment, write_report
 from eddyline.report.sections import RunView, arranged
-from eddyline.report.terminal.explain import explain
+from eddyline.report.terminal import explain
 from eddyline.rules.correlations import CorrelationStore
 from eddyline.rules.step import RuleStep
 from eddyline.rules.store import RuleStore

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from eddyline.errors import PlanError, StateError
 from eddyline.query.identity import hash_of
 from eddyline.registry import unknown
-from eddyline.report import plan_log as words
+from eddyline.report import decisions as words
 from eddyline.runtime.plan_log import PlanLog
 from eddyline.spark.operator import Batch, Stateful, collected
 from eddyline.state.manifest import RESTORE
@@ -289,7 +289,7 @@ class Chain:
     def sections(self, history: History) -> list[Section]:
         """Return for people what the operators do, and why."""
         found = [section for each in self.operators for section in each.sections(history)]
-        return [*found, *words.sections(self.log.views(self.logged))]
+        return [*found, *words.log_sections(self.log.views(self.logged))]
 
     # -- saving ---------------------------------------------------------------------------------
 

@@ -23,8 +23,8 @@ from eddyline.errors import (
 )
 from eddyline.registry import unknown
 from eddyline.report.metrics import metrics_of
-from eddyline.report.run_log import RunLog
 from eddyline.report.sections import arranged, notes
+from eddyline.report.stored import RunLog
 from eddyline.runtime import query_file
 from eddyline.runtime.backlog import Backlog
 from eddyline.runtime.checkpoint import LEARNED, PINS, STATE

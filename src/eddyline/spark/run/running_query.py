@@ -14,11 +14,9 @@ from rich.console import Console
 
 from eddyline.errors import SourceError
 from eddyline.report.formatting import count
-from eddyline.report.html.fragment import fragment
-from eddyline.report.html.report import write_report
+from eddyline.report.html import fragment, write_report
 from eddyline.report.sections import RunView, Section, Text
-from eddyline.report.terminal.explain import explain
-from eddyline.report.terminal.progress import ProgressLine
+from eddyline.report.terminal import ProgressLine, explain
 from eddyline.runtime.records import History, n_batches
 from eddyline.spark import interrupts
 from eddyline.spark.run.steering import Steered

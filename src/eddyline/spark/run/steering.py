@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import PlanError, QueryError
 from eddyline.registry import unknown
-from eddyline.report import pins as words
+from eddyline.report import decisions as words
 from eddyline.runtime.pins import Pins
 
 if TYPE_CHECKING:
@@ -114,11 +114,11 @@ class Steering:
 
     def lines(self) -> tuple[str, ...]:
         """Return what is pinned on a line for the progress; none if nothing is."""
-        return words.lines(self.views())
+        return words.pin_lines(self.views())
 
     def sections(self) -> list[Section]:
         """Return for people what is pinned, and what the evidence says of it."""
-        return words.sections(self.views())
+        return words.pin_sections(self.views())
 
 
 def _plans(plan: Any, targets: Mapping[str, Pinnable], component: str | None) -> dict[str, Any]:

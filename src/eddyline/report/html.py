@@ -1,36 +1,47 @@
-"""The report of a run: one HTML file that needs no network, readable in light and in dark.
+"""A run as HTML: a report in one file, and explanations for notebooks.
 
-Templates escape every text; the page forbids itself to load anything.
+``write_report`` writes one file that needs no network and is readable in light and in dark.
+``write_reports`` writes several runs beside each other. ``fragment`` is an explanation without
+figures, which need a script; without the packages of the extra ``report`` it is the text of the
+terminal. ``templates`` and ``wordings_of`` serve the page (``serve/``), too.
+
+Templates escape every text, and a report forbids itself to load anything.
 """
 
 from __future__ import annotations
 
+import html
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eddyline.data.plain_json import writable
-from eddyline.errors import SourceError
-from eddyline.report.formatting import count, finite, one_line, out_of, per_second
-from eddyline.report.html.figures import MAX_MARKS
-from eddyline.report.html.parts import (
-    MAX_ITEMS,
-    MAX_ROWS,
-    Figures,
-    templates,
-    told,
-    wordings_of,
+from eddyline.errors import PluginError, SourceError
+from eddyline.report.decisions import told
+from eddyline.report.figures import MAX_MARKS, Figures, is_drawing
+from eddyline.report.formatting import (
+    clipped,
+    count,
+    finite,
+    one_line,
+    out_of,
+    per_second,
+    value_in,
 )
 from eddyline.report.optional import package
 from eddyline.report.sections import Facts, Figure, Line, Section, Tile, arranged
 from eddyline.report.series import points_of
+from eddyline.report.terminal import explain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from eddyline.report.formatting import Wordings
     from eddyline.report.sections import RunView
     from eddyline.report.series import Point
+
 
 NEEDS = ("a report", "report")
 """What needs the optional packages, and the extra that has them."""
@@ -213,3 +224,73 @@ def _journal(view: RunView, *, of_tasks: bool) -> dict[str, Any]:
         "rows": [told(each, words) for each in reversed(entries[-MAX_ENTRIES:])],
         "n": len(entries),
     }
+
+
+def fragment(title: str, sections: Sequence[Section], *, steps: Sequence[str] = ()) -> str:
+    """Return an explanation as HTML.
+
+    Args:
+        title: name of what is explained.
+        sections: the explanation.
+        steps: lines of a tree that stand below the title.
+    """
+    shown = arranged(map(_without_figures, sections))
+    try:
+        template = templates(package("jinja2", NEEDS)).get_template("fragment.html")
+    except PluginError:
+        return f"<pre>{html.escape(explain(title, shown, steps=steps))}</pre>"
+    made: str = template.render(
+        title=title,
+        steps=steps,
+        leads=[part for each in shown if not each.title for part in each.parts],
+        sections=[each for each in shown if each.title],
+        max_rows=MAX_ROWS,
+        max_items=MAX_ITEMS,
+    )
+    return writable(made)
+
+
+def _without_figures(section: Section) -> Section:
+    parts = tuple(each for each in section.parts if not isinstance(each, Figure))
+    return replace(section, parts=parts)
+
+
+MAX_ROWS = 30
+"""Rows of a table: of more, the rest is a number."""
+
+MAX_ITEMS = 10
+"""Items, or lines of a query's text, that are shown without being asked for."""
+
+
+def templates(jinja2: Any, *packages: str) -> Any:
+    """Return the templates of packages, and below them those of this room; all escape every text.
+
+    Args:
+        jinja2: the package.
+        packages: those that have templates of their own.
+    """
+    of = [jinja2.PackageLoader(each) for each in (*packages, "eddyline.report")]
+    made = jinja2.Environment(
+        loader=jinja2.ChoiceLoader(of),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "is_drawing": is_drawing,
+        "kind": lambda part: type(part).__name__,
+        "line": one_line,
+        "clipped": clipped,
+        "title": lambda text: one_line(text)[:1].upper() + one_line(text)[1:],
+        "count": count,
+        "side": lambda unit: "text" if unit == "text" else "number",
+        "cell": lambda value, unit: value_in(unit, value),
+    }
+    made.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
+    return made
+
+
+def wordings_of(sections: Sequence[Section]) -> Wordings:
+    """Return the words of all operators for their decisions."""
+    return {key: words for each in sections for key, words in each.wordings.items()}

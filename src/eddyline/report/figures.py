@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from eddyline.report.sections import Figure, Line
 
+
 Drawn = dict[str, Any]
 
 MUTED = -1
@@ -232,3 +233,23 @@ def _short(value: float | None, scale: float, form: str = _SIGNIFICANT) -> float
 
 def _last(values: Sequence[float | None]) -> float | None:
     return next((value for value in reversed(values) if finite(value) is not None), None)
+
+
+class Figures:
+    """The figures of a page by their names, in the order in which the page asks for them."""
+
+    def __init__(self) -> None:
+        self.data: dict[str, Any] = {}
+        self._colours = Colours()
+
+    def add(self, figure: Figure) -> tuple[str, list[tuple[str, int, str]]]:
+        """Return the name of a figure on the page, and the meaning of its colours.
+
+        The colours are told for screens that are too narrow for labels on the lines.
+        """
+        name, slots = f"figure-{len(self.data)}", self._colours.slots_of(figure)
+        self.data[name] = drawn(figure, slots)
+        is_told, is_whole = len(figure.lines) > 1, is_drawing(figure)
+        pairs = zip(figure.lines, slots, strict=True)
+        told = (pair for pair in pairs if is_told and (is_whole or pair[1] != MUTED))
+        return name, list(dict.fromkeys((line.name, slot, line.mark) for line, slot in told))

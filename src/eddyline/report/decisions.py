@@ -1,4 +1,12 @@
-"""The evidence of decisions in sentences, for the page, the report and the explanation."""
+"""Decisions in words, whatever operator took them.
+
+* ``decision_texts``, ``told`` and ``last_change``: one entry of the journal, with its plans and its
+  evidence in the words of its operator (``formatting.Wording``).
+* ``sentence``: why a decision was taken. Evidence without words of its own gives no sentence, so a
+  journal of another version stays readable.
+* ``pin_lines``, ``pin_sections``: plans that a person pinned, and what the evidence says of them.
+* ``log_sections``: what adapting brought, from the log of plans.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +15,68 @@ from typing import TYPE_CHECKING, Any
 
 from eddyline.report.formatting import (
     TIMES,
+    Wording,
     clipped,
     count,
+    counted,
     duration,
+    evidence_text,
+    finite,
     order_text,
     percent,
+    plan_text,
     ratio,
     significant,
     size,
+    times,
 )
+from eddyline.report.sections import Facts, Section, Text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from eddyline.report.formatting import Wordings
+    from eddyline.runtime.hindsight import LogView
     from eddyline.runtime.journal import JournalEntry
+    from eddyline.runtime.pins import Advice, PinView
+
+
+SAME_WORDS = "the parts are others, or in another order"
+"""Said of two plans that differ in what words do not show."""
+
+
+def decision_texts(entry: JournalEntry, wordings: Wordings) -> tuple[str, str, str]:
+    """Write the plans before and after a decision, and its evidence."""
+    wording = wordings.get((entry.component, entry.event), Wording())
+    evidence = evidence_text(entry.evidence, wording.evidence)
+    return *wording.change(entry.before, entry.after), evidence
+
+
+def last_change(entry: JournalEntry | None, wordings: Wordings | None = None) -> list[Section]:
+    """Return the last change of a plan, if there was one, in the words of its operator."""
+    if entry is None:
+        return []
+    before, after, evidence = decision_texts(entry, wordings or {})
+    pairs = [("before", before), ("after", after)] if before != after else []
+    if before == after and entry.before is not None:
+        pairs = [("plan", f"{after} ({SAME_WORDS})")]
+    if why := sentence(entry):
+        pairs.append(("why", why))
+    if entry.evidence:
+        pairs.append(("evidence", evidence))
+    when = f"after batch {entry.batch_id}" if entry.batch_id >= 0 else "in a job of its own"
+    title = f"last change: {entry.component} {entry.event}, {when}"
+    return [Section(title, (Facts(tuple(pairs)),))]
+
+
+def told(entry: JournalEntry, wordings: Wordings) -> dict[str, Any]:
+    """Return a decision with its plans, its evidence in the words of its operator, and why."""
+    before, after, evidence = decision_texts(entry, wordings)
+    if before == after:
+        before = f"{SAME_WORDS}:" if entry.before is not None else ""
+    why = sentence(entry)
+    return {"entry": entry, "before": before, "after": after, "evidence": evidence, "why": why}
+
 
 MOST_NAMED = 3
 """Inputs, caches or plans that a sentence names; the evidence has all."""
@@ -251,3 +307,100 @@ _WRITERS: dict[str, Callable[[JournalEntry, Mapping[str, Any]], Iterator[str]]] 
     "stale": _stale,
     "way": _way,
 }
+
+
+PINNED = "pinned by a person"
+
+
+def pin_lines(pins: Sequence[PinView]) -> tuple[str, ...]:
+    """Return the components that are pinned on a line, for the progress; none if there is none."""
+    return (f"pinned: {', '.join(each.component for each in pins)}",) if pins else ()
+
+
+def pin_sections(pins: Sequence[PinView]) -> list[Section]:
+    """Return what is pinned since when, and what the evidence says of it."""
+    pairs = tuple((each.component, _pin_text(each)) for each in pins)
+    return [Section(PINNED, (Facts(pairs),))] if pins else []
+
+
+def _pin_text(view: PinView) -> str:
+    since = f"after batch {view.pin.batch_id}" if view.pin.batch_id >= 0 else "before batch 0"
+    begins = "" if view.is_in_force else ", in force from the next batch on"
+    said = f"{plan_text(view.pin.plan)}: pinned by a person {since}{begins}"
+    return f"{said}; {_advice_text(view)}" if view.is_in_force and view.advice else said
+
+
+def _advice_text(view: PinView) -> str:
+    assert view.advice is not None
+    advice: Advice = view.advice
+    if advice.plan == view.pin.plan:
+        return "the evidence calls no other better"
+    if finite(advice.cost_ns) is None:
+        return f"the evidence calls {plan_text(advice.plan)} better"
+    return (
+        f"the evidence says the best order, {plan_text(advice.plan)}, would cost "
+        f"{duration(advice.cost_ns)} a row, this one {duration(advice.held_cost_ns)}"
+    )
+
+
+LITTLE_WORK = 0.005
+"""Share of the work below which a difference is none: samples tell it no better."""
+
+BROUGHT = "what adapting brought"
+
+LOG_NOTE = (
+    "Estimates from the rows that were sampled in each situation: the work of the plans that were "
+    "in force, and that of the best single one all the time. What learning took is in neither. "
+    "Where tasks learn, the rows of a batch count for the plan that it ended with."
+)
+
+
+def log_sections(views: Sequence[LogView]) -> list[Section]:
+    """Return what the plans in force cost beside the best single one, by component."""
+    pairs = tuple((each.component, _log_text(each)) for each in views)
+    if all(each.why_not or not each.n_rows for each in views):
+        return []
+    return [Section(BROUGHT, (Text(LOG_NOTE), Facts(pairs)))]
+
+
+def _log_text(view: LogView) -> str:
+    if view.why_not:
+        return f"not known: {view.why_not}"
+    if not view.n_rows:
+        return "not known yet"
+    return "; ".join(filter(None, (_saved(view), _basis(view), _recalls(view))))
+
+
+def _saved(view: LogView) -> str:
+    """Say what was saved against the best single plan."""
+    seen = view.hindsight
+    if finite(seen.best_cost) is None:
+        return "no plan that was in force can be priced in all situations"
+    best = f"the best single plan, {plan_text(seen.best)} ({_cost(seen.best_cost, view)})"
+    if finite(seen.saved) is None:
+        return f"{best}; what was in force cannot be priced"
+    if abs(seen.saved) < LITTLE_WORK:
+        return f"the plans in force cost as much as {best}"
+    how = times(ratio(seen.best_cost, seen.cost))
+    return f"the plans in force cost {how} ({_cost(seen.cost, view)}) than {best}"
+
+
+def _cost(cost: float, view: LogView) -> str:
+    told = duration(cost) if view.unit == "ns" else f"{significant(cost)} {view.unit}"
+    return f"{told} per {view.per}"
+
+
+def _basis(view: LogView) -> str:
+    """Say what the estimate is of."""
+    share = ratio(view.n_rows, view.n_rows + view.n_left_out)
+    rows = f"{counted(view.n_situations, 'situation')} with {percent(share)} of the rows"
+    n_unpriced = view.hindsight.n_unpriced
+    left_out = f", {count(n_unpriced)} without a price left out" if n_unpriced else ""
+    return f"{rows}; {counted(view.hindsight.n_plans, 'plan')} in force{left_out}"
+
+
+def _recalls(view: LogView) -> str:
+    if not (view.n_right or view.n_mistaken):
+        return ""
+    right = f"{counted(view.n_right, 'plan')} recalled"
+    return f"{right}, {count(view.n_mistaken)} by mistake" if view.n_mistaken else right
