@@ -88,8 +88,8 @@ def test_a_breach_is_reported_with_its_place(breaches, path, code, said):
 @pytest.mark.parametrize(
     ("path", "code", "said"),
     [
-        ("report/terminal/x.py", "from eddyline.report import rules", "imports rules/"),
-        ("report/html/x.py", "from eddyline.joins.view import JoinView", "imports joins/"),
+        ("report/terminal.py", "from eddyline.report import rules", "imports rules/"),
+        ("report/html.py", "from eddyline.joins.view import JoinView", "imports joins/"),
         ("report/sections.py", "import eddyline.filters.view", "imports filters/"),
         ("report/sections.py", "def f():\n    from . import joins", "imports joins/"),
         ("spark/run/x.py", "from eddyline.spark.rules.live import L", "imports rules/"),
@@ -106,7 +106,7 @@ def test_what_serves_every_operator_names_none(breaches, path, code, said):
     ("path", "code"),
     [
         ("report/rules.py", "from eddyline.rules.view import RuleView"),
-        ("report/terminal/x.py", "from eddyline.query.rules import sources"),
+        ("report/terminal.py", "from eddyline.query.rules import sources"),
         ("spark/rules/operator.py", "from eddyline.report import rules"),
         ("spark/engine.py", "from eddyline.spark.joins.window_join import window_join"),
         ("runtime/x.py", "from eddyline.runtime.records import joins"),

@@ -1,7 +1,16 @@
-"""Sections: explanations as values, made by each operator's module and rendered for people.
+"""Explanations of what runs: sections as values, and how people see them.
 
-``filters``, ``rules`` and ``joins`` say in words and figures what their operator's view and its
-run's history hold; ``orders`` and ``series`` help them. ``terminal/``, ``html/`` and
-``sections.sections_json`` render sections and name no operator. Imports what stands above
-``report/``, and never Spark.
+In: views of operators, records of batches and the journal. Out: sections, which the terminal, the
+HTML report, the page (``serve/``) and JSON render; metrics; and the view that a checkpoint keeps.
+Nothing here changes a run, and a failure to explain never ends one.
+
+Read ``sections`` (the values), ``formatting`` (numbers as texts), ``decisions`` (the journal in
+words), ``series`` (batches and learned orders as figures); then the words of an operator in the
+module of its name (``filters``, ``rules``, ``joins``, ``aggregates``, ``models``, ``alarms``, and
+``clock`` for event time); then what renders: ``terminal``, ``html`` with ``figures`` and
+``templates/``, ``metrics``. ``stored`` writes and reads what a checkpoint keeps for people.
+
+A new operator gets a module here with ``sections`` and ``lines``. A new kind of part is a class of
+``sections`` that each renderer handles. A new metric is a ``MetricKind`` of ``metrics.KINDS``. Only
+the operators' modules name an operator. The room imports what stands above it, and never Spark.
 """
