@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from eddyline.data.array_text import pack, unpack
+from eddyline.data.arrays import pack, unpack
 from eddyline.errors import StateError
 
 KINDS = st.sampled_from(["?", "u1", "i8", "<f4", "<f8", ">i4"])

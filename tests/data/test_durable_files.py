@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
-from eddyline.data.durable_files import replace_file, replace_in, sync_files
+from eddyline.data.files import replace_file, replace_in, sync_files
 
 
 @pytest.fixture

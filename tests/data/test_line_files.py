@@ -4,7 +4,7 @@ import resource
 
 import pytest
 
-from eddyline.data.line_files import append, go_on_with, whole_lines
+from eddyline.data.files import append, go_on_with, whole_lines
 
 
 def test_lines_are_appended_and_read(tmp_path):

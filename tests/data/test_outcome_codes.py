@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eddyline.data import outcome_codes as codes
+from eddyline.data import outcomes as codes
 from tests.oracles import profile_strategies as strategies
 
 WIDE = strategies.drops(n_filters=st.integers(1, 130))

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from eddyline.data.sampling import sampled_rows, seed_of
+from eddyline.data.outcomes import sampled_rows, seed_of
 
 N_ROWS = 100_000
 
@@ -51,7 +51,7 @@ def test_none_and_all(prob, expected):
 
 
 def test_a_seed_is_the_same_in_every_process():
-    code = "from eddyline.data.sampling import seed_of; print(seed_of('q', 1))"
+    code = "from eddyline.data.outcomes import seed_of; print(seed_of('q', 1))"
     other = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert int(other.stdout) == seed_of("q", 1)
     assert seed_of("q", 1) != seed_of("q", 2)

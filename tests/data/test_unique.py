@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eddyline.data.unique import distinct
+from eddyline.data.arrays import distinct
 
 
 @pytest.mark.parametrize("kind", [np.int8, np.int32, np.int64, np.uint64])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eddyline.data import outcome_codes as codes
+from eddyline.data import outcomes as codes
 from eddyline.ordering.matrix_view import expected_cost_ns
 from eddyline.routing.learning import (
     Cells,

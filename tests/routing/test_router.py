@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from eddyline.data import outcome_codes as codes
+from eddyline.data import outcomes as codes
 from eddyline.errors import OptionError, PlanError
 from eddyline.routing.options import RouterOptions
 from eddyline.routing.partitions import Partition

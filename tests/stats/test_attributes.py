@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eddyline.data import outcome_codes as codes
+from eddyline.data import outcomes as codes
 from eddyline.errors import PlanError
 from eddyline.stats.attributes import AttributeSample, joined
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eddyline.data import outcome_codes as outcome
+from eddyline.data import outcomes as outcome
 from eddyline.errors import PlanError
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile, merge

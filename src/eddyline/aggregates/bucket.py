@@ -27,7 +27,7 @@ from eddyline.aggregates.plan import (
     BucketReport,
     BucketState,
 )
-from eddyline.data.one_chunk import whole
+from eddyline.data.arrays import whole
 from eddyline.state.reorder_buffer import HeldRows
 from eddyline.state.rows import ALWAYS, Rows
 

@@ -11,7 +11,7 @@ from eddyline.aggregates.bucket import BucketBatch, filled_ranges, kept_spans, n
 from eddyline.aggregates.cells import group_bounds
 from eddyline.aggregates.history import Reach, Span
 from eddyline.aggregates.ranges_kernels import change_ranges, instant_ranges
-from eddyline.data.unique import distinct
+from eddyline.data.arrays import distinct
 from eddyline.query.windows import LONGEST
 from eddyline.state.rows import ALWAYS, FOREVER
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eddyline.data.one_chunk import whole
+from eddyline.data.arrays import whole
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray

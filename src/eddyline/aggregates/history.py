@@ -23,7 +23,7 @@ from eddyline.aggregates.cells import (
     tails,
     together,
 )
-from eddyline.data.unique import distinct
+from eddyline.data.arrays import distinct
 from eddyline.query.windows import LONGEST
 from eddyline.state.compaction import FAN_IN, upkeep_of
 from eddyline.state.row_files import open_rows, write_rows

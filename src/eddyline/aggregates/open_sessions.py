@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from eddyline.aggregates.cells import CODE, in_order, of_groups, together
-from eddyline.data.one_chunk import whole
+from eddyline.data.arrays import whole
 from eddyline.state.row_files import open_rows, write_rows
 from eddyline.state.rows import Rows
 

@@ -13,8 +13,7 @@ from eddyline.aggregates.cells import CODE, group_bounds
 from eddyline.aggregates.open_sessions import OpenSessions
 from eddyline.aggregates.plan import FIRST, BucketReport, BucketState
 from eddyline.aggregates.ranges_kernels import session_ranges
-from eddyline.data.one_chunk import whole
-from eddyline.data.unique import distinct
+from eddyline.data.arrays import distinct, whole
 from eddyline.query.windows import SessionWindow
 from eddyline.state.event_time import earlier
 from eddyline.state.rows import Rows

@@ -20,7 +20,7 @@ from eddyline.alarms.meeting_kernels import (
     spans,
 )
 from eddyline.alarms.templates import slots_in
-from eddyline.data.unique import distinct
+from eddyline.data.arrays import distinct
 from eddyline.models import timeline
 from eddyline.models.conditions import And, Comparison
 

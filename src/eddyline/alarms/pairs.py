@@ -12,7 +12,7 @@ from eddyline.alarms.meeting import states
 from eddyline.alarms.meeting_kernels import less, sorted_out
 from eddyline.alarms.tally import PAIRS, SOLVED, Tally
 from eddyline.alarms.templates import slots_in
-from eddyline.data.unique import distinct
+from eddyline.data.arrays import distinct
 from eddyline.models.columns import Columns
 from eddyline.models.conditions import Comparison
 from eddyline.models.expressions import ROUNDING, Number, difference

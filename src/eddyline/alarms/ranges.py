@@ -11,7 +11,7 @@ import pyarrow as pa
 from eddyline.alarms.observing import Observing
 from eddyline.alarms.sweep import Sweep
 from eddyline.alarms.tally import Tally
-from eddyline.data.unique import distinct
+from eddyline.data.arrays import distinct
 from eddyline.models.expressions import names_in
 from eddyline.models.rows import Keyed
 from eddyline.models.steps import Kept, Shape

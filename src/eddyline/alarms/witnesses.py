@@ -13,7 +13,7 @@ import numpy as np
 
 from eddyline.alarms.meeting import DOWN, UP
 from eddyline.alarms.templates import slots_in
-from eddyline.data.unique import distinct
+from eddyline.data.arrays import distinct
 from eddyline.models.conditions import And, Comparison, Condition, Or
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from eddyline.change.scalar import ScalarDetector, ScalarOptions
-from eddyline.data.array_text import pack, unpack
+from eddyline.data.arrays import pack, unpack
 from eddyline.errors import StateError
 
 KEPT_ITEMS = 2_048

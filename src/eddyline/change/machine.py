@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from eddyline.data.array_text import pack, unpack
+from eddyline.data.arrays import pack, unpack
 from eddyline.errors import QueryError, StateError
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eddyline.change.machine import MachineBank
-from eddyline.data.array_text import pack, unpack
+from eddyline.data.arrays import pack, unpack
 from eddyline.errors import StateError
 
 if TYPE_CHECKING:

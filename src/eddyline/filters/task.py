@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eddyline.data.outcome_codes import pack
-from eddyline.data.sampling import sampled_rows, seed_of
+from eddyline.data.outcomes import pack, sampled_rows, seed_of
 from eddyline.filters.executor import Groups
 from eddyline.filters.routing_loop import GROUP_CALL_NS
 from eddyline.ordering.matrix_view import expected_cost_ns

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from eddyline.data.arrays import Floats
-    from eddyline.data.outcome_codes import Bits
+    from eddyline.data.outcomes import Bits
     from eddyline.stats.profile import FilterProfile, Order
 
 

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eddyline.data.plain_json import writable
+from eddyline.data.files import writable
 from eddyline.errors import PluginError, SourceError
 from eddyline.report.decisions import told
 from eddyline.report.figures import MAX_MARKS, Figures, is_drawing

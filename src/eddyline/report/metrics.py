@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
-from eddyline.data.plain_json import writable
+from eddyline.data.files import writable
 from eddyline.report.optional import package
 from eddyline.runtime.counters import SECONDS
 from eddyline.runtime.records import event_times, numbers_of

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from eddyline.data.durable_files import replace_file
-from eddyline.data.plain_json import encoded
+from eddyline.data.files import encoded, replace_file
 from eddyline.errors import StateError
 from eddyline.report.sections import RunView, Section, Text, sections_json
 from eddyline.runtime.budget import Budget

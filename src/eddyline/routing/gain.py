@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from eddyline.data.arrays import Floats, Indices, Ints, Mask
-    from eddyline.data.outcome_codes import Bits
+    from eddyline.data.outcomes import Bits
 
 
 MANY_CODES = 256

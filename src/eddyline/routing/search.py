@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from eddyline.data.arrays import Floats, Indices, Mask
-    from eddyline.data.outcome_codes import Bits
+    from eddyline.data.outcomes import Bits
     from eddyline.routing.learning import Learned
     from eddyline.routing.options import RouterOptions
     from eddyline.routing.saving import Prices

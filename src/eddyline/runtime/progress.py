@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from eddyline.data.durable_files import replace_file
-from eddyline.data.line_files import append, go_on_with, joined, whole_lines
-from eddyline.data.plain_json import encoded
+from eddyline.data.files import append, encoded, go_on_with, joined, replace_file, whole_lines
 from eddyline.errors import StateError
 from eddyline.runtime.records import BatchRecord, Counting, Numbers, coarser
 

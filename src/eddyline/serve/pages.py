@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from eddyline.data.plain_json import writable
+from eddyline.data.files import writable
 from eddyline.report.decisions import told
 from eddyline.report.figures import Figures
 from eddyline.report.formatting import IN_FORCE, Wording, count, plan_text

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from eddyline.data.durable_files import sync_files
+from eddyline.data.files import sync_files
 from eddyline.errors import StateError
 from eddyline.state.place import names_in
 

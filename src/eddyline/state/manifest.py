@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from eddyline.data.durable_files import DRAFT, replace_in
+from eddyline.data.files import DRAFT, replace_in
 from eddyline.errors import StateError
 from eddyline.state.place import StatePlace, names_in
 

@@ -14,7 +14,7 @@ import threading
 import uuid
 from typing import TYPE_CHECKING
 
-from eddyline.data.durable_files import is_local
+from eddyline.data.files import is_local
 from eddyline.state.run_files import open_run, paths_of, write_run
 
 if TYPE_CHECKING:

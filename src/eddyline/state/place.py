@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from eddyline.data.durable_files import is_local
+from eddyline.data.files import is_local
 
 if TYPE_CHECKING:
     from pyarrow import fs

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from eddyline.data.durable_files import is_local
-from eddyline.data.one_chunk import whole
+from eddyline.data.arrays import whole
+from eddyline.data.files import is_local
 from eddyline.state.rows import Rows
 from eddyline.state.run_files import RunFile, open_tables, write_tables
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from eddyline.data.durable_files import is_local
+from eddyline.data.files import is_local
 from eddyline.state.rows import FOREVER, Rows, SortedRun
 from eddyline.state.run_index import Index
 

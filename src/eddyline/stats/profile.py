@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from eddyline.data import outcome_codes as outcome
+from eddyline.data import outcomes as outcome
 from eddyline.errors import PlanError
 from eddyline.stats.attributes import AttributeSample, interleaved, joined, side_by_side
 from eddyline.stats.costs import CostSums

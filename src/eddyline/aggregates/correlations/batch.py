@@ -15,7 +15,7 @@ from eddyline.aggregates.columns import is_there
 from eddyline.aggregates.correlations.kernels import EVENTS, LAST, START, correlated
 from eddyline.aggregates.history import History, Reach
 from eddyline.aggregates.plan import AggregatePlan, BucketState
-from eddyline.data.one_chunk import whole
+from eddyline.data.arrays import whole
 from eddyline.query.correlations import (
     ALERT,
     CARRIED,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eddyline.data.unique import distinct
+from eddyline.data.arrays import distinct
 from eddyline.joins.caches.between_batches import SeenKeys, sampled_places
 from eddyline.joins.caches.counts import ChangeCounts, KeyCounts, place_of
 

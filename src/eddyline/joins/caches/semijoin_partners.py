@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from eddyline.data.arrays import distinct
 from eddyline.data.jit import compiled
-from eddyline.data.unique import distinct
 from eddyline.state.rows import ALWAYS
 from eddyline.state.run_index import stacked
 from eddyline.state.run_index_kernels import first_alive, hashes_of, shift_of

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from eddyline.data.unique import distinct
+from eddyline.data.arrays import distinct
 from eddyline.joins.operator.bucket import BucketBatch
 from eddyline.joins.operator.emission import Emission
 from eddyline.joins.operator.probe_counts import JoinWork

@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
-from eddyline.data.unique import distinct
+from eddyline.data.arrays import distinct
 from eddyline.joins.drop_loop import DropLoop
 from eddyline.spark.joins.layout import INPUT, KEY, PASSES, START
 from eddyline.spark.operator import Pending
