@@ -48,7 +48,7 @@ def test_every_room_of_the_package_is_listed(check):
     ("path", "code"),
     [
         ("stats/costs.py", "import numpy, os.path\nfrom eddyline.data import codes"),
-        ("stats/costs.py", "from eddyline.stats.window import ProfileWindow"),
+        ("stats/costs.py", "from eddyline.stats.profile import ProfileWindow"),
         ("options.py", "from eddyline.errors import OptionError"),
         ("spark/run.py", "import pyspark\nfrom eddyline.runtime import loop"),
         ("__init__.py", "from eddyline.spark import engine"),

@@ -18,7 +18,7 @@ import pyarrow as pa
 from eddyline.data import outcomes as outcome
 from eddyline.errors import OptionError
 from eddyline.options import in_range
-from eddyline.stats.attributes import AttributeSample
+from eddyline.stats.profile import AttributeSample
 from eddyline.testing.generators import Below
 
 if TYPE_CHECKING:

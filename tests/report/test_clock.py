@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eddyline.constraints.lateness import LearnedLateness
+from eddyline.constraints.bounds import LearnedLateness
 from eddyline.report.clock import learned_tables
 
 

@@ -212,7 +212,7 @@ def test_the_facts_are_plain_values():
 
 
 def test_watching_loads_no_pyspark():
-    rooms = ("terminal.explain", "terminal.progress", "html.report")
+    rooms = ("terminal", "html", "stored")
     names = ", ".join(f"eddyline.report.{room}" for room in rooms)
     code = f"import sys, {names}; sys.exit('pyspark' in sys.modules or 'plotly' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -15,7 +15,7 @@ from eddyline.routing.partitions import Partition
 from eddyline.routing.router import Router
 from eddyline.routing.saving import Prices
 from eddyline.routing.table import RouteTable
-from eddyline.stats.attributes import AttributeSample, joined
+from eddyline.stats.profile import AttributeSample, joined
 from eddyline.testing.generators import CorrelatedStream
 from tests.oracles.star import StarStream
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from eddyline.alarms.tally import KINDS
 from eddyline.stats.costs import CostSums
-from eddyline.stats.merging import both
-from eddyline.stats.profile import FilterProfile, merge
+from eddyline.stats.profile import FilterProfile, both, merge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

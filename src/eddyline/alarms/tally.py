@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eddyline.stats.costs import CostSums
-from eddyline.stats.work_clock import work_ns
+from eddyline.stats.costs import CostSums, work_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -20,7 +20,7 @@ from eddyline.routing.router import Router
 from eddyline.routing.saving import Prices
 from eddyline.routing.table import RouteTable
 from eddyline.runtime.journal import JournalEntry
-from eddyline.stats.attributes import AttributeSample, joined
+from eddyline.stats.profile import AttributeSample, joined
 
 if TYPE_CHECKING:
     from eddyline.query.attributes import Attribute

@@ -18,7 +18,7 @@ from eddyline.filters.executor import Groups
 from eddyline.filters.routing_loop import GROUP_CALL_NS
 from eddyline.ordering.matrix_view import expected_cost_ns
 from eddyline.routing.table import MAX_GROUPS
-from eddyline.stats.attributes import AttributeSample
+from eddyline.stats.profile import AttributeSample
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from eddyline.constraints.lateness import Disorder
+    from eddyline.constraints.bounds import Disorder
     from eddyline.joins.caches.counts import CachePlan, CacheReport
     from eddyline.joins.clusters import Closed, Spans
     from eddyline.joins.graph import JoinGraph

@@ -14,7 +14,7 @@ from eddyline.state.rows import ALWAYS, FOREVER
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from eddyline.constraints.lateness import LearnedLateness
+    from eddyline.constraints.bounds import LearnedLateness
 
 
 ARRIVED = columns(

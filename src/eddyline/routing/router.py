@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from eddyline.routing.saving import Prices
     from eddyline.routing.search import Found, Kind
     from eddyline.routing.table import RouteTable
-    from eddyline.stats.attributes import AttributeSample
+    from eddyline.stats.profile import AttributeSample
 
 
 LONG_FIRST = (1, 2, 4, 8)

@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from eddyline.data.arrays import Floats
     from eddyline.routing.learning import Outcomes
     from eddyline.routing.table import RouteTable
-    from eddyline.stats.attributes import AttributeSample
-    from eddyline.stats.profile import Order
+    from eddyline.stats.profile import AttributeSample, Order
 
 
 FALLING_Z = 3.0

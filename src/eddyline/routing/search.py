@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from eddyline.routing.learning import Learned
     from eddyline.routing.options import RouterOptions
     from eddyline.routing.saving import Prices
-    from eddyline.stats.attributes import AttributeSample
+    from eddyline.stats.profile import AttributeSample
 
 
 Kind = Literal["number", "category"]

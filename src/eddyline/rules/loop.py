@@ -26,7 +26,7 @@ from eddyline.rules.view import COMPONENT, RuleRecord
 from eddyline.rules.wording import test_text
 from eddyline.runtime.budget import Budget
 from eddyline.runtime.journal import JournalEntry
-from eddyline.stats import work_clock
+from eddyline.stats.costs import work_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -89,7 +89,7 @@ class RuleLoop:
         is_measured: bool = False,
         may_be_stated: bool = False,
         logged_as: str | None = None,
-        clock: Callable[[], int] = work_clock.work_ns,
+        clock: Callable[[], int] = work_ns,
     ) -> None:
         self.program = program
         self.options = options

@@ -17,8 +17,7 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from eddyline.constraints.bounds import changes
-from eddyline.constraints.lateness import LatenessRule, LearnedLateness
+from eddyline.constraints.bounds import LatenessRule, LearnedLateness, changes
 from eddyline.errors import StateError
 from eddyline.report import clock as words
 from eddyline.spark.arrow_tasks import map_batches

@@ -15,8 +15,7 @@ import numpy as np
 
 from eddyline.data.outcomes import sampled_rows
 from eddyline.errors import OptionError
-from eddyline.stats.profile import FilterProfile
-from eddyline.stats.window import ProfileWindow
+from eddyline.stats.profile import FilterProfile, ProfileWindow
 from eddyline.testing.generators import CorrelatedStream
 from eddyline.testing.simulation import run_batch
 

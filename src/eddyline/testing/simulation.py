@@ -13,8 +13,7 @@ import numpy as np
 
 from eddyline.data.outcomes import sampled_rows, seed_of
 from eddyline.stats.costs import CostSums
-from eddyline.stats.profile import FilterProfile
-from eddyline.stats.window import ProfileWindow
+from eddyline.stats.profile import FilterProfile, ProfileWindow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

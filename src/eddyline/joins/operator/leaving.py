@@ -13,7 +13,7 @@ from eddyline.joins.operator.clustered_rows import COUNTED, closed_of
 from eddyline.joins.operator.done_rows import CLOSED, MATCHED, PASSED, DoneCounts
 from eddyline.joins.operator.matched_rows import MatchedRows, matched_of
 from eddyline.state.rows import ALWAYS
-from eddyline.stats.work_clock import work_ns
+from eddyline.stats.costs import work_ns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -25,8 +25,7 @@ from eddyline.data.outcomes import seed_of
 from eddyline.joins.operator.composites import SEED, Composites
 from eddyline.state.run_index import stacked
 from eddyline.state.run_index_kernels import first_alive, hashes_of, shift_of
-from eddyline.stats.costs import CostSums
-from eddyline.stats.work_clock import work_ns
+from eddyline.stats.costs import CostSums, work_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

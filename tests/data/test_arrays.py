@@ -1,3 +1,5 @@
+"""Distinct values of arrays, and arrays as texts."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -6,8 +8,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from eddyline.data.arrays import pack, unpack
+from eddyline.data.arrays import distinct, pack, unpack
 from eddyline.errors import StateError
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.int32, np.int64, np.uint64])
+@pytest.mark.parametrize("values", [[], [5], [3, 1, 3, 2, 1], [0] * 9])
+def test_distinct_numbers_ascend_and_keep_their_type(kind, values):
+    given = np.array(values, kind)
+    given.flags.writeable = False
+    found = distinct(given)
+    assert found.dtype == kind
+    assert found.tolist() == sorted(set(values))
+
+
+def test_all_bits_count():
+    most = np.iinfo(np.uint64).max
+    given = np.array([most, 0, most - 1, most], np.uint64)
+    assert distinct(given).tolist() == [0, most - 1, most]
+
 
 KINDS = st.sampled_from(["?", "u1", "i8", "<f4", "<f8", ">i4"])
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5)
