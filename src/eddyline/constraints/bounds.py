@@ -218,7 +218,7 @@ class Disorder:
     latest: int = ALWAYS
     """The latest one (µs)."""
     bins: Mapping[int, int] = field(default_factory=dict)
-    """Rows that were out of order, by the bin of how far; see ``bounds.bins_of``."""
+    """Rows that were out of order, by the bin of how far; see ``bins_of``."""
 
     def merge(self, *others: Self) -> Self:
         """Return the disorder of all together."""

@@ -46,6 +46,12 @@ if TYPE_CHECKING:
 NEEDS = ("a report", "report")
 """What needs the optional packages, and the extra that has them."""
 
+MAX_ROWS = 30
+"""Rows of a table: of more, the rest is a number."""
+
+MAX_ITEMS = 10
+"""Items, or lines of a query's text, that are shown without being asked for."""
+
 MAX_ENTRIES = 500
 """Most decisions of tasks, and of the driver, on the page: the newest."""
 
@@ -253,13 +259,6 @@ def fragment(title: str, sections: Sequence[Section], *, steps: Sequence[str] = 
 def _without_figures(section: Section) -> Section:
     parts = tuple(each for each in section.parts if not isinstance(each, Figure))
     return replace(section, parts=parts)
-
-
-MAX_ROWS = 30
-"""Rows of a table: of more, the rest is a number."""
-
-MAX_ITEMS = 10
-"""Items, or lines of a query's text, that are shown without being asked for."""
 
 
 def templates(jinja2: Any, *packages: str) -> Any:
