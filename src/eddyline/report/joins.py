@@ -63,6 +63,9 @@ CHANGES = (
 )
 """Events of the journal that are another plan."""
 
+NAME_WIDTH = 40
+"""Most characters of a name in a sentence or a table."""
+
 SHOWN_INPUTS = 5
 """Windows that progress names."""
 
@@ -271,6 +274,28 @@ def waiting(view: JoinView) -> list[str]:
     return [f"Rows that wait until no {later} can come: {', '.join(found)}."] if found else []
 
 
+def dropped_by_tables(view: JoinView) -> list[str]:
+    """Say of which streams tables drop rows before the shuffle, and whether that was tried.
+
+    Nothing where tables go to the rows: there is no shuffle then.
+    """
+    found: list[str] = []
+    for each in view.drops if view.way == BUCKETS else ():
+        name, tables = (clipped(of, NAME_WIDTH) for of in (each.name, " and ".join(each.tables)))
+        if each.is_dropping:
+            of_late = "" if finite(each.share) is None else f", {percent(each.share)} of late"
+            found.append(
+                f"Rows of {name} whose key {tables} has not are dropped before the shuffle: "
+                f"{count(each.n_dropped)} so far{of_late}."
+            )
+        elif finite(each.share) is not None:
+            found.append(
+                f"Rows of {name} are not filtered by the keys of {tables}: that dropped "
+                f"{percent(each.share)} of them, too few."
+            )
+    return found
+
+
 # -- tables -------------------------------------------------------------------------------------
 
 
@@ -397,13 +422,11 @@ def _outcome(points: Sequence[Point]) -> list[Figure]:
 
 
 def _figure(
-    title: str,
-    points: Sequence[Point],
-    values: Mapping[str, tuple[float | None, ...]],
-    unit: Unit,
+    title: str, points: Sequence[Point], values: Values, unit: Unit, *, axis: str = ""
 ) -> Figure:
     drawn = tuple(Line(name, of_line) for name, of_line in values.items())
-    return Figure(title, tuple(each.batch_id for each in points), drawn, unit, is_half=True)
+    ids = tuple(each.batch_id for each in points)
+    return Figure(title, ids, drawn, unit, is_half=True, axis=axis)
 
 
 # -- decisions of the journal -----------------------------------------------------------------
@@ -424,30 +447,7 @@ WORDINGS = {("join", "grid"): Wording(_grid_text)}
 """Words for decisions."""
 
 
-def dropped_by_tables(view: JoinView) -> list[str]:
-    """Say of which streams tables drop rows before the shuffle, and whether that was tried.
-
-    Nothing where tables go to the rows: there is no shuffle then.
-    """
-    found: list[str] = []
-    for each in view.drops if view.way == BUCKETS else ():
-        name, tables = (clipped(of, NAME_WIDTH) for of in (each.name, " and ".join(each.tables)))
-        if each.is_dropping:
-            of_late = "" if finite(each.share) is None else f", {percent(each.share)} of late"
-            found.append(
-                f"Rows of {name} whose key {tables} has not are dropped before the shuffle: "
-                f"{count(each.n_dropped)} so far{of_late}."
-            )
-        elif finite(each.share) is not None:
-            found.append(
-                f"Rows of {name} are not filtered by the keys of {tables}: that dropped "
-                f"{percent(each.share)} of them, too few."
-            )
-    return found
-
-
-NAME_WIDTH = 40
-"""Most characters of a name in a sentence or a table."""
+# -- what constraints keep cold, or drop --------------------------------------------------------
 
 TIERS = columns(
     "input, hot for, partners within, pairs: count, hot: count, hot size: bytes, cold: count, "
@@ -686,6 +686,4 @@ def _seen_figure(
 ) -> Iterator[Figure]:
     """Yield a figure if there is something to see."""
     if any(any(of_line) for of_line in values.values()):
-        lines = tuple(Line(name, of_line) for name, of_line in values.items())
-        ids = tuple(each.batch_id for each in points)
-        yield Figure(title, ids, lines, unit, is_half=True, axis=axis)
+        yield _figure(title, points, values, unit, axis=axis)
