@@ -6,7 +6,7 @@ RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help setup demo test test-all check lint type fmt docs pictures release bench bench-quick kernels clean java
+.PHONY: help setup demo test test-all check lint type fmt sizes docs pictures release bench bench-quick kernels clean java
 
 help:  ## Show the commands.
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
@@ -59,6 +59,9 @@ fmt: $(STAMP)  ## Format the code.
 	@$(RUN) -m ruff format .
 
 check: lint type docs test-all  ## Everything that CI runs.
+
+sizes: $(STAMP)  ## Print how large the house is: lines, files, heads, classes, constants.
+	@$(RUN) tools/sizes.py $(SIZES)
 
 docs: $(VENV)/.with-docs  ## Build the site into build/docs, from docs/ and the docstrings; a warning is an error.
 	@$(RUN) -m sphinx -b html -W --keep-going -q -c docs . build/docs

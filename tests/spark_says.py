@@ -94,8 +94,8 @@ def answers(frame, texts, rows=None):
 def where_says(frame, texts):
     """Return what WHERE says of each text, by the place of the row: a truth or ``RAISES``.
 
-    Spark evaluates the condition from left to right. It computes nothing beforehand, and does not
-    drop rows with NULL before it. Arguments are as for ``answers``; NULL is None.
+    Spark drops rows with NULL in columns that the condition needs. On the others it evaluates the
+    condition from left to right. Arguments are as for ``answers``; NULL is None.
     """
     some = frame.sparkSession._jvm.scala.Some
     given = [some(row) for row in frame._jdf.queryExecution().executedPlan().executeCollect()]
@@ -112,14 +112,10 @@ def where_says(frame, texts):
 def _condition(frame, text):
     """Return what evaluates WHERE; or its only answer; or None if Spark raises when it plans."""
     compiled = frame.sparkSession._jvm.org.apache.spark.sql.catalyst.expressions.codegen
-    conf = frame.sparkSession.conf
-    conf.set("spark.sql.constraintPropagation.enabled", "false")
     try:
         plan = frame.where(f"{text}\n")._jdf.queryExecution().optimizedPlan()
     except ERRORS:
         return None
-    finally:
-        conf.unset("spark.sql.constraintPropagation.enabled")
     if plan.getClass().getSimpleName() != "Filter":
         return plan.getClass().getSimpleName() == "LogicalRDD"
     given = plan.child().output()

@@ -18,9 +18,8 @@ from benchmarks.harness.scenario import Measurement, Runs, Settings
 from benchmarks.harness.statistics import median
 from eddyline.data.arrays import Floats
 from eddyline.filters.pin import TaskPin
-from eddyline.runtime.hindsight import LogView
 from eddyline.runtime.journal import JournalEntry
-from eddyline.runtime.plan_log import PlanLog
+from eddyline.runtime.plan_log import LogView, PlanLog
 
 COSTS = np.full(5, 1_000.0)
 """Declared cost of an evaluation of each filter (ns)."""

@@ -25,14 +25,12 @@ from eddyline.alarms.loop import AlarmLoop
 from eddyline.alarms.pin import AlarmPin
 from eddyline.alarms.plan import fixed_plans, from_plain
 from eddyline.constraints.bounds import bins_of
-from eddyline.joins.done_loop import DoneLoop
+from eddyline.joins.done import DoneChoice
 from eddyline.joins.graph import JoinGraph
-from eddyline.joins.grid_choice import busiest, chosen_grid
-from eddyline.joins.grid_loop import GridLoop
-from eddyline.joins.logs import DoneLog, GridLog, TierLog
+from eddyline.joins.grid import GridChoice, busiest, chosen_grid
 from eddyline.joins.operator.done_rows import MATCHED, DoneCounts
 from eddyline.joins.operator.partner_ages import AgeCounts
-from eddyline.joins.tier_loop import TierLoop
+from eddyline.joins.tiers import TierChoice
 from eddyline.models.segments import Segments
 from eddyline.options import AlarmOptions, SharingOptions
 from eddyline.query.conditions import And, Compare, Operand, Rule
@@ -42,8 +40,8 @@ from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.pin import RulePin
 from eddyline.rules.planning.access_predicates import PAIR_NS, WALK_NS
 from eddyline.rules.planning.planner import plan_from
+from eddyline.runtime.choice import Choice
 from eddyline.runtime.journal import JournalEntry
-from eddyline.runtime.loggable import Loggable
 from eddyline.runtime.plan_log import PlanLog
 from eddyline.sql.types import INT
 from eddyline.state.grid import N_BINS, Bins
@@ -57,7 +55,7 @@ class Kind(Protocol):
     """An operator that plans; its batches are of one of two situations."""
 
     @property
-    def target(self) -> Loggable:
+    def target(self) -> Choice:
         """Its plan, as the log sees it."""
         ...
 
@@ -122,9 +120,9 @@ class Rules:
         self._n = 0
 
     @property
-    def target(self) -> Loggable:
+    def target(self) -> Choice:
         """Its plan, as the log sees it."""
-        return RulePin(self.loop).logged[0]
+        return RulePin(self.loop)
 
     def draw(self, rng: np.random.Generator, situation: int) -> tuple[list[pa.Array], int]:
         """Return a batch of a situation."""
@@ -168,7 +166,7 @@ class Alarms:
         self.loop = AlarmLoop(AlarmOptions(), self.program)
 
     @property
-    def target(self) -> Loggable:
+    def target(self) -> Choice:
         """Its plan, as the log sees it."""
         return AlarmPin(self.loop)
 
@@ -207,8 +205,8 @@ class Tiers:
     """5,000 pairs of a window, of ages up to a thousandth of its length, or up to a tenth."""
 
     def __init__(self) -> None:
-        self.loop = TierLoop({"s": LENGTH})
-        self.target = TierLog(self.loop)
+        self.loop = TierChoice({"s": LENGTH})
+        self.target = self.loop
 
     def draw(self, rng: np.random.Generator, situation: int) -> np.ndarray:
         """Return a batch of a situation."""
@@ -247,8 +245,8 @@ class Done:
     MERGE_NS, LOOK_NS = 2_000, 1_000
 
     def __init__(self) -> None:
-        self.loop = DoneLoop(MATCHED)
-        self.target = DoneLog(self.loop)
+        self.loop = DoneChoice(MATCHED)
+        self.target = self.loop
 
     def draw(self, rng: np.random.Generator, situation: int) -> Matched:
         """Return a batch of a situation."""
@@ -278,8 +276,8 @@ class Cuts:
     """1,000 rows of the middle of a chain, all of which have one key of one class or the other."""
 
     def __init__(self) -> None:
-        self.loop = GridLoop(CHAIN, 4, 4, (), is_adaptive=True)
-        self.target = GridLog(self.loop)
+        self.loop = GridChoice(CHAIN, 4, 4, (), is_adaptive=True)
+        self.target = self.loop
 
     def draw(self, rng: np.random.Generator, situation: int) -> Bins:
         """Return a batch of a situation."""

@@ -33,7 +33,7 @@ from benchmarks.harness.scenario import Measurement, Runs, Settings
 from benchmarks.harness.statistics import median, spread
 from eddyline.data.arrays import Ints
 from eddyline.joins.clusters import Clusters
-from eddyline.joins.done_loop import DoneLoop
+from eddyline.joins.done import DoneChoice
 from eddyline.joins.graph import JoinGraph
 from eddyline.joins.loop import written_orders
 from eddyline.joins.monitor_budget import MonitorBudget
@@ -41,7 +41,7 @@ from eddyline.joins.operator.bucket import BucketBatch
 from eddyline.joins.operator.done_rows import CLOSED, MATCHED, PASSED, merged_counts
 from eddyline.joins.plan import BatchPlan, BucketReport
 from eddyline.joins.state_part import JoinPart
-from eddyline.joins.tier_loop import TierLoop
+from eddyline.joins.tiers import TierChoice
 from eddyline.joins.unique_keys import UniqueKey, covers
 from eddyline.joins.value_order import ValueOrders, watched
 from eddyline.state.bucket_state import BucketState
@@ -101,9 +101,9 @@ class Learner:
 
     def __post_init__(self) -> None:
         self.manifests = ManifestFolder(fs.LocalFileSystem(), self.folder)
-        self.tiers = TierLoop(dict(self.lengths) if self.is_on else {})
+        self.tiers = TierChoice(dict(self.lengths) if self.is_on else {})
         self.tiers.is_held = AGES not in self.rules
-        self.done = {rule: DoneLoop(rule) for rule in (PASSED, CLOSED, MATCHED)}
+        self.done = {rule: DoneChoice(rule) for rule in (PASSED, CLOSED, MATCHED)}
         self.monitors = MonitorBudget()
         inputs = self.graph.inputs
         asked = watched(self.graph, self.tiers.lengths, inputs, ())

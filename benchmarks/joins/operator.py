@@ -34,7 +34,7 @@ from benchmarks.joins.data import (
 from benchmarks.joins.streams import FACTORS, PRIME
 from eddyline.data.arrays import Ints
 from eddyline.joins.graph import JoinGraph
-from eddyline.joins.grid_choice import chosen_grid
+from eddyline.joins.grid import chosen_grid
 from eddyline.joins.loop import written_orders
 from eddyline.joins.operator.bucket import BucketBatch
 from eddyline.joins.plan import BatchPlan, BucketReport

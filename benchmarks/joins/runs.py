@@ -128,7 +128,7 @@ def run(
     for batch, start in enumerate(range(0, arrivals.of.size, batch_rows)):
         plan, orders = NO_CACHES, dict(arrivals.orders if loop is None else loop.plan)
         if caches is not None:
-            plan = caches.plan(orders, batch)
+            plan = caches.for_batch(orders, batch)
         elif planned is not None:
             plan = planned(batch)
         lows = dict.fromkeys(graph.inputs, low)

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from eddyline.errors import StateError
-from eddyline.joins.done_loop import REST, TRIAL, DoneLoop
+from eddyline.joins.done import REST, TRIAL, DoneChoice
 from eddyline.joins.operator.done_rows import MATCHED, DoneCounts
 
 HOT = {"p": 64_000}
@@ -32,7 +32,7 @@ def fed(loop, n_batches, *, share=0.9, cost_ns=10, first=0, covers=("p",)):
 
 
 def test_rows_leave_where_that_saves_more_than_it_takes():
-    loop = DoneLoop(MATCHED)
+    loop = DoneChoice(MATCHED)
     entries = fed(loop, TRIAL + 200)
     assert [(each.event, each.after) for each in entries] == [("matched", "p hot until matched")]
     assert loop.leaving == {"p"}
@@ -43,7 +43,7 @@ def test_rows_leave_where_that_saves_more_than_it_takes():
 
 
 def test_where_it_takes_more_it_is_tried_ever_more_rarely():
-    loop = DoneLoop(MATCHED)
+    loop = DoneChoice(MATCHED)
     entries = fed(loop, 1_000, cost_ns=5_000)
     tries = [each.batch_id for each in entries if each.after == "p hot until matched"]
     assert len(entries) == 2 * len(tries)
@@ -55,7 +55,7 @@ def test_where_it_takes_more_it_is_tried_ever_more_rarely():
 
 def test_what_takes_hardly_any_time_is_kept_whatever_it_saves():
     """Three times what it saves, and one in a hundred of the batch."""
-    loop = DoneLoop(MATCHED)
+    loop = DoneChoice(MATCHED)
     for number in range(200):
         counts = DoneCounts(1_000, 0, 900, n_left=900, ns=100_000, n_merged=10, merge_ns=10)
         loop.step(("p",), {"p": counts}, HOT, NS, number)
@@ -65,9 +65,9 @@ def test_what_takes_hardly_any_time_is_kept_whatever_it_saves():
 
 
 def test_nothing_is_tried_where_few_rows_are_matched_or_none_is_merged():
-    loop = DoneLoop(MATCHED)
+    loop = DoneChoice(MATCHED)
     assert not fed(loop, 100, share=0.1)
-    loop = DoneLoop(MATCHED)
+    loop = DoneChoice(MATCHED)
     for number in range(100):
         assert not loop.step(("p",), {"p": DoneCounts(1_000, 900)}, HOT, NS, number)
     assert loop.step((), {}, {}, NS, 0) == []
@@ -75,12 +75,12 @@ def test_nothing_is_tried_where_few_rows_are_matched_or_none_is_merged():
 
 
 def test_an_input_that_is_no_cover_any_more_keeps_its_rows_and_what_is_held_stays():
-    loop = DoneLoop(MATCHED)
+    loop = DoneChoice(MATCHED)
     fed(loop, 100)
     loop.is_held = True
     assert not fed(loop, 100, cost_ns=5_000, first=100)
     assert loop.leaving == {"p"}
-    again = DoneLoop(MATCHED)
+    again = DoneChoice(MATCHED)
     again.restore(json.loads(msgspec.json.encode(loop.snapshot())))
     assert again.leaving == {"p"}
     assert again.views() == loop.views()
@@ -91,7 +91,7 @@ def test_an_input_that_is_no_cover_any_more_keeps_its_rows_and_what_is_held_stay
 
 
 def test_batches_that_were_not_counted_leave_what_is_known_as_it_is():
-    loop = DoneLoop(MATCHED)
+    loop = DoneChoice(MATCHED)
     assert not loop.promises
     fed(loop, TRIAL - 2)
     assert loop.promises
@@ -100,6 +100,6 @@ def test_batches_that_were_not_counted_leave_what_is_known_as_it_is():
     assert loop.views() == before
     (entry,) = loop.step(("p",), {}, HOT, NS, TRIAL - 1)
     assert entry.after == "p hot until matched", "they count as time"
-    loop = DoneLoop(MATCHED)
+    loop = DoneChoice(MATCHED)
     fed(loop, 10, share=0.1)
     assert not loop.promises

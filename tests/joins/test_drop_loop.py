@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from eddyline.errors import StateError
-from eddyline.joins.drop_loop import LEAST_DROPPED, LEAST_SHARE, REST, TRIAL, DropLoop
+from eddyline.joins.table_filter import LEAST_DROPPED, LEAST_SHARE, REST, TRIAL, DropChoice
 
 TABLES = {"s": ("v", "w")}
 KEYS = {"s": 100}
@@ -26,7 +26,7 @@ def fed(loop, n_batches, share, *, first=0, n_rows=10 * LEAST_DROPPED):
 
 
 def test_it_is_tried_once_keys_are_known_and_kept_where_many_rows_are_dropped():
-    loop = DropLoop(TABLES)
+    loop = DropChoice(TABLES)
     assert loop.step({}, {"s": 2 * LEAST_DROPPED}, {}, 0) == []
     assert loop.plan == {"s": False}
     (entry,) = fed(loop, 200, LEAST_SHARE * 1.5, first=1)
@@ -41,7 +41,7 @@ def test_it_is_tried_once_keys_are_known_and_kept_where_many_rows_are_dropped():
 
 
 def test_where_few_are_dropped_it_is_tried_ever_more_rarely():
-    loop = DropLoop(TABLES)
+    loop = DropChoice(TABLES)
     entries = fed(loop, 600, LEAST_SHARE / 2)
     tries = [each.batch_id for each in entries if "has a key" in each.after]
     gaps = [later - one for one, later in pairwise(tries)]
@@ -52,20 +52,20 @@ def test_where_few_are_dropped_it_is_tried_ever_more_rarely():
 
 @pytest.mark.parametrize(("n_dropped", "is_kept"), [(0.9, False), (1.1, True)])
 def test_small_batches_are_not_filtered_whatever_tables_drop(n_dropped, is_kept):
-    loop = DropLoop(TABLES)
+    loop = DropChoice(TABLES)
     fed(loop, TRIAL + 20, 0.9, n_rows=int(n_dropped * LEAST_DROPPED / 0.9))
     assert loop.plan == {"s": is_kept}
 
 
 def test_it_is_not_tried_in_batches_that_have_too_few_rows_for_it():
-    loop = DropLoop(TABLES)
+    loop = DropChoice(TABLES)
     assert not fed(loop, 20, 1.0, n_rows=LEAST_DROPPED - 1)
     (entry,) = fed(loop, 20, 1.0, first=20, n_rows=2 * LEAST_DROPPED)
     assert entry.batch_id == 20
 
 
 def test_batches_without_rows_say_nothing_and_a_share_that_falls_ends_it():
-    loop = DropLoop(TABLES)
+    loop = DropChoice(TABLES)
     fed(loop, 10, 0.9)
     for number in range(50):
         assert loop.step({"s": (0, 0)}, {}, KEYS, number) == []
@@ -74,12 +74,12 @@ def test_batches_without_rows_say_nothing_and_a_share_that_falls_ends_it():
 
 
 def test_what_is_held_stays_and_what_was_learned_outlives_a_restart():
-    loop = DropLoop(TABLES)
+    loop = DropChoice(TABLES)
     fed(loop, 10, 0.9)
     loop.is_held = True
     assert not fed(loop, 50, 0.0)
     assert loop.plan == {"s": True}
-    again = DropLoop(TABLES)
+    again = DropChoice(TABLES)
     again.restore(json.loads(msgspec.json.encode(loop.snapshot())))
     assert again.views() == loop.views()
     with pytest.raises(StateError, match="rows that tables drop cannot be read"):

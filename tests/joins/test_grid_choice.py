@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from eddyline.joins.graph import JoinGraph
-from eddyline.joins.grid_choice import busiest, chosen_grid, fullest, gain
+from eddyline.joins.grid import busiest, chosen_grid, fullest, gain
 from eddyline.state.grid import N_BINS, Grid, bins_of
 
 CHAIN = JoinGraph(("r", "s", "t"), (frozenset("rs"), frozenset("st")))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from eddyline.joins.graph import JoinGraph
-from eddyline.joins.grid_loop import REVIEW_EVERY, GridLoop
+from eddyline.joins.grid import REVIEW_EVERY, GridChoice
 from eddyline.state.grid import N_BINS, Grid, bins_of
 
 CHAIN = JoinGraph(("r", "s", "t"), (frozenset("rs"), frozenset("st")))
@@ -28,16 +28,16 @@ def counted(n, *, same=None):
 
 def loop(**options):
     given = {"n_buckets": 4, "n_tasks": 4, "timed": (), "is_adaptive": True} | options
-    return GridLoop(CHAIN, **given)
+    return GridChoice(CHAIN, **given)
 
 
 def test_rows_move_when_a_key_has_many_of_them():
     grids = loop()
-    assert grids.plan == Grid((2, 2))
+    assert grids.grid == Grid((2, 2))
     skewed = counted(10_000, same=0)
     (change,) = grids.step([skewed, {}], batch_id=1)
     assert (change.event, change.before, change.after) == ("grid", [2, 2], [1, 4])
-    assert grids.plan == Grid((1, 4))
+    assert grids.grid == Grid((1, 4))
     assert change.evidence["rows_in_fullest_before"] > change.evidence["rows_in_fullest_after"]
     json.dumps([change.before, change.after, change.evidence], allow_nan=False)
     assert grids.step([skewed], batch_id=2) == [], "it is the best one now"
@@ -55,7 +55,7 @@ def test_switched_off_it_stands():
     grids = loop(is_adaptive=False)
     assert grids.step([counted(10_000, same=0)], batch_id=1) == []
     grids.start(Grid((4, 1)))
-    assert grids.plan == Grid((4, 1))
+    assert grids.grid == Grid((4, 1))
 
 
 @pytest.mark.parametrize(("n_buckets", "shape"), [(4, (1, 4)), (9, (3, 3))])
@@ -64,7 +64,7 @@ def test_a_run_starts_with_the_grid_of_its_state_unless_another_number_is_asked_
 ):
     grids = loop(n_buckets=n_buckets)
     grids.start(Grid((1, 4)))
-    assert grids.plan.shape == shape
+    assert grids.grid.shape == shape
 
 
 def test_what_was_counted_is_saved():
@@ -72,7 +72,7 @@ def test_what_was_counted_is_saved():
     grids.step([counted(10_000, same=0)], batch_id=1)
     again.restore(msgspec.json.decode(msgspec.json.encode(grids.snapshot())))
     again.start(Grid((4, 1)))
-    assert again.plan == grids.plan == Grid((1, 4))
+    assert again.grid == grids.grid == Grid((1, 4))
     assert all((again.bins[key] == of).all() for key, of in grids.bins.items())
     again.restore([("gone", 0, [1.0] * N_BINS), ("r", 0, [1.0])])
     assert ("gone", 0) not in again.bins

@@ -20,7 +20,7 @@ from eddyline.joins.monitor_budget import (
 )
 from eddyline.joins.operator.partner_ages import AgeCounts
 from eddyline.joins.plan import BucketReport
-from eddyline.joins.tier_loop import TierLoop
+from eddyline.joins.tiers import TierChoice
 
 
 def measured(budget, monitor_ns, *, n_batches=1_000, cold=0, learning=0):
@@ -110,7 +110,7 @@ def test_batches_without_rows_are_no_change_and_much_that_is_found_cold_wakes():
 
 def until_tier(*, rests):
     """Return after how many batches partners that come soon, after none did, make a cold tier."""
-    loop, budget, rng = TierLoop({"s": 1_000_000_000}), MonitorBudget(), np.random.default_rng(0)
+    loop, budget, rng = TierChoice({"s": 1_000_000_000}), MonitorBudget(), np.random.default_rng(0)
     n_measured = 0
     for number in range(300):
         most = 900_000_000 if number < 150 else 1_000_000

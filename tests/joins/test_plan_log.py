@@ -6,9 +6,8 @@ import msgspec
 import numpy as np
 
 from eddyline.joins.graph import JoinGraph
-from eddyline.joins.loop import JoinLoop
+from eddyline.joins.loop import JoinLoop, PipelineChoice
 from eddyline.joins.orders.probe_order import way_filters
-from eddyline.joins.pins import PipelinePin
 from eddyline.joins.profile import JoinProfile
 from eddyline.options import JoinOptions
 from eddyline.runtime.plan_log import PlanLog
@@ -31,7 +30,7 @@ class Life:
 
     @property
     def target(self):
-        return PipelinePin(self.loop, "r")
+        return PipelineChoice(self.loop, "r")
 
     def batch(self, drop_fracs, n_rows=45, n_partners=None):
         drops = self.rng.random((n_rows, 3)) < drop_fracs
@@ -93,7 +92,7 @@ def test_where_ways_make_more_combinations_nothing_is_logged():
 
 
 def test_where_predicates_close_a_cycle_it_is_said_that_nothing_is_logged():
-    target = PipelinePin(JoinLoop(TRIANGLE, JoinOptions()), "r")
+    target = PipelineChoice(JoinLoop(TRIANGLE, JoinOptions()), "r")
     assert "close a cycle" in target.why_unlogged
     log = PlanLog()
     assert log.step({"pipeline r": target}, {}, 100, 0) == []

@@ -8,10 +8,9 @@ import pytest
 
 from eddyline.errors import StateError
 from eddyline.joins.caches.loop import JoinCaches
-from eddyline.joins.done_loop import TRIAL, DoneLoop
-from eddyline.joins.logs import CacheLog, DoneLog, GridLog, TierLog
+from eddyline.joins.done import TRIAL, DoneChoice
 from eddyline.joins.operator.done_rows import MATCHED, DoneCounts
-from eddyline.joins.tier_loop import MARGIN, TierLoop
+from eddyline.joins.tiers import MARGIN, TierChoice
 from eddyline.report import decisions as words
 from eddyline.runtime.plan_log import PlanLog
 from tests.joins.test_done_loop import HOT, NS
@@ -25,8 +24,8 @@ SECOND = 1_000_000
 class Life:
     """A loop and the log of its plans, batch by batch."""
 
-    def __init__(self, loop, log_of, *, recalls=True):
-        self.loop, self.target = loop, log_of(loop)
+    def __init__(self, loop, *, recalls=True):
+        self.loop = self.target = loop
         self.log, self.n, self.decided = PlanLog(recalls=recalls), 0, []
         self.rng = np.random.default_rng(3)
 
@@ -44,7 +43,7 @@ class Life:
         """Return the same in another process, as JSON has it."""
         saved = msgspec.json.encode([self.loop.snapshot(), self.log.snapshot()])
         state, log = msgspec.json.decode(saved)
-        again = Life(loop, type(self.target))
+        again = Life(loop)
         again.loop.restore(state)
         again.log.restore(log, {again.target.component: again.target})
         log[again.target.component]["situations"][0]["evidence"] = 3
@@ -57,7 +56,7 @@ class Life:
 
 
 def tiers(recalls=True):
-    return Life(TierLoop({"s": LENGTH}), TierLog, recalls=recalls)
+    return Life(TierChoice({"s": LENGTH}), recalls=recalls)
 
 
 def aged(life, most, n_batches):
@@ -115,7 +114,7 @@ def test_the_log_of_tiers_outlives_its_process():
     life = tiers()
     for most in (SECOND, 100 * SECOND):
         aged(life, most, 12)
-    again = life.restarted(TierLoop({"s": LENGTH}))
+    again = life.restarted(TierChoice({"s": LENGTH}))
     assert max(aged(again, SECOND, 4)) <= 1.06 * MARGIN * SECOND
 
 
@@ -136,7 +135,7 @@ def fed(life, share, n_batches):
 
 
 def done(recalls=True):
-    return Life(DoneLoop(MATCHED), DoneLog, recalls=recalls)
+    return Life(DoneChoice(MATCHED), recalls=recalls)
 
 
 def test_rows_leave_again_after_one_batch_where_that_paid_before():
@@ -157,7 +156,7 @@ def test_the_log_of_done_rows_outlives_its_process_and_costs_nothing_where_nothi
     fed(life, 0.9, TRIAL + 14)
     assert life.decided == []
     fed(life, 0.02, 30)
-    again = life.restarted(DoneLoop(MATCHED))
+    again = life.restarted(DoneChoice(MATCHED))
     assert all(fed(again, 0.9, 4))
 
 
@@ -172,12 +171,12 @@ def cut(life, bins, n_batches):
     shapes = []
     for _ in range(n_batches):
         life.batch(lambda loop, n: loop.step([bins], n))
-        shapes.append(life.loop.plan.shape)
+        shapes.append(life.loop.grid.shape)
     return shapes
 
 
 def cuts(recalls=True):
-    return Life(grid_loop(), GridLog, recalls=recalls)
+    return Life(grid_loop(), recalls=recalls)
 
 
 def test_a_cut_is_recalled_after_one_batch_and_not_more_often_than_it_is_looked_at():
@@ -202,12 +201,12 @@ def test_the_log_of_cuts_outlives_its_process():
     for bins in (LEFT, RIGHT):
         cut(life, bins, 24)
     again = life.restarted(grid_loop())
-    again.loop.start(life.loop.plan)
+    again.loop.start(life.loop.grid)
     cut(again, RIGHT, 8)
     assert {*cut(again, LEFT, 4)} == {(1, 4)}
 
 
 def test_caches_say_why_they_are_not_logged():
-    log = CacheLog(JoinCaches(CHAIN, "rst", cache_bytes=2**20))
-    (view,) = PlanLog().views({"caches": log})
+    caches = JoinCaches(CHAIN, "rst", cache_bytes=2**20)
+    (view,) = PlanLog().views({"caches": caches})
     assert "begins empty" in view.why_not

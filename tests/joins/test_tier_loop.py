@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from eddyline.constraints.bounds import BINS_PER_OCTAVE, LearnedBound, bins_of, n_beyond, top_of
 from eddyline.errors import StateError
 from eddyline.joins.operator.partner_ages import AgeCounts
-from eddyline.joins.tier_loop import HELD, MOST_HOT, TierLoop
+from eddyline.joins.tiers import HELD, MOST_HOT, TierChoice
 
 LENGTH = 1_000_000_000
 N_PAIRS = 50_000
@@ -36,7 +36,7 @@ def fed(loop, most, *, first=0, n_batches=20, every=100_000_000):
 
 @pytest.mark.parametrize("most", [1_000, 1_000_000, 100_000_000])
 def test_rows_are_hot_for_little_longer_than_their_partners_take(most):
-    loop = TierLoop({"s": LENGTH, "t": LENGTH})
+    loop = TierChoice({"s": LENGTH, "t": LENGTH})
     entries = fed(loop, most)
     assert most * 0.99 <= loop.plan["s"] <= most * 1.12
     assert loop.plan["t"] is None, "nothing was found in it"
@@ -47,7 +47,7 @@ def test_rows_are_hot_for_little_longer_than_their_partners_take(most):
 
 def test_few_pairs_of_a_batch_are_enough():
     """The bound begins with the ages that are seen, not with the window."""
-    loop, rng = TierLoop({"s": LENGTH}), np.random.default_rng(0)
+    loop, rng = TierChoice({"s": LENGTH}), np.random.default_rng(0)
     for number in range(20):
         latest = {"s": 100_000_000 * (number + 1)}
         loop.step({"s": ages(1_000_000, rng=rng, n_pairs=100)}, latest, number)
@@ -56,7 +56,7 @@ def test_few_pairs_of_a_batch_are_enough():
 
 
 def test_a_row_that_is_older_than_all_before_is_beyond_a_bound_of_nothing():
-    loop = TierLoop({"s": LENGTH})
+    loop = TierChoice({"s": LENGTH})
     loop.step({"s": AgeCounts(2_000)}, {"s": 1}, 0)
     assert loop.bounds["s"].bound == 0
     loop.step({"s": AgeCounts(12, 0, {500: 5})}, {"s": 1}, 1)
@@ -64,15 +64,15 @@ def test_a_row_that_is_older_than_all_before_is_beyond_a_bound_of_nothing():
 
 
 def test_partners_that_take_half_a_window_keep_it_hot():
-    loop = TierLoop({"s": LENGTH})
+    loop = TierChoice({"s": LENGTH})
     assert not fed(loop, int(1.01 * MOST_HOT * LENGTH))
     assert loop.plan == {"s": None}
 
 
 def test_a_bound_near_half_a_window_does_not_let_tiers_come_and_go():
-    loop = TierLoop({"s": LENGTH})
+    loop = TierChoice({"s": LENGTH})
     assert not fed(loop, int(0.49 * LENGTH)), "with its margin it is more than half"
-    loop = TierLoop({"s": LENGTH})
+    loop = TierChoice({"s": LENGTH})
     assert fed(loop, int(0.45 * LENGTH))
     hot_for = loop.plan["s"]
     assert hot_for <= MOST_HOT * LENGTH
@@ -83,7 +83,7 @@ def test_a_bound_near_half_a_window_does_not_let_tiers_come_and_go():
 
 
 def test_nothing_is_moved_before_twice_the_bound_was_seen():
-    loop = TierLoop({"s": LENGTH})
+    loop = TierChoice({"s": LENGTH})
     fed(loop, 100_000_000, n_batches=2)
     assert loop.plan == {"s": None}
     fed(loop, 100_000_000, first=2, n_batches=2)
@@ -91,7 +91,7 @@ def test_nothing_is_moved_before_twice_the_bound_was_seen():
 
 
 def test_a_bound_that_jumps_is_followed_at_once():
-    loop = TierLoop({"s": LENGTH})
+    loop = TierChoice({"s": LENGTH})
     fed(loop, 1_000_000)
     (entry,) = fed(loop, 300_000_000, first=20, n_batches=1)
     assert loop.plan["s"] >= 300_000_000
@@ -101,13 +101,13 @@ def test_a_bound_that_jumps_is_followed_at_once():
 
 
 def test_tiers_that_are_held_stay_and_what_was_learned_outlives_a_restart():
-    loop = TierLoop({"s": LENGTH})
+    loop = TierChoice({"s": LENGTH})
     fed(loop, 1_000_000)
     loop.is_held, held = True, dict(loop.plan)
     assert not fed(loop, 300_000_000, first=20)
     assert loop.plan == held
     loop.step({"s": AgeCounts(10, 3, {})}, {"s": 1}, 99)
-    again = TierLoop({"s": LENGTH, "t": LENGTH})
+    again = TierChoice({"s": LENGTH, "t": LENGTH})
     again.restore(json.loads(msgspec.json.encode(loop.snapshot())))
     assert again.plan == {**held, "t": None}
     (view, other) = again.views()
@@ -118,20 +118,20 @@ def test_tiers_that_are_held_stay_and_what_was_learned_outlives_a_restart():
 
 @pytest.mark.parametrize("number", [500, 1_500])
 def test_pairs_of_the_bin_above_the_bound_are_beyond_it_and_those_of_its_own_are_not(number):
-    loop = TierLoop({"s": LENGTH})
+    loop = TierChoice({"s": LENGTH})
     loop.bounds["s"] = LearnedBound(HELD, top_of(number))
     loop.step({"s": AgeCounts(12, 0, {number: 5, number + 1: 4, number + 2: 3})}, {"s": 1})
     assert loop.bounds["s"].n_beyond == 7
 
 
 def test_without_windows_nothing_is_decided():
-    loop = TierLoop({})
+    loop = TierChoice({})
     assert loop.step({}, {}, 0) == []
     assert loop.plan == {}
 
 
 def test_batches_that_are_not_measured_teach_nothing_but_what_was_cold_is_counted():
-    loop = TierLoop({"s": LENGTH})
+    loop = TierChoice({"s": LENGTH})
     fed(loop, 1_000_000)
     before = loop.bounds["s"]
     loop.step({"s": AgeCounts(1_000, 7, {}, is_measured=False)}, {"s": 1}, 99)
@@ -147,7 +147,7 @@ def test_bins_beyond_a_bound_are_those_whose_greatest_span_is(bound):
 
 
 def test_what_was_measured_long_ago_is_not_compared_with_the_time_that_was_seen_since():
-    loop, rng = TierLoop({"s": LENGTH}), np.random.default_rng(0)
+    loop, rng = TierChoice({"s": LENGTH}), np.random.default_rng(0)
     loop.step({"s": ages(100_000_000, rng=rng)}, {"s": 100_000_000}, 0)
     for number in range(1, 9):
         unmeasured = AgeCounts(N_PAIRS, 0, {}, is_measured=False)
@@ -158,7 +158,7 @@ def test_what_was_measured_long_ago_is_not_compared_with_the_time_that_was_seen_
 
 
 def test_a_tier_is_promised_by_what_was_measured_last_even_before_the_bound_came_down():
-    loop = TierLoop({"s": LENGTH, "t": LENGTH})
+    loop = TierChoice({"s": LENGTH, "t": LENGTH})
     assert not loop.promises
     fed(loop, int(0.9 * LENGTH))
     assert not loop.promises, "partners come at any time"

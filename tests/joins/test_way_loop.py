@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eddyline.joins.way_loop import MOST_BYTES, MOST_ROWS, WayLoop
+from eddyline.joins.way import MOST_BYTES, MOST_ROWS, WayChoice
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ from eddyline.joins.way_loop import MOST_BYTES, MOST_ROWS, WayLoop
     ],
 )
 def test_small_tables_go_to_the_rows(n_rows, n_bytes, way):
-    loop = WayLoop(is_adaptive=True)
+    loop = WayChoice(is_adaptive=True)
     entries = loop.step(n_rows, n_bytes, 3)
     assert (loop.plan, loop.advised) == (way, way)
     assert [(each.batch_id, each.before, each.after) for each in entries] == (
@@ -27,7 +27,7 @@ def test_small_tables_go_to_the_rows(n_rows, n_bytes, way):
 
 
 def test_a_way_that_is_held_stays():
-    loop = WayLoop(is_adaptive=True)
+    loop = WayChoice(is_adaptive=True)
     loop.is_held = True
     assert not loop.may_broadcast
     assert loop.step(1, 1) == []
@@ -38,6 +38,6 @@ def test_a_way_that_is_held_stays():
 
 
 def test_without_adaptation_rows_go_to_buckets():
-    loop = WayLoop(is_adaptive=False)
+    loop = WayChoice(is_adaptive=False)
     assert loop.step(1, 1) == []
     assert not loop.may_broadcast

@@ -120,6 +120,22 @@ def test_no_position_is_beyond_the_antimeridian_or_a_pole():
             assert (found == is_true).all(), asked
 
 
+def test_180_and_minus_180_degrees_are_one_meridian():
+    lon = np.array([180.0, -180.0, 179.9, -179.9, 0.0])
+    track = np.array([0.0, 60.0, 0.0, -18.0, 0.0]), lon
+    is_on = np.abs(lon) == 180
+    for text in ("= 180", "= -180", ">= 180", "<= -180"):
+        assert (holds(f"lon(track) {text}", track=track) == is_on).all(), text
+        assert (holds(f"NOT lon(track) {text}", track=track) != is_on).all(), text
+    for text in ("<> 180", "<> -180", "< 180", "> -180"):
+        assert (holds(f"lon(track) {text}", track=track) != is_on).all(), text
+    assert holds("lon(track) > 179.95", track=track).tolist() == is_on.tolist()
+    assert not holds("lon(track) < -179.95", track=track).any()
+    # A pole is on no meridian, and the meridian behind the earth is another one.
+    poles = np.array([90.0, -90.0, 0.0]), np.array([180.0, -180.0, 0.0])
+    assert not holds("lon(track) = 180", track=poles).any()
+
+
 def test_areas_may_lie_across_the_antimeridian():
     lat, lon = np.zeros(4), np.array([179.0, -179.0, 0.0, 169.0])
     text = "lat(track) BETWEEN -1 AND 1 AND (lon(track) > 170 OR lon(track) < -170)"

@@ -21,8 +21,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from eddyline.errors import StateError
 from eddyline.report.decisions import last_change
 from eddyline.report.sections import Column, Facts, Section, Table, Text, Tile
-from eddyline.runtime.journal import JournalEntry
-from eddyline.runtime.pins import OneOf
+from eddyline.runtime.choice import OneOfFew
 from eddyline.runtime.reports import TaskReport
 from eddyline.spark.arrow_tasks import task_ids
 from eddyline.spark.operator import PREFIX, Batch, Laid, Observed, Operator, Pending, Site
@@ -32,6 +31,7 @@ from eddyline.state.manifest import StatePart
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History
     from eddyline.state.place import StatePlace
 
@@ -105,16 +105,15 @@ class NewestRecord:
     stale_frac: float
 
 
-class NewestLoop:
+class NewestPlace(OneOfFew):
     """Drops stale rows early where most rows are, and late where few are."""
 
-    PLANS = ("late", "early")
+    plans = ("late", "early")
     component = "newest"
 
     def __init__(self, *, adaptive: bool = True) -> None:
         self.plan = "late"
         self.is_adaptive = adaptive
-        self.is_held = False
         self.known = NewestProfile()
 
     def step(self, fresh: NewestProfile, batch_id: int = -1) -> list[JournalEntry]:
@@ -123,11 +122,11 @@ class NewestLoop:
         self.known = fresh.merge(NewestProfile(self.known.n_rows // 2, self.known.n_stale // 2))
         before = self.plan
         if not self.is_held:
-            self.plan = self.PLANS[self.known.stale_frac > 0.5]
+            self.plan = self.plans[self.known.stale_frac > 0.5]
         if before == self.plan:
             return []
         evidence = {"stale_frac": self.known.stale_frac, "n_rows": self.known.n_rows}
-        return [JournalEntry(batch_id, self.component, "place", before, self.plan, evidence)]
+        return [self.decision(batch_id, "place", before, self.plan, evidence)]
 
     def record(self) -> NewestRecord:
         return NewestRecord(self.component, self.plan, self.known.stale_frac)
@@ -141,7 +140,7 @@ class NewestLoop:
         except msgspec.ValidationError as error:
             msg = f"the saved state of {self.component!r} is damaged: {error}"
             raise StateError(msg, component=self.component) from error
-        if saved.plan not in self.PLANS:
+        if saved.plan not in self.plans:
             msg = f"the saved state of {self.component!r} is damaged: no plan {saved.plan!r}"
             raise StateError(msg, component=self.component)
         if self.is_adaptive:
@@ -246,7 +245,7 @@ class NewestOperator(Operator):
     def __init__(self, step: NewestStep, *, adaptive: bool) -> None:
         self.name = "newest"
         self.step = step
-        self.loop = NewestLoop(adaptive=adaptive)
+        self.loop = NewestPlace(adaptive=adaptive)
         self.place: StatePlace | None = None
         self.state = NewestState()
 
@@ -312,12 +311,8 @@ class NewestOperator(Operator):
         return self.loop.plan
 
     @property
-    def loops(self) -> tuple[NewestLoop]:
+    def choices(self) -> tuple[NewestPlace]:
         return (self.loop,)
-
-    @property
-    def pinnable(self) -> tuple[OneOf]:
-        return (OneOf(self.loop, self.loop.PLANS),)
 
     def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:
         return (f"stale rows dropped {self.loop.plan}",)

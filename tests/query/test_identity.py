@@ -15,6 +15,9 @@ from eddyline.query.identity import (
 from eddyline.query.planned import steps
 from eddyline.query.predicates import predicate
 from eddyline.query.select.reader import read_query
+from eddyline.query.steps import ReadStep
+from eddyline.rules.step import RuleStep
+from eddyline.spark.rules.rule_set import RuleSet
 
 COLUMNS = {
     "s": {"ts": "timestamp", "k": "string", "j": "int", "v": "bigint", "w": "bigint"},
@@ -62,6 +65,14 @@ OVER = "SELECT k, SUM(v) OVER (PARTITION BY k ORDER BY ts) AS n FROM s WHERE v >
         (JOIN, "SELECT a.v AS a, b.v AS b FROM s AS a [RANGE 1 HOUR], t AS b [RANGE 2 HOURS] "
          "WHERE a.w > 1 AND a.v < b.v AND b.j = a.j AND a.k = b.k"),
         (OVER, OVER.replace("v > 1 AND k <> 'b'", "k <> 'b' AND v > 1")),
+        (FILTER, FILTER.replace("v > 3", "3 < v")),
+        (FILTER.replace("v > 3", "v >= w"), FILTER.replace("v > 3", "w <= v")),
+        (FILTER, FILTER.replace("v > 3", "v > 3 AND (3 < v)")),
+        (FILTER.replace("v > 3", "v > 3 AND v > 3"), FILTER),
+        (FILTER.replace("v > 3", "(v > 3 OR w = 1)"),
+         FILTER.replace("v > 3", "(w = 1 OR 3 < v OR v > 3)")),
+        (JOIN, JOIN.replace("x.v < y.v", "y.v > x.v AND y.k = x.k AND x.v < y.v")),
+        (AGGREGATE + " HAVING SUM(v) > 1", AGGREGATE + " HAVING 1 < SUM(v) AND SUM(v) > 1"),
     ],
 )  # fmt: skip
 def test_texts_that_mean_the_same_are_one_query(one, other):
@@ -105,6 +116,40 @@ def test_texts_that_mean_the_same_are_one_query(one, other):
 def test_a_change_is_said_in_words(one, other, words):
     assert any(words in each for each in changed(one, other)), changed(one, other)
     assert hash_of(identity(one).mark) != hash_of(identity(other).mark)
+
+
+def test_conditions_that_draw_lots_count_as_often_as_they_are_repeated():
+    once = FILTER.replace("v > 3", "rand() > 0.5")
+    twice = FILTER.replace("v > 3", "rand() > 0.5 AND rand() > 0.5")
+    for one, other in ((once, twice), (twice, once)):
+        assert changed(one, other)
+        second = steps_of(other, COLUMNS, {})
+        assert as_before(second, identity(one)) == second
+
+
+def test_a_function_is_named_as_the_query_calls_it():
+    def python_name(v):
+        return v
+
+    functions = {"odd": predicate(python_name, reads=["v"], name="plan_name")}
+    known = identity("SELECT k FROM s WHERE odd(v)", functions=functions)
+    mixed = identity("SELECT k FROM s WHERE odd(v) OR k = 'a'", functions=functions)
+    assert [*known.functions] == [*mixed.functions] == ["odd"]
+    assert [each.shown for each in known.facts if each.key.startswith("where")] == ["odd(v)"]
+
+
+def test_functions_of_rules_are_part_of_the_identity():
+    def python_name(v):
+        return v
+
+    made = predicate(python_name, reads=["v"], name="plan_name")
+    rules = RuleSet(
+        {"text": "Odd(v) AND v > 1", "alone": made, "plain": "v > 1"},
+        functions={"odd": made, "unused": made},
+    )
+    found = identity_of("", [ReadStep("s", "s"), RuleStep("s", rules)], COLUMNS, TIMES)
+    assert [*found.functions] == ["odd", "plan_name"]
+    assert found.functions["odd"] == code_of(python_name)
 
 
 def with_columns(**types):

@@ -111,3 +111,76 @@ def test_a_stream_with_a_lateness_has_columns_of_any_name(spark, tmp_path, name)
 
 def read(spark, folder):
     return sorted(map(tuple, spark.read.parquet(str(folder / "out")).collect()))
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("name", ODD)
+def test_rows_are_routed_by_columns_of_any_name(spark, name):
+    df = spark.range(4_000, numPartitions=2).selectExpr(
+        "id",
+        f"id % 5 AS {quoted(name)}",
+        f"CAST(timestamp_seconds(id) AS TIMESTAMP_NTZ) AS {quoted(f'{name} at')}",
+    )
+    few = el.predicate(lambda v: pc.less(v, 3), reads=[name])
+    kept = df.where(f"{quoted(name)} < 3 AND id % 7 < 5").count()
+    for route_by in ([name], [f"{name} at"], [f"{quoted(name)} > 2", name]):
+        keep = el.all_of(f"{quoted(name)} <> 4", "id % 7 < 5", few, route_by=route_by)
+        for _ in range(2):
+            assert df.transform(keep).count() == kept
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("name", ODD)
+def test_models_in_sql_are_of_columns_of_any_name(spark, name):
+    rows = [(k, at(s), float(s % 7)) for k in "ab" for s in range(20)]
+    plain = spark.createDataFrame(rows, "k string, t timestamp, v double")
+    texts = (
+        "SELECT {k}, {v} FROM s MODEL {v} WITHIN 0.1 BY {k} AT {t} WHERE {v} > 4.5 CHANGES",
+        "SELECT {k}, {v} + 1 AS {w} FROM s MODEL {v} = {v} + 2 * t HORIZON 1 SECOND BY {k} AT {t} "
+        "WHERE {k} <> 'b' SAMPLE EVERY 5 SECONDS",
+        "SELECT {k}, avg({v}) AS {w} FROM s MODEL {v} WITHIN 0.1 BY {k} AT {t} "
+        "[RANGE 6 SECONDS SLIDE 3 SECONDS] GROUP BY {k}",
+        "SELECT a.{k}, a.{v} - b.{v} AS {w} FROM s MODEL {v} WITHIN 0.1 BY {k} AT {t} AS a "
+        "JOIN s MODEL {v} WITHIN 0.1 BY {k} AT {t} AS b ON a.{k} < b.{k} WHERE a.{v} > 4 CHANGES",
+        "SELECT {t}, {v} FROM s MODEL {v} WITHIN 0.1 BY {k} AT {t} WHERE {v} > 4.5 EXACT",
+    )
+
+    def answers(df, names):
+        engine = el.Engine(spark)
+        engine.table("s", df)
+        frames = [engine.query(text.format(**names)).to_df() for text in texts]
+        return [sorted(map(tuple, each.collect()), key=repr) for each in frames]
+
+    odd = {letter: f"{name} {letter}" for letter in "ktvw"}
+    found = answers(plain.toDF(*(odd[letter] for letter in "ktv")),
+                    {letter: quoted(each) for letter, each in odd.items()})  # fmt: skip
+    assert found == answers(plain, {letter: letter for letter in "ktvw"})
+    assert all(found)
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("name", ODD)
+def test_declared_keys_and_learned_constraints_are_of_columns_of_any_name(spark, tmp_path, name):
+    key, time, value = (f"{name}{letter}" for letter in "ktv")
+    schema = pa.schema([(key, pa.string()), (time, pa.timestamp("us", "UTC")), (value, pa.int64())])
+    for number in range(3):
+        seconds = range(4 * number, 4 * number + 4)
+        columns = [[f"{s}" for s in seconds], [at(s) for s in seconds], [*seconds]]
+        table = pa.table(
+            [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema
+        )
+        write_batch(tmp_path, "orders", number, table)
+        write_batch(tmp_path, "payments", number, table)
+    engine = el.Engine(spark)
+    for stream, own in (("orders", key), ("payments", None)):
+        df = stream_of(spark, tmp_path, stream)
+        engine.stream(stream, df, time=time, lateness="0 seconds", key=own)
+    query = engine.query(
+        f"SELECT o.{quoted(key)} AS k, p.{quoted(value)} AS v FROM orders [RANGE 100 SECONDS] o, "
+        f"payments [RANGE 100 SECONDS] p WHERE o.{quoted(key)} = p.{quoted(key)} "
+        f"AND p.{quoted(value)} >= o.{quoted(value)}",
+        name="paid", constraints="exact",
+    )  # fmt: skip
+    run = run_to_end(query, tmp_path)
+    assert read(spark, tmp_path) == sorted((f"{s}", s) for s in range(12))
+    assert f"checked with every row: {key} of o" in run.explain()

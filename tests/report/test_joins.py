@@ -12,9 +12,9 @@ from rich.console import Console
 
 from eddyline.joins.clusters import ClusterView
 from eddyline.joins.discards import DiscardView
-from eddyline.joins.done_loop import DoneView
-from eddyline.joins.drop_loop import DropView
-from eddyline.joins.tier_loop import TierView
+from eddyline.joins.done import DoneView
+from eddyline.joins.table_filter import DropView
+from eddyline.joins.tiers import TierView
 from eddyline.joins.view import CacheView, PipelineView, ProbeView
 from eddyline.report.joins import holding_back
 from eddyline.report.sections import sections_json

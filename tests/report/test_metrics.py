@@ -13,10 +13,8 @@ from eddyline.joins.view import JoinRecord
 from eddyline.report.clock import ClockRecord
 from eddyline.report.metrics import KINDS, metrics_of, prometheus_text
 from eddyline.rules.view import RuleRecord
-from eddyline.runtime.backlog import Backlog
-from eddyline.runtime.counters import SECONDS, Counters
 from eddyline.runtime.journal import JournalEntry
-from eddyline.runtime.records import BatchRecord, OrderRecord
+from eddyline.runtime.records import SECONDS, Backlog, BatchRecord, Counters, OrderRecord
 
 ORDER = OrderRecord("native", ("a", "b"), (1, 0), (0.5, float("nan")), 12.5, 40.0)
 JOIN = JoinRecord(("s", "t"), (400, 600), (2_000, 3_000), n_late=1, n_results=7)

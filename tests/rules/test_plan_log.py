@@ -13,8 +13,7 @@ from eddyline.rules.compile.compiler import compile_rules
 from eddyline.rules.loop import RuleLoop
 from eddyline.rules.pin import NOT_KEPT, RulePin
 from eddyline.rules.planning.access_predicates import PAIR_NS, WALK_NS
-from eddyline.runtime.hindsight import LogView
-from eddyline.runtime.plan_log import PlanLog
+from eddyline.runtime.plan_log import LogView, PlanLog
 from tests.rules.test_rule_loop import PROGRAM, A, Run
 
 OPTIONS = {
@@ -35,7 +34,7 @@ class Life(Run):
 
     @property
     def targets(self):
-        (target,) = RulePin(self.loop).logged
+        target = RulePin(self.loop)
         return {"rules": target}
 
     def phase(self, n_batches, *, rare_a):
@@ -130,6 +129,6 @@ def test_other_rules_begin_another_log():
 
 def test_loops_of_tasks_and_statements_are_not_logged_and_it_is_said_why():
     loop = Run(**OPTIONS).loop
-    (target,) = RulePin(loop).logged
+    target = RulePin(loop)
     assert target.why_unlogged == NOT_KEPT
     assert PlanLog().views({"rules": target})[0].why_not == NOT_KEPT

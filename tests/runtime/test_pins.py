@@ -6,22 +6,36 @@ import numpy as np
 import pytest
 
 from eddyline.aggregates.loop import AggregateLoop
+from eddyline.aggregates.pin import AggregatePin
 from eddyline.aggregates.profile import AggregateProfile
 from eddyline.errors import PlanError, StateError
 from eddyline.filters.loop import FilterLoop
 from eddyline.filters.pin import FilterPin
 from eddyline.joins.graph import JoinGraph
-from eddyline.joins.loop import JoinLoop
-from eddyline.joins.pins import PipelinePin
+from eddyline.joins.loop import JoinLoop, PipelineChoice
 from eddyline.options import FilterOptions, JoinOptions
 from eddyline.report import decisions as words
-from eddyline.runtime.pins import AsItStands, OneOf, Pins
+from eddyline.runtime.by_hand import Pins
+from eddyline.runtime.choice import AsItStands
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile
 
 PLANS = ("early", "late")
 FEW = AggregateProfile(n_rows=10_000, n_cells=10)
 MANY = AggregateProfile(n_rows=10_000, n_cells=10_000)
+
+
+class Standing(AsItStands):
+    """A choice that nobody writes by hand."""
+
+    component = "standing"
+
+    def __init__(self, plan):
+        self.in_force = plan
+
+    @property
+    def plan(self):
+        return self.in_force
 
 
 @pytest.fixture
@@ -31,7 +45,7 @@ def loop():
 
 @pytest.fixture
 def targets(loop):
-    return {"aggregate": OneOf(loop, PLANS, loop.best)}
+    return {"aggregate": AggregatePin(loop)}
 
 
 @pytest.fixture
@@ -74,9 +88,9 @@ def test_pins_outlive_their_process(loop, targets, pins):
     pins.pin(targets, {"aggregate": "late"}, 3)
     other = AggregateLoop(plans=PLANS)
     again = Pins(pins.path)
-    assert again.apply({"aggregate": OneOf(other, PLANS)}, -1) == []
+    assert again.apply({"aggregate": AggregatePin(other)}, -1) == []
     assert (other.plan, other.is_held) == ("late", True)
-    again.adapt({"aggregate": OneOf(other, PLANS)}, 3)
+    again.adapt({"aggregate": AggregatePin(other)}, 3)
     assert Pins(pins.path).views(targets) == ()
 
 
@@ -92,7 +106,7 @@ def test_a_plan_that_is_not_possible_pins_nothing(loop, targets, pins):
 
 def test_a_pin_ends_with_what_it_was_of(loop, targets, pins):
     pins.pin(targets, {"aggregate": "early"}, 3)
-    fresh = {"aggregate": OneOf(AggregateLoop(plans=PLANS), PLANS)}
+    fresh = {"aggregate": AggregatePin(AggregateLoop(plans=PLANS))}
     (entry,) = pins.apply(fresh, 7)
     assert (entry.batch_id, entry.event) == (7, "adapt")
     assert entry.evidence == {"why": "what the plan was of has changed"}
@@ -104,7 +118,7 @@ def test_a_pin_ends_with_what_it_was_of(loop, targets, pins):
 
 def test_a_plan_that_fits_no_more_after_a_restart_is_let_go(loop, targets, pins):
     pins.pin(targets, {"aggregate": "late"}, 3)
-    (entry,) = Pins(pins.path).apply({"aggregate": AsItStands(loop, lambda: "x")}, 3)
+    (entry,) = Pins(pins.path).apply({"aggregate": Standing("x")}, 3)
     assert "possible is only the plan in force" in entry.evidence["why"]
     assert not loop.is_held
 
@@ -161,9 +175,9 @@ def test_what_only_looks_like_names_is_no_order(plan):
     with pytest.raises(PlanError, match="is no plan of 'native'"):
         FilterPin(loop).hold(plan)
     with pytest.raises(PlanError, match="is no plan of 'aggregate'"):
-        OneOf(AggregateLoop(plans=PLANS), PLANS).hold(plan)
+        AggregatePin(AggregateLoop(plans=PLANS)).hold(plan)
     with pytest.raises(PlanError, match="possible is only the plan in force"):
-        AsItStands(loop, lambda: "12").hold(plan)
+        Standing("12").hold(plan)
 
 
 def test_a_pin_stays_as_it_was_given(pins):
@@ -194,14 +208,14 @@ CHAINED = JoinGraph(("r", "s", "t"), (frozenset("rs"), frozenset("st")))
 @pytest.mark.parametrize("adaptive", [True, False])
 def test_a_pipeline_takes_any_order_without_a_cartesian_product(adaptive):
     loop = JoinLoop(CHAINED, JoinOptions(adaptive=adaptive).resolved())
-    pin = PipelinePin(loop, "s")
+    pin = PipelineChoice(loop, "s")
     assert pin.plan == ["r", "t"]
     pin.hold(["t", "r"])
-    assert (loop.plan["s"], pin.is_held, pin.can_adapt) == (("t", "r"), True, adaptive)
+    assert (loop.plan["s"], pin.is_held, pin.is_adaptive) == (("t", "r"), True, adaptive)
     for plan in (["s", "t"], ["t"], ["t", "t"], [["t"], "r"], "tr"):
         with pytest.raises(PlanError, match="in an order in which each is joined"):
             pin.hold(plan)
     with pytest.raises(PlanError, match="no plan of 'pipeline r'"):
-        PipelinePin(loop, "r").hold(["t", "s"])
+        PipelineChoice(loop, "r").hold(["t", "s"])
     pin.release()
     assert loop.held == set()

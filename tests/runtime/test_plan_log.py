@@ -17,23 +17,32 @@ from eddyline.filters.pin import FilterPin
 from eddyline.options import FilterOptions
 from eddyline.report import decisions as words
 from eddyline.report.sections import Facts
-from eddyline.runtime.hindsight import MOST_COMPARED, Hindsight, LogView, hindsight
-from eddyline.runtime.logged import Held, Logged
+from eddyline.runtime.choice import Choice
 from eddyline.runtime.order_pin import ONE_ORDER
-from eddyline.runtime.pins import Pinnable
-from eddyline.runtime.plan_log import MOST_CONDITIONS, MOST_PLANS, MOST_SITUATIONS, PlanLog
+from eddyline.runtime.plan_log import (
+    MOST_COMPARED,
+    MOST_CONDITIONS,
+    MOST_PLANS,
+    MOST_SITUATIONS,
+    Held,
+    Hindsight,
+    Logged,
+    LogView,
+    PlanLog,
+    hindsight,
+)
 from eddyline.runtime.situations import Situation
 
 N_ROWS = 1_000
 
 
-class Dial(Pinnable):
+class Dial(Choice):
     """A plan of one text, under conditions that a test sets."""
 
+    component = "dial"
     why_unlogged = ""
 
     def __init__(self, plan="a"):
-        super().__init__(SimpleNamespace(component="dial", is_held=False, is_adaptive=True))
         self._plan = plan
         self.share, self.n_sampled, self.names = 0.5, 400.0, ("share",)
         self.taken, self.n_let_go = [], 0
@@ -141,7 +150,7 @@ def test_what_is_pinned_is_logged_and_not_recalled():
     life = Life(Dial())
     life.batches(4, 0.0)
     life.batches(4, 1.0, learned="k")
-    life.target.loop.is_held = True
+    life.target.is_held = True
     assert life.batches(4, 0.0) == []
     assert life.target.plan == "k"
     assert life.view().n_rows == 12 * N_ROWS
@@ -157,7 +166,7 @@ def test_recall_can_be_switched_off_and_the_log_goes_on():
 
 def test_nothing_is_logged_of_what_does_not_adapt():
     life = Life(Dial())
-    life.target.loop.is_adaptive = False
+    life.target.is_adaptive = False
     assert life.batches(4, 0.0) == []
     assert life.log.views({"dial": life.target}) == ()
     assert life.log.snapshot() == {}

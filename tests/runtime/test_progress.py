@@ -10,8 +10,17 @@ from eddyline.errors import StateError
 from eddyline.joins.view import JoinRecord
 from eddyline.models.view import ModelRecord
 from eddyline.rules.view import RuleRecord
-from eddyline.runtime.progress import Progress, StoredRecord, line_of, read_progress
-from eddyline.runtime.records import BatchRecord, OrderRecord, coarser, n_batches, weighted
+from eddyline.runtime.records import (
+    BatchRecord,
+    OrderRecord,
+    Progress,
+    StoredRecord,
+    coarser,
+    line_of,
+    n_batches,
+    read_progress,
+    weighted,
+)
 
 
 def order_record(cost_ns=40.0, n_rows=0, n_evaluations=30, ids=("a", "b")):

@@ -6,10 +6,9 @@ from dataclasses import replace
 
 from eddyline.errors import QueryError
 from eddyline.report.sections import RunView
-from eddyline.runtime.backlog import Backlog
 from eddyline.runtime.by_hand import RuleList, RuleShown
 from eddyline.runtime.journal import JournalEntry
-from eddyline.runtime.records import BatchRecord, History, OrderRecord
+from eddyline.runtime.records import Backlog, BatchRecord, History, OrderRecord
 from tests.report.fakes import a_run
 
 TOKEN = "0123456789abcdef0123"

@@ -10,10 +10,16 @@ from eddyline.joins.view import JoinRecord
 from eddyline.report.clock import ClockRecord
 from eddyline.report.sections import RunView
 from eddyline.rules.view import RuleRecord
-from eddyline.runtime.backlog import Backlog
 from eddyline.runtime.journal import JournalEntry
-from eddyline.runtime.progress import Progress, read_progress
-from eddyline.runtime.records import BatchRecord, History, OrderRecord, coarser
+from eddyline.runtime.records import (
+    Backlog,
+    BatchRecord,
+    History,
+    OrderRecord,
+    Progress,
+    coarser,
+    read_progress,
+)
 from eddyline.serve.following import (
     ASK_EVERY_S,
     BACKLOG_EVERY_S,

@@ -13,9 +13,8 @@ from eddyline.errors import PlanError, PredicateError, SourceError
 from eddyline.report.clock import ClockRecord
 from eddyline.report.formatting import IN_FORCE, Wording
 from eddyline.report.sections import Column, RunView, Section, Table, Text
-from eddyline.runtime.backlog import Backlog
 from eddyline.runtime.journal import JournalEntry
-from eddyline.runtime.records import BatchRecord, History, OrderRecord
+from eddyline.runtime.records import Backlog, BatchRecord, History, OrderRecord
 from eddyline.serve.runs import Failure, key_of
 from tests.report.fakes import a_run
 from tests.report.pages import EVIL, elements_of

@@ -14,7 +14,7 @@ from eddyline.report.sections import sections_json, sections_of
 from eddyline.report.stored import save_view
 from eddyline.runtime.checkpoint import JOURNAL, OWN, PROGRESS, VIEW
 from eddyline.runtime.journal import Journal
-from eddyline.runtime.progress import Progress
+from eddyline.runtime.records import Progress
 from eddyline.serve import stored
 from eddyline.serve.runs import key_of
 from eddyline.serve.stored import StoredRuns

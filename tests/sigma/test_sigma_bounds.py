@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import time
 
+import pyarrow as pa
 import pytest
 
 from eddyline.errors import SourceError
+from eddyline.rules.compile.compiler import compile_rules
+from eddyline.rules.match.matcher import Matcher
+from eddyline.rules.planning.access_predicates import plan_of
 from eddyline.sigma import read
+from eddyline.sigma.loading import load_rules
 
 GOOD = "11111111-2222-3333-4444-555555555555"
 SOURCE = "logsource: {product: windows}\n"
@@ -132,6 +137,54 @@ def test_merge_keys_that_explode_are_refused():
 )
 def test_deep_nesting_is_refused_before_it_is_composed(text):
     assert "nested more than 64 levels deep" in refused(text)
+
+
+@pytest.mark.parametrize(
+    ("condition", "levels", "most"),
+    [
+        ("not " * 1_001 + "a", 1_001, 1_000),
+        ("(" * 600 + "not " * 500 + "a", 1_100, 1_000),
+        ("(a or b and " * 300 + "a", 601, 100),
+        ("not (b and " * 60 + "a", 121, 100),
+    ],
+)
+def test_a_condition_that_is_nested_too_deeply_names_depth_and_limit(condition, levels, most):
+    condition += ")" * condition.count("(")
+    text = f"title: bad\n{SOURCE}detection:\n  a: {{F: x}}\n  b: {{G: 1}}\n"
+    assert refused(f"{text}  condition: {condition}\n") == (
+        f"line 6: the condition is nested {levels} levels deep, and at most {most} can be read; "
+        f"write it flatter, or split it"
+    )
+
+
+@pytest.mark.parametrize(
+    ("condition", "fires"),
+    [
+        ("not " * 999 + "a", [False, True, False]),
+        ("(" * 300 + "a" + ")" * 300, [True, False, False]),
+        ("(a or b and " * 49 + "a" + ")" * 49, [True, False, False]),
+        ("not (b and " * 49 + "not a" + ")" * 49, [True, False, False]),
+    ],
+)
+def test_deep_conditions_are_read_and_matched(condition, fires, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    text = f"title: deep\n{SOURCE}detection:\n  a: {{F: x}}\n  b: {{G: 1}}\n"
+    for _ in range(2):  # once read, once from the cache
+        found = read(f"{text}  condition: {condition}\n", restrict=False)
+        assert found.skipped == ()
+        rule = found.sources[0].bind({"F": "string", "G": "int"}, ansi=True)
+        program = compile_rules([rule])
+        values = {"F": ["x", "y", None], "G": [1, 1, 1]}
+        columns = [pa.array(values[name.strip("`")]) for name in program.columns]
+        matched = Matcher(program, plan_of(program)).match(columns, n_rows=3)[0].rows.tolist()
+        assert [row in matched for row in range(3)] == fires
+
+
+def test_rules_in_json_that_are_nested_too_deeply_are_refused(tmp_path):
+    path = tmp_path / "rules.json"
+    path.write_text('{"r": ' + "[" * 100_000 + "]" * 100_000 + "}")
+    with pytest.raises(SourceError, match=r"cannot read rules from .*: it is nested too deeply"):
+        load_rules(path, name="rules")
 
 
 def test_what_people_write_is_read():

@@ -153,6 +153,7 @@ def test_streams_by_the_wall_clock_lose_no_row(spark, change, tmp_path, lateness
     for name, text in (("hours", hours), ("over", over), ("pairs", pairs)):
         run = run_to_end(engine.query(text, name=name), tmp_path, name)
         assert run.late_rows("s").num_rows == 0
+        assert run.late_rows("s").schema.field("_time").type == pa.timestamp("us")
     day = datetime(2024, 3, 10)
     ends = [(day + timedelta(hours=n), v) for n, v in ((2, 1), (3, 2), (4, 4))]
     assert rows_of(spark, tmp_path, "hours") == ends

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs
 
-from eddyline.state.late_rows import late_delays, read_late, settle_late, write_late
+from eddyline.state.late_rows import late_delays, late_rows, read_late, settle_late, write_late
 from eddyline.state.manifest import ManifestFolder
 from eddyline.state.rows import KeyColumn, Rows
 
@@ -47,6 +47,21 @@ def test_late_rows_are_those_of_the_input_and_of_batches_that_count(tmp_path):
     found = read_late(place, "s", until=2)
     assert found["of"].to_pylist() == ["s 0"]
     assert read_late(place, "t", until=2) is None
+
+
+@pytest.mark.parametrize("n_rows", [0, 1])
+def test_times_of_a_wall_clock_are_in_no_time_zone(tmp_path, n_rows):
+    place = ManifestFolder(fs.LocalFileSystem(), str(tmp_path)).place("join")
+    micros = np.array([1_700_000_000_000_000] * n_rows, np.int64)
+    payload = pa.table({"v": pa.array([1] * n_rows, pa.int64())})
+    write_late(place, 0, 0, "s" if n_rows else "other", Rows({}, micros, micros, payload))
+    instants, readings = (
+        late_rows(place, "s", 0, lambda: payload.schema, is_local=is_local)
+        for is_local in (False, True)
+    )
+    assert instants.schema.field("_time").type == pa.timestamp("us", "UTC")
+    assert readings.schema.field("_time").type == pa.timestamp("us")
+    assert readings["_time"].cast(pa.int64()).to_pylist() == micros.tolist()
 
 
 def test_files_that_a_failed_attempt_alone_has_written_go(tmp_path):

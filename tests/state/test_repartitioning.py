@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pyarrow import fs
 
 from eddyline.joins.graph import JoinGraph
-from eddyline.joins.grid_choice import chosen_grid
+from eddyline.joins.grid import chosen_grid
 from eddyline.joins.operator.bucket import BucketBatch
 from eddyline.joins.plan import BatchPlan
 from eddyline.joins.state_part import JoinPart

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eddyline.aggregates.loop import EARLY_ABOVE, FEW, FEW_BYTES, LATE_BELOW, LEAST_ROWS
-from eddyline.runtime.pins import OneOf
+from eddyline.runtime.by_hand import OfLoop
+from eddyline.runtime.choice import OneOfFew
 from eddyline.runtime.situations import Situation
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ REDUCED = sqrt(LATE_BELOW * EARLY_ABOVE) - 1.0
 same in the middle between the ratios at which the loop takes the one and the other."""
 
 
-class AggregatePin(OneOf):
+class AggregatePin(OfLoop, OneOfFew):
     """The plan of an aggregate.
 
     Its prices are those at which the thresholds of its loop lie. The loop weighs several batches,
@@ -32,7 +33,22 @@ class AggregatePin(OneOf):
     cost_unit = "shuffled rows' worth"
 
     def __init__(self, loop: AggregateLoop) -> None:
-        super().__init__(loop, loop.plans, loop.best)
+        super().__init__(loop)
+        self.plans = loop.plans
+
+    @property
+    def plan(self) -> str:
+        """The plan in force."""
+        return self.loop.plan
+
+    @plan.setter
+    def plan(self, plan: str) -> None:
+        self.loop.plan = plan
+
+    @property
+    def advised(self) -> str | None:  # type: ignore[override]
+        """The plan that the evidence calls the best."""
+        return self.loop.best()
 
     def situation(self) -> Situation | None:
         """Return how many cells the rows of the last batch became, and how large it was."""

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eddyline.alarms.costing import shares_of
-from eddyline.runtime.conditions import Conditions
-from eddyline.runtime.situations import Met
+from eddyline.runtime.situations import Conditions, Met
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -11,8 +11,8 @@ import numpy as np
 
 from eddyline.alarms.conditions import held_of
 from eddyline.alarms.plan import TemplatePlan, fixed_plans, from_plain, plain
-from eddyline.runtime.loggable import UNKNOWN_NS
-from eddyline.runtime.pins import Advice, Pinnable
+from eddyline.runtime.by_hand import OfLoop
+from eddyline.runtime.choice import UNKNOWN_NS, Advice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from eddyline.runtime.situations import Situation
 
 
-class AlarmPin(Pinnable):
+class AlarmPin(OfLoop):
     """How templates are solved, by their texts; those that are left out stay as they are."""
 
     loop: AlarmLoop
@@ -73,7 +73,7 @@ class AlarmPin(Pinnable):
         texts = "\n".join(sorted(self.loop.templates))
         return hashlib.blake2b(texts.encode(), digest_size=16).hexdigest()
 
-    def said(self, plan: Mapping[str, Any]) -> str:
+    def in_words(self, plan: Mapping[str, Any]) -> str:
         """Return a plan in words: of templates that are not covered, and asked as written."""
         usual = self._plain({})
         others = [

@@ -27,7 +27,7 @@ from eddyline.care.doctor import check_checkpoint, check_machine, findings_json,
 from eddyline.errors import EddylineError, QueryError, StateError
 from eddyline.report.stored import read_run
 from eddyline.runtime.checkpoint import LEARNED, STATE, find_runs, own_folder, read_format
-from eddyline.runtime.progress import StoredRecord, line_of
+from eddyline.runtime.records import StoredRecord, line_of
 from eddyline.runtime.snapshot import Head
 from eddyline.sql.parsing import tokens_of
 from eddyline.state.manifest import ManifestFolder
@@ -38,8 +38,7 @@ if TYPE_CHECKING:
 
     from eddyline.report.stored import StoredRun
     from eddyline.runtime.journal import JournalEntry
-    from eddyline.runtime.operator import Record
-    from eddyline.runtime.records import BatchRecord
+    from eddyline.runtime.records import BatchRecord, Record
 
 
 MAX_FILES = 20_000

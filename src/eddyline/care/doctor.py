@@ -27,6 +27,7 @@ from eddyline.errors import StateError
 from eddyline.options import OFF_SWITCH, adaptation_is_off
 from eddyline.report.formatting import count, counted, one_line, size
 from eddyline.report.stored import read_run
+from eddyline.runtime.by_hand import Pins
 from eddyline.runtime.checkpoint import (
     LEARNED,
     PINS,
@@ -38,7 +39,6 @@ from eddyline.runtime.checkpoint import (
     read_format,
 )
 from eddyline.runtime.journal import n_left_out
-from eddyline.runtime.pins import Pins
 from eddyline.runtime.records import n_batches
 from eddyline.runtime.snapshot import FORMAT as LEARNED_FORMAT
 from eddyline.runtime.snapshot import Head

@@ -29,7 +29,7 @@ HELD = 0.999
 """Share of the rows of a stream that are to come while their key is not closed."""
 
 MARGIN = 1.05
-"""A key is closed after so many times the bound; see ``tier_loop.MARGIN``."""
+"""A key is closed after so many times the bound; see ``tiers.MARGIN``."""
 
 SEEN = 2.0
 """A bound is used once so many times as much event time was seen, which bounds spans."""

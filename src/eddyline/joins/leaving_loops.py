@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from eddyline.joins.clusters import Clusters
 from eddyline.joins.discards import Discards
-from eddyline.joins.done_loop import DoneLoop
+from eddyline.joins.done import DoneChoice
 from eddyline.joins.monitor_budget import MonitorBudget
 from eddyline.joins.operator.done_rows import CLOSED, MATCHED, PASSED, merged_counts
 from eddyline.joins.operator.lost_results import merged_lost
 from eddyline.joins.operator.partner_ages import merged
-from eddyline.joins.tier_loop import TierLoop
+from eddyline.joins.tiers import TierChoice
 from eddyline.joins.unique_keys import covers
 from eddyline.joins.value_order import ValueOrders, watched
 from eddyline.state.rows import ALWAYS
@@ -65,8 +65,8 @@ class LeavingLoops:
         self.graph = graph
         self._keys: dict[str, tuple[int, ...]] = {name: (key,) for name, key in keys.items()}
         tiered, dropped = ({}, constrained) if drops else (constrained, {})
-        self.tiers = TierLoop(tiered)
-        self.done = {rule: DoneLoop(rule) for rule in (PASSED, CLOSED, MATCHED)}
+        self.tiers = TierChoice(tiered)
+        self.done = {rule: DoneChoice(rule) for rule in (PASSED, CLOSED, MATCHED)}
         """By rule, whether rows leave once they are done."""
         self.orders = ValueOrders(watched(graph, tiered, timed, rough))
         # Hashes are in no order, but equal ones are of equal keys, all but a few.

@@ -18,9 +18,13 @@ from eddyline.joins.orders.probe_order import Orders, has_cycle, neighbours, way
 from eddyline.joins.orders.probe_profiling import DropProbing
 from eddyline.joins.plan import COMPONENT
 from eddyline.ordering import policy as find_policy
+from eddyline.ordering.matrix_view import expected_cost_ns
 from eddyline.runtime.budget import Budget
+from eddyline.runtime.choice import UNKNOWN_NS, Advice, Choice, are_names
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.monitors import monitor as find_monitor
+from eddyline.runtime.order_pin import ONE_ORDER, begin_with, best_order, order_for, situation_of
+from eddyline.stats.profile import FilterProfile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
     from eddyline.joins.orders.probe_profiling import DropSample
     from eddyline.joins.profile import JoinProfile
     from eddyline.options import JoinOptions
+    from eddyline.runtime.situations import Situation
 
 TREE_BATCHES = 10
 """Batches between two reviews of the tree."""
@@ -55,7 +60,7 @@ class JoinState(msgspec.Struct, frozen=True):
 
 
 class JoinLoop:
-    """Keeps the orders of a join good; see ``runtime.operator.Loop``.
+    """Keeps the orders of a join good.
 
     Args:
         graph: the inputs and their key classes.
@@ -93,6 +98,9 @@ class JoinLoop:
         """The inputs whose pipeline stays as it is; see ``hold``."""
         self._filters: dict[str, WayFilters] = {}
         self._pipelines: dict[str, PipelineLoop] = {}
+        # Of two inputs a pipeline has one order.
+        names = graph.inputs if len(graph.inputs) > 2 else ()
+        self.choices = tuple(PipelineChoice(self, name) for name in names)
         if self.is_adaptive:
             self._use_tree({})
 
@@ -293,6 +301,115 @@ class JoinLoop:
             if name in self._pipelines and name in state.pipelines:
                 self._pipelines[name].restore(state.pipelines[name])
             self._adopt(name, state.orders[name])
+
+
+class PipelineChoice(Choice):
+    """The order of the pipeline of an input, as people and the log of plans know it."""
+
+    def __init__(self, join: JoinLoop, name: str) -> None:
+        self.component = f"pipeline {name}"
+        self.join = join
+        self.name = name
+
+    @property
+    def is_adaptive(self) -> bool:  # type: ignore[override]
+        """Whether its order may change at all."""
+        return self.join.is_adaptive
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it stays as it is."""
+        return self.name in self.join.held
+
+    @is_held.setter
+    def is_held(self, is_held: bool) -> None:
+        self.join.hold(self.name, is_held=is_held)
+
+    @property
+    def plan(self) -> list[str]:
+        """The order in force."""
+        return list(self.join.plan[self.name])
+
+    @property
+    def possible(self) -> str:
+        """The plans that may be pinned, in words."""
+        others = [each for each in self.join.graph.inputs if each != self.name]
+        return (
+            f"a list of all of {others}, each once, in an order in which each is joined with "
+            f"{self.name!r} or one before it"
+        )
+
+    def is_possible(self, plan: Any) -> bool:
+        """Return whether it has every other input once, without a Cartesian product."""
+        graph = self.join.graph
+        if not are_names(plan) or len(plan) != len(graph.inputs) - 1:
+            return False
+        return all(each in graph.inputs for each in plan) and graph.is_legal(self.name, plan)
+
+    def adopt(self, plan: list[str]) -> None:
+        """Put another order in force."""
+        self.join.put(self.name, tuple(plan))
+
+    def advice(self) -> Advice | None:
+        """Return the order of the look-ups that is the best on the evidence, and its cost."""
+        pipeline = self._pipeline
+        found = None if pipeline is None else best_order(pipeline.loop)
+        if pipeline is None or found is None:
+            return None
+        order, cost_ns, held_ns = found
+        return Advice([pipeline.targets[at] for at in order], cost_ns, held_ns)
+
+    @property
+    def why_unlogged(self) -> str:  # type: ignore[override]
+        """Why nothing is logged, if it is not."""
+        if self.join.has_cycle:
+            return "where predicates close a cycle, the ways to windows change, too"
+        if self._pipeline is not None and self._pipeline.growth.last:
+            return "what ways cost that make more combinations than they are given is in no sample"
+        all_bits = self._pipeline is None or self._pipeline.loop.policy.needs_all_bits
+        return "" if all_bits else ONE_ORDER
+
+    def situation(self) -> Situation | None:
+        """Return what windows drop."""
+        return None if self._pipeline is None else situation_of(self._pipeline.loop)
+
+    def rows_met(self, n_rows: int) -> int:  # noqa: ARG002
+        """Return the new rows of the input."""
+        return self._pipeline.n_met if self._pipeline else 0
+
+    def cost_of(self, plan: list[str], evidence: Any) -> float:
+        """Return the cost of finding out which rows have partners (ns per row)."""
+        if self._pipeline is None:
+            return UNKNOWN_NS
+        order = self._pipeline.ranking(plan)
+        return expected_cost_ns(order, self._profile(self._pipeline, evidence))
+
+    def best_single(self, held: Sequence[tuple[Any, float]]) -> list[str] | None:
+        """Return the order that a greedy algorithm chooses for all situations together."""
+        pipeline = self._pipeline
+        if pipeline is None:
+            return None
+        profiles = [(self._profile(pipeline, evidence), n_rows) for evidence, n_rows in held]
+        return list(pipeline.filters.order(order_for(profiles, pipeline.ranking(self.plan))))
+
+    def take(self, plan: list[str], evidence: Any) -> None:
+        """Put an order in force, and the evidence that it was chosen by."""
+        self.adopt(plan)
+        if self._pipeline is not None:
+            begin_with(self._pipeline.loop, self._profile(self._pipeline, evidence))
+
+    def let_go(self) -> None:
+        """Let all evidence go but what came since the last change."""
+        if self._pipeline is not None:
+            loop = self._pipeline.loop
+            loop.window.begin_with(loop.recent.profile())
+
+    @property
+    def _pipeline(self) -> PipelineLoop | None:
+        return self.join.pipeline(self.name)
+
+    def _profile(self, pipeline: PipelineLoop, evidence: Any) -> FilterProfile:
+        return FilterProfile.from_state(pipeline.targets, evidence)
 
 
 def written_orders(graph: JoinGraph) -> Orders:

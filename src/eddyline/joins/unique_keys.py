@@ -28,6 +28,8 @@ class UniqueKey:
     """The key class that it is in."""
     kind: pa.DataType | None
     """Type of its values, which codes are; None where codes are hashes of them."""
+    is_local: bool = False
+    """Whether event times of the stream are readings of wall clocks, in no time zone."""
 
 
 def covers(graph: JoinGraph, keys: Mapping[str, Collection[int]]) -> frozenset[str]:

@@ -28,7 +28,7 @@ HELD = 0.999
 """Share of the rows of a stream that are to be no farther behind; others look behind filters."""
 
 MARGIN = 1.05
-"""A key is passed at so many times the bound; see ``tier_loop.MARGIN``."""
+"""A key is passed at so many times the bound; see ``tiers.MARGIN``."""
 
 MEASURED = 2_048
 """Rows of a bucket that are measured, about, evenly spread over all."""

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from eddyline.constraints.bounds import LearnedLateness
     from eddyline.joins.clusters import ClusterView
     from eddyline.joins.discards import DiscardView
-    from eddyline.joins.done_loop import DoneView
-    from eddyline.joins.drop_loop import DropView
-    from eddyline.joins.tier_loop import TierView
+    from eddyline.joins.done import DoneView
+    from eddyline.joins.table_filter import DropView
+    from eddyline.joins.tiers import TierView
 
 STATIC = "static"
 """Stands for the window of a table."""

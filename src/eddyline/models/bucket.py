@@ -111,7 +111,10 @@ class BucketBatch:
         due = [self._due(at, arrived[at], waiting) for at, _ in enumerate(plan.inputs)]
         books.open(self._looked_at(due))
         parts = [self._part(at, rows) for at, rows in enumerate(due)]
-        fit = FitReport(n_outside=sum(map(self._n_outside, plan.inputs, due)))
+        fit = FitReport(
+            n_outside=sum(map(self._n_outside, plan.inputs, due)),
+            n_off_earth=sum(map(self._n_off_earth, plan.inputs, due)),
+        )
         for part in parts:
             fit += FitReport() if part is None else part.report
         flows = [self._flow(at, part, arrived[at]) for at, part in enumerate(parts)]
@@ -206,6 +209,13 @@ class BucketBatch:
         if given.maker is None or due is None:
             return 0
         return n_outside(due, given.maker.assumed)
+
+    @staticmethod
+    def _n_off_earth(given: StreamInput, due: pa.Table | None) -> int:
+        """Return how many rows have a latitude or longitude that is out of range."""
+        if not isinstance(given.maker, Fit) or due is None:
+            return 0
+        return given.maker.n_off_earth(due)
 
     def _sketched(
         self, due: Sequence[pa.Table | None], parts: Sequence[Part | None], found: pa.Table | None

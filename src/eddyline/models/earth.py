@@ -36,7 +36,6 @@ from eddyline.models.expressions import (
 )
 from eddyline.models.rows import ERR
 from eddyline.sql.parsing import quoted
-from eddyline.sql.rendering import string_literal
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -172,43 +171,51 @@ def of_track(bounds: Mapping[str, Bound], known: Collection[str]) -> dict[str, B
 
 def earth_centred(lat: float, lon: float) -> tuple[float, float, float]:
     """Return the coordinates (m) of a point on the ellipsoid, given in degrees."""
-    north, east = math.radians(lat), math.radians(lon)
-    curvature = EQUATOR_M / math.sqrt(1 - _E2 * math.sin(north) ** 2)
-    around = curvature * math.cos(north)
-    z = curvature * (1 - _E2) * math.sin(north)
-    return around * math.cos(east), around * math.sin(east), z
+    north_sin, north_cos = _sin_cos(lat)
+    east_sin, east_cos = _sin_cos(lon)
+    curvature = EQUATOR_M / math.sqrt(1 - _E2 * north_sin**2)
+    around = curvature * north_cos
+    return around * east_cos, around * east_sin, curvature * (1 - _E2) * north_sin
+
+
+def _sin_cos(degrees: float) -> tuple[float, float]:
+    """Return sine and cosine of an angle; multiples of 90 degrees have no rounding of pi."""
+    sine, cosine = math.sin(math.radians(degrees)), math.cos(math.radians(degrees))
+    return (sine if degrees % 180 else 0.0), (cosine if degrees % 180 != 90 else 0.0)
 
 
 def columns_of(lat: str, lon: str) -> dict[str, str]:
     """Return the coordinates of a position as SQL over columns of degrees.
 
     They are NULL if a value is NULL, NaN, infinite, or AIS's code for no position (91 and 181).
-    Other numbers that are no degrees raise an error: the columns have the wrong order or unit.
+    They are NaN if the values are other numbers that are no degrees. Neither is a position, and
+    reports count the second kind.
     """
     north, east = (f"CAST({quoted(each)} AS DOUBLE)" for each in (lat, lon))
-    phi, lam = f"radians({north})", f"radians({east})"
-    curvature = f"({EQUATOR_M!r}D / sqrt(1 - {_E2!r}D * pow(sin({phi}), 2)))"
+    north_sin, north_cos = _sin_cos_of(north)
+    # Longitudes up to 360 are the same meridians, without the rounding of a larger angle.
+    east_sin, east_cos = _sin_cos_of(f"IF({east} > 180, {east} - 360, {east})")
+    curvature = f"({EQUATOR_M!r}D / sqrt(1 - {_E2!r}D * pow({north_sin}, 2)))"
     values = (
-        f"{curvature} * cos({phi}) * cos({lam})",
-        f"{curvature} * cos({phi}) * sin({lam})",
-        f"{curvature} * {1 - _E2!r}D * sin({phi})",
+        f"{curvature} * {north_cos} * {east_cos}",
+        f"{curvature} * {north_cos} * {east_sin}",
+        f"{curvature} * {1 - _E2!r}D * {north_sin}",
     )
     is_there = f"{north} BETWEEN -90 AND 90 AND {east} BETWEEN -180 AND 360"
     none = " OR ".join(
         f"{each} IS NULL OR isnan({each}) OR abs({each}) = DOUBLE('Infinity') OR {each} = {missing}"
         for each, missing in ((north, 91), (east, 181))
     )
-    shown_lat, shown_lon = (string_literal(f"{each} = ") for each in (lat, lon))
-    error = (
-        f"concat('no position in degrees: ', {shown_lat}, {north}, ', ', {shown_lon}, {east}, "
-        "'; a track is (latitude, longitude), latitudes from -90 to 90 and longitudes from "
-        "-180 to 360, NULL where a row has no position')"
-    )
     return {
-        name: f"CASE WHEN {is_there} AND NOT ({none}) THEN {value} "
-        f"WHEN {none} THEN NULL ELSE raise_error({error}) END"
+        name: f"CASE WHEN {none} THEN NULL WHEN {is_there} THEN {value} ELSE DOUBLE('NaN') END"
         for name, value in zip(coordinates(TRACK), values, strict=True)
     }
+
+
+def _sin_cos_of(degrees: str) -> tuple[str, str]:
+    """Return ``_sin_cos`` as SQL, for angles from -180 to 180 degrees."""
+    sine = f"IF(abs({degrees}) = 180, 0D, sin(radians({degrees})))"
+    return sine, f"IF(abs({degrees}) = 90, 0D, cos(radians({degrees})))"
 
 
 def _of_point(name: str) -> tuple[Output, ...]:
@@ -335,13 +342,30 @@ def check_degrees(name: str, value: float) -> None:
 
 
 def angle_compared(name: str, of: Vector, op: str, value: float) -> Condition:
-    """Return a comparison of latitude or longitude with degrees."""
+    """Return a comparison of latitude or longitude with degrees.
+
+    180 and -180 are one meridian. Beside other longitudes its value is 180.
+    """
     check_degrees(name, value)
     most = _LIMITS[name]
+    if name == LON and abs(value) == most and op in {"=", "<>", *_TOWARDS[value > 0]}:
+        return _antimeridian(of, is_on="=" in op)
     if (op, value) in {(">", most), ("<=", most), ("<", -most), (">=", -most)}:
         # No position is beyond, whatever rounding says of those at the limit.
         return compared(Power(of[0], 2), ">=" if op in {"<=", ">="} else "<", Number(0.0))
     return _lat_compared(of, op, value) if name == LAT else _lon_compared(of, op, value)
+
+
+_TOWARDS = {True: {">=", "<"}, False: {"<=", ">"}}
+"""Comparisons that hold or fail on the antimeridian alone, with 180 (True) and -180 degrees."""
+
+
+def _antimeridian(of: Vector, *, is_on: bool) -> Condition:
+    """Return whether a position is on the meridian of 180 degrees, or is not."""
+    x, y, _ = of
+    if is_on:
+        return And((compared(y, "=", Number(0.0)), compared(x, "<", Number(0.0))))
+    return Or((compared(y, "<>", Number(0.0)), compared(x, ">=", Number(0.0))))
 
 
 def _lat_compared(of: Vector, op: str, degrees: float) -> Condition:
@@ -349,7 +373,7 @@ def _lat_compared(of: Vector, op: str, degrees: float) -> Condition:
     x, y, z = of
     if degrees < 0:
         return _lat_compared((x, y, negative(z)), MIRRORED[op], -degrees)
-    sine, cosine = math.sin(math.radians(degrees)), math.cos(math.radians(degrees))
+    sine, cosine = _sin_cos(degrees)
     if sine == 0:
         return compared(z, op, Number(0.0))
     apex = _E2 * EQUATOR_M / math.sqrt(1 - _E2 * sine**2) * sine
@@ -363,8 +387,8 @@ def _lat_compared(of: Vector, op: str, degrees: float) -> Condition:
 def _lon_compared(of: Vector, op: str, degrees: float) -> Condition:
     """Return a comparison with half planes that the axis of the earth bounds."""
     x, y, _ = of
-    sine, cosine = math.sin(math.radians(degrees)), math.cos(math.radians(degrees))
-    ahead = _weighted((y, x), (cosine, -sine)) if sine else Product(Number(cosine), y)
+    sine, cosine = _sin_cos(degrees)
+    ahead = _weighted((y, x), (cosine, -sine))
     east = compared(y, ">=" if op in {">", ">="} else "<", Number(0.0))
     if op in {"=", "<>"}:
         side = _weighted((x, y), (cosine, sine))

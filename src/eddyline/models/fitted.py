@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from eddyline.errors import OptionError
 from eddyline.models import earth
@@ -105,6 +106,12 @@ class Fit:
         """How long after a row it is certain that no later one is needed for its segment (µs)."""
         assert self.options.max_gap_us is not None
         return self.options.max_gap_us
+
+    def n_off_earth(self, rows: pa.Table) -> int:
+        """Return how many rows have a latitude or longitude that is out of range."""
+        axes = [] if self.track is None else earth.coordinates(earth.TRACK)
+        axis = next((each for each in axes if each in self.within), None)
+        return 0 if axis is None else int(pc.sum(pc.is_nan(rows.column(axis))).as_py() or 0)
 
     def tables(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         """Yield the segments of the rows of a task, which come by entity and time."""

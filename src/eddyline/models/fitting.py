@@ -68,6 +68,8 @@ class FitReport:
     """Declared models that ended because a row was too far from them."""
     n_outside: int = 0
     """Rows with a value outside of the range that it was said to be in."""
+    n_off_earth: int = 0
+    """Rows whose latitude or longitude is out of range; they have no position."""
 
     @property
     def rows_per_segment(self) -> float:
@@ -84,6 +86,7 @@ class FitReport:
             self.n_dropped + other.n_dropped,
             self.n_broken + other.n_broken,
             self.n_outside + other.n_outside,
+            self.n_off_earth + other.n_off_earth,
         )
 
     def __str__(self) -> str:
@@ -96,6 +99,8 @@ class FitReport:
             text += f"; {_counted(self.n_dropped, 'row')} dropped, {self.n_broken:,} models broken"
         if self.n_outside:
             text += f"; {_counted(self.n_outside, 'row')} outside of what was assumed"
+        if self.n_off_earth:
+            text += f"; {_counted(self.n_off_earth, 'row')} with degrees out of range"
         if self.n_without:
             text += f"; {_counted(self.n_without, 'row')} without a value"
         if self.n_conflicts:

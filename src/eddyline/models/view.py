@@ -227,6 +227,7 @@ class ModelCounts(msgspec.Struct, forbid_unknown_fields=True):
     n_taken_back: int = 0
     n_outside: int = 0
     work: Work = Work()
+    n_off_earth: int = 0
 
     @classmethod
     def of(
@@ -246,6 +247,7 @@ class ModelCounts(msgspec.Struct, forbid_unknown_fields=True):
             n_taken_back,
             total.n_outside,
             work,
+            total.n_off_earth,
         )
 
     @classmethod
@@ -266,5 +268,5 @@ class ModelCounts(msgspec.Struct, forbid_unknown_fields=True):
         """The counts of fits."""
         return FitReport(
             self.n_rows, self.n_segments, self.n_without, self.n_conflicts, self.fitters,
-            self.n_dropped, self.n_broken, self.n_outside,
+            self.n_dropped, self.n_broken, self.n_outside, self.n_off_earth,
         )  # fmt: skip

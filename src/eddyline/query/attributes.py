@@ -71,6 +71,7 @@ def attribute(name: str, sql: str, kind: str, reads: Iterable[str]) -> Attribute
     if base == "date":
         return Attribute(name, "number", f"CAST(unix_date({sql}) AS DOUBLE)", read)
     if base.startswith("timestamp"):
+        # Classes of rows need an order alone: a time without a zone may be read in the session's.
         micros = f"unix_micros(CAST({sql} AS TIMESTAMP))"
         return Attribute(name, "number", f"CAST({micros} AS DOUBLE)", read)
     return None

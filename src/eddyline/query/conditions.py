@@ -169,6 +169,8 @@ class NativeTest(_Leaf):
     """Reason why nothing but Spark evaluates it."""
     may_raise: bool = field(default=False, compare=False)
     """Whether it may raise; then Spark must evaluate it from left to right."""
+    needs: tuple[str, ...] = field(default=(), compare=False)
+    """Columns whose NULL keeps it from being true, if it may raise; see ``sql.null_rejection``."""
 
 
 @dataclass(frozen=True, slots=True)

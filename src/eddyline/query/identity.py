@@ -30,6 +30,7 @@ from eddyline.query.select.names import identifier
 from eddyline.query.steps import (
     RESULT,
     AggregateStep,
+    CallsFunctions,
     FilterStep,
     JoinStep,
     OverStep,
@@ -39,6 +40,7 @@ from eddyline.query.steps import (
     name_of,
 )
 from eddyline.sql.depth import deep
+from eddyline.sql.functions import NON_DETERMINISTIC, names_among
 from eddyline.sql.normal_form import conjuncts
 from eddyline.sql.parsing import on_one_line, parse_column, parse_output
 
@@ -96,6 +98,9 @@ class Identity(msgspec.Struct, frozen=True):
     """Whether it keeps durable state."""
     legacy: str = ""
     """The identity in checkpoints of versions that stored only the text."""
+    wall_clocks: tuple[str, ...] = ()
+    """Streams whose event time is a TIMESTAMP_NTZ, if state is kept by the reading of its clock.
+    Earlier versions kept the instant of that reading in the time zone of the session."""
     parser: str = version("sqlglot")
     """Version of the parser that made the normal forms."""
 
@@ -231,6 +236,11 @@ def identity_of(
         tuple(_layout_of(each, facts) for each in steps if not isinstance(each, _PLAIN_STEPS)),
         is_stateful,
         legacy,
+        tuple(
+            name
+            for name, time in sorted(times.items())
+            if is_stateful and time is not None and columns[name].get(time) == "timestamp_ntz"
+        ),
     )
 
 
@@ -263,6 +273,7 @@ def together(text: str, members: Mapping[str, Identity], legacy: str) -> Identit
         layout=tuple((name, *own) for name, each in members.items() for own in each.layout),
         is_stateful=any(each.is_stateful for each in members.values()),
         legacy=legacy,
+        wall_clocks=tuple(sorted({name for each in members.values() for name in each.wall_clocks})),
     )
 
 
@@ -272,6 +283,8 @@ class _Facts:
     def __init__(self, steps: Sequence[Step], *, ignores_case: bool) -> None:
         self.found: list[Fact] = []
         self.functions: dict[str, Any] = {}
+        self._conditions: set[tuple[str, str]] = set()
+        """Keys and forms of the conditions so far."""
         self.keeps_rows = False
         """Whether durable state has rows with all columns that are read."""
         self._ignores_case = ignores_case
@@ -293,6 +306,15 @@ class _Facts:
     def _add(self, key: str, label: str, shown: str, form: str, *, is_kept: bool = False) -> None:
         self.found.append(Fact(key, label, " ".join(shown.split()), form, is_kept))
 
+    def _add_condition(
+        self, key: str, label: str, each: Predicate | str, form: str, *, is_kept: bool = False
+    ) -> None:
+        """Add a condition; a repeated one changes nothing, unless it draws lots."""
+        if (key, form) not in self._conditions or _draws_lots(each):
+            self._conditions.add((key, form))
+            text = each if isinstance(each, str) else each.text
+            self._add(key, label, text, form, is_kept=is_kept)
+
     def form(self, text: str, relation: str = "") -> str:
         """Return the normal form of SQL over a relation."""
         return "AND".join(self.forms(text, relation))
@@ -313,21 +335,21 @@ class _Facts:
     def predicate(self, each: Predicate, relation: str) -> list[str]:
         """Return the normal forms of the conditions of a predicate."""
         if isinstance(each, FunctionPredicate):
-            self._note(each)
+            self._note(each.label, each)
             reads = [self.form(text, relation) for text in each.reads]
             negated = "NOT " * each.negated
-            return [f"{negated}FUNCTION {_called(each)} {each.arrays} {reads}"]
+            return [f"{negated}FUNCTION {each.label} {each.arrays} {reads}"]
         if isinstance(each, MixedPredicate):
             for name, function in each.functions.items():
                 if re.search(rf"\b{re.escape(name)}\b", each.text, re.IGNORECASE):
-                    self._note(function)
+                    self._note(function.called or name, function)
         return self.forms(each.text, relation)
 
-    def _note(self, each: FunctionPredicate) -> None:
-        name, number = _called(each), 1
+    def _note(self, label: str, each: FunctionPredicate) -> None:
+        name, number = label, 1
         while self.functions.setdefault(name, each.fn) is not each.fn:
             number += 1
-            name = f"{_called(each)}#{number}"
+            name = f"{label}#{number}"
 
     def _take(self, step: Step) -> None:  # noqa: C901 - a case for each kind of step
         match step:
@@ -338,7 +360,7 @@ class _Facts:
                 at, of = self.relation(step.input), _name(step.input)
                 for each in step.predicates:
                     for form in self.predicate(each, step.input):
-                        self._add(f"where {at}", f"the condition of {of}", each.text, form)
+                        self._add_condition(f"where {at}", f"the condition of {of}", each, form)
             case JoinStep():
                 self._of_join(step)
             case AggregateStep():
@@ -362,10 +384,16 @@ class _Facts:
             case ProjectStep():
                 self._of_columns(step)
             case _:
-                self.keeps_rows = True
-                plain = step.renamed(self.relation)
-                key = f"{type(step).__name__} {self.relation(step.output)}"
-                self._add(key, "the step", str(step), f"{plain} {plain!r}", is_kept=True)
+                self._of_other(step)
+
+    def _of_other(self, step: Step) -> None:
+        if isinstance(step, CallsFunctions):
+            for name, function in step.functions.items():
+                self._note(name, function)
+        self.keeps_rows = True
+        plain = step.renamed(self.relation)
+        key = f"{type(step).__name__} {self.relation(step.output)}"
+        self._add(key, "the step", str(step), f"{plain} {plain!r}", is_kept=True)
 
     def _of_join(self, step: JoinStep) -> None:
         at = self.relation(step.output)
@@ -389,7 +417,8 @@ class _Facts:
             self._add(f"key {at}", "the key", str(key_class), form, is_kept=True)
         for text in step.conditions:
             for form in self.forms(text, step.output):
-                self._add(f"on {at}", "the condition of the join", text, form, is_kept=True)
+                label = "the condition of the join"
+                self._add_condition(f"on {at}", label, text, form, is_kept=True)
 
     def key(self, step: JoinStep, key: Any) -> str:
         """Return the normal form of a key class."""
@@ -437,7 +466,7 @@ class _Facts:
     def _of_columns(self, step: ProjectStep) -> None:
         at = self.relation(step.output)
         for name, call in step.calls.items():
-            self._note(call)
+            self._note(call.label, call)
             self._places[name.lower()] = call.text
         columns = [self.output(each, step.input) for each in step.projections]
         if step.words:
@@ -458,10 +487,6 @@ def _with(texts: Mapping[str, str], text: str) -> str:
 
 def _name(relation: str) -> str:
     return "the results" if relation == RESULT else relation
-
-
-def _called(each: FunctionPredicate) -> str:
-    return each.text.removeprefix("NOT ").partition("(")[0]
 
 
 # -- names and orders as they were ----------------------------------------------------------------
@@ -521,8 +546,8 @@ def as_before(
             case FilterStep():
                 forms = {str(facts.predicate(each, step.input)): each for each in step.predicates}
                 own = qualifiers.get(step.input, {})
-                n = len(step.predicates)
-                ordered = _in_order(said[:n], forms, step.predicates)
+                n = len(said) // 2
+                ordered = _as_listed(said[:n], forms, step.predicates)
                 if said[:n] == [str(facts.predicate(each, step.input)) for each in ordered]:
                     ordered = list(map(_called_as, ordered, said[n:]))
                 made = replace(step, predicates=tuple(_requalified(each, own) for each in ordered))
@@ -544,6 +569,27 @@ def _in_order(forms: Sequence[str], by_form: Mapping[str, Any], values: Sequence
     if Counter(forms) != Counter(by_form.keys()) or len(by_form) != len(values):
         return list(values)
     return [by_form[form] for form in forms]
+
+
+def _as_listed(
+    forms: Sequence[str], by_form: Mapping[str, Any], values: Sequence[Any]
+) -> list[Any]:
+    """Return conditions in the order of earlier forms, repeated as they were there.
+
+    Conditions that draw lots are repeated as they are now; then all conditions stay unchanged, if
+    they were repeated otherwise.
+    """
+    if any(map(_draws_lots, values)):
+        return _in_order(forms, by_form, values)
+    is_same = {*forms} == by_form.keys()
+    return [by_form[form] for form in forms] if is_same else list(values)
+
+
+def _draws_lots(condition: Predicate | str) -> bool:
+    """Return whether a condition may get two answers for one row."""
+    text = condition if isinstance(condition, str) else condition.text
+    is_declared = not isinstance(condition, str) and condition.deterministic is False
+    return is_declared or bool(names_among(NON_DETERMINISTIC, [text]))
 
 
 def _join_as_before(
@@ -568,7 +614,7 @@ def _join_as_before(
         )
     ]
     forms = {facts.form(each, step.output): each for each in step.equalities}
-    equalities = _in_order(said[n + n_keys :], forms, step.equalities)
+    equalities = _as_listed(said[n + n_keys :], forms, step.equalities)
     made = replace(
         step,
         joined=tuple(joined),

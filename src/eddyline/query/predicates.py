@@ -94,6 +94,8 @@ class FunctionPredicate:
     """Whether it may only get rows that the predicates written before it keep."""
     negated: bool = False
     """Whether a row is kept where the function says false (NULL drops either way)."""
+    called: str = field(default="", repr=False, compare=False)
+    """Name by which a query's text calls it; empty outside of texts."""
     __doc__: str | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -121,11 +123,16 @@ class FunctionPredicate:
     @property
     def text(self) -> str:
         """The predicate as it would stand in SQL: ``suspicious(payload, dst_port)``."""
-        called = _function_name(self.fn)
+        called = self.called or _function_name(self.fn)
         if called == "lambda":  # then only the predicate itself may have a name
             called = re.split(r"[(#]", self.name.removeprefix("NOT "))[0]
         call = f"{called}({', '.join(self.reads)})"
         return f"NOT {call}" if self.negated else call
+
+    @property
+    def label(self) -> str:
+        """Name by which the query calls it, or the predicate's own name."""
+        return self.called or self.name.removeprefix("NOT ")
 
 
 Predicate = SqlPredicate | FunctionPredicate

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from sqlglot import exp
 
@@ -41,6 +41,15 @@ class Step(Protocol):
 
     def renamed(self, names: Callable[[str], str]) -> Step:
         """Return the step over relations of other names."""
+
+
+@runtime_checkable
+class CallsFunctions(Protocol):
+    """A step that calls Python functions beside those of its conditions and columns."""
+
+    @property
+    def functions(self) -> Mapping[str, FunctionPredicate]:
+        """The functions by the names by which the step calls them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,9 +36,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from eddyline.report.formatting import Wordings
-    from eddyline.runtime.hindsight import LogView
+    from eddyline.runtime.by_hand import PinView
+    from eddyline.runtime.choice import Advice
     from eddyline.runtime.journal import JournalEntry
-    from eddyline.runtime.pins import Advice, PinView
+    from eddyline.runtime.plan_log import LogView
 
 
 SAME_WORDS = "the parts are others, or in another order"

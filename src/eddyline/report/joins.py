@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from eddyline.joins.view import CacheView, JoinView
     from eddyline.report.formatting import Unit
     from eddyline.report.series import OrderSeries, Point
-    from eddyline.runtime.operator import Record
+    from eddyline.runtime.records import Record
 
     Values = Mapping[str, tuple[float | None, ...]]
 

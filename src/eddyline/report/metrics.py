@@ -13,16 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from eddyline.data.files import writable
 from eddyline.report.optional import package
-from eddyline.runtime.counters import SECONDS
-from eddyline.runtime.records import event_times, numbers_of
+from eddyline.runtime.records import SECONDS, event_times, numbers_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from eddyline.runtime.backlog import Backlog
-    from eddyline.runtime.counters import Counters
-    from eddyline.runtime.operator import Record
-    from eddyline.runtime.records import Numbers
+    from eddyline.runtime.records import Backlog, Counters, Numbers, Record
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,6 +162,14 @@ def _facts(view: ModelView) -> list[tuple[str, str]]:
         facts.append(
             ("beyond", f"{count(work.n_beyond)} results with an error above what was asked")
         )
+    if total.n_off_earth:
+        facts.append(
+            (
+                "no position",
+                f"{count(total.n_off_earth)} rows with a latitude or longitude that is out of "
+                "range; if these are many, check the order and the unit of the columns of track",
+            )
+        )
     if total.n_without or total.n_conflicts:
         facts.append(
             (

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from eddyline.report.formatting import Unit
-    from eddyline.runtime.operator import Record
-    from eddyline.runtime.records import BatchRecord
+    from eddyline.runtime.records import BatchRecord, Record
 
 
 RecordT = TypeVar("RecordT", bound="Record")

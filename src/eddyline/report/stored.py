@@ -23,8 +23,7 @@ from eddyline.report.sections import RunView, Section, Text, sections_json
 from eddyline.runtime.budget import Budget
 from eddyline.runtime.checkpoint import JOURNAL, PROGRESS, VIEW, own_folder, read_format
 from eddyline.runtime.journal import Journal, read_entries
-from eddyline.runtime.progress import Progress, read_progress
-from eddyline.runtime.records import History
+from eddyline.runtime.records import History, Progress, read_progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

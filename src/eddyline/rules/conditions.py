@@ -12,7 +12,7 @@ import numpy as np
 
 from eddyline.rules.compile.formula import REGION, TEXT
 from eddyline.rules.planning.access_predicates import MIN_ROWS, counted_rates
-from eddyline.runtime.conditions import Conditions
+from eddyline.runtime.situations import Conditions
 
 if TYPE_CHECKING:
     from eddyline.data.arrays import Floats

@@ -10,8 +10,7 @@ from eddyline.errors import StateError
 from eddyline.rules.planning.access_predicates import plan_by
 from eddyline.rules.planning.planner import plan_from
 from eddyline.rules.planning.price import price_ns
-from eddyline.runtime.loggable import Loggable
-from eddyline.runtime.pins import AsItStands
+from eddyline.runtime.by_hand import OfLoop
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,20 +27,7 @@ STATED = "one statement of Spark's tells nothing of the tests of its rules"
 NOT_KEPT = "a loop of tasks keeps no conditions"
 
 
-class RulePin(AsItStands):
-    """Only the plan in force can be pinned; in the log there are others."""
-
-    def __init__(self, loop: RuleLoop) -> None:
-        super().__init__(loop, lambda: str(loop.plan))
-        self._log = RuleLog(loop)
-
-    @property
-    def logged(self) -> tuple[Loggable, ...]:
-        """The plan as plain values."""
-        return (self._log,)
-
-
-class RuleLog(Loggable):
+class RulePin(OfLoop):
     """The plan of rules, known again by the rates of literals, and priced by them."""
 
     loop: RuleLoop
@@ -68,6 +54,11 @@ class RuleLog(Loggable):
         """The plan in force."""
         return msgspec.to_builtins(self.loop.plan)
 
+    @property
+    def possible(self) -> str:
+        """The plans that may be pinned, in words."""
+        return "a plan of these rules, as run.plan() has the one in force"
+
     def is_possible(self, plan: Any) -> bool:
         """Return whether it is a plan of these rules."""
         try:
@@ -76,7 +67,7 @@ class RuleLog(Loggable):
             return False
         return True
 
-    def said(self, plan: Any) -> str:
+    def in_words(self, plan: Any) -> str:
         """Return a plan in words."""
         return str(plan_from(plan, self.loop.blocks))
 
@@ -102,8 +93,8 @@ class RuleLog(Loggable):
             plan_by(self.loop.program, mean, method=self.loop.options.method)
         )
 
-    def take(self, plan: Any, evidence: Any) -> None:  # noqa: ARG002 - rates say it all
-        """Put a plan in force that was settled by rows of before."""
+    def adopt(self, plan: Any) -> None:
+        """Put a plan in force that was settled by rows of before: rates say it all."""
         self.loop.take(plan_from(plan, self.loop.blocks))
 
     def let_go(self) -> None:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from eddyline.query.steps import RESULT, OverOne
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from eddyline.options import SharingOptions
+    from eddyline.query.predicates import FunctionPredicate
 
 
 class Rules(Protocol):
@@ -28,6 +29,10 @@ class Rules(Protocol):
     def options(self) -> SharingOptions:
         """Options by which plans are made."""
 
+    @property
+    def functions(self) -> Mapping[str, FunctionPredicate]:
+        """The Python functions that the rules call, by their names in the rules."""
+
     def operator(self, step: RuleStep, site: Any) -> Any:
         """Return the operator of a step with these rules."""
 
@@ -44,6 +49,11 @@ class RuleStep(OverOne):
     output: str = RESULT
     as_struct: bool = field(default=False, repr=False)
     """Whether it is an array of id, title and level of rules."""
+
+    @property
+    def functions(self) -> Mapping[str, FunctionPredicate]:
+        """The Python functions that the rules call, by their names in the rules."""
+        return self.rules.functions
 
     def renamed(self, names: Callable[[str], str]) -> RuleStep:
         """Return the step over relations of other names."""

@@ -1,20 +1,220 @@
-"""Rules of a query that a person may change while it runs: what they see, and what they ask for.
+"""What a person decides while a query runs: plans that stay, and rules that come and go.
 
-A change is checked first, in full; one that is not possible changes nothing. It is in force from
-the next micro-batch on and ends with the process: the program that starts the query has its own
-rules.
+``Pins`` holds plans in force whatever the evidence says, until they may adapt. A choice that is
+held goes on learning and decides nothing, in tasks and on the driver alike. A pin is written down
+at once and outlives its run. Like every plan it changes the work, never the answer.
+
+``ChangeableRules`` is what a rule set shows of its rules and lets a person change. A change is
+checked first, in full; one that is not possible changes nothing. It is in force from the next
+micro-batch on and ends with the process: the program that starts the query has its own rules.
 """
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from eddyline.data.files import replace_file
+from eddyline.errors import PlanError, StateError
+from eddyline.runtime.choice import Choice
+from eddyline.runtime.journal import JournalEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
-    from eddyline.runtime.journal import JournalEntry
+    from eddyline.runtime.choice import Advice
+
+BY_PERSON = {"by": "person"}
+"""Evidence of what a person has decided."""
+
+
+class OfLoop(Choice):
+    """A choice whose plan is that of a loop beside it."""
+
+    def __init__(self, loop: Any) -> None:
+        self.loop = loop
+
+    @property
+    def component(self) -> str:  # type: ignore[override]
+        """Name of what decides, as in the journal."""
+        return str(self.loop.component)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the plan stays as it is."""
+        return bool(self.loop.is_held)
+
+    @is_held.setter
+    def is_held(self, is_held: bool) -> None:
+        self.loop.is_held = is_held
+
+    @property
+    def is_adaptive(self) -> bool:  # type: ignore[override]
+        """Whether the plan may change at all, by the options of its query."""
+        return bool(self.loop.is_adaptive)
+
+
+class Pin(msgspec.Struct, frozen=True):
+    """What a person has pinned."""
+
+    plan: Any
+    batch_id: int
+    """The micro-batch after which it was pinned; -1 before the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class PinView:
+    """A plan that is pinned, as people may want to see it."""
+
+    component: str
+    pin: Pin
+    advice: Advice | None
+    is_in_force: bool
+    """False until the next micro-batch begins."""
+
+
+class Pins:
+    """The pins of one run, in a file of its checkpoint.
+
+    Args:
+        path: of the file; it is made with the first pin.
+
+    Raises:
+        StateError: it cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._pins = _read(path)
+        self._waiting = set(self._pins)
+        """Components whose plan is put in force by the next micro-batch."""
+
+    def __len__(self) -> int:
+        return len(self._pins)
+
+    def pin(
+        self, targets: Mapping[str, Choice], plans: Mapping[str, Any], batch_id: int
+    ) -> list[JournalEntry]:
+        """Pin plans; those that are not in force yet are from the next micro-batch on.
+
+        Args:
+            targets: what may be pinned, by component.
+            plans: by component; each is one of the targets.
+            batch_id: the newest micro-batch that is done.
+
+        Returns:
+            The decisions, a person's.
+
+        Raises:
+            PlanError: one of the plans is not possible; nothing is pinned then.
+            StateError: the pins cannot be written.
+        """
+        for component, plan in plans.items():
+            targets[component].check(plan)
+        plans = {name: msgspec.to_builtins(plan) for name, plan in plans.items()}  # kept as it is
+        self._save({**self._pins, **{name: Pin(each, batch_id) for name, each in plans.items()}})
+        entries = []
+        for component, plan in plans.items():
+            before = targets[component].plan
+            entries.append(JournalEntry(batch_id, component, "pin", before, plan, BY_PERSON))
+            if plan == before:
+                targets[component].hold(plan)
+                self._waiting.discard(component)
+            else:
+                self._waiting.add(component)
+        return entries
+
+    def adapt(self, targets: Mapping[str, Choice], batch_id: int) -> list[JournalEntry]:
+        """Let plans adapt again; what is not pinned goes on as it does.
+
+        Returns:
+            The decisions, a person's.
+
+        Raises:
+            StateError: the pins cannot be written.
+        """
+        free = [name for name in targets if name in self._pins]
+        entries = []
+        for component in free:
+            evidence = BY_PERSON | {"pinned_after_batch": self._pins[component].batch_id}
+            plan = targets[component].plan
+            entries.append(JournalEntry(batch_id, component, "adapt", plan, plan, evidence))
+        self._drop(free)
+        for component in free:
+            targets[component].release()
+        return entries
+
+    def apply(self, targets: Mapping[str, Choice], batch_id: int) -> list[JournalEntry]:
+        """Put pinned plans in force; called before each micro-batch.
+
+        A pin ends with what it was of, such as the rules of a set that has changed.
+
+        Returns:
+            The decisions to let plans go that no longer fit.
+        """
+        entries = []
+        for component, pin in self._pins.items():
+            why = self._why_gone(component, pin, targets.get(component))
+            if why:
+                entries.append(
+                    JournalEntry(batch_id, component, "adapt", pin.plan, evidence={"why": why})
+                )
+        self._waiting.clear()
+        self._drop([each.component for each in entries])
+        return entries
+
+    def _why_gone(self, component: str, pin: Pin, target: Choice | None) -> str:
+        """Put a pinned plan in force, or return why it cannot be; "" if it is."""
+        if target is None:
+            return "the query has no such component any more"
+        if component not in self._waiting:
+            return "" if target.is_held else "what the plan was of has changed"
+        try:
+            target.hold(pin.plan)
+        except PlanError as error:
+            return error.message
+        return ""
+
+    def views(self, targets: Mapping[str, Choice]) -> tuple[PinView, ...]:
+        """Return the pins, with what the evidence says of them."""
+        return tuple(
+            PinView(name, pin, targets[name].advice(), name not in self._waiting)
+            for name, pin in self._pins.items()
+            if name in targets
+        )
+
+    def _drop(self, components: Sequence[str]) -> None:
+        if components:
+            self._save({name: pin for name, pin in self._pins.items() if name not in components})
+            self._waiting -= set(components)
+
+    def _save(self, pins: dict[str, Pin]) -> None:
+        try:
+            replace_file(self.path, msgspec.json.encode(pins))
+        except OSError as error:
+            reason = f"{error}; make room or rights"
+            if not self.path.parent.is_dir():
+                reason = (
+                    "the folder is gone, as a temporary checkpoint is when its run ends; pin while "
+                    "the query runs, or start it with checkpoint="
+                )
+            msg = f"cannot write the pins to {self.path}: {reason}"
+            raise StateError(msg, path=str(self.path)) from error
+        self._pins = pins
+
+
+def _read(path: Path) -> dict[str, Pin]:
+    if not path.exists():
+        return {}
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, Pin])
+    except (OSError, ValueError, RecursionError) as error:
+        msg = f"cannot read the pinned plans in {path}: {error}; move the file away to adapt again"
+        raise StateError(msg, path=str(path)) from error
 
 
 @dataclass(frozen=True, slots=True)

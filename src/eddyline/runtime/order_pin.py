@@ -10,9 +10,10 @@ import numpy as np
 
 from eddyline.ordering.a_greedy import AGreedyOptions
 from eddyline.ordering.matrix_view import drop_fracs, expected_cost_ns
-from eddyline.runtime.logged import LEAST_ROWS
+from eddyline.runtime.by_hand import OfLoop
+from eddyline.runtime.choice import Advice, are_names
 from eddyline.runtime.order_loop import WARMUP_SAMPLES
-from eddyline.runtime.pins import Advice, Pinnable, are_names
+from eddyline.runtime.plan_log import LEAST_ROWS
 from eddyline.runtime.situations import Met, Situation
 from eddyline.stats.profile import FilterProfile, merge
 
@@ -34,7 +35,7 @@ GREEDY = AGreedyOptions(hysteresis=1.0, min_fill=1, min_gain=0.0)
 """What the best order is on the evidence, whatever the policy of the loop waits for."""
 
 
-class OrderPin(Pinnable):
+class OrderPin(OfLoop):
     """The order of a loop, by the names of its filters."""
 
     loop: OrderLoop

@@ -1,38 +1,37 @@
 """The log of plans: under which conditions a run was, for how many rows, and by which plans.
 
-Conditions that come again get the plan that was good for them, without learning it again; what is
-then measured says whether they were the same. The log also knows what any of its plans would have
-cost under all conditions so far, and so what adapting has brought.
+``PlanLog`` has a ``ComponentLog`` for each choice that is logged. What comes in: after each batch,
+the choice with its newest ``Situation``, the plan that the batch began with, and the batch's rows.
+What goes out: decisions to recall a plan, and views of what adapting has brought.
+
+1. A batch is in the situation of before, in one that was met earlier, or in a new one.
+2. A situation that comes again gets the plan that was good for it, without learning it again. What
+   is then measured says whether they were the same; if not, the recall was mistaken and is undone.
+3. ``Logged`` keeps a situation, the plans that it was met by, and their rows. From these
+   ``hindsight`` prices what the plans in force cost, and what the best single plan would have.
+
+The log is bounded in situations, conditions and plans. What it lets go of is counted.
 """
 
 from __future__ import annotations
 
 import json
 import threading
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
 from eddyline.errors import EddylineError, StateError
-from eddyline.runtime.hindsight import LogView, compared, hindsight
 from eddyline.runtime.journal import JournalEntry
-from eddyline.runtime.logged import (
-    LEAST_ROWS,
-    Held,
-    Logged,
-    SavedSituation,
-    plan_key,
-    restored,
-    saved,
-)
-from eddyline.runtime.situations import LEAVES
+from eddyline.runtime.situations import LEAVES, UNKNOWN, Situation, distance
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from eddyline.runtime.loggable import Loggable
-    from eddyline.runtime.situations import Situation
+    from eddyline.data.arrays import Floats
+    from eddyline.runtime.choice import Choice
 
 MOST_SITUATIONS, MOST_CONDITIONS = 64, 20_000
 """Situations of one component, and conditions of all of them, which are saved with each batch:
@@ -79,7 +78,7 @@ class ComponentLog:
     def __init__(self, component: str) -> None:
         self.component = component
         self.identity = ""
-        """What all is of; see ``Loggable.identity``."""
+        """What all is of; see ``Choice.identity``."""
         self.names: tuple[str, ...] = ()
         self.situations: list[Logged] = []
         self.current: Logged | None = None
@@ -91,7 +90,7 @@ class ComponentLog:
         self.n_left_out = 0.0
 
     def step(
-        self, target: Loggable, ran_under: Any, n_rows: float, batch_id: int, *, recalls: bool
+        self, target: Choice, ran_under: Any, n_rows: float, batch_id: int, *, recalls: bool
     ) -> list[JournalEntry]:
         """Take note of a batch; see ``PlanLog.step``."""
         if target.identity != self.identity:
@@ -157,7 +156,7 @@ class ComponentLog:
     def _remove(self, logged: Logged) -> None:
         self.situations = [each for each in self.situations if each is not logged]
 
-    def _nearest(self, now: Situation, target: Loggable) -> Logged | None:
+    def _nearest(self, now: Situation, target: Choice) -> Logged | None:
         """Return the situation that this is, if it is one of those before.
 
         None, too, while it may be one of several with different plans and more may come to be
@@ -169,7 +168,7 @@ class ComponentLog:
             return None
         return self.situations[found[0][1]]
 
-    def _mistaken(self, target: Loggable, now: Situation, batch_id: int) -> list[JournalEntry]:
+    def _mistaken(self, target: Choice, now: Situation, batch_id: int) -> list[JournalEntry]:
         """Give up the plan that was recalled for another situation than this one is."""
         recalled_at, self.recalled_at = self.recalled_at, None
         if recalled_at is None or self.current is None or batch_id > recalled_at + SOON:
@@ -177,11 +176,11 @@ class ComponentLog:
         self.current.n_mistaken += 1
         target.let_go()
         evidence = {"taken_for": self.current.seen.plain(), "now": now.plain()}
-        plan = target.said(target.plan)
+        plan = target.in_words(target.plan)
         return [JournalEntry(batch_id, self.component, "mistaken", plan, plan, evidence)]
 
     def _recalled(
-        self, logged: Logged, now: Situation, target: Loggable, batch_id: int
+        self, logged: Logged, now: Situation, target: Choice, batch_id: int
     ) -> list[JournalEntry]:
         """Take the plan of a situation that has come again, unless the newest rows oppose it."""
         plan, before = self._best(logged, target), target.plan
@@ -200,10 +199,10 @@ class ComponentLog:
             "held_for_rows": round(logged.held.total),
             "sampled_rows": round(now.n_sampled),
         }
-        plans = target.said(before), target.said(plan)
+        plans = target.in_words(before), target.in_words(plan)
         return [JournalEntry(batch_id, self.component, "recall", *plans, evidence)]
 
-    def _best(self, logged: Logged, target: Loggable) -> Any:
+    def _best(self, logged: Logged, target: Choice) -> Any:
         """Return the plan to recall in a situation.
 
         It is the best of those that it was met by, unless its evidence calls another one clearly
@@ -227,7 +226,7 @@ class ComponentLog:
         self.n_left_out += sum(each.held.total for each in self.situations)
         self.situations, self.current, self.recalled_at = [], None, None
 
-    def view(self, target: Loggable) -> LogView:
+    def view(self, target: Choice) -> LogView:
         """Return what the plans in force cost, and what the best of them alone would have."""
         if target.identity != self.identity:
             return LogView(self.component)
@@ -239,7 +238,7 @@ class ComponentLog:
             n_left_out=self.n_left_out + self.waiting.total,
             n_right=sum(each.n_right for each in self.situations),
             n_mistaken=sum(each.n_mistaken for each in self.situations),
-            hindsight=replace(seen, best=None if seen.best is None else target.said(seen.best)),
+            hindsight=replace(seen, best=None if seen.best is None else target.in_words(seen.best)),
             unit=target.cost_unit,
             per=target.per,
         )
@@ -259,7 +258,7 @@ class ComponentLog:
             self.identity,
         )
 
-    def restore(self, given: SavedComponent, target: Loggable) -> None:
+    def restore(self, given: SavedComponent, target: Choice) -> None:
         """Continue from what ``snapshot`` returned.
 
         Raises:
@@ -297,7 +296,7 @@ class PlanLog:
 
     def step(
         self,
-        targets: Mapping[str, Loggable],
+        targets: Mapping[str, Choice],
         ran_under: Mapping[str, Any],
         n_rows: int,
         batch_id: int,
@@ -321,7 +320,7 @@ class PlanLog:
         with self._changing:
             self._logs = {name: log for name, log in self._logs.items() if name in targets}
             for name, target in targets.items():
-                if not target.can_adapt:
+                if not target.is_adaptive:
                     continue
                 log, met = self._logs.get(name), target.rows_met(n_rows)
                 if name not in ran_under or target.why_unlogged:
@@ -334,7 +333,7 @@ class PlanLog:
                 entries += log.step(target, plan, met, batch_id, recalls=recalls)
         return entries
 
-    def views(self, targets: Mapping[str, Loggable]) -> tuple[LogView, ...]:
+    def views(self, targets: Mapping[str, Choice]) -> tuple[LogView, ...]:
         """Return what the log says of each component that may adapt."""
         with self._changing:
             return tuple(
@@ -342,14 +341,14 @@ class PlanLog:
                 if target.why_unlogged or name not in self._logs
                 else self._logs[name].view(target)
                 for name, target in targets.items()
-                if target.can_adapt
+                if target.is_adaptive
             )
 
     def snapshot(self) -> dict[str, SavedComponent]:
         """Return the log as values that msgspec encodes."""
         return {name: log.snapshot() for name, log in self._logs.items()}
 
-    def restore(self, state: Any, targets: Mapping[str, Loggable]) -> None:
+    def restore(self, state: Any, targets: Mapping[str, Choice]) -> None:
         """Continue from what ``snapshot`` returned, decoded from JSON.
 
         What is of no component any more is let go of.
@@ -360,10 +359,282 @@ class PlanLog:
         try:
             given = msgspec.convert(state, dict[str, SavedComponent], from_attributes=True)
             for name in given.keys() & targets.keys():
-                if targets[name].can_adapt and targets[name].identity == given[name].identity:
+                if targets[name].is_adaptive and targets[name].identity == given[name].identity:
                     log = ComponentLog(name)
                     log.restore(given[name], targets[name])
                     self._logs[name] = log
         except DAMAGED as error:
             msg = f"the saved log of plans is damaged: {error}; start from an empty checkpoint"
             raise StateError(msg) from error
+
+
+SETTLED = 2
+"""Batches after which a plan that was not given up is settled."""
+
+MOST_KNOWN = 256
+"""Plans of which a situation remembers what was computed."""
+
+LEAST_ROWS = 30
+"""Sampled rows below which they tell nothing, and rows of a batch below which these do not."""
+
+MOST_MISTAKEN = 2
+"""A situation that was mistaken for others so many times more than it was known again is not
+recalled any more."""
+
+
+SAME = 1.001
+"""Plans that cost up to so many times as much as the cheapest are as good."""
+
+
+class SavedSituation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A situation as it is saved."""
+
+    shares: list[float | None]
+    counts: list[float]
+    evidence: Any
+    n_sampled: float
+    held: list[tuple[Any, float]]
+    n_settled: int
+    n_right: int
+    n_mistaken: int
+
+
+class Held:
+    """Rows by the plan that they met."""
+
+    def __init__(self, pairs: Iterable[tuple[Any, float]] = ()) -> None:
+        self.n_rows: dict[str, float] = {}
+        """By plan, as JSON."""
+        for plan, n_rows in pairs:
+            self.add(plan_key(plan), n_rows)
+
+    def add(self, key: str, n_rows: float) -> None:
+        """Add the rows of a batch."""
+        self.n_rows[key] = self.n_rows.get(key, 0.0) + n_rows
+
+    def take(self, other: Held) -> None:
+        """Take over the rows of another."""
+        for key, n_rows in other.n_rows.items():
+            self.add(key, n_rows)
+        other.n_rows.clear()
+
+    def shortened(self, most: int) -> float:
+        """Let go of the plans of the fewest rows; returns their rows."""
+        surplus = sorted(self.n_rows, key=lambda key: self.n_rows[key])[: max(0, len(self) - most)]
+        return sum(self.n_rows.pop(key) for key in surplus)
+
+    def __len__(self) -> int:
+        return len(self.n_rows)
+
+    @property
+    def total(self) -> float:
+        """All rows."""
+        return sum(self.n_rows.values())
+
+    def pairs(self) -> list[tuple[Any, float]]:
+        """Return plans and their rows."""
+        return [(json.loads(key), n_rows) for key, n_rows in self.n_rows.items()]
+
+
+def _make_room(known: dict[str, Any]) -> None:
+    """Let go of what can be computed again, if it is much."""
+    if len(known) >= MOST_KNOWN:
+        known.clear()
+
+
+@dataclass
+class Logged:
+    """A situation of the log."""
+
+    seen: Situation
+    """As it was when most was known of it."""
+    held: Held = field(default_factory=Held)
+    n_settled: int = 0
+    """Batches after which a plan was settled in it."""
+    n_right: int = 0
+    """Recalls that were right."""
+    n_mistaken: int = 0
+    """Recalls in other situations that were like it at first."""
+    prices: dict[str, float] = field(default_factory=dict)
+    """What plans cost in it, as far as that was asked (per row; nan: not known)."""
+
+    foreseen: dict[str, tuple[Floats, Floats]] = field(default_factory=dict)
+    """What rows would show under plans, as far as that was asked; see ``Choice.foreseen``."""
+
+    def distance(self, now: Situation, target: Choice) -> float:
+        """Return how far it is from what is measured.
+
+        That is what samples say, if they are enough, and what all rows of the last batch showed
+        under their plan.
+        """
+        found = []
+        if now.n_sampled >= LEAST_ROWS:
+            found.append(now.distance(self.seen))
+        if now.met is not None:
+            key = plan_key(now.met.plan)
+            if key not in self.foreseen:
+                _make_room(self.foreseen)
+                self.foreseen[key] = target.foreseen(now.met.plan, self.seen.evidence)
+            found.append(distance(now.met.shares, now.met.counts, *self.foreseen[key]))
+        return max(found, default=UNKNOWN)
+
+    @property
+    def may_recall(self) -> bool:
+        """Whether its plan may be taken again."""
+        is_known = self.n_settled >= SETTLED and len(self.held) > 0
+        return is_known and self.n_mistaken - self.n_right < MOST_MISTAKEN
+
+    def see(self, now: Situation) -> None:
+        """Keep what is measured if it is of more rows than what is known."""
+        if now.n_sampled > self.seen.n_sampled:
+            self.seen = replace(now, met=None)
+            self.prices.clear()
+            self.foreseen.clear()
+
+    def price(self, target: Choice, key: str) -> float:
+        """Return what a plan costs in it (per row; nan: not known)."""
+        if not np.isfinite(self.prices.get(key, np.nan)):  # it may have become known since
+            _make_room(self.prices)
+            self.prices[key] = target.cost_of(json.loads(key), self.seen.evidence)
+        return self.prices[key]
+
+    def best(self, target: Choice) -> str:
+        """Return the cheapest of the plans that it was met by, of several that of most rows."""
+        prices = {key: self.price(target, key) for key in self.held.n_rows}
+        least = min((price for price in prices.values() if np.isfinite(price)), default=np.inf)
+        known = [key for key, price in prices.items() if price <= SAME * least]
+        return max(known or prices, key=lambda key: self.held.n_rows[key])
+
+    def absorb(self, other: Logged) -> None:
+        """Take over another entry of the same situation."""
+        self.held.take(other.held)
+        self.n_settled += other.n_settled
+        self.n_right += other.n_right
+        self.n_mistaken += other.n_mistaken
+
+
+def plan_key(plan: Any) -> str:
+    """Return a plan as text, the same for equal plans."""
+    return json.dumps(msgspec.to_builtins(plan), sort_keys=True)
+
+
+def saved(each: Logged) -> SavedSituation:
+    """Return an entry as it is saved."""
+    seen = each.seen
+    shares = [share if np.isfinite(share) else None for share in seen.shares.tolist()]
+    return SavedSituation(
+        shares,
+        seen.counts.tolist(),
+        seen.evidence,
+        seen.n_sampled,
+        each.held.pairs(),
+        each.n_settled,
+        each.n_right,
+        each.n_mistaken,
+    )
+
+
+def restored(given: SavedSituation, names: tuple[str, ...]) -> Logged:
+    """Return an entry that was saved, with conditions of those names.
+
+    Raises:
+        ValueError: its parts do not fit together.
+    """
+    shares = np.array([np.nan if share is None else share for share in given.shares], np.float64)
+    counts = np.array(given.counts, np.float64)
+    fits = len(shares) == len(counts) == len(names) and (counts > 0.0).all()
+    if not fits or not (np.isnan(shares) | ((shares >= 0.0) & (shares <= 1.0))).all():
+        msg = f"{len(shares)} shares of {len(names)} conditions do not fit together"
+        raise ValueError(msg)
+    seen = Situation(names, shares, counts, given.evidence, given.n_sampled, is_settled=True)
+    held = Held(given.held)
+    return Logged(seen, held, given.n_settled, given.n_right, given.n_mistaken)
+
+
+MOST_COMPARED = 32
+"""Plans whose prices in all situations are compared: those that were in force for most rows. Where
+each situation has plans of its own, a price of each in each would be hundreds of thousands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hindsight:
+    """Costs by the evidence of all situations, each for the rows for which it held."""
+
+    cost: float = float("nan")
+    """Of the plans that were in force (per row; nan: not known)."""
+    best: Any = None
+    """The single plan that would have cost least: of those that were in force for most rows, and
+    the one that is chosen for all situations together."""
+    best_cost: float = float("nan")
+    """What it would have cost (per row)."""
+    n_plans: int = 0
+    """Plans that were in force."""
+    n_unpriced: int = 0
+    """Of those that are compared, what cannot be priced in every situation, and is left out."""
+
+    @property
+    def saved(self) -> float:
+        """Share of the cost of the best single plan that was saved (nan: not known)."""
+        return 1.0 - self.cost / self.best_cost if self.best_cost > 0.0 else float("nan")
+
+
+@dataclass(frozen=True, slots=True)
+class LogView:
+    """What the log says of one component."""
+
+    component: str
+    n_situations: int = 0
+    n_rows: float = 0.0
+    """Rows of all situations."""
+    n_left_out: float = 0.0
+    """Rows of which no situation was known, or that was let go of."""
+    n_right: int = 0
+    """Recalls that were right."""
+    n_mistaken: int = 0
+    """Recalls that were given up."""
+    hindsight: Hindsight = field(default_factory=Hindsight)
+    unit: str = "ns"
+    """Of costs: ``ns``, or what is counted in place of time."""
+    per: str = "row"
+    """What costs are of."""
+    why_not: str = ""
+    """Why its plans are not logged, if they are not."""
+
+
+def hindsight(situations: Sequence[Logged], target: Choice) -> Hindsight:
+    """Return what plans have cost in some situations, and what the best of them would have."""
+    n_rows = np.array([each.held.total for each in situations])
+    if not n_rows.sum() > 0.0:
+        return Hindsight()
+    keys = compared(situations)
+    prices = np.array([[each.price(target, key) for key in keys] for each in situations])
+    # Rows under a plan without a price make the sum one that is not known.
+    spent = [
+        n * each.price(target, key)
+        for each in situations
+        for key, n in each.held.n_rows.items()
+        if n > 0.0
+    ]
+    cost = float(sum(spent) / n_rows.sum())
+    singles = dict(zip(keys, n_rows @ prices / n_rows.sum(), strict=True))
+    n_unpriced = int(np.isnan(list(singles.values())).sum())
+    found = [(float(single), json.loads(key)) for key, single in singles.items()]
+    evidence = [each.seen.evidence for each in situations]
+    together = target.best_single(list(zip(evidence, n_rows.tolist(), strict=True)))
+    if together is not None:
+        price = sum(n * target.cost_of(together, e) for n, e in zip(n_rows, evidence, strict=True))
+        found.append((float(price / n_rows.sum()), together))
+    known = [pair for pair in found if np.isfinite(pair[0])]
+    best_cost, best = min(known, key=lambda pair: pair[0]) if known else (float("nan"), None)
+    n_plans = len({key for each in situations for key in each.held.n_rows})
+    return Hindsight(cost, best, best_cost, n_plans, n_unpriced)
+
+
+def compared(situations: Sequence[Logged]) -> list[str]:
+    """Return the plans that were in force for most rows, in the order in which they came."""
+    n_rows: dict[str, float] = {}
+    for each in situations:
+        for key, n in each.held.n_rows.items():
+            n_rows[key] = n_rows.get(key, 0.0) + n
+    most = set(sorted(n_rows, key=n_rows.__getitem__, reverse=True)[:MOST_COMPARED])
+    return [key for key in n_rows if key in most]

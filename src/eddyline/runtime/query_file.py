@@ -86,10 +86,16 @@ def resumed(own: Path, query: Identity, changed: Changed | None, *, last_batch: 
     words = in_words(changes)
     if changes and changed is None:
         raise _of_another(own, file.query.text, query, words)
+    is_shifted = _is_shifted(file.query, query)
+    if is_shifted and changed != "reset":
+        raise _of_another_clock(own, query)
+    words = words or _WALL_CLOCKS * is_shifted
     if not changes and file.query.parser == query.parser:
         # Files keep the names and orders of the text that began the checkpoint.
-        query = msgspec.structs.replace(file.query, functions=query.functions)
-    if changed == "reset" and (changes or functions):
+        query = msgspec.structs.replace(
+            file.query, functions=query.functions, wall_clocks=query.wall_clocks
+        )
+    if changed == "reset" and (changes or functions or is_shifted):
         return Resumed(QueryFile(query, (), last_batch), file.query, words, functions, True)
     kept = [change for change in changes if change.is_kept]
     if kept and (query.is_stateful or file.query.is_stateful):
@@ -100,6 +106,24 @@ def resumed(own: Path, query: Identity, changed: Changed | None, *, last_batch: 
         raise StateError(msg, path=str(path), query=file.query.text)
     _check_layout(own, file.query, now)
     return Resumed(QueryFile(query, before, file.empty_until), file.query, words, functions)
+
+
+_WALL_CLOCKS = "event times of type TIMESTAMP_NTZ are wall clocks"
+
+
+def _is_shifted(before: Identity, now: Identity) -> bool:
+    """Return whether state has event times as an earlier version read wall clocks."""
+    return now.is_stateful and bool({*now.wall_clocks} - {*before.wall_clocks})
+
+
+def _of_another_clock(own: Path, query: Identity) -> StateError:
+    msg = (
+        f"{own.parent} has state of an earlier version, which read the event times of "
+        f"{', '.join(query.wall_clocks)} (TIMESTAMP_NTZ) in the time zone of the session; they are "
+        f"wall clocks now. Start the query with another checkpoint and path, or with "
+        f"changed='reset', which empties the state"
+    )
+    return StateError(msg, path=str(own / QUERY), streams=query.wall_clocks)
 
 
 def _check_layout(own: Path, before: Identity, now: Identity) -> None:
@@ -158,6 +182,10 @@ def _of_text(own: Path, query: Identity, changed: Changed | None, last_batch: in
     """Return how a query goes on from a checkpoint of a version that stored only its text."""
     theirs = identity_in(own / LEARNED)
     file = QueryFile(query, (hash_of(query.legacy),) if query.legacy else ())
+    if query.wall_clocks and changed != "reset":
+        raise _of_another_clock(own, query)
+    if query.wall_clocks:
+        return Resumed(QueryFile(query, (), last_batch), None, _WALL_CLOCKS, (), True)
     if theirs is None or theirs.rsplit(" #", 1)[0] == query.legacy.rsplit(" #", 1)[0]:
         return Resumed(file, None)
     words = f"the text was {theirs.rsplit(' #', 1)[0]} and is {query.text}"

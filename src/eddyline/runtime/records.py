@@ -1,17 +1,49 @@
-"""The batches and decisions of a run, as values: the bridge from the loops to ``watch``."""
+"""The batches of a run as values: what operators, progress, metrics and reports know of them.
+
+A ``Record`` is one component of an operator after a batch; a ``BatchRecord`` has those of all, with
+rows and times; a ``History`` has batches and decisions. ``Progress`` keeps batches in memory as
+records and on the disk as lines of plain values. Both have a budget: where one is used up, older
+batches are merged into coarser records, about equally many in each, so that counts and times stay
+right over any number of batches. ``Counters`` count over the whole life of a query, restarts
+included, and ``Backlog`` is the input that waits.
+"""
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
+
+import msgspec
+
+from eddyline.data.files import append, encoded, go_on_with, joined, replace_file, whole_lines
+from eddyline.errors import StateError
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from eddyline.runtime.journal import JournalEntry
-    from eddyline.runtime.operator import Record
     from eddyline.stats.profile import Order
+
+
+class Record(Protocol):
+    """One component of an operator after one micro-batch: a frozen value.
+
+    Progress and reports show it; what else it holds is between an operator and its own words in
+    ``watch/``.
+    """
+
+    @property
+    def component(self) -> str:
+        """Name of what decides, as in the journal."""
+        ...
+
+    @property
+    def plan(self) -> Any:
+        """The plan in force as plain values, as in the journal; None if it has none."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +58,7 @@ class Numbers:
 
 @runtime_checkable
 class Counting(Protocol):
-    """A record (``runtime.operator.Record``) that counts what was done in its batch.
+    """A record (``Record``) that counts what was done in its batch.
 
     Of any other record the newest stands for those before it. By custom ``n_rows``, ``n_late`` and
     ``n_results`` are sums, and ``n_kept`` (rows, cells or segments of state), ``n_bytes`` (of it),
@@ -248,3 +280,247 @@ class History:
             if each.event in events and (components is None or each.component in components):
                 return each
         return None
+
+
+PROGRESS_BYTES = 32 << 20
+"""Size up to which the file grows (bytes): some 60,000 records of a query with a few operators."""
+
+MAX_RECORDS = 2_000
+"""Records in memory; figures draw half as many points."""
+
+
+class StoredRecord(msgspec.Struct, frozen=True):
+    """One component after one batch, as plain values: a ``Record``."""
+
+    component: str
+    plan: Any = None
+    """The plan in force, as in the journal."""
+    sums: dict[str, float] = {}
+    """Counts of the batch by name; see ``runtime.records.Numbers``."""
+    levels: dict[str, float] = {}
+    """How things stand after the batch."""
+
+    @classmethod
+    def of(cls, record: Record, n_rows: int) -> StoredRecord:
+        """Return a record of a batch of so many rows as plain values."""
+        numbers = record.numbers(n_rows) if isinstance(record, Counting) else Numbers()
+        levels = {name: float(value) for name, value in numbers.levels.items()}
+        sums = {name: float(value) for name, value in numbers.sums.items()}
+        return cls(record.component, record.plan, sums, levels)
+
+    def numbers(self, n_rows: int) -> Numbers:  # noqa: ARG002 - they are known
+        """Return its numbers."""
+        return Numbers(self.sums, self.levels)
+
+    def with_earlier(self, earlier: StoredRecord, share: float) -> StoredRecord:  # noqa: ARG002
+        """Return one record for several batches: sums add up, levels are as after the last."""
+        names = dict.fromkeys((*earlier.sums, *self.sums))
+        sums = {name: earlier.sums.get(name, 0.0) + self.sums.get(name, 0.0) for name in names}
+        return msgspec.structs.replace(self, sums=sums)
+
+
+class _Line(msgspec.Struct, omit_defaults=True):
+    """A line of the file: a ``BatchRecord``; fields of later versions are passed over."""
+
+    batch_id: int
+    n_rows: int
+    n_kept: int
+    seconds: float
+    ended_at: float = 0.0
+    operators: tuple[StoredRecord, ...] = ()
+    lines: tuple[str, ...] = ()
+    n_batches: int = 1
+    kept_by: dict[str, int] = {}
+    first_began_at: float | None = None
+
+
+class Progress:
+    """The batches of a run, oldest first.
+
+    Args:
+        path: file that is appended to, also over restarts; created if it is not there. Without
+            one, nothing is kept on the disk.
+        max_bytes: size up to which the file grows (bytes).
+        max_records: records up to which memory is used.
+
+    Raises:
+        StateError: the file cannot be used.
+    """
+
+    def __init__(
+        self,
+        path: Path | None = None,
+        *,
+        max_bytes: int = PROGRESS_BYTES,
+        max_records: int = MAX_RECORDS,
+    ) -> None:
+        self.path = path
+        self.max_bytes = max_bytes
+        self.max_records = max_records
+        self.records: list[BatchRecord] = []
+        """Those of this process; its older batches are merged."""
+        self._n_bytes = 0
+        if path is not None:
+            try:
+                self._n_bytes = go_on_with(path)
+            except OSError as error:
+                raise _unwritable(path, error) from error
+
+    def add(self, record: BatchRecord) -> None:
+        """Take in a batch that ended.
+
+        Raises:
+            StateError: the file cannot be written.
+        """
+        self.records.append(record)
+        if len(self.records) > self.max_records:
+            self.records = coarser(self.records, self.max_records // 4, self.max_records // 4)
+        if self.path is None:
+            return
+        try:
+            self._n_bytes += append(self.path, [line_of(record)])
+            if self._n_bytes > self.max_bytes:
+                self._thin(self.path)
+        except OSError as error:
+            raise _unwritable(self.path, error) from error
+
+    def _thin(self, path: Path) -> None:
+        """Rewrite the file to about half of its budget, one half of which are the newest lines."""
+        lines, part = whole_lines(path), self.max_bytes // 4
+        n_part = max(1, part * len(lines) // self._n_bytes)
+        content = joined(map(line_of, coarser(read_progress(path), n_part, n_part)))
+        replace_file(path, content)
+        self._n_bytes = len(content)
+
+
+def line_of(record: BatchRecord) -> bytes:
+    """Return a record as a line of the file."""
+    line = _Line(
+        record.batch_id,
+        record.n_rows,
+        record.n_kept,
+        record.seconds,
+        record.ended_at,
+        tuple(StoredRecord.of(each, record.n_rows) for each in record.operators),
+        record.lines,
+        record.n_batches,
+        dict(record.kept_by),
+        record.first_began_at,
+    )
+    return encoded(line)
+
+
+def read_progress(path: Path) -> list[BatchRecord]:
+    """Return the records of a file that another process may be writing, but for half a last one.
+
+    Their operators are ``StoredRecord``.
+
+    Raises:
+        StateError: it cannot be read; the message says where.
+    """
+    found: list[BatchRecord] = []
+    try:
+        decoder = msgspec.json.Decoder(_Line)
+        for line in whole_lines(path):
+            record = _record(decoder.decode(line))
+            if found and found[-1].batch_id == record.batch_id and found[-1].n_batches == 1:
+                found.pop()  # it ran again after a failure, and counts once
+            found.append(record)
+    except OSError as error:
+        msg = f"cannot read the progress {path}: {error}; make it readable or move it away"
+        raise StateError(msg, path=str(path)) from error
+    except (ValueError, RecursionError) as error:
+        number = len(found) + 1
+        msg = f"line {number} of the progress {path} is no batch: {error}; move the file away"
+        raise StateError(msg, path=str(path), line=number) from error
+    return found
+
+
+def _record(line: _Line) -> BatchRecord:
+    return BatchRecord(**{name: getattr(line, name) for name in line.__struct_fields__})
+
+
+def _unwritable(path: Path, error: OSError) -> StateError:
+    msg = f"cannot write the progress {path}: {error}; make room or rights"
+    return StateError(msg, path=str(path))
+
+
+SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+"""Upper bounds of the classes that batches are counted in by their wall time (s)."""
+
+
+class Counters(msgspec.Struct):
+    """Counts of a query, saved with what it has learned, so that each batch counts once."""
+
+    n_rows: int = 0
+    n_kept: int = 0
+    seconds: float = 0.0
+    """Wall time of all batches (s)."""
+    by_seconds: list[int] = msgspec.field(default_factory=lambda: [0] * (len(SECONDS) + 1))
+    """Batches by the class of their wall time; the last takes longer than all ``SECONDS``."""
+    ended_at: float = 0.0
+    """End of the newest batch (seconds since the epoch; 0: none has run)."""
+    last_batch: int = -1
+    """The newest batch that is counted; -1 if none is."""
+    n_failures: int = 0
+    """Batches that failed."""
+    plan_changes: dict[str, int] = {}
+    """Other plans that were put in force, by component; those within tasks are not counted."""
+    n_late: dict[str, int] = {}
+    """Rows that came too late, by component."""
+
+    @property
+    def n_batches(self) -> int:
+        """Batches that are done."""
+        return sum(self.by_seconds)
+
+    def count(self, record: BatchRecord) -> None:
+        """Count a batch, once: also where it runs again and what was learned was dropped."""
+        if record.batch_id <= self.last_batch:
+            return
+        self.last_batch = record.batch_id
+        self.n_rows += record.n_rows
+        self.n_kept += record.n_kept
+        self.seconds += record.seconds
+        self.by_seconds[bisect_left(SECONDS, record.seconds)] += 1
+        self.ended_at = record.ended_at
+        for component, numbers in numbers_of(record.operators, record.n_rows).items():
+            if n_late := round(numbers.sums.get("n_late", 0)):
+                self.n_late[component] = self.n_late.get(component, 0) + n_late
+
+    def count_decisions(self, entries: Iterable[JournalEntry]) -> None:
+        """Count the decisions that put another plan in force."""
+        for each in entries:
+            if each.is_plan_change:
+                n_before = self.plan_changes.get(each.component, 0)
+                self.plan_changes[each.component] = n_before + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """Input that waits, as far as it is known."""
+
+    n_rows: int | None = None
+    """Rows; None where they are not known."""
+    is_estimate: bool = False
+    """Whether the rows are estimated by the size of files."""
+    n_files: int | None = None
+    """Files that wait; None for a source that has none."""
+    why: str = ""
+    """Why the rows are not known; empty if they are."""
+
+
+def whole(backlogs: Sequence[Backlog]) -> Backlog:
+    """Return the backlog of all sources of a query; its rows are known if those of each are.
+
+    >>> whole([Backlog(3), Backlog(4, is_estimate=True, n_files=1)])
+    Backlog(n_rows=7, is_estimate=True, n_files=1, why='')
+    """
+    files = [each.n_files for each in backlogs if each.n_files is not None]
+    rows = [each.n_rows for each in backlogs if each.n_rows is not None]
+    return Backlog(
+        sum(rows) if rows and len(rows) == len(backlogs) else None,
+        any(each.is_estimate for each in backlogs),
+        sum(files) if files else None,
+        next((each.why for each in backlogs if each.why), ""),
+    )

@@ -14,7 +14,7 @@ import msgspec
 from eddyline.data.files import replace_file
 from eddyline.errors import StateError
 from eddyline.query.identity import hash_of
-from eddyline.runtime.counters import Counters
+from eddyline.runtime.records import Counters
 
 if TYPE_CHECKING:
     from collections.abc import Collection

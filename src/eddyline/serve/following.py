@@ -14,8 +14,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from eddyline.report.formatting import ratio
-from eddyline.runtime.backlog import Backlog
-from eddyline.runtime.records import event_times, numbers_of
+from eddyline.runtime.records import Backlog, event_times, numbers_of
 from eddyline.serve.runs import key_of
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from eddyline.report.sections import (
     without_values,
 )
 from eddyline.report.series import points_of
-from eddyline.runtime.pins import BY_PERSON
+from eddyline.runtime.by_hand import BY_PERSON
 from eddyline.runtime.records import Counting, Numbers
 from eddyline.serve.following import is_change
 from eddyline.serve.measures import Effects, cells, health, in_short, spark_line, time_sections

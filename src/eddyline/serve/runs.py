@@ -30,10 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from eddyline.report.sections import RunView
-    from eddyline.runtime.backlog import Backlog
     from eddyline.runtime.by_hand import ChangeableRules, RuleChange
     from eddyline.runtime.journal import JournalEntry
-    from eddyline.runtime.records import BatchRecord
+    from eddyline.runtime.records import Backlog, BatchRecord
 
 
 class WatchedRun(Protocol):

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from eddyline.errors import StateError
 from eddyline.report.sections import RunView, sections_of
 from eddyline.report.stored import StoredRun, read_run
-from eddyline.runtime.backlog import Backlog
 from eddyline.runtime.checkpoint import JOURNAL, PROGRESS, VIEW, find_runs, own_folder
+from eddyline.runtime.records import Backlog
 from eddyline.serve.runs import Failure
 
 if TYPE_CHECKING:

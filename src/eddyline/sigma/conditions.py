@@ -107,6 +107,16 @@ Leaf = TextIs | NumberIs | BooleanIs | IsEmpty | Exists | Matches | InNetwork | 
 Condition = Leaf | Negated | AllOf | AnyOf
 
 
+def parts_of(condition: Condition) -> tuple[Condition, ...]:
+    """Return the conditions directly inside one."""
+    match condition:
+        case Negated(part):
+            return (part,)
+        case AllOf(parts) | AnyOf(parts):
+            return parts
+    return ()
+
+
 def leaves(condition: Condition) -> list[Leaf]:
     """Return the leaves, from left to right."""
     found: list[Leaf] = []

@@ -165,6 +165,9 @@ def load_rules(
         # Not by msgspec: of two rules with one name it takes the last.
         given = json.loads(path.read_bytes(), object_pairs_hook=_without_repeats)
         rules = {name: _json_rule(each) for name, each in given.items()}
+    except RecursionError as error:
+        msg = f"cannot read rules from {path}: it is nested too deeply; write texts or flat objects"
+        raise SourceError(msg, path=str(path)) from error
     except (OSError, ValueError, TypeError, AttributeError) as error:
         msg = (
             f"cannot read rules from {path}: {error}; write an object of conditions by their "

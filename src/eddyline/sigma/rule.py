@@ -14,6 +14,7 @@ from eddyline.sigma.conditions import Condition, fields_of
 from eddyline.sigma.correlations import SigmaCorrelation  # noqa: TC001 - the cache decodes by it
 from eddyline.sigma.fields import Columns, likely_columns
 from eddyline.sigma.log_sources import LogSource, restriction
+from eddyline.sql.depth import deep
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -104,6 +105,7 @@ class SigmaRule:
         """Return the likely columns of fields that events lack, by field."""
         return likely_columns(fields, columns)
 
+    @deep
     def bind(self, columns: Mapping[str, str], *, ansi: bool) -> Rule:  # noqa: ARG002 - a protocol
         """Return the rule over an input; it never raises on a row, in ANSI mode or not.
 

@@ -16,12 +16,16 @@ from sigma.exceptions import SigmaError
 from sigma.rule import SigmaDetection
 
 from eddyline.errors import NotSupportedError, QueryError
+from eddyline.query.rules.sources import MAX_LEVELS
 from eddyline.sigma import conditions as ours
+from eddyline.sql import depth
+from eddyline.sql.java_regex import compiled
 from eddyline.sql.like import ANY, ONE, Wild
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from sigma.conditions import SigmaCondition
     from sigma.rule import SigmaRule as ParsedRule
 
 
@@ -53,6 +57,9 @@ TESTS_RATIO = 10
 _PARSER_PLACE = re.compile(r",? *\(line:\d+, col:\d+\)")
 """The parser's line is one of the condition, and not of the file."""
 
+_NESTING = re.compile(r"[()]|[\w*-]+")
+"""Parentheses and words of a condition."""
+
 _SELECTOR = re.compile(r"\b(?:1|any|all)\s+of\s+([\w*-]+)")
 
 
@@ -67,26 +74,44 @@ def condition_of(rule: ParsedRule) -> ours.Condition:
     for each in rule.detection.parsed_condition:
         _check_names(each.condition, rule.detection.detections)
         _check_size(each.condition, sizes)
+        _check_levels(each.condition)
         try:
-            tree = each.parse()
-        except RecursionError as error:
-            msg = "the condition is nested too deeply"
-            raise QueryError(msg, part=_CONDITION) from error
+            part = _parsed(each)
         except SigmaError as error:
             said = _PARSER_PLACE.sub("", str(error)) + _hint(each.condition, rule)
             msg = f"condition {each.condition!r}: {said}"
             raise QueryError(msg, part=_CONDITION) from error
-        try:
-            part = _translated(tree)
-        except RecursionError as error:
-            msg = "the condition is nested too deeply"
-            raise QueryError(msg, part=_CONDITION) from error
         if part is not None:
+            _check_depth(depth.depth_of(part, ours.parts_of), MAX_LEVELS)
             found.append(part)
     if not found:
         msg = "nothing is left of its condition"
         raise QueryError(msg, part=_CONDITION)
     return _joined(ours.AnyOf, found)
+
+
+@depth.deep
+def _parsed(condition: SigmaCondition) -> ours.Condition | None:
+    return _translated(condition.parse())
+
+
+def _check_levels(condition: str) -> None:
+    """Refuse a condition that is nested too deeply; each ``not`` of several is a level."""
+    n_open = nots = deepest = 0
+    for token in _NESTING.findall(condition):
+        nots = nots + 1 if token == "not" else 0
+        n_open += (token == "(") - (token == ")")
+        deepest = max(deepest, n_open + nots)
+    _check_depth(deepest, depth.MAX_LEVELS)
+
+
+def _check_depth(levels: int, most: int) -> None:
+    if levels > most:
+        msg = (
+            f"the condition is nested {levels} levels deep, and at most {most} can be read; "
+            f"write it flatter, or split it"
+        )
+        raise QueryError(msg, part=_CONDITION, levels=levels, most=most)
 
 
 def _size(detection: SigmaDetection) -> int:
@@ -161,6 +186,8 @@ def _translated(node: Any) -> ours.Condition | None:
             return None
         case parsed.ConditionNOT():
             part = _translated(node.args[0]) if node.args else None
+            if isinstance(part, ours.Negated):
+                return part.part
             return None if part is None else ours.Negated(part)
         case parsed.ConditionAND() | parsed.ConditionOR():
             parts = [_translated(each) for each in node.args]
@@ -250,7 +277,7 @@ def _regex(field: str | None, value: types.SigmaRegularExpression) -> ours.Match
         flags |= _FLAGS[flag]
     pattern = str(value.regexp)
     try:
-        re.compile(pattern, flags)
+        compiled(pattern, flags)
     except (re.error, OverflowError, RecursionError) as error:
         msg = f"{_place(field)}: {pattern!r} is not a regular expression: {error}"
         raise QueryError(msg, field=field) from error

@@ -23,7 +23,7 @@ from eddyline.report import clock as words
 from eddyline.spark.arrow_tasks import map_batches
 from eddyline.spark.batch_files import file_column
 from eddyline.spark.disorder import Asked, counted, disorders
-from eddyline.spark.event_time import micros_of
+from eddyline.spark.event_time import LOCAL, micros_of, time_type
 from eddyline.spark.late_rows import MICROS, LateRows
 from eddyline.spark.lateness import warned_of_late
 from eddyline.spark.operator import Laid, Operator
@@ -97,6 +97,8 @@ class StreamClock(Operator):
         number: Column | None = None,
         without_lateness: tuple[str, ...] = (),
         passing: Callable[[DataFrame], DataFrame] = lambda rows: rows,
+        *,
+        is_local: bool = False,
     ) -> None:
         self.lateness = lateness
         self.streams = lateness.streams(lateness.known({}), {})
@@ -113,6 +115,8 @@ class StreamClock(Operator):
         self.is_asked = False
         self._columns = rows
         self._micros = micros
+        self._is_local = is_local
+        """Whether event times are readings of a wall clock."""
         self.passing = passing
         self._number = number
         self._runs_ahead: Callable[[], bool] | None = None
@@ -146,7 +150,8 @@ class StreamClock(Operator):
         micros = micros_of(relation.df, relation.time, stream)
         without = (stream,) if relation.lateness is None else ()
         lateness = lateness_rule({stream: relation})
-        made = cls(lateness, relation.df, micros, without_lateness=without)
+        is_local = time_type(relation.df, relation.time, stream) == LOCAL
+        made = cls(lateness, relation.df, micros, without_lateness=without, is_local=is_local)
         made._in_files = file_column(relation.df, relation.time)
         return made
 
@@ -334,7 +339,11 @@ class StreamClock(Operator):
         """
         columns = self._columns.schema
         return late_rows(
-            self._place, name, self._last_batch, lambda: to_arrow_schema(columns, timezone="UTC")
+            self._place,
+            name,
+            self._last_batch,
+            lambda: to_arrow_schema(columns, timezone="UTC"),
+            is_local=self._is_local,
         )
 
     def records(self) -> tuple[words.ClockRecord, ...]:

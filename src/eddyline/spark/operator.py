@@ -23,10 +23,9 @@ if TYPE_CHECKING:
     from eddyline.query.steps import Step
     from eddyline.report.sections import Section
     from eddyline.runtime.by_hand import ChangeableRules
+    from eddyline.runtime.choice import Choice
     from eddyline.runtime.journal import JournalEntry
-    from eddyline.runtime.operator import Loop, Record
-    from eddyline.runtime.pins import Pinnable
-    from eddyline.runtime.records import History
+    from eddyline.runtime.records import History, Record
     from eddyline.runtime.reports import TaskReport
     from eddyline.spark.batch_files import BatchFiles
     from eddyline.spark.prepared import Counted
@@ -326,18 +325,14 @@ class Operator:
         return None
 
     @property
-    def loops(self) -> tuple[Loop[Any], ...]:
-        """The loops that keep its plan good, each with a record in the progress."""
-        return ()
-
-    @property
-    def pinnable(self) -> tuple[Pinnable, ...]:
-        """Its plans that a person may pin, each of a component of its own; see ``OneOf``."""
+    def choices(self) -> tuple[Choice, ...]:
+        """Its plans that could be others, each of a component of its own."""
         return ()
 
     def records(self) -> tuple[Record, ...]:
         """Return the state of each part of the operator after a batch."""
-        return tuple(each.record() for each in self.loops)
+        records = (choice.record() for choice in self.choices)
+        return tuple(record for record in records if record is not None)
 
     def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:  # noqa: ARG002
         """Return the plan in force and its newest figures in words, for the progress.

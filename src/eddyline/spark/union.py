@@ -16,7 +16,7 @@ from eddyline.query.steps import FilterStep, ProjectStep, ReadStep
 from eddyline.spark.analysis import check_outputs, refused, unlogged
 from eddyline.spark.clock import StreamClock
 from eddyline.spark.clocks_of_results import UnionClock
-from eddyline.spark.event_time import check_one_type, micros_of
+from eddyline.spark.event_time import LOCAL, check_one_type, micros_of
 from eddyline.spark.operator import PREFIX, Laid, Operator
 from eddyline.spark.parts import Part as MadePart
 from eddyline.spark.parts import Trunk
@@ -128,6 +128,7 @@ class UnionOperator(_Union):
                 F.col(PART),
                 without_lateness=(*without,),
                 passing=lambda rows: rows.where(KEPT),
+                is_local=dict(self.source.dtypes)[self.time] == LOCAL,
             )
         self.clock = self._clock
 

@@ -8,6 +8,7 @@ languages call the end of a line, a digit or a letter differs, so these are writ
 from __future__ import annotations
 
 import re
+import warnings
 from dataclasses import dataclass
 
 _LINE_ENDS = r"\n\r\u0085\u2028\u2029"
@@ -70,10 +71,21 @@ def is_plain_regex(pattern: str) -> bool:
     if only_python:
         return False
     try:
-        re.compile(pattern)
+        compiled(pattern)
     except (re.error, OverflowError, RecursionError):
         return False
     return True
+
+
+def compiled(pattern: str, flags: int = 0) -> re.Pattern[str]:
+    """Return a regular expression of Python, without warnings about later versions of Python.
+
+    Raises:
+        re.error: it is none; OverflowError or RecursionError: it is too large.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return re.compile(pattern, flags)
 
 
 class _Translation:

@@ -1,19 +1,21 @@
 """A normal form of SQL text: two texts with one normal form mean the same.
 
-These do not count: comments, white space, the case of keywords and function names, parentheses that
-change nothing, the order of AND and OR, and the sides of ``=``. Spark's setting decides whether the
-case of names counts.
+These do not count: comments, white space, the case of keywords and function names, and parentheses
+that change nothing. The order of AND and OR does not count, nor does a condition that they repeat,
+unless it draws lots. ``0 < v`` is ``v > 0``, and the sides of ``=`` may be swapped. Spark's setting
+decides whether the case of names counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from eddyline.sql.depth import deep
+from eddyline.sql.functions import NON_DETERMINISTIC, as_name
 from eddyline.sql.parsing import on_one_line, parse_column
 
 Qualifiers = Callable[[str], str]
@@ -21,13 +23,14 @@ Qualifiers = Callable[[str], str]
 
 _CHAINS = exp.And, exp.Or
 _SYMMETRIC = exp.EQ, exp.NEQ, exp.NullSafeEQ
+_MIRRORED: dict[type[Any], type[Any]] = {exp.GT: exp.LT, exp.GTE: exp.LTE}
 
 
 @deep
 def conjuncts(
     text: str, *, ignores_case: bool = True, qualifier: Qualifiers = lambda name: name
 ) -> list[str]:
-    """Return the normal forms of the conditions that AND joins, sorted.
+    """Return the different normal forms of the conditions that AND joins, sorted.
 
     Args:
         text: SQL of an expression, or of an output column with its alias.
@@ -39,6 +42,8 @@ def conjuncts(
 
     >>> conjuncts("(V > 3) and k = 1 -- odd") == conjuncts("1 = k AND v>3")
     True
+    >>> conjuncts("0 < v AND v > 0") == conjuncts("v > 0")
+    True
     >>> conjuncts("V AS v") == conjuncts("v")
     True
     >>> conjuncts("v > 3 OR k = 1 AND w") == conjuncts("(v > 3 OR k = 1) AND w")
@@ -49,7 +54,7 @@ def conjuncts(
     except (SqlglotError, IndexError):
         return [on_one_line(text)]
     form = _Form(ignores_case, qualifier)
-    return sorted(form.of(each) for each in _operands(tree, exp.And))
+    return form.chain(tree, exp.And)
 
 
 class _Form:
@@ -77,15 +82,30 @@ class _Form:
         if isinstance(node, exp.Alias) and self._is_own_name(node):
             return self.of(node.this)
         if isinstance(node, _CHAINS):
-            return self._call(node, sorted(self.of(each) for each in _operands(node, type(node))))
+            parts = self.chain(node, type(node))
+            return parts[0] if len(parts) == 1 else self._call(type(node), parts)
         if isinstance(node, _SYMMETRIC):
-            return self._call(node, sorted([self.of(node.this), self.of(node.expression)]))
-        args = [
+            return self._call(type(node), sorted([self.of(node.this), self.of(node.expression)]))
+        if type(node) in _MIRRORED:
+            sides = {"this": node.expression, "expression": node.this}
+            return self._call(_MIRRORED[type(node)], self._args(sides))
+        return self._call(type(node), self._args(node.args))
+
+    def chain(self, node: Any, kind: type[Any]) -> list[str]:
+        """Return the normal forms of what AND or OR joins, sorted; see ``conjuncts``."""
+        parts = _operands(node, kind)
+        forms = sorted(self.of(each) for each in parts)
+        draws_lots = any(
+            as_name(each) in NON_DETERMINISTIC for part in parts for each in part.walk()
+        )
+        return forms if draws_lots else list(dict.fromkeys(forms))
+
+    def _args(self, args: Mapping[str, Any]) -> list[str]:
+        return [
             f"{name} {self.of(value)}"
-            for name, value in sorted(node.args.items())
+            for name, value in sorted(args.items())
             if value not in (None, False, [])
         ]
-        return self._call(node, args)
 
     def _is_own_name(self, node: Any) -> bool:
         """Return whether a column is called as it is called anyway: ``s.v AS v``."""
@@ -94,8 +114,8 @@ class _Form:
         return is_column and self._name(column.parts[-1]) == self._name(alias)
 
     @staticmethod
-    def _call(node: Any, args: list[str]) -> str:
-        return f"({type(node).__name__} {' '.join(args)})"
+    def _call(kind: type[Any], args: list[str]) -> str:
+        return f"({kind.__name__} {' '.join(args)})"
 
     def _name(self, part: Any) -> str:
         name = str(part.name)

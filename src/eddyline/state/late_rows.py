@@ -84,7 +84,12 @@ def with_times(payload: pa.Table, starts: NDArray[np.int64]) -> pa.Table:
 
 
 def late_rows(
-    place: StatePlace, name: str, until: int, schema: Callable[[], pa.Schema]
+    place: StatePlace,
+    name: str,
+    until: int,
+    schema: Callable[[], pa.Schema],
+    *,
+    is_local: bool = False,
 ) -> pa.Table:
     """Return the late rows of an input, by batch, with their event times.
 
@@ -93,6 +98,7 @@ def late_rows(
         name: of the input.
         until: the last batch; files of later ones are of an attempt that failed.
         schema: returns the columns, where there is no row.
+        is_local: whether event times are readings of a wall clock, in no time zone.
 
     Raises:
         StateError: they cannot be read.
@@ -105,9 +111,12 @@ def late_rows(
             f"removes them when it ends"
         )
         raise StateError(msg, folder=place.late) from error
-    if found is not None:
+    if found is None:
+        found = with_times(schema().empty_table(), np.empty(0, np.int64))
+    if not is_local:
         return found
-    return with_times(schema().empty_table(), np.empty(0, np.int64))
+    place_of_time = found.column_names.index(TIME)
+    return found.set_column(place_of_time, TIME, found[TIME].cast(pa.timestamp("us")))
 
 
 def read_late(place: StatePlace, name: str, until: int) -> pa.Table | None:

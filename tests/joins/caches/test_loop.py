@@ -29,7 +29,7 @@ def test_switched_off_nothing_is_done(options):
 def test_two_inputs_have_no_cache():
     graph = JoinGraph(("r", "s"), (frozenset("rs"),))
     caches = JoinCaches(graph, "rs", cache_bytes=1 << 20)
-    assert caches.plan({"r": ("s",), "s": ("r",)}, 0) == NO_CACHES
+    assert caches.for_batch({"r": ("s",), "s": ("r",)}, 0) == NO_CACHES
 
 
 def test_a_table_asks_no_cache():
@@ -114,7 +114,7 @@ def test_another_order_ends_caches_and_their_measures():
     join_runs.run(ARRIVALS, 2_000, caches=caches)
     assert caches.states.used
     orders = {**ARRIVALS.orders, "s": ("t", "r")}  # {r, s} is not closed any more
-    plan = caches.plan(orders, 100)
+    plan = caches.for_batch(orders, 100)
     assert not plan.used
     assert not plan.kept
     assert not caches.states.used

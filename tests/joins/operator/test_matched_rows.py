@@ -304,6 +304,14 @@ def test_where_codes_are_hashes_the_keys_themselves_are_compared(tmp_path):
         checked(tmp_path, state, named(["g", "g"], [5, 5], 20), key=key)
 
 
+@pytest.mark.parametrize(("is_local", "words"), [(True, ""), (False, " UTC")])
+def test_instants_of_wall_clocks_are_in_no_time_zone(tmp_path, is_local, words):
+    key = UniqueKey("orders", "id", 0, pa.int64(), is_local)
+    second = "1970-01-01 00:00:00.000001"
+    with pytest.raises(DuplicateKeyError, match=rf"of 1970-01-01 00:00:00{words} and of {second}"):
+        checked(tmp_path, BucketState(), made([7, 7], [0, 1]), key=key)
+
+
 def test_tables_tell_their_keys_by_themselves():
     codes = {0: np.array([4, 2, 9]), 1: np.array([1, 1, 2])}
     starts = np.full(3, ALWAYS)

@@ -81,3 +81,4 @@ def test_a_row_that_a_part_of_an_outer_union_waits_for_is_not_late(spark, tmp_pa
     found = {int(each["end"].timestamp()): each["n"] for each in run.to_arrow().to_pylist()}
     assert found == {60: 1, 70: 1, 110: 2}
     assert run.late_rows("three.part 1.two.part 1.s").num_rows == 0
+    assert run.late_rows("v").column_names == ["ts", "_time"]

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 import eddyline as el
 from eddyline.errors import OptionError, QueryError
+from eddyline.spark.filters.guard import in_turn
 from eddyline.spark.filters.plan_text import printed_plan
 
 pytestmark = pytest.mark.spark
@@ -434,6 +435,24 @@ def test_thousands_of_predicates_are_cut_into_steps(mixed):
     assert ids(mixed.transform(el.all_of(*tens, read_sample=False))) == expected
     raising = [f"10 / (i - {n + 100}) < 100" for n in range(400)]
     assert ids(mixed.transform(el.all_of("i < 4", *raising, read_sample=False))) == expected
+
+
+@pytest.mark.large
+def test_hundreds_of_predicates_that_can_raise_are_one_step(mixed):
+    texts = [f"i * 3 + {n} > 5 * abs(i) - 1000" for n in range(400)]
+    keep = el.all_of("i < 4", *texts)
+    assert ids(mixed.transform(keep)) == ids(mixed.where("i < 4"))
+    words = " ".join(keep.explain().split())
+    assert "more than 300 native predicates stay in their written order" in words
+
+
+def test_a_row_meets_a_condition_only_if_those_before_it_hold(spark):
+    df = spark.sql("SELECT * FROM VALUES (NULL, 0), (1, 1), (-1, 0) AS t(x, y)")
+    raises = "CAST(raise_error('y is 0') AS BOOLEAN)"
+    texts = ("x > 0", f"CASE WHEN y > 0 THEN true ELSE {raises} END")
+    assert [tuple(row) for row in df.where(in_turn(texts)).collect()] == [(1, 1)]
+    with pytest.raises(PySparkException, match="y is 0"):
+        df.where(in_turn(texts[::-1])).collect()
 
 
 def test_functions_of_one_value_are_predicates_and_rules(mixed):

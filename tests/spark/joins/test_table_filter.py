@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import functions as F
 
 import eddyline as el
-from eddyline.joins import drop_loop
+from eddyline.joins import table_filter as deciding
 from eddyline.joins.state_part import JoinPart
 from eddyline.spark.joins import table_filter
 from eddyline.spark.joins.table_filter import _lacks, words_of
@@ -110,7 +110,7 @@ def test_answers_late_rows_and_counts_are_as_without_it_also_after_a_restart(
     spark, tmp_path, monkeypatch
 ):
     """The table is another one on disk after the first run: what the query keeps of it counts."""
-    monkeypatch.setattr(drop_loop, "LEAST_DROPPED", 0)
+    monkeypatch.setattr(deciding, "LEAST_DROPPED", 0)
     keys = [*range(0, 1_000, 50), 3]
     write_table(tmp_path, keys)
     for number in range(N_BATCHES - 3):

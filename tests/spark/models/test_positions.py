@@ -11,6 +11,7 @@ import pytest
 
 import eddyline as el
 from eddyline.errors import NotSupportedError, OptionError, QueryError
+from eddyline.models import earth
 from tests.oracles.geodesics import vincenty
 from tests.spark.models.test_streams import ended, stream_of
 
@@ -35,15 +36,15 @@ def rows():
     order = np.lexsort((ships, seconds))
     ships, seconds, lat, lon = (each[order] for each in (ships, seconds, lat, lon))
     # Rows without a position say nothing, as if they were not there.
-    nowhere = {"ship": [0, 1, 2, 4], "s": [25, 25, 25, 25]}
+    nowhere = {"ship": [0, 1, 2, 4, 5, 6], "s": [25] * 6}
     return pa.table(
         {
             "ship": np.concatenate([ships, nowhere["ship"], [FAR]]),
             "ts": pa.array(
                 (np.concatenate([seconds, nowhere["s"], [1_000_000]]) + 1_700_000_040) * SECOND
             ).cast(pa.timestamp("us", "UTC")),
-            "LAT": pa.array([*lat, None, 91.0, float("nan"), 5.0, 0.0], pa.float64()),
-            "LON": pa.array([*lon, 3.0, 181.0, 7.0, float("inf"), 0.0], pa.float64()),
+            "LAT": pa.array([*lat, None, 91.0, float("nan"), 5.0, 179.5, 5.0, 0.0], pa.float64()),
+            "LON": pa.array([*lon, 3.0, 181.0, 7.0, float("inf"), 3.0, -400.0, 0.0], pa.float64()),
         }
     )  # fmt: skip
 
@@ -154,7 +155,9 @@ def test_a_stream_gives_what_a_batch_gives(spark, folder, tmp_path, segments, na
     wanted = ASKED[name](segments)
     assert found.columns == wanted.columns
     assert shown(found) == shown(wanted) != []
-    assert "track of (LAT, LON) within 10" in " ".join(run.explain().split())
+    words = " ".join(run.explain().split())
+    assert "track of (LAT, LON) within 10" in words
+    assert "2 rows with a latitude or longitude that is out of range" in words
 
 
 @pytest.mark.large
@@ -211,11 +214,59 @@ def test_model_in_sql_says_the_same(spark, folder, segments):
         )
 
 
-def test_columns_in_the_wrong_order_or_unit_are_told(spark):
-    for lat, lon, said in (("179.5D", "-18D", "LAT = 179.5"), ("-18D", "1e6D", "LON = 1000000")):
-        df = spark.sql(f"SELECT 1 AS ship, current_timestamp() AS ts, {lat} AS LAT, {lon} AS LON")
-        with pytest.raises(Exception, match=rf"(?s)no position in degrees: .*{said}"):
-            fitted(df).to_df().collect()
+PLACES = [(-18.0, 179.5), (60.0, 180.0), (60.0, -180.0), (-90.0, 20.0), (10.0, 90.0), (0.0, 360.0)]
+NO_PLACES = [(None, 3.0), (3.0, None), (91.0, 3.0), (3.0, 181.0), (float("nan"), 3.0)]
+OFF_EARTH = [(179.5, -18.0), (-18.0, 1e6), (-90.5, 3.0), (3.0, -181.0)]
+
+
+def test_degrees_become_metres_without_the_rounding_of_pi(spark):
+    df = spark.createDataFrame([*PLACES, *NO_PLACES, *OFF_EARTH], "la double, lo double")
+    found = [tuple(row) for row in df.selectExpr(*earth.columns_of("la", "lo").values()).collect()]
+    for (lat, lon), metres in zip(PLACES, found, strict=False):
+        assert metres == pytest.approx(earth.earth_centred(lat, lon), abs=1e-6), (lat, lon)
+        assert [each == 0 for each in metres] == [
+            abs(lat) == 90 or lon == 90, abs(lat) == 90 or lon in {180, -180, 360}, lat == 0
+        ]  # fmt: skip
+    assert set(found[len(PLACES) : -len(OFF_EARTH)]) == {(None, None, None)}
+    assert all(np.isnan(metres).all() for metres in found[-len(OFF_EARTH) :])
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("lon", [180.0, -180.0])
+def test_a_ship_on_the_antimeridian_is_on_it(spark, lon):
+    df = spark.range(60).selectExpr(
+        "1 AS ship", "timestamp_seconds(1.7e9 + 20 * id) AS ts",
+        "-18 + 0.0005 * id AS LAT", f"{lon}D AS LON",
+    )  # fmt: skip
+    segments = fitted(df)
+    whole = segments.changes().select("since", "until").collect()
+    for limit in (180, -180):
+        found = segments.where(f"lon(track) = {limit}").changes()
+        assert found.select("since", "until").collect() == whole
+        assert segments.where(f"lon(track) <> {limit}").changes().count() == 0
+
+
+def test_what_is_refused_of_positions_says_what_to_write(spark):
+    x, y, z = earth.earth_centred(0.0, 180.0)
+    df = spark.sql(
+        f"SELECT 1 AS ship, timestamp_seconds(1.7e9) AS ts, {x}D AS x, {y}D AS y, {z}D AS z"
+    )
+    asked = {"key": "ship", "time": "ts", "horizon": "1 minute"}
+    with pytest.raises(NotSupportedError, match=r"declare has no track.*'track_x'"):
+        el.models.declare(df, model={"track": "x"}, track=("x", "y"), **asked)
+    model = {"track_x": "x", "track_y": "y - 4 * t", "track_z": "z"}
+    moving = el.models.declare(df, model=model, **asked)
+    found = moving.where("speed(track) > 3 AND lon(track) < 0").sample("10 seconds").toPandas()
+    assert [*found.columns] == ["ship", "time", "lat", "err_lat", "lon", "err_lon"]
+    assert found.lon.between(-180, -179.99).all()
+    assert len(found) > 3
+    engine = el.Engine(spark)
+    engine.table("moving", moving.to_df())
+    averages = engine.query(
+        "SELECT ship, avg(track_x) AS track_x, avg(track_y) AS track_y, avg(track_z) AS track_z "
+        "FROM moving MODEL SEGMENTS [RANGE 20 SECONDS SLIDE 10 SECONDS]"
+    )
+    assert averages.to_df().columns == ["ship", "time", "lat", "err_lat", "lon", "err_lon"]
 
 
 REFUSED = [

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from eddyline.runtime.backlog import Backlog
+from eddyline.runtime.records import Backlog
 from eddyline.spark.run import backlog as module
 from eddyline.spark.run.backlog import backlog_of, of_offsets
 

@@ -10,7 +10,7 @@ import pytest
 
 import eddyline as el
 from eddyline.errors import PlanError
-from eddyline.runtime.pins import OneOf
+from eddyline.runtime.choice import OneOfFew
 from eddyline.spark.run.run import Run
 from tests.spark.run import lives
 
@@ -46,8 +46,8 @@ KINDS = lives.KINDS | {
 def drawn_plans(run, drawn):
     """Return possible plans of some components of a run."""
     plans = {}
-    for name, pin in run.chain.pinnable().items():
-        if isinstance(pin, OneOf):
+    for name, pin in run.chain.choices.items():
+        if isinstance(pin, OneOfFew):
             orders = pin.plans
         elif isinstance(pin.plan, list):
             orders = [list(each) for each in itertools.permutations(pin.plan)]

@@ -51,7 +51,7 @@ def test_the_log_goes_on_after_a_restart_and_changes_no_answer(spark, tmp_path, 
             write_batch(tmp_path, "s", number, rows_of(number))
         run = start()
         assert run.await_termination(300)
-        (view,) = run.chain.log.views(run.chain.logged)
+        (view,) = run.chain.log.views(run.chain.choices)
         sizes.append(view.n_rows + view.n_left_out)
         state = json.loads((tmp_path / "ckpt" / "eddyline" / "state.json").read_text())
         (saved,) = state["state"]["plan log"].values()

@@ -23,7 +23,9 @@ from eddyline.joins.caches.pipeline_costs import PipelineCosts
 from eddyline.joins.caches.prefix_invariant import by_store, candidates
 from eddyline.joins.caches.selection import select
 from eddyline.joins.caches.selection_problem import CacheProblem
+from eddyline.joins.plan import COMPONENT
 from eddyline.joins.view import CacheView
+from eddyline.runtime.choice import AsItStands
 from eddyline.runtime.journal import JournalEntry
 
 if TYPE_CHECKING:
@@ -52,8 +54,8 @@ LEAST_SAMPLE_BITS, MOST_SAMPLE_BITS = 2, 6
 """One in 2^bits keys is sampled, whatever the number of rows; the least bounds what it costs."""
 
 
-class JoinCaches:
-    """Decides which caches the pipelines of a join use.
+class JoinCaches(AsItStands):
+    """The caches that the pipelines of a join use.
 
     Args:
         graph: the inputs and their key classes.
@@ -65,7 +67,8 @@ class JoinCaches:
         seed: decides between choices of the same worth.
     """
 
-    component = "join"
+    component = "caches"
+    why_unlogged = "what a cache saves is known once it is full, and it begins empty each time"
 
     def __init__(
         self,
@@ -83,8 +86,6 @@ class JoinCaches:
         self.n_pages = cache_bytes // PAGE_BYTES
         self.is_on = is_on and self.n_pages > 0 and len(graph.inputs) > 2
         self.budget = budget
-        self.is_held = False
-        """Whether the caches in use stay, and no other is chosen; see ``runtime.pins``."""
         self.states = CacheStates.of(())
         self._rng = np.random.default_rng(seed)
         self._orders: dict[str, tuple[str, ...]] = {}
@@ -100,13 +101,18 @@ class JoinCaches:
         self._journaled: tuple[Candidate, ...] = ()
 
     @property
-    def is_adaptive(self) -> bool:
+    def is_adaptive(self) -> bool:  # type: ignore[override]
         """Whether any cache may be used."""
         return self.is_on
 
+    @property
+    def plan(self) -> list[str]:
+        """The caches in use."""
+        return sorted(map(str, self.states.used))
+
     # -- one batch ------------------------------------------------------------------------------
 
-    def plan(self, orders: Pipelines, batch_id: int) -> CachePlan:
+    def for_batch(self, orders: Pipelines, batch_id: int) -> CachePlan:
         """Return the caches of a batch under the orders in force."""
         if not self.is_on:
             return NO_CACHES
@@ -249,7 +255,7 @@ class JoinCaches:
             for each in dict.fromkeys((*before, *self._journaled))
         }
         names = sorted(map(str, before)), sorted(map(str, self._journaled))
-        return [JournalEntry(batch_id, self.component, "caches", *names, evidence)]
+        return [JournalEntry(batch_id, COMPONENT, "caches", *names, evidence)]
 
     def _view(self, cache: Candidate) -> CacheView:
         used = self._in_use.counts(cache)

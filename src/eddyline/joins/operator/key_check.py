@@ -6,7 +6,7 @@ rows, or the declaration, goes on from the batch before.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -95,7 +95,7 @@ def _refuse(
         value = values_of(new.rows.codes[key.key][rows[:1]], key.kind)[0].as_py()
     starts = np.concatenate([run.rows.starts for run in window])
     times = sorted([int(starts[known[at]]), int(new.rows.starts[rows[at]])])
-    first, second = map(_said, times)
+    first, second = (_in_words(time, is_local=key.is_local) for time in times)
     msg = (
         f"two rows of stream {key.stream!r} have the key {key.column} = {value!r}, of {first} and "
         f"of {second}, though engine.stream({key.stream!r}, …, key={key.column!r}) says that no "
@@ -108,5 +108,6 @@ def _refuse(
     )
 
 
-def _said(at: int) -> Any:
-    return pa.scalar(at, pa.timestamp("us")).as_py().isoformat(sep=" ") + " UTC"
+def _in_words(time: int, *, is_local: bool) -> str:
+    reading: str = pa.scalar(time, pa.timestamp("us")).as_py().isoformat(sep=" ")
+    return reading if is_local else f"{reading} UTC"

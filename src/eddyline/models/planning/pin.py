@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from eddyline.models.planning.ways import BY_SAMPLE, asked_sides, plain, way_of
-from eddyline.runtime.pins import Advice, Pinnable
+from eddyline.runtime.by_hand import OfLoop
+from eddyline.runtime.choice import Advice
 
 if TYPE_CHECKING:
     from eddyline.models.planning.loop import ModelLoop
 
 
-class ModelPin(Pinnable):
+class ModelPin(OfLoop):
     """The sides that joins ask, by the texts of these; those that are left out stay as they are."""
 
     loop: ModelLoop

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from eddyline.models.earth import coordinates
 from eddyline.models.sql.recipe import Call, keys_of, nearer
 from eddyline.models.sql.scope import Mention, Scope, Side, of_keys
 from eddyline.models.sql.selection import Item, checked
@@ -153,6 +154,7 @@ class Aggregates:
             self._statement.refuse(f"only {function}(…) may stand here, without more words", start)
         part = self._statement.part(call.expressions[0])
         mentions = self._scope.mentions(part.tree, f"{function}()")
+        self._check_no_position(function, part, mentions)
         distance = self._distance(part, mentions)
         if distance is None:
             for each in mentions:
@@ -168,6 +170,19 @@ class Aggregates:
         name = names[0] if names else f"__{function}{len(self._made)}"
         self._made.setdefault(key, Aggregated(function, name, text, start, distance))
         call.meta["aggregated"] = key
+
+    def _check_no_position(
+        self, function: str, part: Fragment, mentions: Sequence[Mention]
+    ) -> None:
+        """Refuse a position, and say how an average of positions is written."""
+        place = part.tree.unnest()
+        if not isinstance(place, exp.Column) or mentions[0].kind != "position":
+            return
+        axes = coordinates(mentions[0].column)
+        asked = ", ".join(f"avg({each}) AS {each}" for each in axes)
+        has = "is asked by its coordinates" if function == "avg" else "has only an average"
+        message = f"{function}({part.text}): a position {has}; write {asked}"
+        self._statement.refuse(message, part.start)
 
     def _distance(self, part: Fragment, mentions: Sequence[Mention]) -> Distance | None:
         inner = part.tree.unnest()

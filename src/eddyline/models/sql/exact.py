@@ -18,11 +18,12 @@ from sqlglot import exp
 
 from eddyline.errors import NotSupportedError
 from eddyline.models.declared import read_equations
+from eddyline.models.earth import coordinates
 from eddyline.models.sql.recipe import Made
 from eddyline.models.sql.sources import Sources
 from eddyline.query.select.from_clause import windows_behind
 from eddyline.query.select.groups import Aggregation, aggregation_of
-from eddyline.query.select.model_clause import EXACT, OUTPUTS, models_behind
+from eddyline.query.select.model_clause import EXACT, OUTPUTS, TRACK, models_behind
 from eddyline.query.select.over import over_of
 from eddyline.query.select.statement import Statement
 from eddyline.sql.parsing import offset_of, refuse
@@ -103,6 +104,8 @@ def read_exact(
         made = sources.made(statement, source).node
         assert isinstance(made, Made)
         _check_of_rows(made, text)
+        if made.track:
+            _check_no_position(statement, made, columns[made.stream])
         parts.append(ExactPart(made, tuple(_conditions(statement, made))))
         (clause,) = models_behind(source)
         word = outputs.places[EXACT]
@@ -214,6 +217,22 @@ def _check_row_wise(statement: Statement, aggregates: Collection[str]) -> None:
         if str(call.this).lower() == "d":
             message = "EXACT: d(…) is the slope of a model, and rows have none"
             _refuse(message, text, offset_of(call))
+
+
+def _check_no_position(statement: Statement, made: Made, columns: Sequence[str]) -> None:
+    """Refuse a position: rows have only its latitude and longitude."""
+    known = {each.lower() for each in columns}
+    names = {TRACK, *coordinates(TRACK)} - known
+    where = statement.tree.args.get("where")
+    trees = [*(each.tree for each in statement.output_columns), *([where.this] if where else [])]
+    for node in (each for tree in trees for each in tree.find_all(exp.Column)):
+        if node.name.lower() in names:
+            lat, lon = made.track
+            message = (
+                f"EXACT: rows have no {node.name!r}, which is a position in metres; use their "
+                f"columns {lat} and {lon}, such as {lat} > 47 AND {lon} < -122"
+            )
+            _refuse(message, statement.text, offset_of(node))
 
 
 def _check_of_rows(made: Made, text: str) -> None:

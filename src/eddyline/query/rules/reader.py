@@ -18,6 +18,7 @@ from eddyline.query.rules.python_calls import take_out_calls
 from eddyline.query.rules.reading import COMPARED, Reading
 from eddyline.sql.analysis import Expression
 from eddyline.sql.functions import as_call
+from eddyline.sql.null_rejection import needed_columns
 from eddyline.sql.parsing import refuse, slice_of, tokens_of
 
 if TYPE_CHECKING:
@@ -107,7 +108,10 @@ class RuleText:
         text, tree = self._expression.text, self._expression.tree
         written = slice_of(text, tokens_of(text, self._expression.what))
         columns = self._expression.columns_of(tree)
-        return NativeTest(written, columns, may_raise=bool(self.risk))
+        # A text that Spark may read otherwise, or that draws lots, is evaluated on every row.
+        has_needs = self.risk and not self.doubt and not self.chance
+        needs = needed_columns(tree, self._expression.references) if has_needs else ()
+        return NativeTest(written, columns, may_raise=bool(self.risk), needs=tuple(sorted(needs)))
 
     @property
     def chance(self) -> str:

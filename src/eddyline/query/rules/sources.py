@@ -29,13 +29,14 @@ from eddyline.query.rules.reader import RuleText
 from eddyline.query.rules.rule import Rule as DescribedRule
 from eddyline.sql.analysis import check_is_row_wise
 from eddyline.sql.depth import deep, depth_of
+from eddyline.sql.functions import names_among
 from eddyline.sql.parsing import parse_condition
 from eddyline.sql.rendering import UnwritableError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from eddyline.query.conditions import Node
+    from eddyline.query.conditions import Node, RuleSource
     from eddyline.query.predicates import Predicate
 
 MAX_LEVELS = 100
@@ -132,7 +133,10 @@ class PredicateRule:
         natives = [each.read.whole for each in bound if each.read is not None]
         sql = " AND ".join(f"({each.sql}\n)" for each in natives)
         read = dict.fromkeys(column for each in natives for column in each.columns)
-        whole = natives[0] if len(natives) == 1 else NativeTest(sql, tuple(read), "", True)
+        needs = dict.fromkeys(column for each in natives for column in each.needs)
+        whole = natives[0]
+        if len(natives) > 1:
+            whole = NativeTest(sql, tuple(read), "", True, tuple(needs))
         whole = replace(whole, reason=stays.reason)
         return Rule(self.name, whole, self.text, self.noun)
 
@@ -149,6 +153,19 @@ class PredicateRule:
 def called(rule: SqlRule | PredicateRule) -> str:
     """Return a rule in an error."""
     return f"{rule.noun} {rule.name!r}"
+
+
+def functions_of(rule: RuleSource) -> dict[str, FunctionPredicate]:
+    """Return the Python functions that a rule calls, by their names in the rule."""
+    found: dict[str, FunctionPredicate] = {}
+    if isinstance(rule, PredicateRule):
+        found = {
+            each.label: each for each in rule.predicates if isinstance(each, FunctionPredicate)
+        }
+    if isinstance(rule, SqlRule | PredicateRule):
+        called = {*names_among([name.lower() for name in rule.functions], [rule.text])}
+        found |= {name: each for name, each in rule.functions.items() if name.lower() in called}
+    return found
 
 
 @deep

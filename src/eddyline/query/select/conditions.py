@@ -54,7 +54,9 @@ class Calls:
 
     def __init__(self, text: str, functions: Mapping[str, FunctionPredicate]) -> None:
         self._text = text
-        self.functions = {name.lower(): made for name, made in functions.items()}
+        self.functions = {
+            name.lower(): replace(made, called=name) for name, made in functions.items()
+        }
         """By name in lower case."""
 
     def call(self, tree: Expr) -> Call | None:

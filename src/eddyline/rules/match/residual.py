@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ipaddress
 import json
-import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +26,7 @@ from eddyline.query.predicate_results import (
 )
 from eddyline.rules.match.lower_case import as_text, decoded
 from eddyline.rules.match.pair_kernels import ASKED_IN_VAIN, IS_FALSE, IS_TRUE, IS_UNKNOWN
+from eddyline.sql.java_regex import compiled
 from eddyline.stats.costs import work_ns
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _of_values(test: ValueTest, values: pa.Array) -> Answers:
 @lru_cache(maxsize=4096)
 def _says(test: ValueTest) -> Callable[[str], bool]:
     if test.kind == "regex":
-        search = re.compile(test.pattern, test.flags).search
+        search = compiled(test.pattern, test.flags).search
         return lambda text: search(text) is not None
     network = ipaddress.ip_network(test.pattern, strict=False)
 

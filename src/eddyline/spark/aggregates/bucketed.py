@@ -174,7 +174,7 @@ class Bucketed(Kept):
         return Placement(self.groups, self.n_buckets, is_late, self._known)
 
     @property
-    def pinnable(self) -> tuple[AggregatePin, ...]:
+    def choices(self) -> tuple[AggregatePin, ...]:
         """Where rows become cells, if they do before they are counted."""
         return () if self.by_row else (AggregatePin(self.loop),)
 

@@ -94,11 +94,6 @@ class CorrelateOperator(Bucketed):
 
     # -- what people see --------------------------------------------------------------------------
 
-    @property
-    def loops(self) -> tuple[AggregateLoop, ...]:
-        """None: there is nothing to decide."""
-        return ()
-
     def plan(self) -> str | None:
         """Return that there is no plan."""
         return None

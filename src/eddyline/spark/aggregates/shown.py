@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from eddyline.aggregates.profile import AggregateProfile
     from eddyline.options import AggregateOptions
     from eddyline.report.sections import Section
-    from eddyline.runtime.operator import Record
-    from eddyline.runtime.records import History
+    from eddyline.runtime.records import History, Record
     from eddyline.spark.aggregates.grouping import Groups
     from eddyline.spark.aggregates.lifting import LiftedCall, LiftedPartial
 
@@ -48,11 +47,6 @@ class Shown(Operator):
     def lifts(self) -> list[LiftedPartial]:
         """The partial aggregates of all calls."""
         return [each for call in self.calls for each in call.partials]
-
-    @property
-    def loops(self) -> tuple[AggregateLoop, ...]:
-        """The loop that decides where rows become cells."""
-        return (self.loop,)
 
     def plan(self) -> str | None:
         """Return where rows become cells."""

@@ -31,10 +31,9 @@ if TYPE_CHECKING:
     from eddyline.alarms.step import AlarmStep
     from eddyline.models.streaming import StreamPlan
     from eddyline.report.sections import Section
+    from eddyline.runtime.choice import Choice
     from eddyline.runtime.journal import JournalEntry
-    from eddyline.runtime.operator import Record
-    from eddyline.runtime.pins import Pinnable
-    from eddyline.runtime.records import History
+    from eddyline.runtime.records import History, Record
     from eddyline.spark.operator import Batch, Observed, Site
 
 PLAN = "alarms"
@@ -109,9 +108,9 @@ class AlarmOperator(ModelOperator):
         return taken
 
     @property
-    def pinnable(self) -> tuple[Pinnable, ...]:
+    def choices(self) -> tuple[Choice, ...]:
         """How alarms are solved, and what joins ask before."""
-        return (AlarmPin(self.loop), *super().pinnable)
+        return (AlarmPin(self.loop), *super().choices)
 
     def records(self) -> tuple[Record, ...]:
         """Return the records after a batch: of models, and of how alarms are solved."""

@@ -62,28 +62,35 @@ and 1,500 end in a StackOverflowError, on a stack of 1 MB."""
 _AND = re.compile(r"\bAND\b", re.IGNORECASE)
 
 CUT = 200
-"""Conjuncts of a step, if there are more than ``MAX_CONJUNCTS``."""
+"""Conjuncts that stay in the chain, if there are more than ``MAX_CONJUNCTS``."""
 
 
 def steps_of(conditions: Sequence[str]) -> list[str]:
     """Return the conditions of a conjunction in steps that Spark can compile.
 
-    Spark looks into an AND and into filters over filters, but not into a CASE. The first conditions
-    stay unchanged, so Spark may push them down to files.
+    The first conditions stay unchanged, so Spark may push them down to files. The others become one
+    step; see ``in_turn``.
     """
     sizes = [_conjuncts_of(each) for each in conditions]
     if sum(sizes) <= MAX_CONJUNCTS:
         return list(conditions)
-    steps: list[list[str]] = [[]]
-    room = CUT
-    for condition, size in zip(conditions, sizes, strict=True):
-        if size > room:
-            steps.append([])
-            room = CUT
-        steps[-1].append(condition)
-        room -= size
-    cut = [f"CASE WHEN {' AND '.join(each)} THEN true ELSE false END" for each in steps[1:]]
-    return [*steps[0], *cut]
+    n, room = 0, CUT
+    while sizes[n] <= room:
+        room -= sizes[n]
+        n += 1
+    return [*conditions[:n], in_turn(conditions[n:])]
+
+
+def in_turn(conditions: Sequence[str]) -> str:
+    """Return a conjunction in which a row meets a condition only if those before it hold.
+
+    Spark's AND evaluates its right side where the left one is NULL, and nests by a level for each
+    condition. A CASE has all conditions on one level.
+    """
+    if len(conditions) == 1 and _conjuncts_of(conditions[0]) <= MAX_CONJUNCTS - CUT:
+        return conditions[0]
+    drops = (f"WHEN ({each}) IS NOT TRUE THEN false" for each in conditions)
+    return f"CASE {' '.join(drops)} ELSE true END"
 
 
 def _conjuncts_of(condition: str) -> int:

@@ -22,7 +22,7 @@ import numpy as np
 from pyspark.sql import functions as F
 
 from eddyline.data import outcomes as outcome
-from eddyline.spark.filters.guard import EVERY_ROW, steps_of
+from eddyline.spark.filters.guard import EVERY_ROW, MAX_CONJUNCTS, steps_of
 from eddyline.stats.costs import MIN_PER_ROW_NS, CostSums
 from eddyline.stats.profile import AttributeSample, FilterProfile
 
@@ -72,6 +72,11 @@ class NativeBlock:
     """Attributes that may tell classes of rows apart."""
     guard: Guard = EVERY_ROW
     """The rows that are filtered."""
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it has so many predicates that their outcomes are not observed."""
+        return len(self.texts) > MAX_CONJUNCTS
 
     def condition(self, order: Order, table: RouteTable | None = None) -> str:
         """Return the conjunction as SQL, in one order or in another one for each class of rows.

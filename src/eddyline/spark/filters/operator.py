@@ -18,7 +18,7 @@ from eddyline.query.predicates import named
 from eddyline.report import filters as words
 from eddyline.runtime.journal import JournalEntry
 from eddyline.spark.filters.binding import bind_to
-from eddyline.spark.filters.guard import EVERY_ROW
+from eddyline.spark.filters.guard import EVERY_ROW, MAX_CONJUNCTS
 from eddyline.spark.filters.native_block import NativeBlock
 from eddyline.spark.filters.parts import ArrowPart, LastPart, Laying, NativePart, PinnedPart
 from eddyline.spark.filters.plan_text import is_narrow
@@ -34,13 +34,18 @@ if TYPE_CHECKING:
     from eddyline.query.attributes import Attribute
     from eddyline.query.steps import FilterStep
     from eddyline.report.sections import Section
-    from eddyline.runtime.pins import Pinnable
-    from eddyline.runtime.records import History
+    from eddyline.runtime.choice import Choice
+    from eddyline.runtime.records import History, OrderRecord
     from eddyline.spark.filters.guard import Guard
     from eddyline.spark.operator import Batch, Observed, Site
 
 LearningPart = NativePart | StagedPart
 FilterPart = LearningPart | PinnedPart | LastPart
+
+LONG = (
+    f"more than {MAX_CONJUNCTS} native predicates stay in their written order: to profile them, "
+    f"Spark would compile each one again"
+)
 
 SAMPLE_TIME_FRAC = 0.01
 """Most time that reading samples may take, as a share of the time between two of them."""
@@ -114,6 +119,8 @@ class FilterOperator(Operator):
                 meets_all=number == 0 and not self._of and self.guard is EVERY_ROW,
                 thinks_freely=True,
             )
+            if block.is_long:
+                self.notes[loop.component] = LONG
             yield NativePart(block, loop, block.texts, self.query)
         if segment.functions:
             loop = FilterLoop(
@@ -212,7 +219,7 @@ class FilterOperator(Operator):
         parts = [
             part
             for part in self.learning.values()
-            if isinstance(part, NativePart) and part.loop.is_adaptive
+            if isinstance(part, NativePart) and part.loop.is_adaptive and not part.block.is_long
         ]
         if not parts or not self._wants_sample():
             return
@@ -315,20 +322,19 @@ class FilterOperator(Operator):
             return "adaptation is switched off: the order stands as written"
         return self.notes.get(component, "")
 
-    @property
-    def loops(self) -> tuple[FilterLoop, ...]:
-        """The loop of each part whose order is learned."""
-        return tuple(each.loop for each in self.learning.values())
+    def records(self) -> tuple[OrderRecord, ...]:
+        """Return the state of each part whose order is learned after a batch."""
+        return tuple(part.loop.record() for part in self.learning.values())
 
     @property
-    def pinnable(self) -> tuple[Pinnable, ...]:
+    def choices(self) -> tuple[Choice, ...]:
         """The order of each part that has several predicates."""
         parts = (each for each in self.learning.values() if len(each.loop.filter_ids) > 1)
         return tuple(each.pinnable for each in parts)
 
     def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:
         """Return the orders in force and their costs in words, for the progress."""
-        return words.lines([each.record() for each in self.loops], n_rows, seconds)
+        return words.lines(self.records(), n_rows, seconds)
 
     def sections(self, history: History) -> list[Section]:
         """Return for people what the orders are, why, and what they did."""

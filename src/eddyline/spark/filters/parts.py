@@ -23,7 +23,7 @@ from eddyline.filters.routing_loop import MAX_ROWS
 from eddyline.ordering.matrix_view import expected_cost_ns
 from eddyline.query.predicates import FunctionPredicate
 from eddyline.runtime.reports import decisions_of
-from eddyline.spark.filters.guard import EVERY_ROW, Guard, settled, steps_of
+from eddyline.spark.filters.guard import EVERY_ROW, Guard, in_turn, settled
 from eddyline.spark.filters.task import FilterTask
 from eddyline.spark.filters.udf import apply_arrow_block
 from eddyline.spark.operator import Pending
@@ -98,7 +98,8 @@ class NativePart:
         if not self._has_passed:
             self._budget.passed(self._laid_at - before, planned_ns=self._planned_ns)
         self._planned_ns, self._has_passed = 0.0, False
-        prob = self._prob(laying.batch.expected_rows) if laying.profiles_native else 0.0
+        profiles = laying.profiles_native and not self.block.is_long
+        prob = self._prob(laying.batch.expected_rows) if profiles else 0.0
         if prob > 0.0 and (self._budget.may or self.loop.lacks_evidence):
             self._lay_profiled(laying, prob)
             self._planned_ns = PLANNED_AGAIN * (time.perf_counter_ns() - self._laid_at)
@@ -286,9 +287,8 @@ class LastPart:
         """Check the predicates that can raise, then raise the errors that are still there."""
         df = laying.df
         if self.checks:
-            df = settled(df)
-            for text in steps_of([f"({check.text}\n)" for check in self.checks]):
-                df = self.guard.where(df, text)
+            texts = [f"({check.text}\n)" for check in self.checks]
+            df = self.guard.where(settled(df), in_turn(texts))
         # A row that is only marked has its errors on it although it is dropped.
         for column in laying.errors:
             error = f"{column}.error"

@@ -24,6 +24,7 @@ from eddyline.registry import unknown
 from eddyline.spark.analysis import arrow_schema, check_travel
 from eddyline.spark.buckets import REPORT
 from eddyline.spark.event_time import check_one_type
+from eddyline.spark.filters.guard import steps_of
 from eddyline.spark.joins.declared_keys import declared_keys
 from eddyline.spark.joins.input_steps import facts_of
 from eddyline.spark.joins.layout import JoinInput
@@ -341,7 +342,7 @@ class BoundJoin:
 
 def _all_of(conditions: Sequence[str]) -> str:
     """Return the SQL of whether all conditions are true; they may end in comments."""
-    return " AND ".join(f"({each}\n)" for each in conditions) or "TRUE"
+    return " AND ".join(steps_of([f"({each}\n)" for each in conditions])) or "TRUE"
 
 
 def bind_join(step: JoinStep, site: Site) -> BoundJoin:

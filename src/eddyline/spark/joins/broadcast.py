@@ -28,7 +28,7 @@ from pyspark.sql.types import (
 from eddyline.joins.loop import written_orders
 from eddyline.joins.operator.bucket import BucketBatch
 from eddyline.joins.plan import BatchPlan
-from eddyline.joins.way_loop import MOST_ROWS
+from eddyline.joins.way import MOST_ROWS
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.buckets import ADAPTIVE, FOUND, as_type
 from eddyline.spark.event_time import instant_of

@@ -8,6 +8,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from eddyline.joins.unique_keys import UniqueKey
+from eddyline.spark.event_time import LOCAL, time_type
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
@@ -38,5 +39,8 @@ def declared_keys(
                 schema = StructType([each.shape.schema[each.key]])
                 kind = to_arrow_schema(schema, timezone="UTC").field(0).type
                 exact = None if number in rough else kind
-                found[each.name] = UniqueKey(each.stream, each.key, number, exact)
+                is_local = (
+                    each.time is not None and time_type(each.df, each.time, each.stream) == LOCAL
+                )
+                found[each.name] = UniqueKey(each.stream, each.key, number, exact, is_local)
     return found

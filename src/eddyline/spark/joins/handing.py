@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from eddyline.joins.plan import BROADCAST, COMPONENT
 from eddyline.joins.state_part import JoinPart
-from eddyline.joins.way_loop import WayLoop
+from eddyline.joins.way import WayChoice
 from eddyline.spark.buckets import FOUND, state_of
 from eddyline.spark.joins.broadcast import HERE, Broadcast, one_bucket
 from eddyline.spark.operator import Laid, Pending
@@ -42,7 +42,7 @@ class Handing:
         """How it is laid; None if it cannot be."""
         inputs.tells_late = self.broadcast is not None
         can_change = bound.options.adaptive and self.broadcast is not None
-        self.ways = WayLoop(is_adaptive=can_change)
+        self.ways = WayChoice(is_adaptive=can_change)
         self.is_on = False
         """Whether the batch is one of them."""
         self.begun: BucketReport | None = None

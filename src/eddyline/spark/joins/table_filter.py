@@ -19,7 +19,7 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from eddyline.data.arrays import distinct
-from eddyline.joins.drop_loop import DropLoop
+from eddyline.joins.table_filter import DropChoice
 from eddyline.spark.joins.layout import INPUT, KEY, PASSES, START
 from eddyline.spark.operator import Pending
 from eddyline.spark.run.observed_metrics import PendingMetrics
@@ -72,7 +72,7 @@ class TableFilter:
         """By stream, its tables and the key classes that it shares with each."""
         self._classes = graph.classes_of
         self._numbers = {each.name: each.number for each in bound.source.layouts}
-        self.loop = DropLoop(
+        self.loop = DropChoice(
             {name: tuple(dict.fromkeys(t for t, _ in keys)) for name, keys in self._keys.items()}
         )
         self.n_keys: dict[str, int] = {}

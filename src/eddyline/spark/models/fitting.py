@@ -86,8 +86,8 @@ def fit(
             metres from the centre of the earth; ``within`` has its bound. Results that are rows
             have ``lat`` and ``lon``. Conditions may call ``distance(track, 47.6, -122.3)``,
             ``speed``, ``lat``, ``lon``, ``east`` and ``north``. NULL, NaN, infinite values, and
-            AIS's 91 and 181 mean no position. Other numbers that are no degrees raise an error
-            when the rows are read.
+            AIS's 91 and 181 mean no position. So do numbers that are no degrees, which a
+            stream counts.
         within: for each numeric column that is modelled the most that a model may be away from a
             row's value: in its unit, or a share of the value, such as ``"1 %"``; for
             ``track`` in metres, in any direction. A single number is the bound of the track.
@@ -142,6 +142,7 @@ def declare(
     time: str,
     model: Mapping[str, str],
     horizon: Any,
+    track: Any = None,
     within: Mapping[str, float | str] | None = None,
     lateness: str | None = None,
     results: str = "final",
@@ -160,6 +161,7 @@ def declare(
         model: for each attribute a polynomial of ``t``, the seconds since the instant of the row,
             whose coefficients are expressions over its columns.
         horizon: for how long a row says something at most, such as ``10 minutes``, or seconds.
+        track: refused; the error says how a position is declared.
         within: how far a row's values may be from the model before it, which then goes on and the
             row makes none; an attribute without a bound has to be as predicted. None: every row
             makes a segment, unless bounds of results ask for less (``Segments.within``).
@@ -181,6 +183,13 @@ def declare(
         ...     df, key="vessel", time="ts", horizon="10 minutes",
         ...     model={"x": "x + vx * t", "y": "y + vy * t"})
     """
+    if track is not None:
+        msg = (
+            "models.declare has no track: give the equations of a position, model={'track_x': "
+            "'x + vx * t', 'track_y': …, 'track_z': …}, in metres from the centre of the earth, or "
+            "fit the positions of rows, el.models.fit(…, track=('lat', 'lon'))"
+        )
+        raise NotSupportedError(msg, track=repr(track))
     frame = checked_frame("the input of models.declare", df)
     keys = (key,) if isinstance(key, str) else tuple(key)
     equations = read_equations(model)

@@ -50,8 +50,7 @@ if TYPE_CHECKING:
     from eddyline.query.steps import Step
     from eddyline.report.sections import Section
     from eddyline.runtime.journal import JournalEntry
-    from eddyline.runtime.operator import Record
-    from eddyline.runtime.records import History
+    from eddyline.runtime.records import History, Record
     from eddyline.spark.operator import Batch, Clock, Observed, Operator, Site
     from eddyline.state.manifest import StatePart
     from eddyline.state.place import StatePlace
@@ -129,7 +128,12 @@ class ModelOperator(PlannedJoins):
         without = tuple(name for name, each in streams.items() if each.lateness is None)
         self._micros = F.col(MICROS)
         clock = StreamClock(
-            lateness, self.source, self._micros, F.col(SIDE), without_lateness=without
+            lateness,
+            self.source,
+            self._micros,
+            F.col(SIDE),
+            without_lateness=without,
+            is_local=isinstance(self._sources[0].time_type, TimestampNTZType),
         )
         self.asked_clock, self.before = clock, (clock,)
 

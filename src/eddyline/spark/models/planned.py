@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from eddyline.models.planning.loop import ModelLoop
     from eddyline.models.step import ModelStep
     from eddyline.models.streaming import BucketReport, StreamPlan
+    from eddyline.runtime.choice import Choice
     from eddyline.runtime.journal import JournalEntry
-    from eddyline.runtime.pins import Pinnable
     from eddyline.spark.operator import Batch
 
 
@@ -53,6 +53,6 @@ class PlannedJoins(Operator):
         return ModelPin(self.planning) if self.planning.joins else None
 
     @property
-    def pinnable(self) -> tuple[Pinnable, ...]:
+    def choices(self) -> tuple[Choice, ...]:
         """What joins ask before."""
         return (self._pin,) if self._pin else ()

@@ -159,10 +159,18 @@ class _Planned:
                     "declared: MODEL x WITHIN 0.5, or x = x + vx * t"
                 )
                 raise self._at(NotSupportedError(message), each.start)
+            if each.stream != first.stream:
+                message = (
+                    f"a query with MODEL reads one stream, and this one reads {first.stream!r} and "
+                    f"{each.stream!r}; join them in Python, each with its own lateness: el.models."
+                    "fit(…).join(el.models.fit(…), 'left.x < right.y')"
+                )
+                raise self._at(NotSupportedError(message), each.start)
             if each != first:
                 message = (
                     "models of a stream are made once in a query, of rows that all sides take; "
-                    "the sides of this one have other streams, models or conditions on rows"
+                    "the sides of this one have other models or conditions on rows: write the "
+                    "same ones, or join them in Python: el.models.fit(…).join(el.models.fit(…))"
                 )
                 raise self._at(NotSupportedError(message), each.start)
         if first.bounds and first.max_gap_us is None:

@@ -11,9 +11,8 @@ from eddyline.query.rules.sources import SqlRule
 from eddyline.registry import unknown
 from eddyline.rules.description import to_come
 from eddyline.rules.view import COMPONENT
-from eddyline.runtime.by_hand import RuleList, RuleShown
+from eddyline.runtime.by_hand import BY_PERSON, RuleList, RuleShown
 from eddyline.runtime.journal import JournalEntry
-from eddyline.runtime.pins import BY_PERSON
 from eddyline.sql.functions import JAVA_CALLS, as_name
 from eddyline.sql.parsing import parse_condition
 

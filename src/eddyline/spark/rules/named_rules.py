@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from eddyline.errors import QueryError
+from eddyline.query.rules.sources import functions_of
 from eddyline.rules.correlations import CorrelationStore
 from eddyline.rules.store import rules_by_name
 from eddyline.spark.rules.operator import text_of
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from eddyline.query.conditions import RuleSource, SkippedRule
     from eddyline.query.correlations import CorrelationSource
-    from eddyline.query.predicates import Predicate
+    from eddyline.query.predicates import FunctionPredicate, Predicate
     from eddyline.query.rules.rule import Facts, Rule
     from eddyline.rules.store import RuleStore
 
@@ -96,6 +97,12 @@ class NamedRules(ABC):
         """Facts about each rule: its text, and those that its source has (title, level, tags)."""
         _, sources = self.store.now()
         return {name: {"text": source.text, **source.info} for name, source in sources.items()}
+
+    @property
+    def functions(self) -> dict[str, FunctionPredicate]:
+        """The Python functions that the rules call, by their names in the rules."""
+        sources = self.store.now()[1].values()
+        return {name: each for source in sources for name, each in functions_of(source).items()}
 
     @property
     def text(self) -> str:

@@ -118,7 +118,7 @@ class Compiled:
                 return stated
         program = self.loop.program
         rules = [self.sources[name] for name in program.names]
-        whole = frozenset(each.sql for each in program.natives if each.may_raise)
+        whole = {each.sql: each.needs for each in program.natives if each.may_raise}
         return output.lay(df, Work(task, program.columns, rules, whole), observe)
 
     @cached_property
@@ -362,12 +362,7 @@ class RuleOperator(Operator):
         return (f"{blind} find none of their fields; the input lacks {found.text}",)
 
     @property
-    def loops(self) -> tuple[RuleLoop]:
-        """The loop of the rules that run."""
-        return (self.compiled.loop,)
-
-    @property
-    def pinnable(self) -> tuple[RulePin, ...]:
+    def choices(self) -> tuple[RulePin, ...]:
         """How the rules that run are looked for."""
         return (RulePin(self.compiled.loop),)
 

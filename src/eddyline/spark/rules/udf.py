@@ -5,8 +5,8 @@ observed, which ``observe`` collects. Where only counts are asked for, tasks ret
 row goes back.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -28,6 +28,7 @@ from eddyline.errors import SourceError
 from eddyline.spark.analysis import operand
 from eddyline.spark.arrow_tasks import begin_task
 from eddyline.spark.rules.task import MAX_NAMES_BYTES, RuleTask
+from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -59,8 +60,10 @@ class Work:
     """The columns, or SQL expressions, that they are handed."""
     rules: "Sequence[RuleSource]"
     """The rules by their places."""
-    may_raise: frozenset[str] = frozenset()
-    """Expressions that may raise; Spark must evaluate them from left to right."""
+    may_raise: "Mapping[str, Sequence[str]]" = field(default_factory=dict)
+    """Expressions that may raise, with the columns whose NULL keeps them from being true.
+
+    Spark must evaluate them from left to right."""
 
 
 def add_matches(
@@ -130,21 +133,25 @@ def with_counts(df: "DataFrame", work: Work, observation: Any) -> "DataFrame":
 
 def _handed(df: "DataFrame", work: Work) -> "list[Column]":
     handed = [
-        _as_filter(text) if text in work.may_raise else operand(df, text) for text in work.columns
+        _as_filter(text, work.may_raise[text]) if text in work.may_raise else operand(df, text)
+        for text in work.columns
     ]
     # Rules that look at no column still want to know how many rows there are.
     return handed or [F.lit(True)]
 
 
-def _as_filter(condition: str) -> "Column":
+def _as_filter(condition: str, needs: "Sequence[str]") -> "Column":
     """Return whether a condition holds, evaluated as in WHERE: from left to right, NULL is false.
+
+    WHERE drops rows with NULL in the columns that the condition needs, before it evaluates it.
 
     A projection computes common subexpressions beforehand, even behind AND and OR. An operand that
     raises would then raise for all rules. Spark does not do so inside a later branch of CASE. The
     first branch is never taken, which Spark does not know.
     """
     never = "WHEN spark_partition_id() < 0 THEN FALSE"
-    return F.expr(f"CASE {never} WHEN ({condition}\n) THEN TRUE END")
+    are_there = "".join(f"{quoted(name)} IS NOT NULL AND " for name in needs)
+    return F.expr(f"CASE {never} WHEN {are_there}({condition}\n) THEN TRUE END")
 
 
 def loader(spark: "SparkSession", program: "Program") -> Callable[[], "Program"]:

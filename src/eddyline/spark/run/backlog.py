@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from eddyline.runtime.backlog import Backlog, whole
+from eddyline.runtime.records import Backlog, whole
 from eddyline.spark.batch_files import stream_options
 
 if TYPE_CHECKING:

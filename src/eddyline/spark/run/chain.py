@@ -25,11 +25,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from eddyline.report.sections import Section
+    from eddyline.runtime.choice import Choice
     from eddyline.runtime.journal import JournalEntry
-    from eddyline.runtime.loggable import Loggable
-    from eddyline.runtime.operator import Record
-    from eddyline.runtime.pins import Pinnable
-    from eddyline.runtime.records import History
+    from eddyline.runtime.records import History, Record
     from eddyline.spark.operator import Observed, Operator, Pending
     from eddyline.spark.prepared import Counted
     from eddyline.state.manifest import Manifest, ManifestFolder, StatePart
@@ -228,8 +226,10 @@ class Chain:
 
         How many rows the batch has is told to those that are laid over all of them.
         """
-        targets = self.logged
-        ran_under = {name: pin.plan for name, pin in targets.items() if not pin.why_unlogged}
+        targets = self.choices
+        ran_under = {
+            name: choice.plan for name, choice in targets.items() if not choice.why_unlogged
+        }
         n_rows, entries = batch.n_rows or 0, []
         for at, each in enumerate(self.operators):
             entries += each.learn(seen[each.name], batch)
@@ -244,17 +244,12 @@ class Chain:
     # -- what a person pins ---------------------------------------------------------------------
 
     @property
-    def plannable(self) -> dict[str, Pinnable]:
-        """The plans that may be pinned, by component."""
-        return {pin.component: pin for each in self.operators for pin in each.pinnable}
+    def choices(self) -> dict[str, Choice]:
+        """The choices of all operators, by component."""
+        return {choice.component: choice for each in self.operators for choice in each.choices}
 
-    @property
-    def logged(self) -> dict[str, Loggable]:
-        """The plans that the log knows, by component."""
-        return {each.component: each for pin in self.plannable.values() for each in pin.logged}
-
-    def pinnable(self, name: str | None = None) -> dict[str, Pinnable]:
-        """Return the plans that a person may pin, by component.
+    def chosen(self, name: str | None = None) -> dict[str, Choice]:
+        """Return the choices that a person means, by component.
 
         Args:
             name: an operator or a component; all of the query if omitted.
@@ -262,14 +257,24 @@ class Chain:
         Raises:
             PlanError: there is none of that name, or none at all.
         """
-        of = {pin.component: (each.name, pin) for each in self.operators for pin in each.pinnable}
-        found = {at: pin for at, (own, pin) in of.items() if name in (None, at, own)}
-        if of and not found:
-            raise PlanError(unknown("component", str(name), list(of)), component=name)
-        if not found:
+        known = self.choices
+        if not known:
             msg = "the query has no plan to pin: none of its operators has a choice"
             raise PlanError(msg)
-        return found
+        of_operator = {
+            choice.component
+            for each in self.operators
+            for choice in each.choices
+            if each.name == name
+        }
+        meant = {
+            component: choice
+            for component, choice in known.items()
+            if name in (None, component) or component in of_operator
+        }
+        if not meant:
+            raise PlanError(unknown("component", str(name), list(known)), component=name)
+        return meant
 
     # -- what people see ------------------------------------------------------------------------
 
@@ -289,7 +294,7 @@ class Chain:
     def sections(self, history: History) -> list[Section]:
         """Return for people what the operators do, and why."""
         found = [section for each in self.operators for section in each.sections(history)]
-        return [*found, *words.log_sections(self.log.views(self.logged))]
+        return [*found, *words.log_sections(self.log.views(self.choices))]
 
     # -- saving ---------------------------------------------------------------------------------
 
@@ -309,4 +314,4 @@ class Chain:
             if each.name in state:
                 each.restore(state[each.name])
         if LOGGED in state:
-            self.log.restore(state[LOGGED], self.logged)
+            self.log.restore(state[LOGGED], self.choices)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, Protocol
 
-from eddyline.runtime.backlog import Backlog
+from eddyline.runtime.records import Backlog
 from eddyline.serve.runs import Failure
 from eddyline.spark.run.job import SinkOutlet
 from eddyline.spark.run.run import started_runs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 import threading
 import time
 import warnings
@@ -26,11 +27,10 @@ from eddyline.report.metrics import metrics_of
 from eddyline.report.sections import arranged, notes
 from eddyline.report.stored import RunLog
 from eddyline.runtime import query_file
-from eddyline.runtime.backlog import Backlog
+from eddyline.runtime.by_hand import BY_PERSON
 from eddyline.runtime.checkpoint import LEARNED, PINS, STATE
 from eddyline.runtime.journal import JournalEntry
-from eddyline.runtime.pins import BY_PERSON
-from eddyline.runtime.records import BatchRecord
+from eddyline.runtime.records import Backlog, BatchRecord
 from eddyline.runtime.snapshot import SnapshotFile
 from eddyline.spark import interrupts
 from eddyline.spark.batch_files import FileStream
@@ -361,7 +361,8 @@ class Run(RunFace):
         """Return the rows of one input that came too late, such as to be joined.
 
         Args:
-            name: the input, as the query calls it.
+            name: the input, as the query calls it. The name of its stream will do if late rows of
+                that stream are kept in one place, such as in a subquery.
 
         Returns:
             The columns that the query reads, and the event time ``_time``; in the order of batches.
@@ -374,9 +375,14 @@ class Run(RunFace):
         if not keepers:
             msg = f"query {self.name!r} keeps no late rows: none of its operators has windows"
             raise QueryError(msg, query=self.name)
-        if name not in keepers:
+        inputs = [name] if name in keepers else [each for each in keepers if _is_of(each, name)]
+        if len(inputs) > 1:
+            listed = ", ".join(map(repr, inputs))
+            msg = f"several inputs of query {self.name!r} are of {name!r}; name one: {listed}"
+            raise QueryError(msg, name=name, inputs=inputs)
+        if not inputs:
             raise QueryError(unknown("input", name, list(keepers)), name=name)
-        return keepers[name].late_rows(name)
+        return keepers[inputs[0]].late_rows(inputs[0])
 
     def view(self) -> Any:
         """Return the plan in force and why, as values; None if no operator has any.
@@ -514,6 +520,19 @@ def _release_at_end(
 
     files.held_by(has_ended)
     threading.Thread(target=release, name=f"end of {query.name}", daemon=True).start()
+
+
+_NUMBER = re.compile(r" \(\d+\)$")
+
+
+def _is_of(keeper: str, stream: str) -> bool:
+    """Return whether an input that keeps late rows is of one stream alone.
+
+    Parts of UNION ALL have a number behind their name, and inputs of subqueries the subquery before
+    it: ``n (1), n (2)`` and ``inner.n`` are of ``n``.
+    """
+    names = [_NUMBER.sub("", part) for part in keeper.split(", ")]
+    return all(name == stream or name.endswith(f".{stream}") for name in names)
 
 
 def started_runs() -> list[Run]:

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 from eddyline.errors import PlanError, QueryError
 from eddyline.registry import unknown
 from eddyline.report import decisions as words
-from eddyline.runtime.pins import Pins
+from eddyline.runtime.by_hand import Pins
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from eddyline.report.sections import Section
-    from eddyline.runtime.by_hand import ChangeableRules, RuleChange
+    from eddyline.runtime.by_hand import ChangeableRules, PinView, RuleChange
+    from eddyline.runtime.choice import Choice
     from eddyline.runtime.journal import JournalEntry
-    from eddyline.runtime.pins import Pinnable, PinView
     from eddyline.spark.run.chain import Chain
 
 
@@ -55,19 +55,19 @@ class Steering:
 
     def plan(self) -> dict[str, Any]:
         """Return the plans in force that could be others, by component."""
-        return {name: each.plan for name, each in self._chain().pinnable().items()}
+        return {name: each.plan for name, each in self._chain().chosen().items()}
 
     def pin(self, plan: Any, component: str | None) -> None:
         """Pin plans; see ``Steered.pin``."""
-        targets = self._chain().pinnable(component)
+        targets = self._chain().chosen(component)
         with self.deciding:
             plans = _plans(plan, targets, component)
             self._note(self._pins.pin(targets, plans, self._last_batch()))
 
     def adapt(self, component: str | None) -> None:
         """Let plans adapt again; see ``Steered.adapt``."""
-        targets = self._chain().pinnable(component)
-        able = {name: each for name, each in targets.items() if each.can_adapt}
+        targets = self._chain().chosen(component)
+        able = {name: each for name, each in targets.items() if each.is_adaptive}
         if not able:
             msg = (
                 f"{', '.join(targets)} cannot adapt: adaptation is switched off; start the query "
@@ -100,7 +100,7 @@ class Steering:
     def apply(self) -> None:
         """Put pinned plans in force; called where a run starts, and before each micro-batch."""
         with self.deciding:
-            self._note(self._pins.apply(self._chain().plannable, self._last_batch()))
+            self._note(self._pins.apply(self._chain().choices, self._last_batch()))
 
     @property
     def n_pinned(self) -> int:
@@ -110,7 +110,7 @@ class Steering:
     def views(self) -> tuple[PinView, ...]:
         """Return what is pinned."""
         with self.deciding:
-            return self._pins.views(self._chain().plannable)
+            return self._pins.views(self._chain().choices)
 
     def lines(self) -> tuple[str, ...]:
         """Return what is pinned on a line for the progress; none if nothing is."""
@@ -121,7 +121,7 @@ class Steering:
         return words.pin_sections(self.views())
 
 
-def _plans(plan: Any, targets: Mapping[str, Pinnable], component: str | None) -> dict[str, Any]:
+def _plans(plan: Any, targets: Mapping[str, Choice], component: str | None) -> dict[str, Any]:
     """Return plans by component from what was given as one.
 
     Raises:
@@ -174,7 +174,7 @@ class Steered:
         """
         self.steering.pin(plan, component)
 
-    def adapt(self, *, component: str | None = None) -> None:
+    def adapt(self, component: str | None = None) -> None:
         """Let plans that are pinned follow the evidence again; they begin with those in force.
 
         Args:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from eddyline.runtime.backlog import Backlog
+    from eddyline.runtime.records import Backlog
 
 
 class StreamingFace(ABC):

@@ -34,9 +34,8 @@ if TYPE_CHECKING:
 
     from eddyline.report.metrics import Metric
     from eddyline.rules.view import RuleView
-    from eddyline.runtime.backlog import Backlog
     from eddyline.runtime.journal import JournalEntry
-    from eddyline.runtime.records import BatchRecord
+    from eddyline.runtime.records import Backlog, BatchRecord
     from eddyline.spark.query import Query
     from eddyline.spark.shared.companions import Start
     from eddyline.spark.shared.evaluation import Evaluation

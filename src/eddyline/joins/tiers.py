@@ -1,9 +1,12 @@
-"""The loop of a join's tiers: for how long the rows of each window are likely to be asked for.
+"""Tiers: for how long the rows of each window of a join are likely to be asked for.
 
 A bound that holds nearly all pairs is learned for each window (see ``constraints.bounds``). Rows
 older than it go to the *cold* tier of the window: runs with a filter of their keys, which are read
 for the few rows that pass it. What is found there is found as before: a bound that is too small
 costs time, and never a result; it is measured like all others, and the bound is learned anew.
+
+In the log of plans a row costs as much as it is hot, as a share of its window, and each pair that
+is found cold a look-up more, which is taken to be worth a row that is hot for all of its window.
 """
 
 from __future__ import annotations
@@ -12,19 +15,31 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
 from eddyline.constraints.bounds import LearnedBound, n_beyond
 from eddyline.errors import StateError
-from eddyline.joins.conditions import AgeConditions
-from eddyline.runtime.journal import JournalEntry
+from eddyline.runtime.choice import UNKNOWN_NS, Choice
+from eddyline.runtime.situations import KEPT, Conditions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from eddyline.joins.operator.partner_ages import AgeCounts
+    from eddyline.runtime.journal import JournalEntry
+    from eddyline.runtime.situations import Situation
 
     Ages = Mapping[str, tuple[float, Mapping[int, float]]]
     """By input, pairs, and those that are not of one age, by the bin of their age."""
+
+CUTS = 12
+"""Ages at which pairs are told apart: a half of a window, a quarter, and so on."""
+
+LEAST_AGE = 0.5
+"""Pairs of a bin below which it is forgotten."""
+
+LEAST_PAIRS = 1_000
+"""Pairs by which tiers may be chosen."""
 
 HELD = 0.999
 """Share of the pairs whose row of a window is to be hot; one in 1,000 is looked for behind filters,
@@ -68,24 +83,23 @@ class LearnedTiers(msgspec.Struct):
     since: dict[str, int]
 
 
-class TierLoop:
-    """Keeps the tiers of a join's windows good.
+class TierChoice(Choice):
+    """For how long the rows of each window are hot.
 
     Args:
         lengths: of each window that may have a cold tier (µs), by input; none if empty.
     """
 
     component = "constraints"
-    is_adaptive = True
+    why_unlogged = ""
+    cost_unit = "windows of hot rows"
 
     def __init__(self, lengths: Mapping[str, int]) -> None:
         self.lengths = lengths
-        self.is_held = False
-        """Whether the tiers stay as they are whatever the evidence; see ``runtime.pins``."""
         # From what is seen on, not from the window's length down: where few pairs tell, that would
         # take long, and a bound that is too small costs time alone.
         self.bounds = {name: LearnedBound(HELD, 0) for name in lengths}
-        self.plan: dict[str, int | None] = dict.fromkeys(lengths)
+        self.spans: dict[str, int | None] = dict.fromkeys(lengths)
         """By input, for how long its rows are hot (µs); None if all of them are."""
         self.n_cold = dict.fromkeys(lengths, 0)
         """Pairs found in cold runs so far."""
@@ -97,7 +111,7 @@ class TierLoop:
     @property
     def promises(self) -> bool:
         """Whether there is a cold tier, or would be one by what was measured last alone."""
-        return bool(self._promising) or any(span is not None for span in self.plan.values())
+        return bool(self._promising) or any(span is not None for span in self.spans.values())
 
     def step(
         self, ages: Mapping[str, AgeCounts], latest: Mapping[str, int], batch_id: int = -1
@@ -109,7 +123,7 @@ class TierLoop:
             latest: the latest event time of each stream (µs).
             batch_id: the micro-batch, for the journal.
         """
-        before = dict(self.plan)
+        before = dict(self.spans)
         self.seen.step(ages)
         seen = min(latest.values(), default=0)
         for name, length in self.lengths.items():
@@ -130,17 +144,16 @@ class TierLoop:
                 self.bounds[name] = after if was_known else after.settled()
                 # What was measured long ago says little of the time that was seen since.
                 if not self.is_held:
-                    self.plan[name] = self._span(name, length, seen - since)
+                    self.spans[name] = self._span(name, length, seen - since)
         return [
-            JournalEntry(
+            self.decision(
                 batch_id,
-                self.component,
                 "tiers",
                 _text(name, before[name]),
                 _text(name, span),
                 self._evidence(name),
             )
-            for name, span in self.plan.items()
+            for name, span in self.spans.items()
             if span != before[name]
         ]
 
@@ -149,7 +162,7 @@ class TierLoop:
         learned = self.bounds[name]
         if not _is_known(learned):
             return None
-        now, span = self.plan[name], int(learned.bound * MARGIN)
+        now, span = self.spans[name], int(learned.bound * MARGIN)
         if now is not None and learned.bound <= now <= span * MARGIN:
             return now
         most = MOST_HOT * length * (1 if now is None else MARGIN)
@@ -166,40 +179,99 @@ class TierLoop:
 
     def plain(self) -> dict[str, str]:
         """Return the plan as texts, by input."""
-        return plain_tiers(self.plan)
+        return plain_tiers(self.spans)
 
-    # -- the log of plans -----------------------------------------------------------------------
+    # -- what a person pins, and the log --------------------------------------------------------
 
-    def take(self, plan: Mapping[str, int | None], ages: Ages) -> None:
-        """Put spans in force (µs), and begin with the ages that they were chosen by."""
-        self.plan = dict(plan)
+    @property
+    def plan(self) -> dict[str, int | None]:
+        """By input, for how long its rows are hot (µs); None if all of them are."""
+        return dict(self.spans)
+
+    @property
+    def possible(self) -> str:
+        """The plans that may be pinned, in words."""
+        lengths = ", ".join(f"{name!r} up to {length}" for name, length in self.lengths.items())
+        return f"by input, for how long its rows are hot (µs), or None for all of them: {lengths}"
+
+    def is_possible(self, plan: Any) -> bool:
+        """Return whether it says so of each window."""
+        return (
+            isinstance(plan, dict)
+            and plan.keys() == self.lengths.keys()
+            and all(
+                span is None or (type(span) is int and 0 <= span <= self.lengths[name])
+                for name, span in plan.items()
+            )
+        )
+
+    def adopt(self, plan: Mapping[str, int | None]) -> None:
+        """Put other spans in force."""
+        self.spans = dict(plan)
+
+    def in_words(self, plan: Mapping[str, int | None]) -> str:
+        """Return a plan in words."""
+        return ", ".join(plain_tiers(plan).values())
+
+    def situation(self) -> Situation | None:
+        """Return how old the rows are that are found."""
+        return self.seen.situation()
+
+    def cost_of(self, plan: Mapping[str, int | None], evidence: Any) -> float:
+        """Return the share of its window that a row is hot, and of pairs that are found cold."""
+        costs = []
+        for name, (n_pairs, bins) in evidence.items():
+            span, length = plan[name], self.lengths[name]
+            if span is None:
+                costs.append(1.0)
+                continue
+            n_cold = n_beyond({int(number): n for number, n in bins}, span)
+            costs.append(min(span / length, 1.0) + min(n_cold / n_pairs, 1.0))
+        return float(np.mean(costs)) if costs else UNKNOWN_NS
+
+    def best_single(self, held: Sequence[tuple[Any, float]]) -> dict[str, int | None]:
+        """Return the tiers that hold nearly all pairs of all situations together."""
+        ages_held = [(_ages(evidence), n_rows) for evidence, n_rows in held]
+        spans: dict[str, int | None] = dict.fromkeys(self.lengths)
+        for name, length in self.lengths.items():
+            together: dict[int, float] = {}
+            for ages, n_rows in ages_held:
+                n_pairs, bins = ages.get(name, (0.0, {}))
+                for number, n in bins.items():
+                    together[number] = together.get(number, 0.0) + n * n_rows / n_pairs
+            n = sum(n_rows for ages, n_rows in ages_held if name in ages)
+            span = int(LearnedBound(HELD, 0).begun(n, together).bound * MARGIN)
+            spans[name] = span if n and span <= MOST_HOT * length else None
+        return spans
+
+    def take(self, plan: Mapping[str, int | None], evidence: Any) -> None:
+        """Put tiers in force, and the ages that they were chosen by."""
+        self._begin_with(plan, _ages(evidence))
+
+    def let_go(self) -> None:
+        """Let go of all ages but those since the last change."""
+        n_pairs = self.seen.n_pairs
+        self._begin_with(
+            self.spans, {name: (n_pairs[name], bins) for name, bins in self.seen.bins.items()}
+        )
+
+    def _begin_with(self, plan: Mapping[str, int | None], ages: Ages) -> None:
+        self.spans = dict(plan)
         for name in ages.keys() & self.bounds.keys():
             self.bounds[name] = self.bounds[name].begun(*ages[name])
 
-    def tiers_for(self, held: Sequence[tuple[Ages, float]]) -> dict[str, int | None]:
-        """Return the spans (µs) for ages that held for some rows each, all together."""
-        found: dict[str, int | None] = dict.fromkeys(self.lengths)
-        for name, length in self.lengths.items():
-            whole: dict[int, float] = {}
-            for ages, n_rows in held:
-                n_pairs, bins = ages.get(name, (0.0, {}))
-                for number, n in bins.items():
-                    whole[number] = whole.get(number, 0.0) + n * n_rows / n_pairs
-            n = sum(n_rows for ages, n_rows in held if name in ages)
-            span = int(LearnedBound(HELD, 0).begun(n, whole).bound * MARGIN)
-            found[name] = span if n and span <= MOST_HOT * length else None
-        return found
+    # -- seeing and saving ----------------------------------------------------------------------
 
     def views(self) -> tuple[TierView, ...]:
         """Return the tiers as they stand."""
         return tuple(
-            TierView(name, self.plan[name], each.bound, each.n_rows, self.n_cold[name])
+            TierView(name, self.spans[name], each.bound, each.n_rows, self.n_cold[name])
             for name, each in self.bounds.items()
         )
 
     def snapshot(self) -> LearnedTiers:
         """Return the learned state."""
-        return LearnedTiers(self.bounds, self.plan, self.n_cold, self._since)
+        return LearnedTiers(self.bounds, self.spans, self.n_cold, self._since)
 
     def restore(self, state: Any) -> None:
         """Continue from what ``snapshot`` returned, decoded from JSON.
@@ -214,7 +286,7 @@ class TierLoop:
             raise StateError(msg) from error
         for name in self.lengths.keys() & learned.bounds.keys():
             self.bounds[name] = learned.bounds[name]
-            self.plan[name] = learned.spans.get(name)
+            self.spans[name] = learned.spans.get(name)
             self.n_cold[name] = learned.n_cold.get(name, 0)
             if name in learned.since:
                 self._since[name] = learned.since[name]
@@ -238,3 +310,62 @@ def _is_known(learned: LearnedBound) -> bool:
 
 def _text(name: str, span: int | None) -> str:
     return f"{name} all hot" if span is None else f"{name} hot for {span / 1e6:.6g} s"
+
+
+def _ages(evidence: Any) -> dict[str, tuple[float, dict[int, float]]]:
+    """Return pairs and their ages, by input."""
+    return {
+        name: (float(n), {int(number): float(count) for number, count in bins})
+        for name, (n, bins) in evidence.items()
+    }
+
+
+class AgeConditions:
+    """The ages of the pairs that are found in windows, since they last changed.
+
+    Args:
+        lengths: of the windows (µs), by input.
+    """
+
+    def __init__(self, lengths: Mapping[str, int]) -> None:
+        self.lengths = lengths
+        self.names = tuple(
+            f"partners in {name} older than 1/{2 ** (at + 1)} of its window"
+            for name in lengths
+            for at in range(CUTS)
+        )
+        self.known = Conditions()
+        self.n_pairs = dict.fromkeys(lengths, 0.0)
+        self.bins: dict[str, dict[int, float]] = {name: {} for name in lengths}
+        """Pairs by the bin of their age, by input."""
+
+    def step(self, ages: Mapping[str, AgeCounts]) -> None:
+        """Take in what a batch measured."""
+        told = {name: each for name, each in ages.items() if each.is_measured and each.n_pairs}
+        if not told:
+            return
+        shares, counts = [], []
+        for name, length in self.lengths.items():
+            each = told.get(name)
+            n = float(each.n_pairs) if each else 0.0
+            older = [n_beyond(each.bins, length >> at) for at in range(1, CUTS + 1)] if each else []
+            shares += [min(m / n, 1.0) for m in older] or [np.nan] * CUTS
+            counts += [n] * CUTS
+        n_pairs = sum(float(each.n_pairs) for each in told.values())
+        is_other = self.known.step(self.names, np.array(shares), np.array(counts), n_pairs)
+        for name, each in told.items():
+            kept = 0.0 if is_other else KEPT
+            self.n_pairs[name] = kept * self.n_pairs[name] + each.n_pairs
+            bins = {number: kept * n for number, n in self.bins[name].items()}
+            for number, n in each.bins.items():
+                bins[number] = bins.get(number, 0.0) + n
+            self.bins[name] = {number: n for number, n in bins.items() if n >= LEAST_AGE}
+
+    def situation(self) -> Situation | None:
+        """Return the conditions as the log knows them."""
+        evidence = {
+            name: [round(n, 1), [[number, round(n, 1)] for number, n in self.bins[name].items()]]
+            for name, n in self.n_pairs.items()
+            if n
+        }
+        return self.known.situation(evidence, LEAST_PAIRS * max(len(evidence), 1))

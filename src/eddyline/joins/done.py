@@ -1,10 +1,13 @@
-"""The loop of rows that leave the hot tier once they are done: where that saves work.
+"""Rows that leave the hot tier once they are done: where letting them go saves work.
 
 A row is done once it was in its only result (see ``unique_keys``), or once the other streams have
 passed its key (see ``value_order``) or it is over in them (see ``clusters``). To let it go saves
 the merges that it would still go through; what it costs is measured: finding rows in merged runs,
 and writing those that leave apart. It is tried where enough rows are done, kept where it saves more
 than it costs, and tried again ever more rarely where it does not.
+
+The log of plans knows the shares of rows that are done. What merging them later costs is known once
+they have left for a while, as is what letting them go takes.
 """
 
 from __future__ import annotations
@@ -14,15 +17,25 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
 from eddyline.errors import StateError
-from eddyline.joins.conditions import DoneConditions
 from eddyline.joins.operator.done_rows import DoneCounts
+from eddyline.runtime.choice import UNKNOWN_NS, Choice, are_names
 from eddyline.runtime.journal import JournalEntry
+from eddyline.runtime.situations import Conditions
 from eddyline.state.compaction import FAN_IN
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
+
+    from eddyline.runtime.situations import Situation
+
+COMPONENT = "constraints"
+"""Its name in the journal."""
+
+LEAST_ROWS = 1_000
+"""New rows by which it may be decided."""
 
 LEAST_SHARE = 0.2
 """Least share of an input's rows that are done for which it is worth a try."""
@@ -134,20 +147,18 @@ class DoneView:
     cost_ns: float
 
 
-class DoneLoop:
+class DoneChoice(Choice):
     """Lets rows go that are done by a rule, where it pays.
 
     Args:
         rule: see ``operator.done_rows``.
     """
 
-    component = "constraints"
-    is_adaptive = True
+    why_unlogged = ""
 
     def __init__(self, rule: str) -> None:
         self.rule = rule
-        self.is_held = False
-        """Whether all stays as it is, whatever the evidence; see ``runtime.pins``."""
+        self.component = f"{COMPONENT} {rule}"
         self.known: dict[str, Known] = {}
         self.seen = DoneConditions()
         """What the log of plans knows situations by."""
@@ -195,22 +206,57 @@ class DoneLoop:
             evidence |= (why or {}).get(name, {})
             _turn(each)
             after = self._text(name, each)
-            entries.append(
-                JournalEntry(batch_id, self.component, self.rule, before, after, evidence)
-            )
+            entries.append(JournalEntry(batch_id, COMPONENT, self.rule, before, after, evidence))
         return entries
-
-    def take(self, leaving: frozenset[str]) -> None:
-        """Let the rows of some inputs leave, and of no others."""
-        for name, each in self.known.items():
-            if each.is_leaving != (name in leaving):
-                each.is_leaving = name in leaving
-                each.saved_ns = each.cost_ns = each.batch_ns = 0.0
-                each.n_in_state = 0
 
     def _text(self, name: str, each: Known) -> str:
         how = "until" if each.is_leaving else "whether or not"
         return f"{name} hot {how} {self.rule}"
+
+    # -- what a person pins, and the log --------------------------------------------------------
+
+    @property
+    def plan(self) -> list[str]:
+        """The inputs whose rows leave."""
+        return sorted(self.leaving)
+
+    @property
+    def possible(self) -> str:
+        """The plans that may be pinned, in words."""
+        return f"a list of inputs whose rows may leave, of {sorted(self.known)}"
+
+    def is_possible(self, plan: Any) -> bool:
+        """Return whether they are inputs whose rows may be done."""
+        return are_names(plan) and {*plan} <= self.known.keys()
+
+    def adopt(self, plan: Sequence[str]) -> None:
+        """Let the rows of these inputs leave, and of no others."""
+        for name, known in self.known.items():
+            if known.is_leaving != (name in plan):
+                known.is_leaving = name in plan
+                known.saved_ns = known.cost_ns = known.batch_ns = 0.0
+                known.n_in_state = 0
+
+    def in_words(self, plan: Sequence[str]) -> str:
+        """Return a plan in words."""
+        told = ", ".join(f"{name} hot until {self.rule}" for name in plan)
+        return told or f"rows stay, {self.rule} or not"
+
+    def situation(self) -> Situation | None:
+        """Return the share of the rows of each input that is done."""
+        return self.seen.situation(tuple(sorted(self.known)))
+
+    def cost_of(self, plan: Sequence[str], evidence: Any) -> float:
+        """Return what letting rows go takes, or what merging them later does (ns per row)."""
+        costs = [
+            self.known[name].cost_ns_of(share, leaves=name in plan)
+            if name in self.known
+            else UNKNOWN_NS
+            for name, share in evidence.items()
+        ]
+        return float(np.mean(costs)) if costs else UNKNOWN_NS
+
+    # -- seeing and saving ----------------------------------------------------------------------
 
     def views(self) -> tuple[DoneView, ...]:
         """Return what is known, for people."""
@@ -267,3 +313,37 @@ def _evidence(each: Known) -> dict[str, Any]:
         "cost_ns": each.cost_ns,
         "n_left": each.n_left,
     }
+
+
+class DoneConditions:
+    """The share of the rows of inputs that are done by a rule, since it last changed."""
+
+    def __init__(self) -> None:
+        self.known = Conditions()
+
+    def step(self, names: tuple[str, ...], fresh: Mapping[str, DoneCounts]) -> None:
+        """Take in what a batch counted of some inputs."""
+        n_new = np.array([float(fresh[each].n_new) if each in fresh else 0.0 for each in names])
+        if not n_new.any():
+            return
+        n_done = np.array(
+            [
+                float(fresh[each].n_new_done + fresh[each].n_old_done) if each in fresh else 0.0
+                for each in names
+            ]
+        )
+        shares = np.divide(n_done, n_new, out=np.full(len(names), np.nan), where=n_new > 0)
+        said = tuple(f"rows of {each} that are done" for each in names)
+        self.known.step(said, np.minimum(shares, 1.0), n_new, float(n_new.sum()))
+
+    def situation(self, names: tuple[str, ...]) -> Situation | None:
+        """Return the conditions as the log knows them, of the inputs that they were counted of."""
+        shares = self.known.shares.tolist()
+        if len(shares) != len(names):
+            return None
+        evidence = {
+            name: round(share, 5)
+            for name, share in zip(names, shares, strict=True)
+            if np.isfinite(share)
+        }
+        return self.known.situation(evidence, LEAST_ROWS)

@@ -1,4 +1,4 @@
-"""The loop of rows that a table drops before they are shuffled: where enough of them are.
+"""The table filter: rows that a table drops are dropped before the shuffle, where enough are.
 
 A row of a stream whose key a static table has not is in no result, and the filter that says so is
 asked where Spark reads the row: it costs the same for each row, and a statement that is larger for
@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from eddyline.errors import StateError
-from eddyline.runtime.journal import JournalEntry
+from eddyline.runtime.choice import AsItStands
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from eddyline.runtime.journal import JournalEntry
 
 LEAST_SHARE = 0.1
 """Least share of the rows that are dropped where rows are filtered: a filter takes some 50 ns a
@@ -75,7 +77,7 @@ class DropView:
     n_dropped: int
 
 
-class DropLoop:
+class DropChoice(AsItStands):
     """Decides whether rows that tables drop are dropped before the shuffle.
 
     Args:
@@ -83,12 +85,10 @@ class DropLoop:
     """
 
     component = "table filter"
-    is_adaptive = True
+    why_unlogged = "how many rows a table drops is known of batches in which it does"
 
     def __init__(self, tables: Mapping[str, tuple[str, ...]]) -> None:
         self.tables = tables
-        self.is_held = False
-        """Whether all stays as it is, whatever the evidence; see ``runtime.pins``."""
         self.known = {name: Known() for name in tables}
         self.newest = 0
         """Rows that the newest batch dropped."""
@@ -130,9 +130,7 @@ class DropLoop:
             before = self._text(name, each)
             _turn(each)
             after = self._text(name, each)
-            entries.append(
-                JournalEntry(batch_id, self.component, "filtered", before, after, evidence)
-            )
+            entries.append(self.decision(batch_id, "filtered", before, after, evidence))
         return entries
 
     def _text(self, name: str, each: Known) -> str:

@@ -1,4 +1,4 @@
-"""The loop of a join's way: rows go to the windows that wait in buckets, or tables go to the rows.
+"""The way of a join: rows go to the windows that wait in buckets, or tables go to the rows.
 
 A join of one stream with tables keeps nothing but the tables, which never change. Where they are
 small, each task may have all of them (a broadcast join): no row is shuffled, and none goes to
@@ -7,8 +7,13 @@ Python.
 
 from __future__ import annotations
 
-from eddyline.joins.plan import BROADCAST, BUCKETS
-from eddyline.runtime.journal import JournalEntry
+from typing import TYPE_CHECKING
+
+from eddyline.joins.plan import BROADCAST, BUCKETS, WAYS
+from eddyline.runtime.choice import OneOfFew
+
+if TYPE_CHECKING:
+    from eddyline.runtime.journal import JournalEntry
 
 MOST_ROWS = 100_000
 """Rows of all tables up to which tasks have them all."""
@@ -17,7 +22,7 @@ MOST_BYTES = 16 << 20
 """Size of their files up to which they do (bytes)."""
 
 
-class WayLoop:
+class WayChoice(OneOfFew):
     """Chooses the way of a join by the size of its tables.
 
     Args:
@@ -25,14 +30,12 @@ class WayLoop:
     """
 
     component = "tables"
+    plans = WAYS
+    why_unlogged = "tables do not change, so there is nothing to be known again"
 
     def __init__(self, *, is_adaptive: bool) -> None:
         self.is_adaptive = is_adaptive
-        self.is_held = False
-        """Whether the way stays as it is whatever the size; see ``runtime.pins``."""
         self.plan = BUCKETS
-        self.advised: str | None = None
-        """The way that the size of the tables asks for; None while it is not known."""
 
     @property
     def may_broadcast(self) -> bool:
@@ -58,4 +61,4 @@ class WayLoop:
             return []
         self.plan = better
         evidence = {"table_rows": n_rows, "table_bytes": n_bytes}
-        return [JournalEntry(batch_id, self.component, "way", before, better, evidence)]
+        return [self.decision(batch_id, "way", before, better, evidence)]
