@@ -38,7 +38,7 @@ from benchmarks.workloads import (
     regex_predicates,
     skewed_partitions_v1,
 )
-from eddyline.data.sampling import seed_of
+from eddyline.data.outcomes import seed_of
 from eddyline.filters.executor import ArrowExecutor
 from eddyline.filters.loop import FilterLoop, run_batch
 from eddyline.options import FilterOptions

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from eddyline.data.arrays import Floats, Mask
-from eddyline.data.sampling import sampled_rows, seed_of
+from eddyline.data.outcomes import sampled_rows, seed_of
 from eddyline.filters.executor import ArrowExecutor, Sample
 from eddyline.filters.loop import FilterLoop, run_batch
 from eddyline.options import FilterOptions

@@ -7,8 +7,8 @@ import pytest
 
 from eddyline.aggregates.loop import FEW, FEW_BYTES, AggregateLoop, AggregateProfile
 from eddyline.errors import StateError
+from eddyline.report import decisions as words
 from eddyline.runtime.plan_log import PlanLog
-from eddyline.watch import plan_log as words
 
 
 def plans_after(loop, *profiles):
@@ -119,7 +119,7 @@ def test_a_plan_is_recalled_after_one_batch_and_what_that_brought_is_known():
         early = 0.4 * work("early", FEW_CELLS) + 0.6 * work("early", MANY_CELLS)
         assert view.hindsight.best == "early"
         assert view.hindsight.best_cost == pytest.approx(early, rel=0.001)
-    (section,) = words.sections([lives[0].view()])
+    (section,) = words.log_sections([lives[0].view()])
     assert "1.29 shuffled rows' worth per row" in section.parts[1].pairs[0][1]
     assert "2 plans recalled" in section.parts[1].pairs[0][1]
 

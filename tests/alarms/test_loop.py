@@ -25,8 +25,8 @@ from eddyline.models import graph
 from eddyline.models.segments import Segments
 from eddyline.models.steps import Changes
 from eddyline.options import AlarmOptions
+from eddyline.report import decisions as words
 from eddyline.runtime.plan_log import PlanLog
-from eddyline.watch import plan_log as words
 from tests.alarms.alone import ranges_of
 from tests.models.batches import FIT, INPUT, SECOND, at_once, shown, streamed, table_of
 from tests.models.batches import rows_of as drawn_rows
@@ -271,7 +271,7 @@ def test_a_plan_of_alarms_is_recalled_after_one_batch():
     view = life.view()
     assert view.n_situations == 2
     assert without.view().hindsight.saved < view.hindsight.saved < 0.2
-    (section,) = words.sections([view])
+    (section,) = words.log_sections([view])
     assert "the best single plan, all covered, as written" in section.parts[1].pairs[0][1]
     assert "per segment)" in section.parts[1].pairs[0][1]
 

@@ -44,6 +44,9 @@ from eddyline.query.steps import (
     UnionStep,
 )
 from eddyline.query.windows import SlideWindow
+from eddyline.report.html import write_report
+from eddyline.report.sections import RunView, Section, sections_json
+from eddyline.report.terminal import explain
 from eddyline.rules.step import RuleStep
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import History
@@ -54,9 +57,6 @@ from eddyline.spark.operators import OPERATORS, laid_out
 from eddyline.spark.relation import Relation
 from eddyline.spark.run.chain import Chain
 from eddyline.state.manifest import ManifestFolder, StatePart
-from eddyline.watch.html.report import write_report
-from eddyline.watch.sections import RunView, Section, sections_json
-from eddyline.watch.terminal.explain import explain
 from tests.operators.newest import NewestOperator, NewestStep
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eddyline.data.outcome_codes import unpack
+from eddyline.data.outcomes import unpack
 from eddyline.filters.executor import ArrowExecutor
 from eddyline.filters.loop import run_batch
 from eddyline.query.attributes import Attribute

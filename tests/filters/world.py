@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from eddyline.data.sampling import sampled_rows, seed_of
+from eddyline.data.outcomes import sampled_rows, seed_of
 from eddyline.filters.executor import ArrowExecutor
 from eddyline.filters.loop import FilterLoop
 from eddyline.options import FilterOptions

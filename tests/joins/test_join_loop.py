@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from eddyline.data import outcome_codes as outcome
+from eddyline.data import outcomes as outcome
 from eddyline.errors import OptionError, StateError
 from eddyline.joins.caches.counts import CacheReport
 from eddyline.joins.graph import JoinGraph

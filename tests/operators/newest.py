@@ -19,13 +19,14 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from eddyline.errors import StateError
+from eddyline.report.decisions import last_change
+from eddyline.report.sections import Column, Facts, Section, Table, Text, Tile
 from eddyline.runtime.choice import OneOfFew
 from eddyline.runtime.reports import TaskReport
 from eddyline.spark.arrow_tasks import task_ids
 from eddyline.spark.operator import PREFIX, Batch, Laid, Observed, Operator, Pending, Site
 from eddyline.spark.run.observed_metrics import PendingMetrics
 from eddyline.state.manifest import StatePart
-from eddyline.watch.sections import Column, Facts, Section, Table, Text, Tile, last_change
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from eddyline.data import outcome_codes as codes
+from eddyline.data import outcomes as codes
 from eddyline.ordering.matrix_view import expected_cost_ns
 from eddyline.routing.learning import (
     Cells,

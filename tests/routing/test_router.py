@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from eddyline.data import outcome_codes as codes
+from eddyline.data import outcomes as codes
 from eddyline.errors import PlanError
 from eddyline.routing.router import Prices, Router
 from eddyline.routing.table import Partition, RouteTable
-from eddyline.stats.attributes import AttributeSample, joined
+from eddyline.stats.profile import AttributeSample, joined
 from eddyline.testing.generators import CorrelatedStream
 from tests.oracles.star import StarStream
 

@@ -12,11 +12,11 @@ from eddyline.filters.pin import FilterPin
 from eddyline.joins.graph import JoinGraph
 from eddyline.joins.orders.pipelines import JoinLoop, PipelineChoice
 from eddyline.options import FilterOptions, JoinOptions
+from eddyline.report import decisions as words
 from eddyline.runtime.by_hand import Pins
 from eddyline.runtime.choice import AsItStands
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile
-from eddyline.watch import pins as words
 
 PLANS = ("early", "late")
 FEW = AggregateProfile(n_rows=10_000, n_cells=10)
@@ -193,11 +193,11 @@ def test_what_is_pinned_is_told_in_words(tmp_path):
     pins = Pins(tmp_path / "pins.json")
     pins.pin({"native": pin}, {"native": ["dear", "cheap"]}, 12)
     views = pins.views({"native": pin})
-    ((_, said),) = words.sections(views)[0].parts[0].pairs
+    ((_, said),) = words.pin_sections(views)[0].parts[0].pairs
     assert "pinned by a person after batch 12; the evidence says the best order" in said
-    assert words.lines(views) == ("pinned: native",)
-    assert words.sections(()) == []
-    assert words.lines(()) == ()
+    assert words.pin_lines(views) == ("pinned: native",)
+    assert words.pin_sections(()) == []
+    assert words.pin_lines(()) == ()
 
 
 CHAINED = JoinGraph(("r", "s", "t"), (frozenset("rs"), frozenset("st")))

@@ -36,9 +36,8 @@ from eddyline.aggregates.cells import (
     together,
 )
 from eddyline.aggregates.columns import one_array, ranks_of
-from eddyline.aggregates.plan import INSTANT, IS, OLD, SHOWN, WAS, BucketReport, BucketState
-from eddyline.aggregates.samples import Marks
-from eddyline.data.one_chunk import whole
+from eddyline.aggregates.plan import INSTANT, IS, OLD, WAS, BucketReport, BucketState
+from eddyline.data.arrays import whole
 from eddyline.state.event_time import HeldRows
 from eddyline.state.rows import ALWAYS, Rows
 from eddyline.state.run_files import open_rows, write_rows
@@ -78,7 +77,6 @@ class BucketBatch:
         self.partials = plan.partials.made
         self.since, self.until = self.answered(plan.before), self.answered(plan.after)
         """The cells that start in this half-open range are answered now (µs)."""
-        self.marks = Marks(plan.watched or (), bucket)
         self._n_read = 0
 
     def run(self, arrived: Rows | None) -> Iterator[pa.Table]:
@@ -111,7 +109,6 @@ class BucketBatch:
             n_arrived=0 if arrived is None else len(arrived),
             n_read=self._n_read,
             n_results=n_results,
-            busiest=self.marks.busiest,
             work_ns=time.thread_time_ns() - started,
             n_bytes=n_bytes,
         )
@@ -213,16 +210,8 @@ class BucketBatch:
         """
         of = pa.array(places)
         columns = {name: cells.payload[name].take(of) for name in self.plan.groups}
-        if self.plan.watched is not None:
-            columns[SHOWN] = self._shown(cells.codes[CODE][places])
         columns[INSTANT] = pa.array(instants)
         return columns
-
-    def _shown(self, codes: Ints) -> pa.Array:
-        """Return the codes of the groups of results where they are marked."""
-        is_other = np.ones(codes.size, np.bool_)
-        is_other[self.marks.of(codes)] = False
-        return pa.array(codes, mask=is_other)
 
 
 def with_ties(cells: Rows, columns: tuple[str, ...]) -> Rows:

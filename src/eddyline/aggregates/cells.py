@@ -19,8 +19,7 @@ import numpy as np
 import pyarrow as pa
 from msgspec import Struct
 
-from eddyline.data.one_chunk import whole
-from eddyline.data.unique import distinct
+from eddyline.data.arrays import distinct, whole
 from eddyline.query.windows import LONGEST
 from eddyline.state.bucket_state import FAN_IN, upkeep_of
 from eddyline.state.rows import ALWAYS, FOREVER, Rows

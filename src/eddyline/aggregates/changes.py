@@ -25,7 +25,7 @@ from eddyline.aggregates.bucket import (
 from eddyline.aggregates.cells import CHECK, CODE, Reach, Span, group_bounds
 from eddyline.aggregates.plan import OWN_CHECK, OWN_CODE, PASSES
 from eddyline.aggregates.ranges_kernels import change_ranges, held_rows, instant_ranges
-from eddyline.data.unique import distinct
+from eddyline.data.arrays import distinct
 from eddyline.query.windows import LONGEST
 from eddyline.state.rows import ALWAYS, FOREVER, Rows
 

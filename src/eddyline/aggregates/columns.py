@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eddyline.data.one_chunk import whole
+from eddyline.data.arrays import whole
 from eddyline.errors import PlanError
 
 if TYPE_CHECKING:

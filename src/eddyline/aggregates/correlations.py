@@ -19,7 +19,7 @@ from eddyline.aggregates.cells import History, Reach, group_bounds, in_order, to
 from eddyline.aggregates.columns import is_there
 from eddyline.aggregates.correlation_kernels import EVENTS, LAST, START, correlated
 from eddyline.aggregates.plan import AggregatePlan, BucketState
-from eddyline.data.one_chunk import whole
+from eddyline.data.arrays import whole
 from eddyline.query.correlations import (
     ALERT,
     CARRIED,

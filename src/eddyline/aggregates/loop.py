@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import sqrt
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -23,9 +23,6 @@ from eddyline.runtime.choice import OneOfFew
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import Numbers
 from eddyline.runtime.situations import Situation
-
-if TYPE_CHECKING:
-    from eddyline.aggregates.samples import GroupSeries
 
 PLANS = ("early", "late", "driver")
 
@@ -293,8 +290,4 @@ class AggregateView:
     fullest: float
     """New cells of the fullest bucket by those of the mean one; nan if there were none."""
     is_adaptive: bool
-    values: tuple[str, ...] = ()
-    """The aggregates of which values over time are known."""
-    series: tuple[GroupSeries, ...] = ()
-    """Values over time of a few groups."""
     notes: tuple[str, ...] = ()

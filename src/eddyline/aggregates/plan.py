@@ -20,7 +20,7 @@ from msgspec import field as struct_field
 from eddyline.aggregates.cells import Span, names_of
 from eddyline.aggregates.monoids import MONOIDS
 from eddyline.aggregates.user import UserMonoid
-from eddyline.data.one_chunk import whole
+from eddyline.data.arrays import whole
 from eddyline.state.manifest import StatePart
 from eddyline.state.run_files import RunFile
 
@@ -50,10 +50,6 @@ PASSES = "__passes"
 OWN_CODE, OWN_CHECK = "__own_code", "__own_check"
 """Columns of the two hashes of the groups of rows that are counted by other columns; see
 ``cells``."""
-
-SHOWN = "__shown"
-"""The column of results that has the code of the group of those that show how it went on; NULL of
-others."""
 
 OLD = "__old"
 """Start of the names of the partial aggregates of the results before."""
@@ -132,8 +128,6 @@ class AggregatePlan:
     may be of one. Empty: they have the same names."""
     spans: bool = False
     """Whether the rows of a group, where rows are counted, are of several partitions."""
-    watched: tuple[int, ...] | None = None
-    """Codes of groups of which some results are marked; None: none is, and nothing is counted."""
     shares: tuple[Share, ...] = ()
     """Of several queries, in the place of a window: those of each."""
     lifts: Mapping[str, Lift] = field(default_factory=dict)
@@ -214,8 +208,6 @@ class BucketReport:
     n_read: int = 0
     """Cells of before that were read."""
     n_results: int = 0
-    busiest: Mapping[int, int] = field(default_factory=dict)
-    """Results of the groups that had most, by their codes; see ``samples``."""
     work_ns: int = 0
     """Time in which the bucket computed results and kept cells (ns)."""
     n_bytes: int = 0

@@ -19,8 +19,7 @@ from eddyline.aggregates.bucket import BucketBatch, no_cells
 from eddyline.aggregates.cells import BY_END, CODE, group_bounds, in_order, of_groups, together
 from eddyline.aggregates.plan import FIRST, BucketReport, BucketState
 from eddyline.aggregates.ranges_kernels import session_ranges
-from eddyline.data.one_chunk import whole
-from eddyline.data.unique import distinct
+from eddyline.data.arrays import distinct, whole
 from eddyline.query.windows import SessionWindow
 from eddyline.state.event_time import earlier
 from eddyline.state.rows import Rows
@@ -73,7 +72,6 @@ class SessionBatch(BucketBatch):
             n_arrived=len(new),
             n_read=self._n_read,
             n_results=results,
-            busiest=self.marks.busiest,
             work_ns=time.thread_time_ns() - started,
             n_bytes=n_bytes,
         )

@@ -38,7 +38,7 @@ from eddyline.alarms.meeting_kernels import (
 )
 from eddyline.alarms.profile import BOUNDS
 from eddyline.alarms.program import slots_in
-from eddyline.data.unique import distinct
+from eddyline.data.arrays import distinct
 from eddyline.models import timeline
 from eddyline.models.conditions import And, Comparison, Condition, Or, holds
 from eddyline.models.expressions import ROUNDING, Terms, names_in, overflowing, terms_of

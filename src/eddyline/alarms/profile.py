@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eddyline.stats.costs import CostSums
-from eddyline.stats.merging import both
-from eddyline.stats.profile import FilterProfile, merge
-from eddyline.stats.work_clock import work_ns
+from eddyline.stats.costs import CostSums, work_ns
+from eddyline.stats.profile import FilterProfile, both, merge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

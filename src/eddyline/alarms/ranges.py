@@ -17,7 +17,7 @@ from eddyline.alarms.plan import TemplatePlan
 from eddyline.alarms.profile import PAIRS, SOLVED, AlarmProfile, Tally, TemplateCounts
 from eddyline.alarms.program import slots_in
 from eddyline.alarms.sweep import Found, Sweep
-from eddyline.data.unique import distinct
+from eddyline.data.arrays import distinct
 from eddyline.estimates.histograms import CoefHistogram, ValueSketch
 from eddyline.models.expressions import names_in
 from eddyline.models.rows import Keyed

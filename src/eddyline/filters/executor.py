@@ -23,12 +23,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from eddyline.data import outcome_codes as outcome
+from eddyline.data import outcomes as outcome
 from eddyline.errors import PredicateError
 from eddyline.query.predicate_results import call, coerce_outcome, raised_on
-from eddyline.stats.costs import CostSums
+from eddyline.stats.costs import CostSums, work_ns
 from eddyline.stats.profile import FilterProfile, merge
-from eddyline.stats.work_clock import work_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -28,8 +28,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from eddyline.data.outcome_codes import pack
-from eddyline.data.sampling import sampled_rows, seed_of
+from eddyline.data.outcomes import pack, sampled_rows, seed_of
 from eddyline.errors import PlanError
 from eddyline.filters.executor import Groups, Sample
 from eddyline.filters.view import RouteView
@@ -42,7 +41,7 @@ from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.monitors import monitor as find_monitor
 from eddyline.runtime.order_cost import MIN_ROWS_PER_PROFILE
 from eddyline.runtime.order_loop import OrderLoop, OrderState
-from eddyline.stats.attributes import AttributeSample, joined
+from eddyline.stats.profile import AttributeSample, joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

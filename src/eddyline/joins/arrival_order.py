@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from eddyline.constraints.bounds import LearnedBound, bins_of, n_beyond
-from eddyline.constraints.lateness import Disorder, LearnedLateness
+from eddyline.constraints.bounds import Disorder, LearnedBound, LearnedLateness, bins_of, n_beyond
 from eddyline.errors import StateError
 
 if TYPE_CHECKING:

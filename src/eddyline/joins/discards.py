@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from eddyline.constraints.lateness import LearnedLateness
+from eddyline.constraints.bounds import LearnedLateness
 from eddyline.joins.arrival_order import ValueOrders
 from eddyline.joins.operator.done_rows import MOST, LostCounts
 from eddyline.runtime.journal import JournalEntry
@@ -28,7 +28,7 @@ from eddyline.runtime.journal import JournalEntry
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from eddyline.constraints.lateness import Disorder
+    from eddyline.constraints.bounds import Disorder
     from eddyline.joins.arrival_order import Place
 
 HELD = 0.99999

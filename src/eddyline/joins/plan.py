@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from eddyline.constraints.lateness import Disorder
+    from eddyline.constraints.bounds import Disorder
     from eddyline.joins.arrival_order import Closed, Place, Spans
     from eddyline.joins.caches.counts import CachePlan, CacheReport
     from eddyline.joins.graph import JoinGraph, UniqueKey

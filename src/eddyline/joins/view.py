@@ -11,7 +11,7 @@ from eddyline.runtime.records import Numbers, event_time_levels
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from eddyline.constraints.lateness import LearnedLateness
+    from eddyline.constraints.bounds import LearnedLateness
     from eddyline.joins.arrival_order import ClusterView
     from eddyline.joins.discards import DiscardView
     from eddyline.joins.done import DoneView

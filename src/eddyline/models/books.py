@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from eddyline.data.unique import distinct
+from eddyline.data.arrays import distinct
 from eddyline.models.kept import CODE, EntityRecords, codes_of
 from eddyline.models.streaming import NEVER
 from eddyline.state.event_time import HeldRows

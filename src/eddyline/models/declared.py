@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
-from eddyline.data.unique import distinct
+from eddyline.data.arrays import distinct
 from eddyline.errors import NotSupportedError, OptionError, QueryError
 from eddyline.models.assumed import said
 from eddyline.models.blocks import entity_blocks, tables

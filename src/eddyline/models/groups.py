@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from eddyline.data.unique import distinct
+from eddyline.data.arrays import distinct
 from eddyline.models.kept import CODE, EntityRecords, RowsByGroup, codes_of
 from eddyline.models.rows import (
     Keyed,

@@ -16,7 +16,7 @@ import pyarrow as pa
 from msgspec import Struct
 from msgspec import field as struct_field
 
-from eddyline.data.unique import distinct
+from eddyline.data.arrays import distinct
 from eddyline.models import timeline
 from eddyline.models.rows import ends_of, micros_of
 from eddyline.state.rows import FOREVER, Rows

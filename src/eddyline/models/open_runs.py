@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from eddyline.data.unique import distinct
+from eddyline.data.arrays import distinct
 from eddyline.models.kept import AppendedRows, codes_of, instants_of
 from eddyline.models.rows import ids_together, is_other_entity, micros_of
 from eddyline.models.streaming import NEVER

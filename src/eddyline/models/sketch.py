@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from eddyline.data.unique import distinct
+from eddyline.data.arrays import distinct
 from eddyline.models.kept import codes_of
 from eddyline.models.rows import micros_of, table_of
 from eddyline.models.steps import SINCE, TIME, UNTIL

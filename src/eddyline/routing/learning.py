@@ -34,12 +34,12 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from eddyline.data.arrays import Bytes, Floats, Indices, Ints, Mask
-from eddyline.data.outcome_codes import grouped
+from eddyline.data.outcomes import grouped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eddyline.data.outcome_codes import Bits
+    from eddyline.data.outcomes import Bits
     from eddyline.routing.table import Partition
     from eddyline.stats.profile import Order
 

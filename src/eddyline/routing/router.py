@@ -45,10 +45,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from eddyline.data.arrays import Floats, Indices, Mask
-    from eddyline.data.outcome_codes import Bits
+    from eddyline.data.outcomes import Bits
     from eddyline.routing.learning import Learned
-    from eddyline.stats.attributes import AttributeSample
-    from eddyline.stats.profile import Order
+    from eddyline.stats.profile import AttributeSample, Order
 
 Kind = Literal["number", "category"]
 """Whether the values of an attribute have an order, or only equality means anything."""

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eddyline.data.sampling import sampled_rows
-from eddyline.data.unique import distinct
+from eddyline.data.arrays import distinct
+from eddyline.data.outcomes import sampled_rows
 from eddyline.rules.compile.bitmap_block import BitmapBlocks
 from eddyline.rules.conditions import RuleConditions
 from eddyline.rules.planning.access_predicates import MIN_ROWS
@@ -26,7 +26,7 @@ from eddyline.rules.view import COMPONENT, RuleRecord
 from eddyline.rules.wording import test_text
 from eddyline.runtime.budget import Budget
 from eddyline.runtime.journal import JournalEntry
-from eddyline.stats import work_clock
+from eddyline.stats import costs as work_clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -21,10 +21,9 @@ from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.monitors import monitor as find_monitor
 from eddyline.runtime.order_cost import costs_ns
 from eddyline.runtime.records import OrderRecord
-from eddyline.stats import work_clock
+from eddyline.stats import costs as work_clock
 from eddyline.stats.costs import CostSums
-from eddyline.stats.profile import FilterProfile, merge
-from eddyline.stats.window import ProfileWindow
+from eddyline.stats.profile import FilterProfile, ProfileWindow, merge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from eddyline.data.durable_files import sync_files
+from eddyline.data.files import sync_files
 from eddyline.errors import StateError
 from eddyline.state.manifest import names_in
 

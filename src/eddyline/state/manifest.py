@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from eddyline.data.durable_files import DRAFT, is_local, replace_in
+from eddyline.data.files import DRAFT, is_local, replace_in
 from eddyline.errors import StateError
 
 if TYPE_CHECKING:

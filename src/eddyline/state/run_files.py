@@ -31,8 +31,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from eddyline.data.durable_files import is_local
-from eddyline.data.one_chunk import whole
+from eddyline.data.arrays import whole
+from eddyline.data.files import is_local
 from eddyline.state.rows import FOREVER, Rows, SortedRun
 from eddyline.state.run_index import Index
 

@@ -22,8 +22,7 @@ from eddyline.runtime.reports import MAX_ENTRIES, TaskReport
 from eddyline.spark.filters import task as worker
 from eddyline.spark.filters.task import MAX_RUNS, FilterTask
 from eddyline.stats.costs import CostSums
-from eddyline.stats.profile import FilterProfile
-from eddyline.stats.window import ProfileWindow
+from eddyline.stats.profile import FilterProfile, ProfileWindow
 
 RNG = np.random.default_rng(3)
 ROWS = 20_000

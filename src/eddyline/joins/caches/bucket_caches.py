@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from eddyline.data.arrays import distinct
 from eddyline.data.jit import compiled
-from eddyline.data.unique import distinct
 from eddyline.joins.caches.counts import (
     CacheReport,
     ChangeCounts,

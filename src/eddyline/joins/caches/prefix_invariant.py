@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from eddyline.data.arrays import distinct
 from eddyline.data.jit import compiled
-from eddyline.data.unique import distinct
 from eddyline.state.rows import ALWAYS
 from eddyline.state.run_index import first_alive, hashes_of, shift_of, stacked
 

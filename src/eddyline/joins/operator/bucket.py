@@ -27,7 +27,7 @@ from eddyline.state.grid import N_BINS, bins_of
 from eddyline.state.late_rows import write_late
 from eddyline.state.rows import ALWAYS, Rows, SortedRun
 from eddyline.state.run_files import MAPPED, RunFile
-from eddyline.stats.work_clock import work_ns
+from eddyline.stats.costs import work_ns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

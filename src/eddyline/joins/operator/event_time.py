@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eddyline.data.unique import distinct
+from eddyline.data.arrays import distinct
 from eddyline.joins.operator.bucket import BucketBatch
 from eddyline.joins.operator.pipeline import results
 from eddyline.joins.plan import BucketReport, JoinWork

@@ -25,7 +25,7 @@ from eddyline.state.key_filters import AskedKeys
 from eddyline.state.rows import ALWAYS, FOREVER
 from eddyline.state.run_files import MAPPED
 from eddyline.state.run_index import first_starts, hashes_of
-from eddyline.stats.work_clock import work_ns
+from eddyline.stats.costs import work_ns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

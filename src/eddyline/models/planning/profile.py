@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from eddyline.stats.merging import both
+from eddyline.stats.profile import both
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import structs
 
-from eddyline.data.unique import distinct
+from eddyline.data.arrays import distinct
 from eddyline.estimates.histograms import CoefHistogram
 from eddyline.models.expressions import Attribute, Terms, names_in, terms_of
 from eddyline.models.kept import CODE

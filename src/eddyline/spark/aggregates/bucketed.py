@@ -30,10 +30,10 @@ from eddyline.aggregates.loop import (
     AggregateView,
 )
 from eddyline.aggregates.plan import COMPONENT, AggregatePart, AggregatePlan, Partials
-from eddyline.aggregates.samples import GroupSamples
 from eddyline.errors import QueryError
 from eddyline.options import AggregateOptions
 from eddyline.query.windows import LONGEST
+from eddyline.report import aggregates as words
 from eddyline.runtime.reports import TaskReport
 from eddyline.spark.aggregates.columns import MICROS, ROWS, START, Groups, Lifting
 from eddyline.spark.aggregates.task import AggregateWorker
@@ -47,7 +47,6 @@ from eddyline.spark.prepared import Added, Counted, Known, Reduced
 from eddyline.spark.run.observed_metrics import PendingMetrics
 from eddyline.spark.session import is_ansi
 from eddyline.state.rows import ALWAYS
-from eddyline.watch import aggregates as words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -59,12 +58,12 @@ if TYPE_CHECKING:
     from eddyline.aggregates.slides import Slides
     from eddyline.query.aggregates import AggregateCall
     from eddyline.query.windows import Window
+    from eddyline.report.sections import Section
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History, Record
     from eddyline.spark.aggregates.columns import LiftedCall, LiftedPartial
     from eddyline.spark.operator import Batch, Clock, Observed, Site
     from eddyline.state.manifest import StatePart, StatePlace
-    from eddyline.watch.sections import Section
 
 
 class Bucketed(Operator):
@@ -124,8 +123,6 @@ class Bucketed(Operator):
         self.part = AggregatePart(self.n_buckets)
         """The state after the newest batch."""
         self.total = AggregateProfile()
-        self.samples = GroupSamples()
-        """Values over time of a few groups; none unless an aggregate has some."""
         self._loads: tuple[int, ...] = ()
         """New cells of each bucket in the newest batch."""
         self._reports: BucketReports[BucketReport] = BucketReports()
@@ -234,7 +231,7 @@ class Bucketed(Operator):
         df.sparkSession.conf.set(ADAPTIVE, "false")
         done = Observation()
         found = self._worked(self._timely(df), self.place)
-        found = found.observe(done, *self._reported, *self._observes)
+        found = found.observe(done, *self._reported)
         pending = Pending(COMPONENT, PendingMetrics(done))
         counted = Counted(done, FOUND) if self.gives_all else None
         return Laid(self.answers(found.where(f"{REPORT} IS NULL")), (pending,), counted=counted)
@@ -244,17 +241,7 @@ class Bucketed(Operator):
         # PySpark does not take a table without rows that has nested columns.
         rows: Any = done.results if done.results.num_rows else []
         found = df.sparkSession.createDataFrame(rows, StructType(self.fields))
-        pending = [Pending(COMPONENT, done)]
-        if self._observes:
-            told = Observation()
-            found = found.observe(told, *self._observes)
-            pending.append(Pending(COMPONENT, PendingMetrics(told)))
-        return Laid(self.answers(found), tuple(pending))
-
-    @property
-    def _observes(self) -> tuple[Column, ...]:
-        """What is observed of results, beside reports."""
-        return ()
+        return Laid(self.answers(found), (Pending(COMPONENT, done),))
 
     def once(self, df: DataFrame) -> DataFrame:
         """Return all results over batch DataFrames; nothing is kept."""
@@ -408,8 +395,6 @@ class Bucketed(Operator):
                 n_buckets=self.n_buckets,
                 fullest=float(loads.max() / mean) if mean > 0 else float("nan"),
                 is_adaptive=self.options.adaptive,
-                values=self.samples.columns,
-                series=self.samples.series(),
             )
 
     def snapshot(self) -> Any:

@@ -2,13 +2,11 @@
 
 ``AggregateOperator`` runs a step. ``Counted`` are the rows that a window counts, on their way by
 partition and with their own groups. ``shows_changes`` says whether output rows differ if and only
-if values do: then tasks see which results changed. ``told`` and ``marked_of`` bring marked results
-of a few groups home, as texts that a job observes.
+if values do: then tasks see which results changed.
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
@@ -16,13 +14,12 @@ from typing import TYPE_CHECKING, Self
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_type
-from pyspark.sql.types import BooleanType, LongType, NumericType, StringType, StructField
+from pyspark.sql.types import BooleanType, LongType, StringType, StructField
 from sqlglot import TokenType
 
 from eddyline.aggregates.bucket import can_compare
 from eddyline.aggregates.functions import is_plain
 from eddyline.aggregates.plan import (
-    COMPONENT,
     FIRST,
     INSTANT,
     IS,
@@ -30,11 +27,9 @@ from eddyline.aggregates.plan import (
     OWN_CHECK,
     OWN_CODE,
     PASSES,
-    SHOWN,
     WAS,
     AggregatePlan,
 )
-from eddyline.aggregates.samples import MOST_VALUES, GroupSamples, Point
 from eddyline.aggregates.slides import Slides
 from eddyline.errors import NotSupportedError
 from eddyline.query.aggregates import WINDOW, both
@@ -60,14 +55,13 @@ from eddyline.sql.parsing import quoted, tokens_of
 from eddyline.state.rows import ALWAYS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Sequence
 
     from pyspark.sql import Column, DataFrame
 
     from eddyline.query.steps import AggregateStep
-    from eddyline.runtime.journal import JournalEntry
     from eddyline.spark.aggregates.columns import LiftedCall
-    from eddyline.spark.operator import Batch, Clock, Observed, Site
+    from eddyline.spark.operator import Clock, Site
 
 LEAST = "__least"
 """The column of the first instant of the rows of a cell."""
@@ -90,9 +84,7 @@ class AggregateOperator(Bucketed):
         super().__init__(site, calls, step.groups)
         written = zip(self.calls, step.calls, strict=True)
         self.calls = tuple(replace(each, call=call) for each, call in written)
-        numbers = numbers_of(self.calls)
         self.unbounded = tuple(unbounded_values(step.input, self.window, self.calls))
-        self.samples = GroupSamples([" ".join(each.call.text.split()) for each in numbers])
         self.ties = tuple(site.df.columns) if self.by_row else ()
         """The columns that order rows of one instant, where rows are counted."""
         self.partials = self.partials_of(self.calls)
@@ -154,7 +146,6 @@ class AggregateOperator(Bucketed):
             ties=tuple(self.ties_travelling),
             values={each.column: each.source for each in self.lifts} if self.by_row else {},
             spans=self.counted is not None and self.counted.spans,
-            watched=None if self.place is None else self.samples.watched,
             compares=self.compares,
             is_alone=self.compares and self._tells_time,
             lifts=self._travels.lifts if self.by_row or self.reduces else {},
@@ -215,20 +206,6 @@ class AggregateOperator(Bucketed):
             return MICROS
         return start_of_cell(Slides.of(self.window))
 
-    @cached_property
-    def _observes(self) -> tuple[Column, ...]:
-        """The values of a few groups."""
-        return (told(self.groups, numbers_of(self.calls)),)
-
-    def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
-        """Take in what the buckets of a batch did, and what a few groups were."""
-        entries = super().learn(observed, batch)
-        reports = self._reports.of(observed).values()
-        marked = marked_of(observed, len(self.samples.columns))
-        with self._lock:
-            self.samples.take([each.busiest for each in reports], marked)
-        return entries
-
     # -- results --------------------------------------------------------------------------------
 
     @property
@@ -240,8 +217,7 @@ class AggregateOperator(Bucketed):
     def fields(self) -> list[StructField]:
         """The columns that tasks return, but for the report."""
         values = [field for call in self.calls for field in call.fields]
-        own = [StructField(name, LongType()) for name in (INSTANT, SHOWN)]
-        found = [*self.groups.fields, *own, *values]
+        found = [*self.groups.fields, StructField(INSTANT, LongType()), *values]
         if isinstance(self.window, SessionWindow):
             found.append(StructField(FIRST, LongType()))
         if self._tells_old:
@@ -493,38 +469,3 @@ def _shown(projection: str, known: Collection[str]) -> str | None:
     if words[:1] == [WINDOW] and words[1:] in ([], [".", "start"], [".", "end"]):
         return WINDOW
     return words[0] if len(words) == 1 and words[0] in known else None
-
-
-METRIC = "shown"
-"""The name under which they are observed."""
-
-MOST_CHARACTERS = 40
-"""Of the values of a group that are its name."""
-
-
-def numbers_of(calls: Sequence[LiftedCall]) -> list[LiftedCall]:
-    """Return the calls of which values are told: the first ones that are numbers."""
-    return [each for each in calls if isinstance(each.kind, NumericType)][:MOST_VALUES]
-
-
-def told(groups: Groups, calls: Sequence[LiftedCall]) -> Column:
-    """Return the aggregate that collects the marked results, over what tasks return."""
-    cut = f"AS STRING), 1, {MOST_CHARACTERS}), 'NULL')"
-    parts = [F.expr(f"coalesce(substring(CAST({quoted(each)} {cut}") for each in groups.names]
-    name = F.substring(F.concat_ws(", ", *parts), 1, MOST_CHARACTERS)
-    values = [each.value().cast("double").alias(f"v{at}") for at, each in enumerate(calls)]
-    shown = F.struct(F.col(SHOWN).alias("g"), F.col(INSTANT).alias("t"), name.alias("n"), *values)
-    return F.collect_list(F.when(F.col(SHOWN).isNotNull(), F.to_json(shown))).alias(METRIC)
-
-
-def marked_of(observed: Sequence[Observed], n: int) -> Iterator[tuple[int, str, Point]]:
-    """Yield code, name and the values of ``n`` calls of the groups of marked results."""
-    for each in observed:
-        if each.name != COMPONENT:
-            continue
-        for text in each.metrics.get(METRIC) or ():
-            found = json.loads(text)
-            values = [found.get(f"v{at}") for at in range(n)]
-            # Of numbers that are none, such as NaN, JSON has a text.
-            numbers = tuple(value if isinstance(value, float) else None for value in values)
-            yield found["g"], found["n"], Point(found["t"], numbers)

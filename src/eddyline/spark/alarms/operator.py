@@ -24,6 +24,10 @@ from eddyline.models import graph
 from eddyline.models.steps import Changes
 from eddyline.options import AlarmOptions
 from eddyline.query.rules.sources import SqlRule
+from eddyline.report import alarms as words
+from eddyline.report.html import write_report
+from eddyline.report.sections import RunView, arranged
+from eddyline.report.terminal import explain
 from eddyline.rules.compile.compiler import compile_rules
 from eddyline.rules.description import MAX_NAMED, changed
 from eddyline.runtime.journal import JournalEntry
@@ -33,10 +37,6 @@ from eddyline.spark.models.laying import laid, schema_of
 from eddyline.spark.models.operator import ModelOperator
 from eddyline.spark.rules.binding import RuleBinder, session_settings
 from eddyline.sql.parsing import quoted
-from eddyline.watch import alarms as words
-from eddyline.watch.html.report import write_report
-from eddyline.watch.sections import RunView, arranged
-from eddyline.watch.terminal.explain import explain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -47,10 +47,10 @@ if TYPE_CHECKING:
     from eddyline.alarms.alarm_set import AlarmStep
     from eddyline.models.steps import Shape
     from eddyline.models.streaming import StreamPlan
+    from eddyline.report.sections import Section
     from eddyline.runtime.choice import Choice
     from eddyline.runtime.records import Record
     from eddyline.spark.operator import Batch, Observed, Operator, Site
-    from eddyline.watch.sections import Section
 
 MADE = (StructField(ALARM, StringType()), StructField(DEFINITION, LongType()))
 """The columns that ranges of alarms have before the keys of entities."""

@@ -10,5 +10,5 @@ Read ``conjunction`` (``el.all_of``) or ``operator`` (the step of a query) first
 (what Spark knows of predicates and input), ``parts`` (how each part is laid), ``native_block`` and
 ``guard`` (its SQL), ``udf`` and ``task`` (what Python workers do). ``staged_part`` lays an Arrow
 block in crossings. A new part of a conjunction goes to ``parts``; a new decision to ``filters/``.
-The room imports ``filters/``, its words in ``watch/``, ``run/`` and no other operator.
+The room imports ``filters/``, its words in ``report/``, ``run/`` and no other operator.
 """

@@ -11,6 +11,10 @@ from eddyline.filters.loop import check_options
 from eddyline.options import FilterOptions
 from eddyline.query.predicates import as_predicate, named
 from eddyline.registry import checked_text
+from eddyline.report import filters as words
+from eddyline.report.html import fragment
+from eddyline.report.sections import arranged
+from eddyline.report.terminal import explain
 from eddyline.spark.filters.binding import ColumnPredicate, as_text, bind_to, fits
 from eddyline.spark.filters.operator import FilterOperator
 from eddyline.spark.filters.parts import NativePart
@@ -18,10 +22,6 @@ from eddyline.spark.filters.staged_part import StagedPart
 from eddyline.spark.operator import Batch
 from eddyline.spark.relation import checked_frame
 from eddyline.spark.run.job_reports import WAIT_S, JobReports
-from eddyline.watch import filters as words
-from eddyline.watch.html.fragment import fragment
-from eddyline.watch.sections import arranged
-from eddyline.watch.terminal.explain import explain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

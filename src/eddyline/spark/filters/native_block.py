@@ -21,11 +21,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pyspark.sql import functions as F
 
-from eddyline.data import outcome_codes as outcome
+from eddyline.data import outcomes as outcome
 from eddyline.spark.filters.guard import EVERY_ROW, MAX_CONJUNCTS, steps_of
-from eddyline.stats.attributes import AttributeSample
 from eddyline.stats.costs import MIN_PER_ROW_NS, CostSums
-from eddyline.stats.profile import FilterProfile
+from eddyline.stats.profile import AttributeSample, FilterProfile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

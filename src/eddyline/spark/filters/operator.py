@@ -15,6 +15,7 @@ from eddyline.filters.loop import FilterLoop, check_options
 from eddyline.filters.view import BlockView, FilterView
 from eddyline.options import FilterOptions
 from eddyline.query.predicates import named
+from eddyline.report import filters as words
 from eddyline.runtime.journal import JournalEntry
 from eddyline.spark.filters.binding import bind_to, is_narrow
 from eddyline.spark.filters.guard import EVERY_ROW, MAX_CONJUNCTS
@@ -22,7 +23,6 @@ from eddyline.spark.filters.native_block import NativeBlock
 from eddyline.spark.filters.parts import ArrowPart, LastPart, Laying, NativePart, PinnedPart
 from eddyline.spark.filters.staged_part import StagedPart
 from eddyline.spark.operator import PREFIX, Laid, Operator
-from eddyline.watch import filters as words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from eddyline.filters.binding import BoundConjunction, Segment
     from eddyline.query.attributes import Attribute
     from eddyline.query.steps import FilterStep
+    from eddyline.report.sections import Section
     from eddyline.runtime.choice import Choice
     from eddyline.runtime.records import History, OrderRecord
     from eddyline.spark.filters.guard import Guard
     from eddyline.spark.operator import Batch, Observed, Site
-    from eddyline.watch.sections import Section
 
 LearningPart = NativePart | StagedPart
 FilterPart = LearningPart | PinnedPart | LastPart

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec import structs
 
-from eddyline.data.sampling import seed_of
+from eddyline.data.outcomes import seed_of
 from eddyline.filters.loop import MAX_ROWS, ProfilingBudget
 from eddyline.filters.pin import FilterPin
 from eddyline.ordering.matrix_view import expected_cost_ns

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from eddyline.constraints.lateness import LatenessRule
+    from eddyline.constraints.bounds import LatenessRule
     from eddyline.joins.graph import UniqueKey
     from eddyline.query.steps import JoinedInput, JoinStep, Step
     from eddyline.spark.joins.layout import InputLayout

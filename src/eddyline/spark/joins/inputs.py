@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-    from eddyline.constraints.lateness import Disorder, LatenessRule
+    from eddyline.constraints.bounds import Disorder, LatenessRule
     from eddyline.runtime.journal import JournalEntry
     from eddyline.spark.joins.source import Source
     from eddyline.spark.operator import Batch, Observed

@@ -30,6 +30,7 @@ from eddyline.joins.state_part import JoinPart
 from eddyline.joins.view import STATIC, InputView, JoinRecord, JoinView, PipelineView, ProbeView
 from eddyline.options import DISCARD, JoinOptions
 from eddyline.query.windows import UnboundedWindow
+from eddyline.report import joins as words
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.spark.buckets import ADAPTIVE, FOUND, BucketReports, state_of, what_is_found
@@ -46,7 +47,6 @@ from eddyline.spark.run.observed_metrics import PendingMetrics
 from eddyline.state.grid import Moved, buckets_for
 from eddyline.state.late_rows import late_rows, settle_late
 from eddyline.state.rows import ALWAYS
-from eddyline.watch import joins as words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from eddyline.joins.leaving import LeavingSnapshot
     from eddyline.joins.plan import BucketReport
     from eddyline.query.steps import JoinStep
+    from eddyline.report.sections import Section
     from eddyline.runtime.choice import Choice
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History, Record
@@ -64,7 +65,6 @@ if TYPE_CHECKING:
     from eddyline.spark.joins.layout import JoinInput
     from eddyline.spark.operator import Batch, Observed, Site
     from eddyline.state.manifest import StatePart, StatePlace
-    from eddyline.watch.sections import Section
 
 
 class LearnedJoin(msgspec.Struct, forbid_unknown_fields=True):

@@ -25,7 +25,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from eddyline.data.unique import distinct
+from eddyline.data.arrays import distinct
 from eddyline.joins.operator.bucket import BucketBatch
 from eddyline.joins.orders.pipelines import written_orders
 from eddyline.joins.plan import BROADCAST, COMPONENT, BatchPlan

@@ -22,6 +22,7 @@ from eddyline.models.tasks import SIDE
 from eddyline.models.view import ModelCounts, ModelView, told_bounds, waiting_rows
 from eddyline.models.work import Work
 from eddyline.options import ModelOptions
+from eddyline.report import models as words
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.arrow_tasks import BUCKET, map_batches
 from eddyline.spark.buckets import ADAPTIVE, REPORT, BucketReports
@@ -38,7 +39,6 @@ from eddyline.spark.operator import Laid, Pending
 from eddyline.spark.relation import lateness_rule
 from eddyline.spark.run.observed_metrics import PendingMetrics
 from eddyline.sql.parsing import quoted
-from eddyline.watch import models as words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,11 +48,11 @@ if TYPE_CHECKING:
     from eddyline.models.step import ModelStep
     from eddyline.models.streaming import BucketReport
     from eddyline.query.steps import Step
+    from eddyline.report.sections import Section
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History, Record
     from eddyline.spark.operator import Batch, Clock, Observed, Operator, Site
     from eddyline.state.manifest import StatePart, StatePlace
-    from eddyline.watch.sections import Section
 
 PLANNING = "planning"
 """The name of what is learned of steps and joins in saved state."""

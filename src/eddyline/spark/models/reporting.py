@@ -18,13 +18,13 @@ from eddyline.models.sketch import Sketch
 from eddyline.models.steps import TIME
 from eddyline.models.streaming import StreamInput, StreamPlan
 from eddyline.options import in_range
+from eddyline.report.html import check_packages, write_report
+from eddyline.report.models import drawn
+from eddyline.report.sections import RunView, Section, Text
 from eddyline.spark import event_time
 from eddyline.spark.models.graphs import precise, told
 from eddyline.spark.models.laying import Source, as_modelled, read_columns
 from eddyline.sql.parsing import quoted
-from eddyline.watch.html.report import check_packages, write_report
-from eddyline.watch.models import drawn
-from eddyline.watch.sections import RunView, Section, Text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
