@@ -44,7 +44,7 @@ from eddyline.query.steps import (
     UnionStep,
 )
 from eddyline.query.windows import SlideWindow
-from eddyline.rules.step import RuleStep
+from eddyline.rules.store import RuleStep
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import History
 from eddyline.spark.analysis import column_types

@@ -16,7 +16,7 @@ from eddyline.query.planned import steps
 from eddyline.query.predicates import predicate
 from eddyline.query.select.reader import read_query
 from eddyline.query.steps import ReadStep
-from eddyline.rules.step import RuleStep
+from eddyline.rules.store import RuleStep
 from eddyline.spark.rules.rule_set import RuleSet
 
 COLUMNS = {

@@ -7,8 +7,7 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from eddyline.rules.plan import BitmapBlockPlan, SharingPlan
-from eddyline.rules.planning.sequence import SelectionSequence
+from eddyline.rules.plan import BitmapBlockPlan, SelectionSequence, SharingPlan
 
 PLAN = SharingPlan(
     ((1, 2), None, None, (0,), None),

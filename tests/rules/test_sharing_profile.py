@@ -12,7 +12,7 @@ import pytest
 
 from eddyline.query.conditions import And, Compare, FunctionTest, Operand, Rule, TextTest
 from eddyline.query.predicates import FunctionPredicate
-from eddyline.rules.compile.compiler import compile_rules
+from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.planning.access_predicates import plan_of
 from eddyline.rules.profile import MAX_SAMPLED, SharingProfile

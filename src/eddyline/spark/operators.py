@@ -24,7 +24,7 @@ from eddyline.query.steps import (
     SharedAggregateStep,
     UnionStep,
 )
-from eddyline.rules.step import RuleStep
+from eddyline.rules.store import RuleStep
 from eddyline.spark.aggregates.correlate import CorrelateOperator
 from eddyline.spark.aggregates.operator import AggregateOperator
 from eddyline.spark.aggregates.over import OverOperator

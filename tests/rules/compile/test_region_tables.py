@@ -7,9 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eddyline.rules.compile.keys import HIGHEST, LOWEST
-from eddyline.rules.compile.region_tables import MAX_CROWD, MAX_SPAN, MAX_TABLE, cut_tables
-from eddyline.rules.match.region_kernels import regions_of
+from eddyline.rules.compile.regions import (
+    HIGHEST,
+    LOWEST,
+    MAX_CROWD,
+    MAX_SPAN,
+    MAX_TABLE,
+    cut_tables,
+)
+from eddyline.rules.match.bitmap_kernels import regions_of
 
 KEYS = st.one_of(
     st.integers(LOWEST, HIGHEST),

@@ -21,17 +21,18 @@ from eddyline.query.conditions import (
     Operand,
     TextTest,
 )
-from eddyline.rules.compile.keys import HIGHEST, LOWEST
-from eddyline.rules.compile.region_tables import cut_tables
 from eddyline.rules.compile.regions import (
+    HIGHEST,
+    LOWEST,
     KeySet,
     RegionConstruct,
+    cut_tables,
     cuts_of,
     key_set,
     region_construct,
     region_key,
 )
-from eddyline.rules.match.region_kernels import regions_of
+from eddyline.rules.match.bitmap_kernels import regions_of
 from eddyline.sql.like import ANY, Wild
 from eddyline.sql.types import TIMES, parse_type
 from tests.oracles.rule_strategies import comparisons, values_of

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.query.conditions import Compare, Operand
-from eddyline.rules.compile.keys import (
+from eddyline.rules.compile.regions import (
     HIGHEST,
     LOWEST,
     OTHER,

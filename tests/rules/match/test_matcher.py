@@ -23,9 +23,8 @@ from eddyline.query.conditions import (
     ValueTest,
 )
 from eddyline.rules.compile.bitmap_block import BitmapBlocks
-from eddyline.rules.compile.compiler import compile_rules
-from eddyline.rules.match.matcher import Matcher
-from eddyline.rules.match.pairs import Pairs, pairs_of
+from eddyline.rules.compile.program import compile_rules
+from eddyline.rules.match.matcher import Matcher, Pairs, pairs_of
 from eddyline.rules.plan import BitmapBlockPlan, SharingPlan
 from eddyline.rules.planning.access_predicates import plan_of
 from eddyline.rules.planning.planner import make_plan

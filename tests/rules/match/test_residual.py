@@ -18,7 +18,7 @@ from eddyline.query.conditions import (
     ValueTest,
 )
 from eddyline.query.predicates import FunctionPredicate
-from eddyline.rules.compile.compiler import compile_rules
+from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match import residual as asking
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.plan import SharingPlan

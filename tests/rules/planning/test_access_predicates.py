@@ -27,7 +27,7 @@ from eddyline.query.conditions import (
     ValueTest,
 )
 from eddyline.rules.compile.bitmap_block import MAX_RULES
-from eddyline.rules.compile.compiler import compile_rules
+from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.planning.access_predicates import (
     MIN_ROWS,

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from eddyline.errors import PlanError
-from eddyline.rules.planning.sequence import Arrow, SelectionSequence
+from eddyline.rules.plan import Arrow, SelectionSequence
 
 FULL = SelectionSequence((2, 0, 1), (1, 0), (Arrow(2, 0, 3), Arrow(2, 4, 1), Arrow(3, 1, 4)))
 

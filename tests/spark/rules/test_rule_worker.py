@@ -26,9 +26,8 @@ from eddyline.query.conditions import (
     TextTest,
 )
 from eddyline.query.predicates import FunctionPredicate
-from eddyline.rules.compile.compiler import compile_rules
-from eddyline.rules.match.batch import Batch
-from eddyline.rules.match.matcher import Matcher
+from eddyline.rules.compile.program import compile_rules
+from eddyline.rules.match.matcher import Batch, Matcher
 from eddyline.rules.planning.access_predicates import plan_of
 from eddyline.runtime.reports import TaskReport
 from eddyline.spark.rules import task as rule_worker

@@ -14,7 +14,7 @@ from eddyline.alarms.program import AlarmProgram, program_of
 from eddyline.alarms.ranges import ALARM, DEFINITION
 from eddyline.errors import NotSupportedError, OptionError
 from eddyline.query.rules.sources import SqlRule
-from eddyline.rules.compile.compiler import compile_rules
+from eddyline.rules.compile.program import compile_rules
 from eddyline.spark.rules.binding import RuleBinder, session_settings
 from eddyline.sql.parsing import quoted
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from eddyline.errors import EddylineWarning, QueryError
 from eddyline.query.steps import ReadStep
 from eddyline.registry import checked_text
-from eddyline.rules.step import RuleStep
+from eddyline.rules.store import RuleStep
 from eddyline.spark.analysis import column_types
 from eddyline.spark.query import Query
 from eddyline.spark.relation import checked_frame, checked_relation

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from eddyline.errors import QueryError
 from eddyline.query.rules.sources import functions_of
-from eddyline.rules.correlations import CorrelationStore
-from eddyline.rules.store import rules_by_name
+from eddyline.rules.store import CorrelationStore, rules_by_name
 from eddyline.spark.rules.operator import text_of
 
 if TYPE_CHECKING:

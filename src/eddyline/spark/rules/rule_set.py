@@ -16,9 +16,7 @@ from eddyline.errors import EddylineWarning, OptionError, QueryError
 from eddyline.options import SharingOptions
 from eddyline.query.steps import ReadStep
 from eddyline.registry import checked_text
-from eddyline.rules.correlations import CorrelationStore
-from eddyline.rules.step import RuleStep
-from eddyline.rules.store import RuleStore
+from eddyline.rules.store import CorrelationStore, RuleStep, RuleStore
 from eddyline.spark.functions import named_functions
 from eddyline.spark.operator import Batch
 from eddyline.spark.query import Query
