@@ -6,7 +6,7 @@ import pytest
 
 from eddyline.errors import QueryError
 from eddyline.sigma import read
-from eddyline.sigma.log_sources import CATEGORIES, SERVICES, LogSource, said
+from eddyline.sigma.fields import CATEGORIES, SERVICES, LogSource, said
 from tests.oracles.rules import truth
 
 RULE = """\

@@ -17,7 +17,7 @@ from sigma.rule import SigmaDetection
 
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.query.rules.sources import MAX_LEVELS
-from eddyline.sigma import conditions as ours
+from eddyline.sigma import rule as ours
 from eddyline.sql import depth
 from eddyline.sql.java_regex import compiled
 from eddyline.sql.like import ANY, ONE, Wild
