@@ -15,7 +15,7 @@ from eddyline.rules.match import automaton_kernels, bitmap_kernels, pair_kernels
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.planning import sequence_kernels
 from eddyline.rules.warm_up import load_kernels
-from eddyline.sql.like import ANY, Wild
+from eddyline.sql.regexes import ANY, Wild
 from eddyline.sql.types import INT, STRING
 
 A, B, S = Operand("a", INT), Operand("b", INT), Operand("s", STRING)

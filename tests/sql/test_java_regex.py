@@ -8,7 +8,7 @@ import pytest
 from eddyline.query.conditions import Operand, ValueTest
 from eddyline.query.rules.sources import SqlRule
 from eddyline.rules.match.residual import _says
-from eddyline.sql.java_regex import compiled, is_plain_regex
+from eddyline.sql.regexes import compiled, is_plain_regex
 from eddyline.sql.types import STRING
 
 SET_OPERATORS = ["[a&&b]", "[a||b]", "[a~~b]", "[[a]b]"]

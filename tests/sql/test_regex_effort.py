@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.sql.analysis import analyse
-from eddyline.sql.regex_effort import Effort, like_is_slow, regex_effort
+from eddyline.sql.regexes import Effort, like_is_slow, regex_effort
 from tests.examples import examples
 
 FREE = (

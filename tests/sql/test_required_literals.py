@@ -8,9 +8,7 @@ from hypothesis import find, given
 from hypothesis import strategies as st
 
 from eddyline.query.conditions import Operand, TextTest, necessary_tests
-from eddyline.sql.java_regex import python_regex
-from eddyline.sql.like import Wild
-from eddyline.sql.required_literals import _NO_CASE_FROM, Needed, necessary_literals
+from eddyline.sql.regexes import _NO_CASE_FROM, Needed, Wild, necessary_literals, python_regex
 from eddyline.sql.types import STRING
 
 

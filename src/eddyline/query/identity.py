@@ -39,10 +39,9 @@ from eddyline.query.steps import (
     UnionStep,
     name_of,
 )
-from eddyline.sql.depth import deep
 from eddyline.sql.functions import NON_DETERMINISTIC, names_among
 from eddyline.sql.normal_form import conjuncts
-from eddyline.sql.parsing import on_one_line, parse_column, parse_output
+from eddyline.sql.parsing import deep, on_one_line, parse_column, parse_output
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -17,7 +17,7 @@ from eddyline.rules.choice import RuleChoice
 from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.planning.access_predicates import MIN_ROWS
-from eddyline.sql.like import ANY, Wild
+from eddyline.sql.regexes import ANY, Wild
 from eddyline.sql.types import INT, STRING
 
 if TYPE_CHECKING:

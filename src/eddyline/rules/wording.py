@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from eddyline.query.conditions import FunctionTest, TextTest, ValueTest
 from eddyline.rules.compile.regions import HIGHEST, LOWEST, value_of
-from eddyline.sql.like import ANY
+from eddyline.sql.regexes import ANY
 
 if TYPE_CHECKING:
     from eddyline.rules.compile.program import Program

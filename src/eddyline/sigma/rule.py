@@ -39,8 +39,8 @@ from eddyline.query.conditions import (
 )
 from eddyline.query.correlations import Correlation, Reference
 from eddyline.sigma.fields import Columns, LogSource, likely_columns, restriction
-from eddyline.sql.depth import deep
-from eddyline.sql.like import ANY, Wild
+from eddyline.sql.parsing import deep
+from eddyline.sql.regexes import ANY, Wild
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -22,7 +22,7 @@ from eddyline.rules.match.automaton_kernels import (
     scan,
 )
 from eddyline.rules.match.lower_case import FOLD, IDENTITY
-from eddyline.sql.like import ANY, ONE, Wild
+from eddyline.sql.regexes import ANY, ONE, Wild
 from tests.oracles.rules import is_like
 
 NO_CODES = np.zeros(1, np.int16)

@@ -33,7 +33,7 @@ from eddyline.rules.compile.regions import (
     region_key,
 )
 from eddyline.rules.match.bitmap_kernels import regions_of
-from eddyline.sql.like import ANY, Wild
+from eddyline.sql.regexes import ANY, Wild
 from eddyline.sql.types import TIMES, parse_type
 from tests.oracles.rule_strategies import comparisons, values_of
 from tests.oracles.rules import truth

@@ -28,7 +28,7 @@ from eddyline.rules.match.matcher import Matcher, Pairs, pairs_of
 from eddyline.rules.plan import BitmapBlockPlan, SharingPlan
 from eddyline.rules.planning.access_predicates import plan_of
 from eddyline.rules.planning.planner import make_plan
-from eddyline.sql.like import ANY, Wild
+from eddyline.sql.regexes import ANY, Wild
 from eddyline.sql.types import parse_type
 from tests.oracles import rules as reference_rules
 

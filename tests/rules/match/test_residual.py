@@ -23,7 +23,7 @@ from eddyline.rules.match import residual as asking
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.plan import SharingPlan
 from eddyline.rules.planning.access_predicates import plan_of
-from eddyline.sql.like import ANY, Wild
+from eddyline.sql.regexes import ANY, Wild
 from eddyline.sql.types import parse_type
 
 N, S = (Operand(f"`{n}`", parse_type(k), (n,)) for n, k in (("n", "int"), ("s", "string")))

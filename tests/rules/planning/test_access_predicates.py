@@ -37,7 +37,7 @@ from eddyline.rules.planning.access_predicates import (
     plan_of,
 )
 from eddyline.rules.profile import SharingProfile
-from eddyline.sql.like import ANY, Wild
+from eddyline.sql.regexes import ANY, Wild
 from eddyline.sql.types import parse_type
 from tests.oracles import rule_strategies
 from tests.oracles import rules as reference_rules

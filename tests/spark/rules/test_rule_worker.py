@@ -32,7 +32,7 @@ from eddyline.rules.planning.access_predicates import plan_of
 from eddyline.runtime.reports import TaskReport
 from eddyline.spark.rules import task as rule_worker
 from eddyline.spark.rules.task import MAX_PROGRAMS, RuleTask
-from eddyline.sql.like import ANY, Wild
+from eddyline.sql.regexes import ANY, Wild
 from eddyline.sql.types import INT, STRING
 from tests.examples import examples
 from tests.oracles import rule_strategies

@@ -25,9 +25,8 @@ from eddyline.query.select.model_clause import OUTPUTS, Outputs
 from eddyline.query.select.names import Names
 from eddyline.query.select.statement import Statement
 from eddyline.registry import unknown
-from eddyline.sql.depth import deep
 from eddyline.sql.names import column_nodes
-from eddyline.sql.parsing import offset_of, quoted, refuse
+from eddyline.sql.parsing import deep, offset_of, quoted, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -22,7 +22,7 @@ from eddyline.query.conditions import (
 )
 from eddyline.query.rules.text_patterns import lower_case_tests
 from eddyline.sql.error_free import NoFormError
-from eddyline.sql.like import is_whole_text
+from eddyline.sql.regexes import is_whole_text
 from eddyline.sql.types import MAX_PRECISION, NULL, TIMES, common_type
 
 if TYPE_CHECKING:

@@ -28,9 +28,8 @@ from eddyline.query.rules.python_calls import checked_reads, function_test
 from eddyline.query.rules.reader import RuleText
 from eddyline.query.rules.rule import Rule as DescribedRule
 from eddyline.sql.analysis import check_is_row_wise
-from eddyline.sql.depth import deep, depth_of
 from eddyline.sql.functions import names_among
-from eddyline.sql.parsing import parse_condition
+from eddyline.sql.parsing import deep, depth_of, parse_condition
 from eddyline.sql.rendering import UnwritableError
 
 if TYPE_CHECKING:

@@ -8,10 +8,16 @@ from sqlglot import exp
 
 from eddyline.query.conditions import And, Not, Or, TextTest, ValueTest, necessary_tests
 from eddyline.sql.functions import as_call
-from eddyline.sql.java_regex import python_regex
-from eddyline.sql.like import ANY, Wild, is_folded_alike, is_lower, like_parts
 from eddyline.sql.nodes.text_patterns import patterns_of
-from eddyline.sql.regex_effort import regex_effort
+from eddyline.sql.regexes import (
+    ANY,
+    Wild,
+    is_folded_alike,
+    is_lower,
+    like_parts,
+    python_regex,
+    regex_effort,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

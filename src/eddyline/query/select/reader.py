@@ -24,9 +24,8 @@ from eddyline.query.select.over import OverReader, over_of
 from eddyline.query.select.statement import Exists, Statement
 from eddyline.query.select.subqueries import Part, columns_of, union_of
 from eddyline.sql.analysis import check_is_row_wise
-from eddyline.sql.depth import deep
 from eddyline.sql.functions import NON_DETERMINISTIC, as_name
-from eddyline.sql.parsing import offset_of, refuse
+from eddyline.sql.parsing import deep, offset_of, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

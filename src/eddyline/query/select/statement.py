@@ -16,9 +16,8 @@ from eddyline.errors import NotSupportedError
 from eddyline.query.cql import EMITS
 from eddyline.query.select.grammar import EMITTED, FIRST, ITEM, SPAN, CqlText, tokens_of_query
 from eddyline.query.select.model_clause import MODEL
-from eddyline.sql.depth import deep
 from eddyline.sql.names import column_nodes
-from eddyline.sql.parsing import check_levels, offset_of, refuse, syntax_error
+from eddyline.sql.parsing import check_levels, deep, offset_of, refuse, syntax_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

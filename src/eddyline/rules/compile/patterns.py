@@ -36,7 +36,7 @@ from eddyline.rules.match.automaton_kernels import (
     number_by_depth,
 )
 from eddyline.rules.match.lower_case import FOLD, IDENTITY, as_text, offsets_of, with_others_lowered
-from eddyline.sql.like import ANY, Wild
+from eddyline.sql.regexes import ANY, Wild
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -49,8 +49,7 @@ from eddyline.rules.compile.regions import (
     region_construct,
     region_key,
 )
-from eddyline.sql.like import ANY, Wild, is_whole_text
-from eddyline.sql.regex_effort import regex_effort
+from eddyline.sql.regexes import ANY, Wild, is_whole_text, regex_effort
 from eddyline.sql.types import BOOLEAN
 
 if TYPE_CHECKING:
