@@ -12,7 +12,7 @@ from eddyline.aggregates.cells import group_bounds
 from eddyline.aggregates.history import Reach, Span
 from eddyline.aggregates.ranges_kernels import change_ranges, instant_ranges
 from eddyline.data.unique import distinct
-from eddyline.query.windows import LONGEST
+from eddyline.query.query import LONGEST
 from eddyline.state.rows import ALWAYS, FOREVER
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from eddyline.aggregates.cells import (
     together,
 )
 from eddyline.data.unique import distinct
-from eddyline.query.windows import LONGEST
+from eddyline.query.query import LONGEST
 from eddyline.state.compaction import FAN_IN, upkeep_of
 from eddyline.state.row_files import open_rows, write_rows
 from eddyline.state.rows import ALWAYS, FOREVER

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
     from eddyline.aggregates.lifts import Lift
     from eddyline.aggregates.monoid import Monoid
-    from eddyline.query.query import Emits
-    from eddyline.query.windows import SlideWindow, Window
+    from eddyline.query.query import Emits, SlideWindow, Window
 
 COMPONENT = "aggregate"
 

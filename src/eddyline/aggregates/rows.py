@@ -12,7 +12,7 @@ from eddyline.aggregates.cells import group_bounds, in_order, together
 from eddyline.aggregates.history import History, Reach
 from eddyline.aggregates.ranges_kernels import row_ranges
 from eddyline.data.one_chunk import whole
-from eddyline.query.windows import LONGEST
+from eddyline.query.query import LONGEST
 from eddyline.state.rows import ALWAYS, Rows
 
 if TYPE_CHECKING:

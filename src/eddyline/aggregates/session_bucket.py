@@ -15,7 +15,7 @@ from eddyline.aggregates.plan import FIRST, BucketReport, BucketState
 from eddyline.aggregates.ranges_kernels import session_ranges
 from eddyline.data.one_chunk import whole
 from eddyline.data.unique import distinct
-from eddyline.query.windows import SessionWindow
+from eddyline.query.query import SessionWindow
 from eddyline.state.event_time import earlier
 from eddyline.state.rows import Rows
 

@@ -10,7 +10,7 @@ from eddyline.aggregates.bucket import BucketBatch, filled_ranges, kept_spans
 from eddyline.aggregates.history import Reach, Span
 from eddyline.aggregates.ranges_kernels import slide_ranges
 from eddyline.aggregates.slides import Slides
-from eddyline.query.windows import LONGEST, SlideWindow
+from eddyline.query.query import LONGEST, SlideWindow
 from eddyline.state.rows import ALWAYS, FOREVER, Rows
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eddyline.query.windows import LONGEST
+from eddyline.query.query import LONGEST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eddyline.query.windows import SlideWindow
+    from eddyline.query.query import SlideWindow
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ from sigma.rule.logsource import EmptyLogSource
 from eddyline.data.gc_pause import made_of
 from eddyline.errors import QueryError
 from eddyline.query.correlations import AND, MAX_REFERENCES, NOT, OR, TESTS
-from eddyline.query.windows import MAX_SPAN, too_long
+from eddyline.query.query import MAX_SPAN, too_long
 from eddyline.registry import unknown
 from eddyline.sigma.fields import LogSource, said
 from eddyline.sigma.files import documents

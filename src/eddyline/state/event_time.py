@@ -10,8 +10,7 @@ from eddyline.state.rows import ALWAYS, FOREVER
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from eddyline.query.query import Emits
-    from eddyline.query.windows import RowsWindow
+    from eddyline.query.query import Emits, RowsWindow
 
 
 class Retention(Protocol):

@@ -26,7 +26,7 @@ from eddyline.aggregates.profile import AggregateProfile
 from eddyline.aggregates.samples import GroupSamples
 from eddyline.errors import QueryError
 from eddyline.options import AggregateOptions
-from eddyline.query.windows import LONGEST
+from eddyline.query.query import LONGEST
 from eddyline.spark.aggregates.fetched import answered, fetched
 from eddyline.spark.aggregates.grouping import Groups
 from eddyline.spark.aggregates.kept import Kept
@@ -50,8 +50,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from eddyline.aggregates.plan import BucketReport
-    from eddyline.query.aggregates import AggregateCall
-    from eddyline.query.windows import Window
+    from eddyline.query.query import AggregateCall, Window
     from eddyline.runtime.journal import JournalEntry
     from eddyline.spark.aggregates.fetched import Answered
     from eddyline.spark.aggregates.lifting import LiftedCall

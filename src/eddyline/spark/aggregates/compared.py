@@ -10,7 +10,7 @@ from sqlglot import TokenType
 
 from eddyline.aggregates.comparing import can_compare
 from eddyline.aggregates.functions import is_plain
-from eddyline.query.aggregates import WINDOW
+from eddyline.query.query import WINDOW
 from eddyline.spark.aggregates.travelling import plain_name
 from eddyline.sql.parsing import tokens_of
 

@@ -9,7 +9,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from eddyline.aggregates.plan import OWN_CHECK, OWN_CODE, PASSES
-from eddyline.query.select.names import identifier
+from eddyline.query.select.statement import identifier
 from eddyline.spark.aggregates.grouping import CHECK, CODE, START, Groups
 from eddyline.spark.aggregates.lifting import MICROS
 from eddyline.spark.analysis import refused, unlogged

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from eddyline.aggregates.lifts import Way
     from eddyline.aggregates.monoid import Monoid
-    from eddyline.query.aggregates import AggregateCall
+    from eddyline.query.query import AggregateCall
 
 _NESTED = StructType, ArrayType, MapType, VariantType, NullType
 

@@ -22,8 +22,7 @@ from eddyline.aggregates.plan import (
 from eddyline.aggregates.samples import GroupSamples
 from eddyline.aggregates.slides import Slides
 from eddyline.errors import NotSupportedError
-from eddyline.query.aggregates import WINDOW, both
-from eddyline.query.windows import LONGEST, SessionWindow, SlideWindow
+from eddyline.query.query import LONGEST, WINDOW, SessionWindow, SlideWindow, both
 from eddyline.spark.aggregates.bucketed import Bucketed, unbounded_values
 from eddyline.spark.aggregates.compared import shows_changes, tells_time
 from eddyline.spark.aggregates.counted import Counted

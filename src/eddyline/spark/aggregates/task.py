@@ -21,7 +21,7 @@ from eddyline.aggregates.rows import RowBatch
 from eddyline.aggregates.session_bucket import SessionBatch
 from eddyline.aggregates.shared_bucket import SharedBatch
 from eddyline.aggregates.slide_bucket import SlideBatch
-from eddyline.query.windows import RowsWindow, SessionWindow, SlideWindow
+from eddyline.query.query import RowsWindow, SessionWindow, SlideWindow
 from eddyline.spark.aggregates.grouping import ROWS, START, code_columns
 from eddyline.spark.arrow_tasks import BUCKET, begin_task, bucket_of
 from eddyline.spark.buckets import as_sent, as_type, report_row, state_of

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eddyline.errors import NotSupportedError
+from eddyline.query.query import UnboundedWindow
 from eddyline.query.steps import ProjectStep
-from eddyline.query.windows import UnboundedWindow
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from eddyline.query.query import RowsWindow, Window
     from eddyline.query.steps import FilterStep, JoinStep
-    from eddyline.query.windows import RowsWindow, Window
     from eddyline.spark.operator import LaidOut
 
 INPUT, PASSES, START = "__input", "__passes", "__start"

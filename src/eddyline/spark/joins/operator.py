@@ -30,7 +30,7 @@ from eddyline.joins.state_part import JoinPart
 from eddyline.joins.unique_keys import uncut_classes
 from eddyline.joins.view import STATIC, InputView, JoinRecord, JoinView, PipelineView, ProbeView
 from eddyline.options import DISCARD, JoinOptions
-from eddyline.query.windows import UnboundedWindow
+from eddyline.query.query import UnboundedWindow
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.spark.buckets import ADAPTIVE, FOUND, BucketReports, state_of, what_is_found

@@ -11,7 +11,7 @@ import msgspec
 from eddyline.data.durable_files import replace_file
 from eddyline.errors import StateError
 from eddyline.query.identity import differences
-from eddyline.query.step_graph import tree
+from eddyline.query.steps import tree
 from eddyline.spark.run.job import Job
 from eddyline.spark.run.run import Run
 from eddyline.spark.run.running_query import RunFace, stop_runs
