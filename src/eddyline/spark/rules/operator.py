@@ -13,23 +13,26 @@ import uuid
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 from msgspec import Struct
 from pyspark.sql import Observation
 
 from eddyline.errors import StateError
+from eddyline.options import SharingOptions
+from eddyline.query.rules.sources import PredicateRule
 from eddyline.rules.choice import RuleChoice
 from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.description import counts_of, entries_of, rows_of, rule_view, to_come
 from eddyline.rules.planning.planner import is_long
 from eddyline.rules.profile import SharingProfile
+from eddyline.rules.store import RuleStore
 from eddyline.rules.view import COMPONENT, RuleCount, added
 from eddyline.runtime.reports import decisions_of
 from eddyline.spark.operator import Laid, Operator, Pending
-from eddyline.spark.rules.binding import session_settings
-from eddyline.spark.rules.statement import Statement, observed_profile
+from eddyline.spark.rules.binding import RuleBinder, session_settings
+from eddyline.spark.rules.output import MatchedRows, Statement, observed_profile
 from eddyline.spark.rules.task import RuleTask
 from eddyline.spark.rules.udf import Work, loader
 from eddyline.spark.run.observed_metrics import PendingMetrics
@@ -41,16 +44,15 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from eddyline.options import SharingOptions
     from eddyline.query.conditions import BoundRules, MissingFields, RuleSource, SkippedRule
+    from eddyline.query.steps import FilterStep
     from eddyline.rules.compile.program import Program
-    from eddyline.rules.store import RuleStep, RuleStore
+    from eddyline.rules.store import RuleStep
     from eddyline.rules.view import RuleRecord, RuleView
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History
     from eddyline.spark.operator import Batch, Observed, Site
-    from eddyline.spark.rules.binding import RuleBinder
-    from eddyline.spark.rules.output import MatchedRows, MatchesColumn, Output
+    from eddyline.spark.rules.output import MatchesColumn, Output
     from eddyline.watch.sections import Section
 
 MAX_SAVED = 10_000
@@ -439,3 +441,17 @@ def text_of(sources: Collection[RuleSource]) -> str:
     ]
     rest = len(sources) - MAX_LINES
     return "\n".join([*lines, *([f"… {rest:,} more"] if rest > 0 else [])])
+
+
+class RuleFilter(RuleOperator):
+    """Keeps the rows for which a conjunction, the only rule of its set, is true."""
+
+    takes = SharingOptions
+
+    @classmethod
+    def of(cls, step: FilterStep, site: Site) -> Self:  # type: ignore[override]
+        """Return the operator of a step."""
+        options, _ = SharingOptions.taken(site.options)
+        store = RuleStore(site.query, options, {})
+        store.put({site.query: PredicateRule(site.query, step.predicates, noun="query")})
+        return cls(store, RuleBinder(), MatchedRows(), site.df, query=site.query)
