@@ -26,15 +26,13 @@ if TYPE_CHECKING:
 
     from eddyline.options import SharingOptions
     from eddyline.query.conditions import RuleSource
+    from eddyline.query.correlations import Correlation, CorrelationSource
     from eddyline.query.predicates import FunctionPredicate
     from eddyline.query.rules.rule import Facts
     from eddyline.query.rules.sources import PredicateRule, SqlRule
     from eddyline.runtime.journal import JournalEntry
 
     Unfit = Callable[[Collection[RuleSource], bool], Iterable[SkippedRule]]
-    from collections.abc import Callable, Collection, Iterable
-
-    from eddyline.query.correlations import Correlation, CorrelationSource
 
 ON_ERROR = ("raise", "skip")
 

@@ -28,15 +28,14 @@ from eddyline.rules.view import COMPONENT
 from eddyline.runtime.journal import JournalEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    Source = str | Path
-    """A path, or YAML text with more than one line."""
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from eddyline.query.conditions import RuleSource
     from eddyline.rules.store import RuleStore
     from eddyline.sigma.rule import SigmaRule, SigmaRules
+
+    Source = str | Path
+    """A path, or YAML text with more than one line."""
 
 SUFFIXES = (".yml", ".yaml")
 """Files of a folder that are read."""

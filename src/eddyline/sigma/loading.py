@@ -34,20 +34,17 @@ from eddyline.sigma.files import RuleFolder, contents, every_s
 from eddyline.sigma.rule import Reading, SigmaRules
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from sigma.processing.pipeline import ProcessingPipeline
 
     from eddyline.query.predicates import FunctionPredicate
-    from eddyline.sigma.files import Source
+    from eddyline.sigma.files import Content, Source
     from eddyline.sigma.reading import Progress
     from eddyline.spark.rules.rule_set import RuleSet
 
     Pipeline = ProcessingPipeline | Mapping[str, Any] | str | Path
     """A pipeline of pySigma's, its YAML as a mapping, or the path of its YAML."""
-    from collections.abc import Iterable
-
-    from eddyline.sigma.files import Content
 
 SHOWN_REASONS = 5
 """Skipped rules that an error shows."""

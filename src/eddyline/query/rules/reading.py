@@ -75,8 +75,6 @@ if TYPE_CHECKING:
 
     NodeReader = Callable[["Reading", Any], Node | None]
 
-    from eddyline.query.conditions import Node
-
 COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 """Comparisons that are NULL where a side is."""
 

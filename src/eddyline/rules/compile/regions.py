@@ -42,17 +42,15 @@ from eddyline.sql.types import TIMES
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from eddyline.data.arrays import Ints, Mask
+    from numpy.typing import NDArray
+
+    from eddyline.data.arrays import Bytes, Floats, Ints, Mask
     from eddyline.query.conditions import Operand, Test
     from eddyline.sql.literals import Scalar
     from eddyline.sql.types import SqlType
 
     Places = Mapping[Any, int]
     """The key of each constant that has none by itself: a text, or a decimal without its point."""
-
-    from numpy.typing import NDArray
-
-    from eddyline.data.arrays import Bytes, Floats
 
 RegionTest = Compare | OneOf | IsNull | TextTest
 

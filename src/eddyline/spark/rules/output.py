@@ -24,18 +24,16 @@ from eddyline.spark.operator import PREFIX
 from eddyline.spark.rules.udf import ABOUT_RULE, add_matches, with_counts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame
 
     from eddyline.query.conditions import RuleSource
+    from eddyline.rules.compile.program import Program
     from eddyline.spark.rules.udf import Work
 
     Observe = Callable[[], Any]
     """Returns an Observation or a name, for what a job will report."""
-    from collections.abc import Mapping, Sequence
-
-    from eddyline.rules.compile.program import Program
 
 STRUCT = f"{PREFIX}_rules"
 """The temporary column of matches and reports."""

@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from eddyline.query.rules.rule import Facts
     from eddyline.query.steps import Step
     from eddyline.rules.view import RuleView
+    from eddyline.runtime.by_hand import RuleChange
     from eddyline.spark.operator import Site
     from eddyline.spark.query import Starting
     from eddyline.spark.rules.output import Output
@@ -77,8 +78,6 @@ if TYPE_CHECKING:
 
     Given = str | Predicate | Rule
     """A condition as SQL text or predicate, or one with its level, tags and title."""
-
-    from eddyline.runtime.by_hand import RuleChange
 
 DEFAULT_NAME = "rules"
 """Of a set without a name, and of its first run."""

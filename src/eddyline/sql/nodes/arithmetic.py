@@ -11,8 +11,8 @@ from sqlglot import exp
 from eddyline.sql.error_free import NoFormError, strict
 from eddyline.sql.functions import as_call, as_name
 from eddyline.sql.inference import shown
+from eddyline.sql.nodes import Call, Node
 from eddyline.sql.nodes.calls import infer_number
-from eddyline.sql.nodes.rules import Call, Node
 from eddyline.sql.rendering import (
     BIT_AND,
     BIT_OR,

@@ -11,7 +11,7 @@ from sqlglot import exp
 from eddyline.sql.error_free import NoFormError
 from eddyline.sql.functions import CASTS, SAFE, Signature, as_call
 from eddyline.sql.inference import Facts, shown
-from eddyline.sql.nodes.rules import Call, Node
+from eddyline.sql.nodes import Call, Node
 from eddyline.sql.parsing import SparkText
 from eddyline.sql.rendering import UnwritableError, string_literal
 from eddyline.sql.types import (

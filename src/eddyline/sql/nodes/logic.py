@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from eddyline.sql.error_free import NoFormError, lax, strict
-from eddyline.sql.nodes.rules import Call, Node
+from eddyline.sql.nodes import Call, Node
 from eddyline.sql.rendering import AND, COMPARISON, NOT, OR, PREDICATE, SIGNS, write_operator
 from eddyline.sql.types import BOOLEAN
 

@@ -12,7 +12,7 @@ from eddyline.sql.nodes import arithmetic, calls, logic, text_patterns
 if TYPE_CHECKING:
     from sqlglot import Expr
 
-    from eddyline.sql.nodes.rules import Call, Node
+    from eddyline.sql.nodes import Call, Node
 
 NODES: dict[type[Expr], Node] = {
     **logic.NODES,
