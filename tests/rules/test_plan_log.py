@@ -13,7 +13,7 @@ from eddyline.rules.choice import NOT_KEPT, RuleChoice
 from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.planning.access_predicates import PAIR_NS, WALK_NS
 from eddyline.runtime.plan_log import LogView, PlanLog
-from tests.rules.test_rule_loop import PROGRAM, A, Run
+from tests.rules.test_rule_choice import PROGRAM, A, Run
 
 OPTIONS = {
     "method": "witnesses",

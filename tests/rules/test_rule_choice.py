@@ -1,4 +1,4 @@
-"""The loop of a set of rules: plans from rows, plans anew after a change, within bounds."""
+"""The choice of a plan of rules: from rows, anew after a change, within bounds."""
 
 from __future__ import annotations
 
