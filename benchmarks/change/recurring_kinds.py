@@ -111,10 +111,10 @@ class Rules:
     """40 rules of two columns, one of which has 4,000 values; a tenth of 2,000 rows is sampled."""
 
     def __init__(self) -> None:
-        options = SharingOptions(
-            method="witnesses", sample_prob=0.1, sample_rows=1_000, review_rows=10_000
+        options = SharingOptions(method="witnesses", sample_prob=0.1)
+        self.loop = RuleChoice(
+            PROGRAM, options, logged_as="tens", sample_rows=1_000, review_rows=10_000
         )
-        self.loop = RuleChoice(PROGRAM, options, logged_as="tens")
         self.matcher = Matcher(PROGRAM, self.loop.sharing)
         self._n = 0
 

@@ -35,8 +35,8 @@ from benchmarks.joins.streams import FACTORS, PRIME
 from eddyline.data.arrays import Ints
 from eddyline.joins.graph import JoinGraph
 from eddyline.joins.grid import chosen_grid
-from eddyline.joins.loop import written_orders
 from eddyline.joins.operator.bucket import BucketBatch
+from eddyline.joins.orders.pipelines import written_orders
 from eddyline.joins.plan import BatchPlan, BucketReport
 from eddyline.joins.state_part import JoinPart
 from eddyline.state.bucket_state import BucketState

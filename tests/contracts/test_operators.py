@@ -67,7 +67,7 @@ N_ROWS, N_BATCHES, WAIT_S = 3_000, 3, 30.0
 RULES = {f"r{n}": f"c = 'always' AND t = 't{n}'" for n in range(8)}
 """By the first of two conditions, which nearly all rows fulfil, or by the second."""
 
-LEARNS_SOON = {"sample_prob": 0.5, "warmup_prob": 0.5, "min_fill": 20, "max_overhead": 1.0}
+LEARNS_SOON = {"sample_prob": 0.5, "max_overhead": 1.0}
 
 
 @dataclass(frozen=True)

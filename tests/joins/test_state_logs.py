@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from eddyline.errors import StateError
-from eddyline.joins.caches.loop import JoinCaches
+from eddyline.joins.caches.choice import JoinCaches
 from eddyline.joins.done import TRIAL, DoneChoice
 from eddyline.joins.operator.done_rows import MATCHED, DoneCounts
 from eddyline.joins.tiers import MARGIN, TierChoice

@@ -12,7 +12,7 @@ from eddyline.errors import PlanError, StateError
 from eddyline.filters.loop import FilterLoop
 from eddyline.filters.pin import FilterPin
 from eddyline.joins.graph import JoinGraph
-from eddyline.joins.loop import JoinLoop, PipelineChoice
+from eddyline.joins.orders.pipelines import JoinLoop, PipelineChoice
 from eddyline.options import FilterOptions, JoinOptions
 from eddyline.runtime.by_hand import Pins
 from eddyline.runtime.choice import AsItStands

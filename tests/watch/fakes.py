@@ -159,7 +159,7 @@ def a_run(
         text="SELECT *\nFROM packets\nWHERE proto = 'tcp' AND length(payload) > 100\n"
         "  AND suspicious(payload, dst_port) AND geo_is_rare(src)\n"
         "  AND port_scan(src, dst_port) AND beacon(src, dst, ts)",
-        settings={"policy": "a_greedy", "window_rows": "1000", "sample_prob": "0.01", "seed": "0"},
+        settings={"policy": "a_greedy", "sample_prob": "0.01", "seed": "0"},
     )
 
 

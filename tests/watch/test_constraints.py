@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from eddyline.joins.clusters import ClusterView
+from eddyline.joins.arrival_order import ClusterView
 from eddyline.joins.discards import DiscardView
 from eddyline.joins.done import DoneView
-from eddyline.joins.table_filter import DropView
+from eddyline.joins.tables import DropView
 from eddyline.joins.tiers import TierView
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import BatchRecord

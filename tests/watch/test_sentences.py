@@ -238,7 +238,7 @@ def a_profile():
 
 
 def test_the_loop_notes_what_both_filters_drop_and_cost():
-    loop = OrderLoop("native", ("hexa", "lowport"), FilterOptions(min_fill=10))
+    loop = OrderLoop("native", ("hexa", "lowport"), FilterOptions(), min_fill=10)
     entries = loop.step(a_profile(), 0)
     (found,) = [each for each in entries if each.event == "order"]
     assert found.after == ["lowport", "hexa"]

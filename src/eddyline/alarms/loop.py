@@ -268,9 +268,8 @@ class AlarmLoop:
             given = self._estimate(text, state.plan, shares)
             state.accuracy[state.plan.sharing] = Accuracy().after(given.value, state.ns)
         costs = self._costs(text, shares)
-        before, way, risk = state.plan, _cheapest(costs, self.options.risk), self.options.risk
-        was = _objective(costs[before.sharing], risk)
-        gain = 1.0 - _objective(costs[way], risk) / max(was, 1e-9)
+        before, way = state.plan, _cheapest(costs)
+        gain = 1.0 - costs[way].value / max(costs[before.sharing].value, 1e-9)
         stays = self.is_held or state.since < SETTLED or way == before.sharing or gain < MIN_GAIN
         chosen = before.sharing if stays else way
         state.estimate = self._estimate(text, replace(before, sharing=chosen), shares)
@@ -332,7 +331,7 @@ class AlarmLoop:
             if shares is None:
                 found[text] = state.plan
                 continue
-            way = _cheapest(self._costs(text, shares), self.options.risk)
+            way = _cheapest(self._costs(text, shares))
             found[text] = replace(state.plan, sharing=way)
         return found
 
@@ -414,9 +413,5 @@ class AlarmLoop:
         return state
 
 
-def _cheapest(costs: Mapping[str, Estimate], risk: float) -> str:
-    return min(costs, key=lambda way: _objective(costs[way], risk))
-
-
-def _objective(given: Estimate, risk: float) -> float:
-    return (1.0 - risk) * given.value + risk * (given.high - given.low)
+def _cheapest(costs: Mapping[str, Estimate]) -> str:
+    return min(costs, key=lambda way: costs[way].value)

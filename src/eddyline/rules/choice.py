@@ -49,6 +49,17 @@ if TYPE_CHECKING:
     from eddyline.runtime.situations import Situation
 
 
+SAMPLE_ROWS = 2_000
+"""Newest sampled rows that a plan is made from (τ)."""
+
+REVIEW_ROWS = 50_000
+"""Rows between two looks at whether the plan still does what it did (λ)."""
+
+MIN_CHANGE = 0.1
+"""Change that has the plan made again, as a share of what it was (μ); 0: at every look. Where rows
+drift (``sharing_recovery_drifting``) it takes 1.031 times the evaluations of the best, with 0.02 to
+0.1; 1.048 times with 0.5, and 1.169 times with 0, as each look takes a sample."""
+
 FIRST_ROWS = 500
 """First rows of a stream of which nothing is known: every construct looks at them."""
 
@@ -113,11 +124,15 @@ class RuleChoice(Choice):
         is_measured: bool = False,
         may_be_stated: bool = False,
         logged_as: str | None = None,
+        sample_rows: int = SAMPLE_ROWS,
+        review_rows: int = REVIEW_ROWS,
+        min_change: float = MIN_CHANGE,
         clock: Callable[[], int] = work_clock.work_ns,
     ) -> None:
         self.program = program
         self.options = options
         self.is_adaptive = options.adaptive
+        self.sample_rows, self.review_rows, self.min_change = sample_rows, review_rows, min_change
         self.blocks = BitmapBlocks(program)
         self.total = SharingProfile.empty(program)
         """The counts of all rows, without samples."""
@@ -287,7 +302,7 @@ class RuleChoice(Choice):
 
     def _remember(self, profile: SharingProfile) -> None:
         """Keep the profiles of the newest rows, in few parts however small the batches are."""
-        enough = self.options.sample_rows
+        enough = self.sample_rows
         is_open = (
             len(self._window) > self._n_old and self._window[-1].n_sampled < enough / MAX_PARTS
         )
@@ -319,14 +334,14 @@ class RuleChoice(Choice):
             if monitor is not None and monitor.is_due(counts):
                 share = round(counts.drop_frac, 4)
                 return {"why": "a bitmap block drops other rows", "drop_frac": share}
-        if self._since.n_rows < self.options.review_rows:
+        if self._since.n_rows < self.review_rows:
             return None
         now, self._since = self._since, SharingProfile.empty(self.program)
         if self.is_settling and self._n_sampled(self._n_old) >= MIN_ROWS:
             while self._n_old:
                 self._forget_oldest()
             # Where planning had to wait for long, there may have been another change meanwhile.
-            is_last = now.n_rows < 2 * self.options.review_rows
+            is_last = now.n_rows < 2 * self.review_rows
             return {"why": SETTLED if is_last else UNSETTLED, "rows": self._n_sampled()}
         return self._compared(now) or self._reordered()
 
@@ -334,9 +349,9 @@ class RuleChoice(Choice):
         """Return the difference of this period from the first one of the plan, or None."""
         if self._first is None:
             self._first = now
-            return None if self.options.min_change else {"why": "a look is due"}
+            return None if self.min_change else {"why": "a look is due"}
         before, after = _pairs_per_row(self._first), _pairs_per_row(now)
-        has_moved = has_changed(before, after, self.options.min_change)
+        has_moved = has_changed(before, after, self.min_change)
         if not has_moved or max(before, after) < MIN_PAIRS:
             return None
         said = {"before": round(before, 4), "after": round(after, 4)}
@@ -378,7 +393,7 @@ class RuleChoice(Choice):
         self._since = SharingProfile.empty(self.program)
         self._monitors = {}
         for block in self.sharing.blocks:
-            monitor = RearrangementMonitor(self.options.review_rows, self.options.min_change)
+            monitor = RearrangementMonitor(self.review_rows, self.min_change)
             monitor.adopt(block.sequence.macro if block.sequence else ())
             self._monitors[block] = monitor
 

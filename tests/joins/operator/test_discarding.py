@@ -17,10 +17,9 @@ from pyarrow import fs
 
 from eddyline.joins.discards import Discards, DiscardState
 from eddyline.joins.graph import JoinGraph
-from eddyline.joins.loop import written_orders
 from eddyline.joins.operator.bucket import BucketBatch
-from eddyline.joins.operator.done_rows import PASSED
-from eddyline.joins.operator.lost_results import merged_lost
+from eddyline.joins.operator.done_rows import PASSED, merged_lost
+from eddyline.joins.orders.pipelines import written_orders
 from eddyline.joins.plan import BatchPlan
 from eddyline.state import dropped_keys
 from eddyline.state.bucket_state import BucketState

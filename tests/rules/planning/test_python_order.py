@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.errors import StateError
-from eddyline.options import SharingOptions
 from eddyline.query.conditions import (
     And,
     Compare,
@@ -25,7 +24,7 @@ from eddyline.query.conditions import (
     ValueTest,
 )
 from eddyline.query.predicates import FunctionPredicate
-from eddyline.rules.choice import REORDERED, RuleChoice
+from eddyline.rules.choice import REORDERED
 from eddyline.rules.compile.bitmap_block import BitmapBlocks
 from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match import matcher as asking
@@ -37,6 +36,7 @@ from eddyline.rules.planning.python_order import MIN_ROWS, python_orders
 from eddyline.rules.profile import AskedProfile, SharingProfile
 from eddyline.sql.types import INT, STRING
 from eddyline.stats.costs import CostSums
+from tests.rules.test_rule_choice import loop_of
 
 N = Operand("`n`", INT, ("n",))
 NO, YES, RAISED = 2, 1, 8
@@ -206,7 +206,7 @@ class Run:
 
     def __init__(self, *trees, state=None, **options):
         self.program = compile_rules([Rule(f"r{at}", tree) for at, tree in enumerate(trees)])
-        self.loop = RuleChoice(self.program, SharingOptions(**options).resolved())
+        self.loop = loop_of(self.program, options)
         self.loop.restore(state)
         self.matcher = Matcher(self.program, self.loop.sharing)
         self.entries = []

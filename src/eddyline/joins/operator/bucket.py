@@ -13,17 +13,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eddyline.joins.caches.bucket_caches import caches_of
-from eddyline.joins.caches.row_ids import NEWS
-from eddyline.joins.operator.clustered_rows import spans_of
-from eddyline.joins.operator.delta_join import results
-from eddyline.joins.operator.discarding import Discarding
+from eddyline.joins.arrival_order import disorder_of
+from eddyline.joins.caches.bucket_caches import NEWS, caches_of
 from eddyline.joins.operator.key_check import check_keys, unique_classes
-from eddyline.joins.operator.leaving import Leaving
+from eddyline.joins.operator.leaving_rows import Discarding, Leaving, spans_of
 from eddyline.joins.operator.partner_ages import PartnerAges
+from eddyline.joins.operator.pipeline import results
 from eddyline.joins.orders.probe_profiling import drop_samples
 from eddyline.joins.plan import BucketReport
-from eddyline.joins.value_order import disorder_of
 from eddyline.state.cold_runs import ColdTier, cold_run, cooled
 from eddyline.state.compaction import by_size, upkeep_of
 from eddyline.state.grid import N_BINS, bins_of

@@ -263,12 +263,10 @@ class ModelLoop:
         if cost is None:
             return []
         costs = {way: cost.cost(way) for way in cost.ways()}
-        risk = self.options.risk
-        best = min(costs, key=lambda way: costs[way].objective(risk))
+        best = min(costs, key=lambda way: costs[way].cost.value)
         before, now = state.way, best
         if before is not None:
-            was = cost.cost(before)
-            gain = 1.0 - costs[best].objective(risk) / max(was.objective(risk), 1e-9)
+            gain = 1.0 - costs[best].cost.value / max(cost.cost(before).cost.value, 1e-9)
             now = best if gain >= MIN_GAIN and state.since >= SETTLED else before
         if self.is_held or now == before:
             state.estimate = None if before is None else cost.cost(before).cost
@@ -290,7 +288,7 @@ class ModelLoop:
         for text in self.joins:
             cost = self._cost(text)
             if cost is not None:
-                costs = {way: cost.cost(way).objective(self.options.risk) for way in cost.ways()}
+                costs = {way: cost.cost(way).cost.value for way in cost.ways()}
                 found[text] = min(costs, key=costs.__getitem__)
         return found
 

@@ -88,11 +88,10 @@ class NativeBlock:
         """
         if table is None:
             return self.chain(order)
-        texts = {each.name: each.sql for each in self.attributes}
-        conditions = table.conditions([texts[name] for name in table.attributes])
+        used = next(each for each in self.attributes if each.name == table.attribute)
         whens = [
             f"WHEN {condition} THEN {self._steps(each)}"
-            for condition, each in zip(conditions, table.orders[1:], strict=True)
+            for condition, each in zip(table.conditions(used.sql), table.orders[1:], strict=True)
         ]
         return f"CASE {' '.join(whens)} ELSE {self._steps(table.orders[0])} END"
 

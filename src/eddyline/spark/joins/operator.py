@@ -18,16 +18,15 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from eddyline.errors import StateError
-from eddyline.joins.caches.loop import JoinCaches
+from eddyline.joins.caches.choice import JoinCaches
 from eddyline.joins.discards import DiscardState
+from eddyline.joins.graph import uncut_classes
 from eddyline.joins.grid import GridChoice, chosen_grid, split_text
-from eddyline.joins.leaving_loops import LeavingLoops
-from eddyline.joins.loop import JoinLoop
-from eddyline.joins.operator.probe_counts import JoinWork
-from eddyline.joins.plan import BUCKETS, COMPONENT, WAYS, BatchPlan
+from eddyline.joins.leaving import LeavingLoops
+from eddyline.joins.orders.pipelines import JoinLoop
+from eddyline.joins.plan import BUCKETS, COMPONENT, WAYS, BatchPlan, JoinWork
 from eddyline.joins.profile import JoinProfile
 from eddyline.joins.state_part import JoinPart
-from eddyline.joins.unique_keys import uncut_classes
 from eddyline.joins.view import STATIC, InputView, JoinRecord, JoinView, PipelineView, ProbeView
 from eddyline.options import DISCARD, JoinOptions
 from eddyline.query.query import UnboundedWindow
@@ -36,11 +35,10 @@ from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.spark.buckets import ADAPTIVE, FOUND, BucketReports, state_of, what_is_found
 from eddyline.spark.event_time import LOCAL, time_type
 from eddyline.spark.joins.bound import bind_join, gives_all
-from eddyline.spark.joins.handing import Handing
 from eddyline.spark.joins.input_steps import operators_of_inputs
 from eddyline.spark.joins.inputs import JoinInputs
-from eddyline.spark.joins.placement import Placement
-from eddyline.spark.joins.table_filter import TableFilter
+from eddyline.spark.joins.source import Placement
+from eddyline.spark.joins.tables import Handing, TableFilter
 from eddyline.spark.joins.task import BatchWorker, OnceWorker, Shape
 from eddyline.spark.operator import Laid, Operator, Pending
 from eddyline.spark.prepared import Counted
@@ -56,7 +54,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
-    from eddyline.joins.leaving_loops import LeavingSnapshot
+    from eddyline.joins.leaving import LeavingSnapshot
     from eddyline.joins.plan import BucketReport
     from eddyline.query.steps import JoinStep
     from eddyline.runtime.choice import Choice

@@ -1,15 +1,15 @@
-"""A join of one stream with small tables as Spark's broadcast join: tables go to the rows.
+"""Static tables of a join on Spark: handed to the rows, or asked for keys before the shuffle.
 
-Nothing of the stream is kept: a row meets the tables at its own instant, whatever its window is. So
-the state of such a join is the rows that its tables had when it was first started, and a plan of
-this kind leaves that as it is: each batch may have another plan. Which rows are late is known
-before a batch; whether there were any is observed, and only then a job puts them aside.
+``Handing`` is the life of batches in which tables are handed to the rows: Spark's broadcast join
+gives the results (``Broadcast``), and nothing is shuffled. ``TableFilter`` drops rows that the
+tables have no key for, by filters of the keys, before they are shuffled.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,34 +25,163 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from eddyline.joins.loop import written_orders
+from eddyline.data.unique import distinct
 from eddyline.joins.operator.bucket import BucketBatch
-from eddyline.joins.plan import BatchPlan
-from eddyline.joins.way import MOST_ROWS
+from eddyline.joins.orders.pipelines import written_orders
+from eddyline.joins.plan import BROADCAST, COMPONENT, BatchPlan
+from eddyline.joins.state_part import JoinPart
+from eddyline.joins.tables import MOST_ROWS, DropChoice, WayChoice
 from eddyline.spark.analysis import arrow_schema
-from eddyline.spark.buckets import ADAPTIVE, FOUND, as_type
+from eddyline.spark.buckets import ADAPTIVE, FOUND, as_type, state_of
 from eddyline.spark.event_time import instant_of
 from eddyline.spark.joins.input_steps import facts_of
-from eddyline.spark.joins.layout import KEY, PASSES, SLOT, START
+from eddyline.spark.joins.layout import INPUT, KEY, PASSES, SLOT, START
 from eddyline.spark.joins.task import LateWorker, Shape
-from eddyline.spark.prepared import Selected
+from eddyline.spark.operator import Laid, Pending
+from eddyline.spark.prepared import Counted, Selected
+from eddyline.spark.run.observed_metrics import PendingMetrics
 from eddyline.state.bucket_state import BucketState
-from eddyline.state.grid import Grid
+from eddyline.state.grid import Grid, spark_hashes
+from eddyline.state.key_filter_kernels import add_hashes
+from eddyline.state.key_filters import KEYS_PER_WORD
 from eddyline.state.mapped_runs import MAPPED
-from eddyline.state.rows import ALWAYS, Rows
+from eddyline.state.rows import ALWAYS, FOREVER, Rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from numpy.typing import NDArray
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
 
     from eddyline.joins.graph import JoinGraph
     from eddyline.joins.plan import BucketReport
-    from eddyline.joins.state_part import JoinPart
+    from eddyline.runtime.journal import JournalEntry
     from eddyline.spark.joins.bound import BoundJoin
+    from eddyline.spark.joins.inputs import JoinInputs
     from eddyline.spark.joins.layout import InputLayout
+    from eddyline.spark.operator import Batch, Observed
     from eddyline.state.place import StatePlace
+
+
+class Handing:
+    """Says in which batches tables are handed to the rows, and takes these through their life.
+
+    Args:
+        bound: the join.
+        inputs: its inputs.
+    """
+
+    def __init__(self, bound: BoundJoin, inputs: JoinInputs) -> None:
+        self.inputs = inputs
+        self.broadcast = Broadcast(bound) if Broadcast.is_possible(bound) else None
+        """How it is laid; None if it cannot be."""
+        inputs.tells_late = self.broadcast is not None
+        can_change = bound.options.adaptive and self.broadcast is not None
+        self.ways = WayChoice(is_adaptive=can_change)
+        self.is_on = False
+        """Whether the batch is one of them."""
+        self.begun: BucketReport | None = None
+        """The tables, if the batch has taken them by themselves: it is the first one."""
+        self.n_late = 0
+        """Late rows of the batch, once it is closed."""
+        self.has_tables = False
+        """Whether the state before the batch has the tables."""
+        self._handed: Handed | None = None
+        self._low = ALWAYS
+        """The instant before which rows of the batch are late (µs)."""
+        self._entries: list[JournalEntry] = []
+
+    @property
+    def name(self) -> str:
+        """The stream."""
+        assert self.broadcast is not None
+        return self.broadcast.stream.name
+
+    def open(self, *, has_tables: bool) -> None:
+        """Start a batch; ``has_tables`` says whether the tables are kept already."""
+        self.is_on, self.begun, self._handed, self.has_tables = False, None, None, has_tables
+
+    def begin(self, batch: Batch, part: JoinPart, place: StatePlace) -> JoinPart:
+        """Choose the way of a batch, before its rows are looked at; returns the state before it.
+
+        The first one brings the tables. If these may go to the rows, they are taken by themselves,
+        and kept in one bucket.
+
+        Raises:
+            StateError: they cannot be kept.
+        """
+        way, self.is_on, self.inputs.must_look = self.broadcast, False, False
+        if way is None or not self.ways.may_broadcast:
+            return part
+        if not self.has_tables and way.can_begin:
+            with state_of(0, "windows", place.folder):
+                self.begun = way.begun(batch.id, place)
+            if self.begun is not None:
+                part = JoinPart(one_bucket(way.bound.graph), {0: self.begun.after})
+                self.has_tables = self.inputs.has_tables = True
+        if self.has_tables:
+            self._entries += self.ways.step(*way.sizes(part), batch.id)
+            self.is_on = self.ways.plan == BROADCAST
+        if self.is_on:
+            all_counted = batch.is_taken_whole and way.counts_all(part)
+            self.inputs.must_look = self.inputs.looks or not all_counted
+        return part
+
+    def lay(self, df: DataFrame, part: JoinPart, place: StatePlace, order: Sequence[str]) -> Laid:
+        """Return the results of the rows of a batch; see ``Broadcast.lay``.
+
+        Raises:
+            StateError: the tables cannot be read.
+        """
+        assert self.broadcast is not None
+        self._low = self.inputs.streams.low(self.name, {})
+        with state_of(0, "windows", place.folder):
+            found = self._handed = self.broadcast.lay(
+                df, part, place, self._low, order, counts_here=not self._is_counted
+            )
+        pending = [Pending(COMPONENT, PendingMetrics(each)) for each in found.observations]
+        # Spark may leave out what is joined with nothing, and what observes that.
+        is_told = self.broadcast.counts_all(part)
+        counted = Counted(found.observations[-1], FOUND) if is_told else None
+        return Laid(found.results, tuple(pending), counted=counted)
+
+    def is_whole(self, observed: Sequence[Observed]) -> bool:
+        """Return whether all rows of the batch were seen."""
+        return self.inputs.must_look or bool(observed)
+
+    def late_files(self, place: StatePlace, batch_id: int) -> set[str]:
+        """Put the late rows of a batch aside, if there are any; returns their files."""
+        written: dict[str, int] = {}
+        if self.inputs.earliest.get(self.name, FOREVER) < self._low:
+            assert self.broadcast is not None
+            assert self._handed is not None
+            written = self.broadcast.late(self._handed, place, batch_id, self._low)
+        self.n_late = sum(written.values())
+        return {*written}
+
+    @property
+    def _is_counted(self) -> bool:
+        """Whether the inputs count the rows that are looked up: no step is between, and they do."""
+        assert self.broadcast is not None
+        stream = self.broadcast.stream
+        steps = self.broadcast.bound.inputs[stream.number].steps
+        return not (self.inputs.must_look or steps or stream.is_raw)
+
+    def counts(self, observed: Sequence[Observed]) -> tuple[int, int]:
+        """Return the rows that were looked up in a batch, and the results."""
+        here, found = (
+            sum(int(each.metrics.get(of) or 0) for each in observed) for of in (HERE, FOUND)
+        )
+        if self._is_counted:
+            here = max(0, self.inputs.n_keyed(self.name) - self.n_late)
+        return here, found
+
+    def take_entries(self) -> list[JournalEntry]:
+        """Return the decisions since the last call."""
+        entries, self._entries = self._entries, []
+        return entries
+
 
 HERE = "here"
 """The metric of how many rows of a batch have all keys."""
@@ -349,3 +478,142 @@ def _value(place: str, kind: DataType) -> Column:
     return (
         F.date_from_unix_date(held.cast("int")) if isinstance(kind, DateType) else held.cast(kind)
     )
+
+
+MOST_KEYS = 1_000_000
+"""Most rows of a table of whose keys a filter is made: 2 MB, which go to each task."""
+
+DROPPED = "dropped"
+"""The name of what is observed of rows that are dropped."""
+
+LACKS = "__lacks"
+"""The column of whether a row is dropped."""
+
+
+class TableFilter:
+    """Filters the rows of streams by the keys of tables.
+
+    Args:
+        bound: the join.
+        is_on: whether rows may be dropped at all.
+    """
+
+    def __init__(self, bound: BoundJoin, *, is_on: bool) -> None:
+        graph, timed = bound.graph, {*bound.timed}
+        tables = [name for name in graph.inputs if name not in timed]
+        # A second row with a declared key is to be refused, whether or not it has a partner.
+        streams = [name for name in bound.timed if is_on and name not in bound.keys]
+        self._keys = {
+            name: keys
+            for name in streams
+            if (keys := [(t, key) for t in tables for key in graph.links((name,), t)])
+        }
+        """By stream, its tables and the key classes that it shares with each."""
+        self._classes = graph.classes_of
+        self._numbers = {each.name: each.number for each in bound.source.layouts}
+        self.loop = DropChoice(
+            {name: tuple(dict.fromkeys(t for t, _ in keys)) for name, keys in self._keys.items()}
+        )
+        self.n_keys: dict[str, int] = {}
+        """By stream, the keys of its tables, as soon as they are known and can be used."""
+        self._lacks: dict[str, Column] = {}
+        self._is_read = not self._keys
+
+    def read(self, df: DataFrame, part: JoinPart, place: StatePlace) -> None:
+        """Read the keys of the tables, once they are there.
+
+        Args:
+            df: the rows of a batch, whose session is used.
+            part: the state after a batch, whose first one brings the tables.
+            place: of the state.
+
+        Raises:
+            OSError: they cannot be read.
+        """
+        if self._is_read:
+            return
+        found: dict[tuple[str, int], tuple[int, Column]] = {}
+        for table, key in dict.fromkeys(of for keys in self._keys.values() for of in keys):
+            files = part.files(table)
+            if sum(file.n_rows for file in files) > MOST_KEYS:
+                continue
+            of = (MAPPED.run(place.files, place.runs, file, self._classes[table]) for file in files)
+            parts = [np.empty(0, np.int64), *(run.rows.codes[key] for run in of)]
+            codes = distinct(np.concatenate(parts))
+            found[table, key] = codes.size, _lacks(df, f"{KEY}{key}", words_of(codes))
+        for name, keys in self._keys.items():
+            usable = [found[of] for of in keys if of in found]
+            if usable:
+                self.n_keys[name] = sum(n_keys for n_keys, _ in usable)
+                self._lacks[name] = reduce(or_, (column for _, column in usable))
+        self._is_read = True
+
+    def lay(
+        self, rows: DataFrame, lows: Mapping[str, int]
+    ) -> tuple[DataFrame, tuple[Pending, ...]]:
+        """Return the rows that tables have keys for, and late ones; and what observes the others.
+
+        Args:
+            rows: of all inputs, with their keys.
+            lows: the instant before which new rows of each input are late (µs).
+        """
+        used = [name for name, is_on in self.loop.plan.items() if is_on and name in self._lacks]
+        if not used:
+            return rows, ()
+        asked = {name: self._asked(name, lows.get(name, ALWAYS)) for name in used}
+        drops = reduce(or_, (F.expr(asked[name]) & self._lacks[name] for name in used))
+        rows, seen = rows.withColumn(LACKS, F.coalesce(drops, F.lit(False))), Observation()
+        counts = []
+        for name in used:
+            number = self._numbers[name]
+            is_mine = f"{INPUT} = {number} AND {LACKS}"
+            counts.append(F.expr(f"count_if({asked[name]}) AS asked{number}"))
+            counts.append(F.expr(f"count_if({is_mine}) AS lacking{number}"))
+        rows = rows.observe(seen, *counts).where(f"NOT {LACKS}").drop(LACKS)
+        return rows, (Pending(DROPPED, PendingMetrics(seen)),)
+
+    def _asked(self, name: str, low: int) -> str:
+        """Return SQL of whether a row is one of a stream that can join and is not late."""
+        # Spark compiles a statement anew where a number in it is another one, but for those in an
+        # array that is asked for a place which only the row knows.
+        before = f"get(array({max(low, ALWAYS + 1)}L), IF({START} IS NULL, NULL, 0))"
+        return f"{INPUT} = {self._numbers[name]} AND {PASSES} AND {START} >= {before}"
+
+    def step(
+        self, observed: Sequence[Observed], n_shuffled: Mapping[str, int], batch_id: int
+    ) -> list[JournalEntry]:
+        """Take in what a batch dropped, and how many rows it did not, by stream, and decide."""
+        metrics = next((each.metrics for each in observed if each.name == DROPPED), {})
+        numbers = {name: self._numbers[name] for name in self._keys}
+        found = {
+            name: (int(metrics[f"asked{n}"] or 0), int(metrics[f"lacking{n}"] or 0))
+            for name, n in numbers.items()
+            if f"asked{n}" in metrics
+        }
+        return self.loop.step(found, n_shuffled, self.n_keys, batch_id)
+
+
+def words_of(codes: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Return the words of a filter of codes, by Spark's hashes; see ``key_filter_kernels``."""
+    words = np.zeros(max(1, codes.size // KEYS_PER_WORD), np.uint64)
+    add_hashes(words, spark_hashes(codes))
+    return words
+
+
+def _lacks(df: DataFrame, code: str, words: NDArray[np.uint64]) -> Column:
+    """Return whether a filter has not the code in a column.
+
+    Args:
+        df: whose session is used.
+        code: the column.
+        words: of the filter; see ``key_filter_kernels``.
+    """
+    told = pa.table({"words": pa.array([words.view(np.int64)], pa.list_(pa.int64()))})
+    hashed, one = F.xxhash64(F.col(code)), F.lit(1).cast("bigint")
+    place = F.shiftrightunsigned(F.shiftrightunsigned(hashed, 32) * F.lit(words.size), 32)
+    word = F.get(df.sparkSession.createDataFrame(told).scalar(), place.cast("int"))
+    bits = (F.shiftrightunsigned(hashed, 6 * each).bitwiseAND(63).cast("int") for each in range(4))
+    # The number of bits of F.shiftleft is the same for all rows.
+    masks = (F.call_function("shiftleft", one, each) for each in bits)
+    mask = reduce(lambda some, other: some.bitwiseOR(other), masks)
+    return mask.bitwiseAND(F.bitwise_not(word)) != 0

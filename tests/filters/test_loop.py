@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import json
+import time
+from itertools import count
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from eddyline.errors import OptionError, PlanError, StateError
-from eddyline.filters.loop import FilterLoop
+from eddyline.filters.executor import ArrowExecutor
+from eddyline.filters.loop import (
+    MOST_PROFILED,
+    MOST_SKIPPED,
+    PROFILING_SHARE,
+    FilterLoop,
+    ProfilingBudget,
+    run_batch,
+)
 from eddyline.filters.pin import FilterPin
 from eddyline.options import FilterOptions
 from eddyline.ordering.a_greedy import AGreedyOptions
 from eddyline.ordering.protocol import Proposal, WindowPolicy
+from eddyline.query.predicates import predicate
 from eddyline.stats.profile import FilterProfile
-from tests.filters.world import World
+from tests.filters.world import World, loop_of
 
 POLICIES = ["a_greedy", "sweep", "independent", "local_swaps"]
 
@@ -275,8 +287,8 @@ class TestSaving:
         assert loop.order == (2, 1, 0)
         return msgspec.to_builtins(loop.snapshot())
 
-    def loop(self, names=("f0", "f1", "f2"), **options):
-        return FilterLoop("arrow", names, FilterOptions(**options))
+    def loop(self, names=("f0", "f1", "f2"), **settings):
+        return loop_of(names, settings)
 
     @pytest.mark.parametrize("names", [("f0", "f1"), ("f0", "f1", "x"), ("f2", "f1", "f0")])
     def test_state_of_other_filters_is_refused(self, state, names):
@@ -396,3 +408,129 @@ def test_an_unknown_policy():
     with pytest.raises(OptionError, match="did you mean 'a_greedy'"):
         World([1, 1], [0.5, 0.5]).loop(policy="a-greedy")
     assert World([1, 1], [0.5, 0.5]).loop(policy=AGreedyOptions(min_fill=3)).policy
+
+
+# -- many filters ---------------------------------------------------------------------------------
+
+N_MANY = 256
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("policy", ["a_greedy", "sweep", "independent", "local_swaps"])
+def test_256_filters(policy):
+    # Each filter drops little, so that nearly all are called on every batch.
+    world = World([100.0] * N_MANY, list(np.linspace(1.0, 0.98, N_MANY)))
+    loop = world.loop(policy=policy)
+    started = time.perf_counter()
+    world.run(loop, 30)
+    # Some 10 ms a batch here; a step that costs F² calls would take a hundred times as long.
+    assert time.perf_counter() - started < 10
+    assert sorted(loop.order) == list(range(N_MANY))
+    assert loop.totals.rows_in.min() > 0
+
+
+def test_a_greedy_orders_them():
+    world = World([100.0] * N_MANY, list(np.linspace(1.0, 0.98, N_MANY)))
+    loop = world.loop()
+    before = world.now_ns
+    world.run(loop, 5)
+    as_written = (world.now_ns - before) / 5
+    world.run(loop, 40)
+    before = world.now_ns
+    world.run(loop, 10)
+    assert (world.now_ns - before) / 10 < 0.9 * as_written
+
+
+# -- the pieces of a batch ------------------------------------------------------------------------
+
+
+def run_pieces(n_rows, **options):
+    rng = np.random.default_rng(3)
+    columns = [pa.array(rng.random(n_rows)) for _ in range(2)]
+    predicates = [
+        predicate(lambda u: np.asarray(u) < 0.99, reads=["u"], name="often"),
+        predicate(lambda v: np.asarray(v) < 0.01, reads=["v"], name="seldom"),
+    ]
+    # Every call takes a microsecond by this clock: the time of a busy machine decides nothing.
+    ticks = count(step=1_000)
+    executor = ArrowExecutor(predicates, [(0,), (1,)], clock=lambda: next(ticks))
+    loop = loop_of(executor.filter_ids, options, clock=lambda: 0)
+    outcomes = [each for each, _ in run_batch(executor, loop, columns, seed=1, first_row=0)]
+    expected = (columns[0].to_numpy() < 0.99) & (columns[1].to_numpy() < 0.01)
+    return loop, outcomes, expected
+
+
+@pytest.mark.parametrize("n_rows", [1, 999, 1_000, 1_001, 10_000])
+def test_the_pieces_are_the_batch(n_rows):
+    _, outcomes, expected = run_pieces(n_rows)
+    assert np.concatenate([each.keep for each in outcomes]).tolist() == expected.tolist()
+    assert sum(each.profile.n_rows for each in outcomes) == n_rows
+
+
+def test_a_bad_written_order_costs_one_piece():
+    loop, outcomes, _ = run_pieces(10_000)
+    assert [len(each.keep) for each in outcomes] == [1_000, 9_000]
+    assert loop.order == (1, 0)
+    # As written nearly two evaluations a row; after the first piece hardly more than one.
+    assert sum(each.profile.n_evaluations for each in outcomes) < 11_500
+
+
+@pytest.mark.parametrize("options", [{"adaptive": False}, {"warmup_prob": 0, "sample_prob": 0}])
+def test_without_warm_up_a_batch_is_one_piece(options):
+    _, outcomes, _ = run_pieces(10_000, **options)
+    assert len(outcomes) == 1
+
+
+# -- how often batches are profiled ---------------------------------------------------------------
+
+MS = 1_000_000
+ROWS = 100_000
+
+
+def lives(extra_ns, *, work_ns=0.0, planned_ns=MS, n_rows=ROWS, n_batches=1_000):
+    """Return the share of batches that are profiled, and that of the time which that takes."""
+    budget, n_profiled, spent, passed = ProfilingBudget(), 0, 0, 0
+    for _ in range(n_batches):
+        may = budget.may
+        n_profiled += may
+        ns = 400 * MS + (extra_ns if may else 0)
+        spent, passed = spent + (extra_ns if may else 0), passed + ns
+        budget.passed(ns, work_ns=work_ns, n_rows=n_rows, planned_ns=planned_ns if may else 0.0)
+    return n_profiled / n_batches, spent / passed
+
+
+def test_what_takes_next_to_nothing_is_done_in_nearly_all_batches():
+    share, _ = lives(0)
+    assert share == pytest.approx(1 - 1 / (MOST_PROFILED + 1), abs=0.005)
+
+
+@pytest.mark.parametrize("extra_ms", [60, 100, 200, 300])
+def test_it_keeps_to_its_share_of_the_time_of_batches(extra_ms):
+    share, of_time = lives(extra_ms * MS)
+    assert 0.6 * PROFILING_SHARE < of_time < 1.05 * PROFILING_SHARE
+    assert share > 0.05
+
+
+def test_predicates_that_take_long_are_profiled_often():
+    assert lives(200 * MS)[0] < 0.15
+    assert lives(200 * MS, work_ns=2_100 * MS)[0] > 0.9
+
+
+def test_few_batches_in_a_row_are_skipped_whatever_it_takes():
+    share, _ = lives(100_000 * MS)
+    assert share == pytest.approx(1 / (MOST_SKIPPED + 1), rel=0.1)
+
+
+def test_where_other_things_go_on_planning_alone_counts():
+    assert lives(300 * MS, n_rows=0)[0] == 1.0
+    share, _ = lives(0, n_rows=0, planned_ns=40 * MS)
+    assert share == pytest.approx(0.5, abs=0.01)
+
+
+def test_batches_of_other_sizes_say_nothing():
+    budget = ProfilingBudget()
+    budget.passed(400 * MS, n_rows=ROWS)
+    budget.passed(4_000 * MS, n_rows=10 * ROWS, planned_ns=MS)
+    assert budget.may
+    budget.passed(4_000 * MS, n_rows=ROWS, planned_ns=MS)
+    assert not budget.may

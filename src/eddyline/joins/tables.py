@@ -1,10 +1,14 @@
-"""The table filter: rows that a table drops are dropped before the shuffle, where enough are.
+"""Joins with static tables: tables that go to the rows, and rows that a table drops early.
 
-A row of a stream whose key a static table has not is in no result, and the filter that says so is
-asked where Spark reads the row: it costs the same for each row, and a statement that is larger for
-each batch, and spares the way to a bucket, and the look-up there, for each that is dropped. It is
-tried in the first batch that has enough rows, as only a trial tells how many of them are dropped,
-kept where these are enough, and tried again ever more rarely where they are not.
+``WayChoice``: a join of one stream with tables keeps nothing but the tables, which never change.
+Where they are small, each task may have all of them (a broadcast join): no row is shuffled, and
+none goes to Python.
+
+``DropChoice``: a row of a stream whose key a static table has not is in no result. The filter that
+says so is asked where Spark reads the row. It costs the same for each row, and a larger statement
+for each batch. It spares each row that is dropped the way to a bucket, and the look-up there. It is
+tried in the first batch that has enough rows, as only a trial tells how many of them are dropped.
+It is kept where these are enough, and tried again ever more rarely where they are not.
 """
 
 from __future__ import annotations
@@ -16,12 +20,62 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from eddyline.errors import StateError
-from eddyline.runtime.choice import AsItStands
+from eddyline.joins.plan import BROADCAST, BUCKETS, WAYS
+from eddyline.runtime.choice import AsItStands, OneOfFew
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from eddyline.runtime.journal import JournalEntry
+
+MOST_ROWS = 100_000
+"""Rows of all tables up to which tasks have them all."""
+
+MOST_BYTES = 16 << 20
+"""Size of their files up to which they do (bytes)."""
+
+
+class WayChoice(OneOfFew):
+    """Chooses the way of a join by the size of its tables.
+
+    Args:
+        is_adaptive: whether there is a choice.
+    """
+
+    component = "tables"
+    plans = WAYS
+    why_unlogged = "tables do not change, so there is nothing to be known again"
+
+    def __init__(self, *, is_adaptive: bool) -> None:
+        self.is_adaptive = is_adaptive
+        self.plan = BUCKETS
+
+    @property
+    def may_broadcast(self) -> bool:
+        """Whether the tables may go to the rows, if they turn out to be small."""
+        return self.plan == BROADCAST or (self.is_adaptive and not self.is_held)
+
+    def best(self, n_rows: int, n_bytes: int) -> str:
+        """Return the way for tables of so many rows and bytes."""
+        is_small = n_rows <= MOST_ROWS and n_bytes <= MOST_BYTES
+        return BROADCAST if is_small else BUCKETS
+
+    def step(self, n_rows: int, n_bytes: int, batch_id: int = -1) -> list[JournalEntry]:
+        """Choose the way of the batches from one on.
+
+        Args:
+            n_rows: rows of all tables, as they are kept.
+            n_bytes: size of their files (bytes).
+            batch_id: that batch, for the journal.
+        """
+        before, better = self.plan, self.best(n_rows, n_bytes)
+        self.advised = better
+        if self.is_held or not self.is_adaptive or before == better:
+            return []
+        self.plan = better
+        evidence = {"table_rows": n_rows, "table_bytes": n_bytes}
+        return [self.decision(batch_id, "way", before, better, evidence)]
+
 
 LEAST_SHARE = 0.1
 """Least share of the rows that are dropped where rows are filtered: a filter takes some 50 ns a
