@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 import eddyline as el
 from eddyline.query.conditions import NativeTest
-from eddyline.rules.compile.compiler import compile_rules
+from eddyline.rules.compile.program import compile_rules
 from eddyline.spark.rules.binding import RuleBinder
 
 ERRORS = (PySparkException, Py4JJavaError)

@@ -20,7 +20,7 @@ from eddyline.options import (
     SharingOptions,
     adaptation_is_off,
 )
-from eddyline.rules import loop as rules
+from eddyline.rules import choice as rules
 from eddyline.runtime.monitors import monitor as find_monitor
 from eddyline.runtime.order_loop import MIN_FILL, WARMUP_PROB, WINDOW_ROWS
 from eddyline.spark.filters.operator import READ_SAMPLE_ROWS

@@ -24,7 +24,7 @@ from benchmarks.harness.statistics import median, spread
 from eddyline.aggregates.plan import AggregatePlan, BucketState, Frame, Partials
 from eddyline.aggregates.rows import RowBatch
 from eddyline.data.arrays import Ints
-from eddyline.query.windows import UNBOUNDED, RangeWindow
+from eddyline.query.query import UNBOUNDED, RangeWindow
 from eddyline.state.manifest import ManifestFolder
 from eddyline.state.rows import ALWAYS, Rows
 

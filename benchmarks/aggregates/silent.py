@@ -28,8 +28,7 @@ from eddyline.aggregates.changes import ChangeBatch
 from eddyline.aggregates.plan import AggregatePlan, BucketState, Partials
 from eddyline.aggregates.sessions import SessionBatch
 from eddyline.data.arrays import Ints
-from eddyline.query.query import Emits
-from eddyline.query.windows import SessionWindow, UnboundedWindow, Window
+from eddyline.query.query import Emits, SessionWindow, UnboundedWindow, Window
 from eddyline.state.manifest import StatePlace
 from eddyline.state.rows import ALWAYS, Rows
 

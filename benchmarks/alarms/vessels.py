@@ -25,7 +25,7 @@ from eddyline.models.fitting import fit
 from eddyline.options import SharingOptions
 from eddyline.query.conditions import And, Compare, Operand, Rule
 from eddyline.rules.compile.bitmap_block import BitmapBlocks
-from eddyline.rules.compile.compiler import compile_rules
+from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.planning.planner import make_plan
 from eddyline.sql.types import DOUBLE

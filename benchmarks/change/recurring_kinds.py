@@ -31,10 +31,9 @@ from eddyline.joins.tiers import TierChoice
 from eddyline.models.segments import Segments
 from eddyline.options import AlarmOptions, SharingOptions
 from eddyline.query.conditions import And, Compare, Operand, Rule
-from eddyline.rules.compile.compiler import compile_rules
-from eddyline.rules.loop import RuleLoop
+from eddyline.rules.choice import RuleChoice
+from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match.matcher import Matcher
-from eddyline.rules.pin import RulePin
 from eddyline.rules.planning.access_predicates import PAIR_NS, WALK_NS
 from eddyline.rules.planning.planner import plan_from
 from eddyline.runtime.choice import Choice
@@ -110,16 +109,16 @@ class Rules:
 
     def __init__(self) -> None:
         options = SharingOptions(method="witnesses", sample_prob=0.1)
-        self.loop = RuleLoop(
+        self.loop = RuleChoice(
             PROGRAM, options, logged_as="tens", sample_rows=1_000, review_rows=10_000
         )
-        self.matcher = Matcher(PROGRAM, self.loop.plan)
+        self.matcher = Matcher(PROGRAM, self.loop.sharing)
         self._n = 0
 
     @property
     def target(self) -> Choice:
         """Its plan, as the log sees it."""
-        return RulePin(self.loop)
+        return self.loop
 
     def draw(self, rng: np.random.Generator, situation: int) -> tuple[list[pa.Array], int]:
         """Return a batch of a situation."""
@@ -145,7 +144,7 @@ class Rules:
     def learn(self, batch: tuple[list[pa.Array], int], number: int) -> list[JournalEntry]:
         """Let the loop take in a batch."""
         columns, n_rows = batch
-        self.matcher.follow(self.loop.plan)
+        self.matcher.follow(self.loop.sharing)
         sample = self.loop.sample(7, self._n, n_rows)
         _, seen = self.matcher.match(columns, n_rows=n_rows, sample=sample)
         self._n += n_rows

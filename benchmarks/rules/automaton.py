@@ -24,7 +24,7 @@ from eddyline.data.arrays import Ints
 from eddyline.query.conditions import TextTest
 from eddyline.rules.compile.patterns import Hits, construct_of, find
 from eddyline.sigma import read
-from eddyline.sql.like import Wild
+from eddyline.sql.regexes import Wild
 
 Found = Ints
 """Row and pattern of each hit ((2, hits)), each pair once, sorted."""

@@ -17,8 +17,7 @@ from benchmarks.harness.timing import interleaved, paired_ratio
 from eddyline.options import SharingOptions
 from eddyline.query.conditions import And, Compare, Operand, Rule
 from eddyline.rules.compile.bitmap_block import BitmapBlocks
-from eddyline.rules.compile.compiler import compile_rules
-from eddyline.rules.compile.program import Program
+from eddyline.rules.compile.program import Program, compile_rules
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.planning.planner import make_plan
 from eddyline.sql.types import INT

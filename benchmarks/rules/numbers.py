@@ -37,8 +37,8 @@ from benchmarks.rules.forms import (
 )
 from eddyline.options import SharingOptions
 from eddyline.query.rules.sources import rule_source
-from eddyline.rules.compile.compiler import compile_rules
-from eddyline.rules.loop import RuleLoop
+from eddyline.rules.choice import RuleChoice
+from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.profile import SharingProfile
 from eddyline.runtime.reports import TaskReport
 from eddyline.spark.rules.rule_set import RuleSet
@@ -298,7 +298,7 @@ class Worker:
         self.task = RuleTask(
             program_id=uuid.uuid4().hex,
             load=lambda: program,
-            plan=RuleLoop(program, options).plan,
+            plan=RuleChoice(program, options).sharing,
             is_measured=False,
             options=options,
             run_id="run",

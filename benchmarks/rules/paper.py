@@ -41,10 +41,9 @@ from benchmarks.harness.timing import interleaved, paired_ratio
 from benchmarks.rules.sequences import RearrangementOptions, SequencePolicy
 from eddyline.data.arrays import Ints
 from eddyline.rules.compile.bitmap_block import BitmapBlock
-from eddyline.rules.match.selection import Selection
-from eddyline.rules.planning.hybrid_sequence import hybrid
-from eddyline.rules.planning.sequence import SelectionSequence
-from eddyline.rules.planning.sequence_learning import RegionSample, greedy_macro, macro
+from eddyline.rules.match.matcher import Selection
+from eddyline.rules.plan import SelectionSequence
+from eddyline.rules.planning.sequence_learning import RegionSample, greedy_macro, hybrid, macro
 
 BATCH_ROWS = 2_000
 """Rows of a batch: the sequence changes only between batches."""

@@ -1,6 +1,6 @@
 """The paper's policy for one block: its sequence is learned, and learned again after a change.
 
-In a set of rules, ``rules.loop.RuleLoop`` does so with the plan as a whole.
+In a set of rules, ``rules.choice.RuleChoice`` does so with the plan as a whole.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ import numpy as np
 
 from eddyline.data.arrays import Int32s
 from eddyline.rules.compile.bitmap_block import BitmapBlock
+from eddyline.rules.plan import SelectionSequence
 from eddyline.rules.planning.planner import LEARNERS
-from eddyline.rules.planning.rearrangement import RearrangementMonitor
-from eddyline.rules.planning.sequence import SelectionSequence
-from eddyline.rules.planning.sequence_learning import RegionSample
+from eddyline.rules.planning.sequence_learning import RearrangementMonitor, RegionSample
 from eddyline.rules.profile import SelectionCounts
 
 

@@ -86,7 +86,7 @@ def throughput_alone(folder: str, master: str, core: int | None, n_runs: int) ->
 
 def _there_and_back(df: DataFrame) -> DataFrame:
     """Hand the columns that the rules look at to a function that does nothing."""
-    from eddyline.rules.compile.compiler import compile_rules  # noqa: PLC0415
+    from eddyline.rules.compile.program import compile_rules  # noqa: PLC0415
     from eddyline.spark.analysis import operand  # noqa: PLC0415
 
     columns = compile_rules(_bound(df, restrict="auto")).columns

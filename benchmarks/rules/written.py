@@ -25,7 +25,7 @@ from eddyline.query.conditions import (
     TextTest,
     ValueTest,
 )
-from eddyline.sql.like import ANY, Wild
+from eddyline.sql.regexes import ANY, Wild
 
 LOWER = "lower_"
 """What the names of lower-cased columns start with."""

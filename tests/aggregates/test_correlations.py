@@ -28,7 +28,7 @@ from eddyline.query.correlations import (
     Correlation,
     Reference,
 )
-from eddyline.query.windows import UNBOUNDED
+from eddyline.query.query import UNBOUNDED
 from eddyline.state.manifest import StatePlace
 from eddyline.state.rows import ALWAYS, FOREVER, Rows
 from tests.oracles.correlations import Alert, Match, alerts

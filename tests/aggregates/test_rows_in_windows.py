@@ -27,7 +27,7 @@ from eddyline.aggregates.plan import (
     BucketState,
     Partials,
 )
-from eddyline.query.windows import UNBOUNDED, RangeWindow, RowsWindow
+from eddyline.query.query import UNBOUNDED, RangeWindow, RowsWindow
 from eddyline.state.manifest import StatePlace
 from eddyline.state.rows import Rows
 from tests.examples import examples

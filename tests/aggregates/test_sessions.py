@@ -17,7 +17,7 @@ from eddyline.aggregates.bucket import state_of
 from eddyline.aggregates.cells import CHECK, CODE
 from eddyline.aggregates.plan import AggregatePart, AggregatePlan, BucketState, Partials
 from eddyline.aggregates.sessions import SessionBatch
-from eddyline.query.windows import SessionWindow
+from eddyline.query.query import SessionWindow
 from eddyline.state.manifest import StatePlace
 from eddyline.state.rows import ALWAYS, Rows
 from tests.examples import examples

@@ -18,7 +18,7 @@ from eddyline.aggregates.bucket import state_of
 from eddyline.aggregates.cells import coarser, group_bounds
 from eddyline.aggregates.plan import AggregatePart, AggregatePlan, Partials, Share
 from eddyline.aggregates.slides import SharedBatch
-from eddyline.query.windows import SlideWindow
+from eddyline.query.query import SlideWindow
 from eddyline.state.manifest import StatePlace
 from eddyline.state.rows import ALWAYS, Rows
 from tests.examples import examples

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 from benchmarks.rules.sequences import RearrangementOptions, SequencePolicy
 
-from eddyline.rules.match.selection import Selection
+from eddyline.rules.match.matcher import Selection
 from eddyline.rules.planning.sequence_learning import RegionSample, macro
 from tests.oracles.rule_data import rules_q1, zipf_rows
 

@@ -27,7 +27,7 @@ from benchmarks.rules.written import (
 )
 
 from eddyline.query.conditions import And, IsNull, Not, Operand, Or, Rule, TextTest, ValueTest
-from eddyline.sql.like import Wild
+from eddyline.sql.regexes import Wild
 from eddyline.sql.types import STRING
 from tests.oracles.rules import matches
 

@@ -28,10 +28,9 @@ from eddyline.models.step import ModelStep
 from eddyline.models.steps import Sample as ModelSample
 from eddyline.models.steps import Shape
 from eddyline.models.streaming import StreamInput, StreamPlan
-from eddyline.query.aggregates import CALL, GROUP, AggregateCall
 from eddyline.query.correlations import CorrelateStep, Correlation, Reference
-from eddyline.query.planned import steps
 from eddyline.query.predicates import SqlPredicate, predicate
+from eddyline.query.query import CALL, GROUP, AggregateCall, SlideWindow
 from eddyline.query.select.reader import read_query
 from eddyline.query.steps import (
     AggregateStep,
@@ -42,12 +41,12 @@ from eddyline.query.steps import (
     ReadStep,
     SharedAggregateStep,
     UnionStep,
+    steps,
 )
-from eddyline.query.windows import SlideWindow
 from eddyline.report.html import write_report
 from eddyline.report.sections import RunView, Section, sections_json
 from eddyline.report.terminal import explain
-from eddyline.rules.step import RuleStep
+from eddyline.rules.store import RuleStep
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import History
 from eddyline.spark.analysis import column_types

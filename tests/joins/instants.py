@@ -20,14 +20,13 @@ import sqlglot
 from sqlglot import exp
 
 from eddyline.query.predicates import FunctionPredicate
-from eddyline.query.windows import RangeWindow, RowsWindow
+from eddyline.query.query import RangeWindow, RowsWindow
 from tests.oracles.conjunctions import kleene_and, kleene_not, kleene_or
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from eddyline.query.query import Input, Query
-    from eddyline.query.windows import Window
+    from eddyline.query.query import Input, Query, Window
 
     Values = Mapping[str, Any]
     Scope = Mapping[str, Values]

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from eddyline.query.predicates import FunctionPredicate, SqlPredicate
-from eddyline.query.query import Input, KeyClass, Query
+from eddyline.query.query import Input, KeyClass, Query, RangeWindow, RowsWindow, UnboundedWindow
 from eddyline.query.select.reader import read_query
-from eddyline.query.windows import RangeWindow, RowsWindow, UnboundedWindow
 from tests.examples import examples
 from tests.joins.instants import results_by_instants
 from tests.oracles.join_strategies import JoinCase, join_cases, key_classes

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from eddyline.query.windows import (
+from eddyline.query.query import (
     LONGEST,
     UNBOUNDED,
     RangeWindow,

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from functools import cmp_to_key
 from typing import TYPE_CHECKING, Any
 
-from eddyline.query.windows import (
+from eddyline.query.query import (
     LONGEST,
     RangeWindow,
     RowsWindow,

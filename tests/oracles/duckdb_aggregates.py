@@ -12,13 +12,13 @@ import duckdb
 import sqlglot
 from sqlglot.dialects import DuckDB, Spark
 
-from eddyline.query.windows import LONGEST, RangeWindow, RowsWindow, SessionWindow, SlideWindow
+from eddyline.query.query import LONGEST, RangeWindow, RowsWindow, SessionWindow, SlideWindow
 from tests.oracles.aggregates import END, START, next_slide
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from eddyline.query.windows import Window
+    from eddyline.query.query import Window
     from tests.oracles.aggregates import Aggregation, Call, Over
 
 

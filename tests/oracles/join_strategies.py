@@ -18,13 +18,12 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from eddyline.query.predicates import SqlPredicate
-from eddyline.query.query import Input, KeyClass, Query
-from eddyline.query.windows import RangeWindow, RowsWindow, UnboundedWindow
+from eddyline.query.query import Input, KeyClass, Query, RangeWindow, RowsWindow, UnboundedWindow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from eddyline.query.windows import Window
+    from eddyline.query.query import Window
 
 EPOCH_US = 1_600_000_000_000_000
 """The instant about which event times are drawn (µs)."""

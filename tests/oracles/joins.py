@@ -32,13 +32,12 @@ from sqlglot.dialects import DuckDB, Spark
 
 from eddyline.query.predicate_results import coerce_outcome
 from eddyline.query.predicates import FunctionPredicate
-from eddyline.query.windows import RangeWindow, RowsWindow
+from eddyline.query.query import RangeWindow, RowsWindow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from eddyline.query.query import Input, Query
-    from eddyline.query.windows import Window
+    from eddyline.query.query import Input, Query, Window
 
 ALWAYS, FOREVER = -(2**63), 2**63 - 1
 """The start of a row that was always there, and the end of one that stays (µs)."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from eddyline.query.query import RangeWindow, RowsWindow
 from eddyline.query.select.reader import read_query
-from eddyline.query.windows import RangeWindow, RowsWindow
 from tests.oracles.join_strategies import join_cases
 
 if TYPE_CHECKING:

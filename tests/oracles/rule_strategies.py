@@ -33,7 +33,7 @@ from eddyline.query.conditions import (
     ValueTest,
 )
 from eddyline.query.predicates import FunctionPredicate
-from eddyline.sql.like import ANY, ONE, Wild
+from eddyline.sql.regexes import ANY, ONE, Wild
 from eddyline.sql.types import parse_type
 
 if TYPE_CHECKING:

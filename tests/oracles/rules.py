@@ -34,7 +34,7 @@ from eddyline.query.conditions import (
     ValueTest,
 )
 from eddyline.query.predicate_results import coerce_outcome
-from eddyline.sql.like import ANY, Wild
+from eddyline.sql.regexes import ANY, Wild
 from tests.oracles.conjunctions import kleene_and, kleene_not, kleene_or
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from eddyline.query.windows import (
+from eddyline.query.query import (
     LONGEST,
     UNBOUNDED,
     RangeWindow,

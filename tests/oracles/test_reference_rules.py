@@ -31,7 +31,7 @@ from eddyline.query.conditions import (
     ValueTest,
 )
 from eddyline.query.predicates import FunctionPredicate
-from eddyline.sql.like import Wild
+from eddyline.sql.regexes import Wild
 from eddyline.sql.types import parse_type
 from tests.oracles import rule_strategies
 from tests.oracles.rules import is_like, matches, truth

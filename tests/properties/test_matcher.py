@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eddyline.rules.compile.compiler import compile_rules
+from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.plan import BitmapBlockPlan, PythonOrder, SharingPlan
 from eddyline.rules.planning.access_predicates import can_access, cheapest_access_predicate, plan_of

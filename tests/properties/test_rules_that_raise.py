@@ -29,7 +29,7 @@ from eddyline.query.conditions import (
     Rule,
 )
 from eddyline.query.predicates import FunctionPredicate
-from eddyline.rules.compile.compiler import compile_rules
+from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.planning.access_predicates import plan_of
 from eddyline.sql.types import BIGINT, STRING

@@ -3,20 +3,20 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from eddyline.query.function_code import FunctionCode, code_of
 from eddyline.query.identity import (
+    FunctionCode,
     as_before,
+    code_of,
     differences,
     hash_of,
     identity_of,
     in_words,
     steps_differ,
 )
-from eddyline.query.planned import steps
 from eddyline.query.predicates import predicate
 from eddyline.query.select.reader import read_query
-from eddyline.query.steps import ReadStep
-from eddyline.rules.step import RuleStep
+from eddyline.query.steps import ReadStep, steps
+from eddyline.rules.store import RuleStep
 from eddyline.spark.rules.rule_set import RuleSet
 
 COLUMNS = {

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from eddyline.query.planned import steps
 from eddyline.query.reading import columns_of_stream
 from eddyline.query.select.reader import read_query
-from eddyline.query.steps import ProjectStep
+from eddyline.query.steps import ProjectStep, steps
 
 COLUMNS = {
     "ts": "timestamp",

@@ -3,15 +3,15 @@
 import pytest
 
 from eddyline.errors import QueryError
-from eddyline.query.created import (
+from eddyline.query.rules.rule import Rule
+from eddyline.query.script import (
     CreateAggregate,
     CreateFunction,
     CreateResult,
     CreateRules,
     CreateTable,
+    read_script,
 )
-from eddyline.query.rules.rule import Rule
-from eddyline.query.script import read_script
 
 SCRIPT = """-- streams; a semicolon in a comment ends nothing
 CREATE STREAM packets WITH (

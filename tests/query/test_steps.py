@@ -4,12 +4,20 @@ import pickle
 
 import pytest
 
-from eddyline.query.planned import steps
 from eddyline.query.predicates import SqlPredicate, predicate
+from eddyline.query.query import RangeWindow, UnboundedWindow
 from eddyline.query.select.reader import read_query
-from eddyline.query.step_graph import carries, made_by, tree
-from eddyline.query.steps import RESULT, FilterStep, JoinStep, ProjectStep, ReadStep
-from eddyline.query.windows import RangeWindow, UnboundedWindow
+from eddyline.query.steps import (
+    RESULT,
+    FilterStep,
+    JoinStep,
+    ProjectStep,
+    ReadStep,
+    carries,
+    made_by,
+    steps,
+    tree,
+)
 
 COLUMNS = {
     "s": {"k": "int", "v": "int", "ts": "timestamp"},

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from eddyline.errors import QueryError
 from eddyline.query.cql import read_window
-from eddyline.query.windows import (
+from eddyline.query.query import (
     LONGEST,
     RangeWindow,
     RowsWindow,

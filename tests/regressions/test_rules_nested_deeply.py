@@ -24,7 +24,7 @@ from eddyline.query.conditions import (
     Rule,
 )
 from eddyline.query.rules.sources import SqlRule
-from eddyline.rules.compile.compiler import compile_rules
+from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.planning.access_predicates import plan_of
 from eddyline.sql.types import INT

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from eddyline.query.conditions import Compare, Operand, Rule, ValueTest
-from eddyline.rules.compile.compiler import compile_rules
+from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.planning.access_predicates import plan_of
 from eddyline.sql.types import INT, STRING

@@ -22,12 +22,10 @@ from eddyline.report import rules
 from eddyline.report.html import write_report
 from eddyline.report.rules import headline, named
 from eddyline.report.terminal import ProgressLine, batch_line
-from eddyline.rules.compile.compiler import compile_rules
-from eddyline.rules.compile.keys import HIGHEST, LOWEST, interval
-from eddyline.rules.compile.ranks import Ranks
-from eddyline.rules.compile.regions import RegionConstruct
+from eddyline.rules.choice import RuleChoice
+from eddyline.rules.compile.program import compile_rules
+from eddyline.rules.compile.regions import HIGHEST, LOWEST, Ranks, RegionConstruct, interval
 from eddyline.rules.description import rule_view
-from eddyline.rules.loop import RuleLoop
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.planning.planner import plan_from
 from eddyline.rules.view import RuleCount, RuleRecord
@@ -59,7 +57,7 @@ def a_loop(n_rows=N, *, texts=None, **options):
         for name, text in given.items()
     ]
     program = compile_rules(rules)
-    loop = RuleLoop(program, SharingOptions.of(**options).resolved())
+    loop = RuleChoice(program, SharingOptions.of(**options).resolved())
     rng = np.random.default_rng(3)
     columns = {
         "`a`": pa.array(rng.integers(0, 1_000, n_rows), pa.int32()),
@@ -118,7 +116,7 @@ def test_what_is_left_to_spark_is_told_and_why(tmp_path):
     texts = {f"sum {k}": f"a + 1 > {k}" for k in range(3)}
     texts |= {f"chance {k}": f"rand() > 0.{k} AND a = 1" for k in range(7)}
     rules = [rule_source(*each).bind(COLUMNS, ansi=True) for each in texts.items()]
-    view = rule_view("some", RuleLoop(compile_rules(rules), SharingOptions().resolved()))
+    view = rule_view("some", RuleChoice(compile_rules(rules), SharingOptions().resolved()))
     assert [each.kind for each in view.constructs].count("errors") == 1
     assert view.tests == ()
     text = told(view, width=120)
@@ -128,7 +126,7 @@ def test_what_is_left_to_spark_is_told_and_why(tmp_path):
     said = " ".join(text.split())
     assert "rand() > 0.0 AND a = 1 rand() is not deterministic chance 0 1" in said
     assert "… 2 more" in told(view, width=120, max_rows=5)
-    one = rule_view("one", RuleLoop(compile_rules(rules[:4]), SharingOptions().resolved()))
+    one = rule_view("one", RuleChoice(compile_rules(rules[:4]), SharingOptions().resolved()))
     assert "1 test is left to Spark, a column of its own" in told(one)
     assert "left to Spark" not in told(a_rule_view())
     page = write_report(run_of(view), tmp_path / "report.html")
@@ -149,14 +147,14 @@ def test_titles_stand_for_names():
 
 def test_nothing_known_and_no_rules():
     program = compile_rules([])
-    loop = RuleLoop(program, SharingOptions().resolved())
+    loop = RuleChoice(program, SharingOptions().resolved())
     assert "No rule runs." in told(rule_view("none", loop))
     rule = rule_source("one", "a = 1").bind(COLUMNS, ansi=True)
-    fresh = RuleLoop(compile_rules([rule]), SharingOptions().resolved())
+    fresh = RuleChoice(compile_rules([rule]), SharingOptions().resolved())
     text = told(rule_view("fresh", fresh))
     assert "guessed: no rows were measured" in text
     assert "No row was evaluated." in text
-    fixed = RuleLoop(compile_rules([rule]), SharingOptions(adaptive=False).resolved())
+    fixed = RuleChoice(compile_rules([rule]), SharingOptions(adaptive=False).resolved())
     assert "adaptation is switched off" in told(rule_view("fixed", fixed))
 
 

@@ -8,12 +8,11 @@ import pytest
 
 from eddyline.errors import StateError
 from eddyline.query.conditions import Compare, Rule
-from eddyline.rules.compile.compiler import compile_rules
-from eddyline.rules.loop import RuleLoop
-from eddyline.rules.pin import NOT_KEPT, RulePin
+from eddyline.rules.choice import NOT_KEPT, RuleChoice
+from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.planning.access_predicates import PAIR_NS, WALK_NS
 from eddyline.runtime.plan_log import LogView, PlanLog
-from tests.rules.test_rule_loop import PROGRAM, A, Run, loop_of
+from tests.rules.test_rule_choice import PROGRAM, A, Run, loop_of
 
 OPTIONS = {
     "method": "witnesses",
@@ -33,8 +32,7 @@ class Life(Run):
 
     @property
     def targets(self):
-        target = RulePin(self.loop)
-        return {"rules": target}
+        return {"rules": self.loop}
 
     def phase(self, n_batches, *, rare_a):
         """Run some batches; returns the pairs of row and rule that each met for a row."""
@@ -119,15 +117,14 @@ def test_other_rules_begin_another_log():
     life.phase(4, rare_a=True)
     before = life.targets["rules"].plan
     few = compile_rules([Rule("r", Compare(A, "=", 3))])
-    life.loop = RuleLoop(few, life.loop.options, logged_as="one")
+    life.loop = RuleChoice(few, life.loop.options, logged_as="one")
     assert life.view() == LogView("rules")
     life.log.step(life.targets, {"rules": life.targets["rules"].plan}, 1_000, 4)
     assert life.view().n_left_out == 5_000
     assert not life.targets["rules"].is_possible(before)
 
 
-def test_loops_of_tasks_and_statements_are_not_logged_and_it_is_said_why():
-    loop = Run(**OPTIONS).loop
-    target = RulePin(loop)
+def test_choices_of_tasks_and_statements_are_not_logged_and_it_is_said_why():
+    target = Run(**OPTIONS).loop
     assert target.why_unlogged == NOT_KEPT
     assert PlanLog().views({"rules": target})[0].why_not == NOT_KEPT

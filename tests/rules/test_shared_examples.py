@@ -9,13 +9,16 @@ import pytest
 
 from eddyline.rules.compile.bitmap_block import BitmapBlock
 from eddyline.rules.compile.formula import All, Literal
-from eddyline.rules.compile.keys import HIGHEST, LOWEST
-from eddyline.rules.compile.regions import KeySet
-from eddyline.rules.match.selection import Selection
-from eddyline.rules.planning.hybrid_sequence import hybrid
-from eddyline.rules.planning.rearrangement import has_changed
-from eddyline.rules.planning.sequence import Arrow, SelectionSequence
-from eddyline.rules.planning.sequence_learning import RegionSample, greedy_macro, selectivity
+from eddyline.rules.compile.regions import HIGHEST, LOWEST, KeySet
+from eddyline.rules.match.matcher import Selection
+from eddyline.rules.plan import Arrow, SelectionSequence
+from eddyline.rules.planning.sequence_learning import (
+    RegionSample,
+    greedy_macro,
+    has_changed,
+    hybrid,
+    selectivity,
+)
 from tests.oracles.sharing import PaperConstruct, visit
 
 TESTS = (

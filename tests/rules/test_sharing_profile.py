@@ -12,11 +12,11 @@ import pytest
 
 from eddyline.query.conditions import And, Compare, FunctionTest, Operand, Rule, TextTest
 from eddyline.query.predicates import FunctionPredicate
-from eddyline.rules.compile.compiler import compile_rules
+from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.planning.access_predicates import plan_of
 from eddyline.rules.profile import MAX_SAMPLED, SharingProfile
-from eddyline.sql.like import ANY, Wild
+from eddyline.sql.regexes import ANY, Wild
 from eddyline.sql.types import parse_type
 
 N, S = (Operand(f"`{n}`", parse_type(k), (n,)) for n, k in (("n", "int"), ("s", "string")))

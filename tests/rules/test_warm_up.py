@@ -9,13 +9,13 @@ import pytest
 from eddyline.options import SharingOptions
 from eddyline.query.conditions import And, Compare, Operand, Or, Rule, TextTest
 from eddyline.rules import warm_up as rule_kernels
-from eddyline.rules.compile.compiler import compile_rules
-from eddyline.rules.loop import RuleLoop
-from eddyline.rules.match import automaton_kernels, bitmap_kernels, pair_kernels, region_kernels
+from eddyline.rules.choice import RuleChoice
+from eddyline.rules.compile.program import compile_rules
+from eddyline.rules.match import automaton_kernels, bitmap_kernels, pair_kernels
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.planning import sequence_kernels
 from eddyline.rules.warm_up import load_kernels
-from eddyline.sql.like import ANY, Wild
+from eddyline.sql.regexes import ANY, Wild
 from eddyline.sql.types import INT, STRING
 
 A, B, S = Operand("a", INT), Operand("b", INT), Operand("s", STRING)
@@ -30,7 +30,7 @@ KERNELS = [
     sequence_kernels.subset_visits,
     pair_kernels.candidates,
     pair_kernels.decide,
-    region_kernels.regions_of,
+    bitmap_kernels.regions_of,
 ]
 
 
@@ -58,13 +58,13 @@ def test_batches_find_the_kernels_loaded(method):
         "s": pa.array(["xyz", "Q", None] * 300),
     }
     program = compile_rules(rules)
-    loop = RuleLoop(program, SharingOptions(method=method).resolved())
-    matcher = Matcher(program, loop.plan)
+    loop = RuleChoice(program, SharingOptions(method=method).resolved())
+    matcher = Matcher(program, loop.sharing)
     batch = [columns[name] for name in program.columns]
     for _ in range(2):
         found, seen = matcher.match(batch, n_rows=900, sample=np.arange(900))
         loop.step(seen)
-        matcher.follow(loop.plan)
+        matcher.follow(loop.sharing)
         pairs = list(zip(found.rows[:4].tolist(), found.rules[:4].tolist(), strict=True))
         assert pairs == [(0, 1), (1, 2), (2, 0), (3, 1)]
     assert signatures() == before

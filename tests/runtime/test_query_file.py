@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from eddyline.errors import StateError
 from eddyline.query.identity import identity_of
-from eddyline.query.planned import steps
 from eddyline.query.select.reader import read_query
+from eddyline.query.steps import steps
 from eddyline.runtime.checkpoint import LEARNED, QUERY
 from eddyline.runtime.query_file import QueryFile, resumed, write
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from eddyline.errors import SourceError
-from eddyline.rules.compile.compiler import compile_rules
+from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.planning.access_predicates import plan_of
 from eddyline.sigma import read

@@ -7,7 +7,8 @@ import pickle
 
 import pytest
 
-from eddyline.sigma import cache, read
+from eddyline.sigma import read
+from eddyline.sigma.loading import keep, key_of, recall
 from eddyline.sigma.rule import SigmaRules
 
 RULE = """\
@@ -109,14 +110,14 @@ detection:
 def test_rules_of_every_form_come_back_as_they_were(home):
     rules = read([EVERYTHING, "a: 1\nb: 2\n"], cache=False)
     assert (len(rules.sources), len(rules.skipped)) == (1, 1)
-    cache.keep("key", rules)
-    assert cache.recall("key", SigmaRules) == rules
-    assert cache.recall("key", int) is None
-    assert cache.recall("other", SigmaRules) is None
+    keep("key", rules)
+    assert recall("key", SigmaRules) == rules
+    assert recall("key", int) is None
+    assert recall("other", SigmaRules) is None
 
 
 def test_what_is_kept_is_bound_to_versions(home):
-    found = cache.key_of([], ["1.5"]), cache.key_of([], ["2.0"]), cache.key_of([], ["1.5"])
+    found = key_of([], ["1.5"]), key_of([], ["2.0"]), key_of([], ["1.5"])
     assert found[0] == found[2] != found[1]
 
 

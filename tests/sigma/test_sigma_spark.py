@@ -106,7 +106,7 @@ def test_paths_and_casts_are_what_spark_understands(spark, rule_text):
 
 
 def test_long_numbers_are_exact_as_sql():
-    from eddyline.sigma.binding import _literal  # noqa: PLC0415 - the one place that writes SQL
+    from eddyline.sigma.rule import _literal  # noqa: PLC0415 - the one place that writes SQL
 
     for number in (0, -5, 2**63, 0.1, 1e300, -1e-300, 123456789.125):
         assert re.fullmatch(r"-?[\d.]+(BD|(e[+-]\d+)?D)", _literal(number)), _literal(number)

@@ -12,7 +12,7 @@ import pytest
 
 import eddyline as el
 from eddyline.errors import OptionError, RuleFilesWarning, SourceError
-from eddyline.sigma.watching import SETTLE_S, every_s
+from eddyline.sigma.files import SETTLE_S, every_s
 
 FINE = """
 title: {title}

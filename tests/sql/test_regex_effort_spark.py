@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from py4j.protocol import Py4JJavaError
 
-from eddyline.sql.regex_effort import regex_effort
+from eddyline.sql.regexes import regex_effort
 from tests.examples import examples
-from tests.sql.test_regex_effort import DEEP, FREE, patterns
+from tests.sql.test_regexes import DEEP, FREE, patterns
 
 pytestmark = [pytest.mark.spark, pytest.mark.large]
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 from msgspec import Struct
 
 from eddyline.data.arrays import distinct, whole
-from eddyline.query.windows import LONGEST
+from eddyline.query.query import LONGEST
 from eddyline.state.bucket_state import FAN_IN, upkeep_of
 from eddyline.state.rows import ALWAYS, FOREVER, Rows
 from eddyline.state.run_files import RunFile, open_rows, write_rows

@@ -26,7 +26,7 @@ from eddyline.aggregates.cells import CHECK, CODE, Reach, Span, group_bounds
 from eddyline.aggregates.plan import OWN_CHECK, OWN_CODE, PASSES
 from eddyline.aggregates.ranges_kernels import change_ranges, held_rows, instant_ranges
 from eddyline.data.arrays import distinct
-from eddyline.query.windows import LONGEST
+from eddyline.query.query import LONGEST
 from eddyline.state.rows import ALWAYS, FOREVER, Rows
 
 if TYPE_CHECKING:

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 
     from eddyline.aggregates.monoids import Monoid
     from eddyline.data.arrays import Ints
-    from eddyline.query.query import Emits
-    from eddyline.query.windows import SlideWindow, Window
+    from eddyline.query.query import Emits, SlideWindow, Window
 
 COMPONENT = "aggregate"
 

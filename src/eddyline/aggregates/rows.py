@@ -11,7 +11,7 @@ from eddyline.aggregates.bucket import BucketBatch, kept_spans, no_cells, with_t
 from eddyline.aggregates.cells import History, Reach, group_bounds, in_order, together
 from eddyline.aggregates.ranges_kernels import row_ranges
 from eddyline.data.arrays import whole
-from eddyline.query.windows import LONGEST
+from eddyline.query.query import LONGEST
 from eddyline.state.rows import ALWAYS, Rows
 
 if TYPE_CHECKING:

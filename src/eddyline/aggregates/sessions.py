@@ -20,7 +20,7 @@ from eddyline.aggregates.cells import BY_END, CODE, group_bounds, in_order, of_g
 from eddyline.aggregates.plan import FIRST, BucketReport, BucketState
 from eddyline.aggregates.ranges_kernels import session_ranges
 from eddyline.data.arrays import distinct, whole
-from eddyline.query.windows import SessionWindow
+from eddyline.query.query import SessionWindow
 from eddyline.state.event_time import earlier
 from eddyline.state.rows import Rows
 from eddyline.state.run_files import open_rows, write_rows

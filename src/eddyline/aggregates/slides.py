@@ -19,7 +19,7 @@ from eddyline.aggregates.bucket import BucketBatch, filled_ranges, kept_spans
 from eddyline.aggregates.cells import Reach, Span, coarser
 from eddyline.aggregates.plan import FIRST, INSTANT, PLACE
 from eddyline.aggregates.ranges_kernels import slide_ranges
-from eddyline.query.windows import LONGEST, SlideWindow
+from eddyline.query.query import LONGEST, SlideWindow
 from eddyline.state.rows import ALWAYS, FOREVER, Rows
 
 if TYPE_CHECKING:

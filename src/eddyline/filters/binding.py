@@ -8,7 +8,7 @@ Python ones in the Arrow block. The others are pinned:
   segments.
 * A SQL predicate that can raise must obey the rule that an error counts only if the row survives
   every other predicate. So does one that may exhaust stack, time or memory
-  (``sql.regex_effort``). If a form of it that never raises is known, that form moves freely in the
+  (``sql.regexes``). If a form of it that never raises is known, that form moves freely in the
   native block, and the predicate itself is checked at the very end, on the survivors. If none is
   known, the predicate is only checked at the end, after all others.
 

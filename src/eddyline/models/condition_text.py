@@ -41,9 +41,8 @@ from eddyline.models.expressions import (
     walk,
 )
 from eddyline.registry import unknown
-from eddyline.sql.depth import deep, depth_of
 from eddyline.sql.literals import constant_of
-from eddyline.sql.parsing import SparkText, at, offset_of, parse_condition, place
+from eddyline.sql.parsing import SparkText, at, deep, depth_of, offset_of, parse_condition, place
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -26,8 +26,7 @@ from eddyline.models.inversion import tighter
 from eddyline.models.rows import Keyed, entity_ids, ids_together, list_matrix, micros_of, table_of
 from eddyline.models.segments import Segments
 from eddyline.registry import checked_text, unknown
-from eddyline.sql.depth import deep
-from eddyline.sql.parsing import SparkText, at, offset_of, parse_condition, place
+from eddyline.sql.parsing import SparkText, at, deep, offset_of, parse_condition, place
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

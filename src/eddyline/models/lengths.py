@@ -7,8 +7,8 @@ from numbers import Real
 from typing import Any
 
 from eddyline.errors import OptionError
-from eddyline.query.select.intervals import micros_in
-from eddyline.query.windows import MAX_SPAN, check_span
+from eddyline.query.cql import micros_in
+from eddyline.query.query import MAX_SPAN, check_span
 
 
 def read_length(name: str, given: Any) -> int:

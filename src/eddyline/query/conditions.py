@@ -11,8 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from eddyline.sql.like import ANY, Wild
-from eddyline.sql.required_literals import MIN_LITERAL, necessary_literals
+from eddyline.sql.regexes import ANY, MIN_LITERAL, Wild, necessary_literals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

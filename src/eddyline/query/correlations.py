@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from eddyline.query.query import span_text
 from eddyline.query.steps import OverOne
-from eddyline.query.windows import span_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -11,9 +11,9 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import TYPE_CHECKING, NoReturn
 
-from sqlglot import TokenType
+from sqlglot import TokenType, exp
 
-from eddyline.query.windows import (
+from eddyline.query.query import (
     LONGEST,
     MAX_ROWS,
     MAX_SPAN,
@@ -31,10 +31,9 @@ from eddyline.sql.parsing import SparkText, refuse, slice_of, tokens_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlglot import Token
+    from sqlglot import Expr, Token
 
-    from eddyline.query.query import Emits
-    from eddyline.query.windows import Window
+    from eddyline.query.query import Emits, Window
 
 EMITS: dict[str, Emits] = {"ISTREAM": "istream", "DSTREAM": "dstream", "RSTREAM": "rstream"}
 
@@ -275,3 +274,38 @@ def _micros_of(token: Token) -> int | None:
 def _is_name(token: Token) -> bool:
     """Return whether a token may be the name of a column or of a unit."""
     return token.token_type == TokenType.IDENTIFIER or token.text.isidentifier()
+
+
+_SPAN = re.compile(r"\s*([+-]?\d+(?:\.\d*)?)\s+([a-z]+?)s?(?=\s|$)", re.IGNORECASE | re.ASCII)
+
+
+def micros_of(tree: Expr) -> int | None:
+    """Return the length of an interval, or of one in quotes, in µs; None if it is none."""
+    if isinstance(tree, exp.Add):  # INTERVAL 1 HOUR 30 MINUTES
+        parts = micros_of(tree.left), micros_of(tree.right)
+        return None if parts[0] is None or parts[1] is None else parts[0] + parts[1]
+    if isinstance(tree, exp.Interval):
+        unit = tree.args.get("unit")
+        is_plain = isinstance(tree.this, exp.Literal) and isinstance(unit, exp.Var | None)
+        return (
+            micros_in(f"{tree.this.name} {'' if unit is None else unit.name}") if is_plain else None
+        )
+    is_text = isinstance(tree, exp.Literal) and tree.is_string
+    return micros_in(tree.name) if is_text else None
+
+
+def micros_in(text: str) -> int | None:
+    """Return the length that a text says in numbers and units, in µs; None if it says none.
+
+    >>> micros_in("1 hour 30 minutes"), micros_in("interval 1.5 seconds"), micros_in("1 month")
+    (5400000000, 1500000, None)
+    """
+    rest, micros = re.sub(r"(?i)^\s*interval(?=\s)", "", text), Fraction(0)
+    while rest.strip():
+        found = _SPAN.match(rest)
+        if found is None or found[2].lower() not in UNITS:
+            return None
+        # Python reads whole numbers of up to 4,300 digits; what is left is too long as well.
+        micros += Fraction(found[1][:4_000]) * UNITS[found[2].lower()]
+        rest = rest[found.end() :]
+    return int(micros) if text.strip() and micros.denominator == 1 else None

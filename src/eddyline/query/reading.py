@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from sqlglot import Expr
 
-    from eddyline.query.aggregates import AggregateCall
     from eddyline.query.predicates import Predicate
+    from eddyline.query.query import AggregateCall
     from eddyline.query.steps import Step
 
 _UNITS = frozenset(

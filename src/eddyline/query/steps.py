@@ -1,7 +1,8 @@
 """The steps of a query as data: printable, testable and replaceable.
 
 A step reads relations by name and makes one. The first steps read streams and tables, the last one
-makes ``RESULT``. How a step is run is no business of this module.
+makes ``RESULT``. How a step is run is no business of this module. Below them stand two uses of
+steps: which of them make what another one reads, and the steps of a query that was read.
 """
 
 from __future__ import annotations
@@ -12,17 +13,25 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from sqlglot import exp
 
-from eddyline.query.aggregates import CALL, GROUP, WINDOW
-from eddyline.query.select.names import identifier
-from eddyline.sql.parsing import folded, parse_column, parse_output, tokens_of
+from eddyline.query.predicates import MixedPredicate, SqlPredicate
+from eddyline.query.query import CALL, GROUP, WINDOW, both
+from eddyline.query.select.statement import identifier
+from eddyline.sql.parsing import folded, parse_column, parse_output, quoted, tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from eddyline.query.aggregates import AggregateCall, OverCall
     from eddyline.query.predicates import FunctionPredicate, Predicate
-    from eddyline.query.query import Emits, JoinKind, KeyClass
-    from eddyline.query.windows import Window
+    from eddyline.query.query import (
+        AggregateCall,
+        Emits,
+        Input,
+        JoinKind,
+        KeyClass,
+        OverCall,
+        Query,
+        Window,
+    )
 
 RESULT = "(result)"
 """The relation that the last step of a query makes; no stream or input can have that name."""
@@ -394,3 +403,170 @@ def columns_read(inputs: Sequence[str], texts: Sequence[str]) -> dict[str, tuple
             if len(parts) > 1:  # else it is no column, but a unit of time: dateadd(day, 1, s.ts)
                 found[parts[0]][parts[1]] = None
     return {name: tuple(columns) for name, columns in found.items()}
+
+
+def carries(steps: Sequence[Step], column: str) -> bool:
+    """Return whether the rows that steps make have a column of the rows they read, unchanged."""
+    for at, step in enumerate(steps):
+        if isinstance(step, JoinStep | AggregateStep):
+            return False
+        if isinstance(step, ProjectStep) and _position(step, column) is None:
+            return False
+        if isinstance(step, UnionStep):
+            makers = [steps[maker(steps, at, name)] for name in step.inputs]
+            if len({_position(each, column) for each in makers}) > 1:
+                return False
+    return True
+
+
+def _position(step: Step, column: str) -> tuple[str, ...] | int | None:
+    """Return where a step has a column unchanged: of columns with ``*``, what they are at all."""
+    if not isinstance(step, ProjectStep):
+        return None
+    kept = [at for at, each in enumerate(step.projections) if each in (column, quoted(column))]
+    return step.projections if "*" in step.projections else next(iter(kept), None)
+
+
+def tree(steps: Sequence[Step], say: Callable[[Step], str] = str) -> tuple[str, ...]:
+    """Return steps as lines of a tree: the last one at the top, what is read as leaves.
+
+    Example:
+        >>> from eddyline.query.predicates import SqlPredicate
+        >>> from eddyline.query.steps import ReadStep
+        >>> chain = (ReadStep("s", "s"), FilterStep("s", (SqlPredicate("v > 3"),)))
+        >>> for line in tree((*chain, ProjectStep("s", ("v",)))):
+        ...     print(line)
+        project s: v
+        └─ filter s: v > 3
+           └─ read s
+    """
+    return tuple(_branch(steps, len(steps) - 1, say, ""))
+
+
+def _branch(
+    steps: Sequence[Step], position: int, say: Callable[[Step], str], indent: str
+) -> list[str]:
+    """Return the lines of a step and of all that it reads."""
+    lines = [say(steps[position])]
+    children = [maker(steps, position, name) for name in steps[position].inputs]
+    for number, child in enumerate(children):
+        is_last = number == len(children) - 1
+        branch = _branch(steps, child, say, indent)
+        lines.append(("└─ " if is_last else "├─ ") + branch[0])
+        lines += [("   " if is_last else "│  ") + line for line in branch[1:]]
+    return lines
+
+
+def maker(steps: Sequence[Step], position: int, name: str) -> int:
+    """Return the position of the step that makes a relation which the step at a position reads."""
+    return next(at for at in reversed(range(position)) if steps[at].output == name)
+
+
+def made_by(steps: Sequence[Step], position: int, name: str) -> list[Step]:
+    """Return the steps that make a relation which the step at a position reads, in their order."""
+    found = {maker(steps, position, name)}
+    pending = [*found]
+    while pending:
+        at = pending.pop()
+        makers = {maker(steps, at, each) for each in steps[at].inputs}
+        pending += makers - found
+        found |= makers
+    return [steps[at] for at in sorted(found)]
+
+
+def asks_python(step: Step) -> bool:
+    """Return whether a step calls Python functions elsewhere than as a predicate."""
+    if isinstance(step, FilterStep):
+        return any(isinstance(each, MixedPredicate) for each in step.predicates)
+    return isinstance(step, ProjectStep) and bool(step.calls)
+
+
+def steps(query: Query, made: Mapping[str, Sequence[Step]] | None = None) -> tuple[Step, ...]:
+    """Return the steps of a query in the order in which they are evaluated.
+
+    A query over one input is filtered even where it has no predicate; of a join, the inputs that
+    have some, and the results if there are conditions beside the equalities.
+
+    Args:
+        query: the query.
+        made: of the streams that are results of other queries, the steps of those by the stream's
+            name. They take the place of reading it, over relations of their own: ``s`` of the query
+            behind the input ``a`` is called ``a.s`` (an input of that very name is in backticks).
+
+    Example:
+        >>> from eddyline.query.select.reader import read_query
+        >>> columns = {"s": {"k": "int", "v": "int"}, "t": {"k": "int", "w": "int"}}
+        >>> query = read_query("SELECT v FROM s [NOW], t WHERE s.k = t.k AND v > 3", columns)
+        >>> for step in steps(query):
+        ...     print(step)
+        read s
+        filter s: v > 3
+        read t
+        join s [NOW], t [UNBOUNDED] on s.k = t.k
+        project s ⋈ t: s.v AS v
+    """
+    if query.parts:
+        return _union(query, made)
+    found: list[Step] = []
+    for each in query.inputs:
+        found += _input_steps(query, each, made or {})
+    names = [identifier(each.name) for each in query.inputs]
+    if query.grouping is not None:
+        return (*found, _aggregate_step(query, names[0]))
+    overs = query.overs
+    found += [OverStep(names[0], over.partition_by, over.calls, over.time) for over in overs]
+    if not query.is_join:
+        return (*found, ProjectStep(names[0], query.projections, calls=query.calls))
+    output = " ⋈ ".join(names)
+    qualifiers = [each.name for each in query.inputs]
+    needed = columns_read(qualifiers, (*query.projections, *query.residual, *query.conditions))
+    joined = tuple(
+        JoinedInput(each.name, name, each.window, needed[each.name])
+        for name, each in zip(names, query.inputs, strict=True)
+    )
+    asked = query.emits or "istream", output, query.kind, query.conditions
+    found.append(JoinStep(joined, query.keys, query.equalities, *asked))
+    if query.residual:
+        found.append(FilterStep(output, tuple(map(SqlPredicate, query.residual))))
+    return (*found, ProjectStep(output, query.projections))
+
+
+def _union(query: Query, made: Mapping[str, Sequence[Step]] | None) -> tuple[Step, ...]:
+    """Return the steps of UNION ALL; the relations of its parts are told apart by number."""
+    names = [f"part {number}" for number in range(1, len(query.parts) + 1)]
+    parts = zip(names, query.parts, strict=True)
+    inner = [step for name, part in parts for step in inlined(steps(part, made), name)]
+    return (*inner, UnionStep(tuple(names)))
+
+
+def _aggregate_step(query: Query, input: str) -> AggregateStep:
+    """Return the step that aggregates an input."""
+    assert query.grouping is not None
+    grouping, window = query.grouping, query.inputs[0].window
+    where = both(*(each.text for each in query.inputs[0].predicates)) if window.counts else ""
+    return AggregateStep(
+        input,
+        grouping.groups,
+        grouping.calls,
+        window,
+        query.projections,
+        grouping.having,
+        query.emits,
+        time=query.times[0].name if query.times else "",
+        where=where,
+    )
+
+
+def _input_steps(query: Query, each: Input, made: Mapping[str, Sequence[Step]]) -> list[Step]:
+    """Return the steps that make an input: its stream, and what passes its predicates."""
+    name, inner = identifier(each.name), made.get(each.stream)
+    if each.query is not None:
+        inner = steps(each.query, made)
+    found: list[Step] = [ReadStep(each.stream, name)]
+    if inner is not None:
+        found = inlined(inner, name)
+    if each.predicates or not query.is_join:
+        # Where rows are counted and aggregated, WHERE is asked of those that the window has.
+        is_counted = query.grouping is not None and each.window.counts is not None
+        found.append(FilterStep(name, () if is_counted else each.predicates))
+    return found

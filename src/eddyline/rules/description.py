@@ -9,7 +9,7 @@ import numpy as np
 
 from eddyline.query.conditions import Raise, ValueTest
 from eddyline.rules.compile.formula import REGION, TEXT
-from eddyline.rules.planning.sequence import SelectionSequence
+from eddyline.rules.plan import SelectionSequence
 from eddyline.rules.view import (
     COMPONENT,
     BitmapBlockView,
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from eddyline.query.conditions import RuleSource, SkippedRule
+    from eddyline.rules.choice import RuleChoice
     from eddyline.rules.compile.bitmap_block import BitmapBlock
     from eddyline.rules.compile.program import Program
-    from eddyline.rules.loop import RuleLoop
     from eddyline.rules.plan import SharingPlan
     from eddyline.rules.profile import SharingProfile
 
@@ -47,7 +47,7 @@ MAX_NAMED = 20
 
 def rule_view(
     name: str,
-    loop: RuleLoop,
+    choice: RuleChoice,
     *,
     skipped: tuple[SkippedRule, ...] = (),
     rules: tuple[RuleCount, ...] | None = None,
@@ -56,7 +56,7 @@ def rule_view(
     n_rows_before: int | None = 0,
 ) -> RuleView:
     """Return a set of rules as it stands."""
-    program, plan, total = loop.program, loop.plan, loop.total
+    program, plan, total = choice.program, choice.sharing, choice.total
     return RuleView(
         name=name,
         n_rules=program.n_rules,
@@ -65,8 +65,8 @@ def rule_view(
         n_accessed=plan.n_accessed,
         n_blocked=plan.n_blocked,
         n_other=program.n_rules - plan.n_accessed - plan.n_blocked,
-        is_adaptive=loop.is_adaptive,
-        is_measured=loop.is_measured,
+        is_adaptive=choice.is_adaptive,
+        is_measured=choice.is_measured,
         is_statement=plan.is_statement,
         n_rows=rows_of(total),
         n_sampled=total.n_sampled,
@@ -74,7 +74,7 @@ def rule_view(
         n_met=int(total.candidates.sum()),
         n_matches=int(total.matches.sum()),
         constructs=_constructs(program, total),
-        blocks=_block_views(loop),
+        blocks=_block_views(choice),
         tests=_tests(program, total),
         orders=_orders(program, plan),
         patterns=_patterns(program, plan, total),
@@ -158,11 +158,11 @@ def _ratio(part: Any, whole: float) -> float:
     return float(part) / whole if whole else float("nan")
 
 
-def _block_views(loop: RuleLoop) -> tuple[BitmapBlockView, ...]:
-    program, recent = loop.program, loop.profile.blocks
+def _block_views(choice: RuleChoice) -> tuple[BitmapBlockView, ...]:
+    program, recent = choice.program, choice.profile.blocks
     found = []
-    for plan in loop.plan.blocks:
-        block = loop.blocks.of(plan.rules)
+    for plan in choice.sharing.blocks:
+        block = choice.blocks.of(plan.rules)
         names = [construct_name(program, program.regions[each]) for each in block.attributes]
         sequence = plan.sequence or SelectionSequence.as_numbered(block.n_constructs)
 

@@ -1,7 +1,8 @@
-"""The named rules of a set while they change; no Spark, no columns.
+"""The named rules of a set while they change, and the step of a query that finds the true ones.
 
-Operators ask for the rules of the moment before each micro-batch. What is added from several
-threads, or not at all because of an error, is never seen in part.
+No Spark, no columns. Operators ask for the rules of the moment before each micro-batch. What is
+added from several threads, or not at all because of an error, is never seen in part. Correlations
+of a set refer to its rules, each behind those that it refers to.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,6 +18,7 @@ from eddyline.errors import EddylineError, OptionError, QueryError
 from eddyline.query.conditions import SkippedRule
 from eddyline.query.rules.rule import chosen
 from eddyline.query.rules.sources import check_rule, rule_source
+from eddyline.query.steps import RESULT, OverOne
 from eddyline.registry import checked_text, unknown
 
 if TYPE_CHECKING:
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 
     from eddyline.options import SharingOptions
     from eddyline.query.conditions import RuleSource
+    from eddyline.query.correlations import Correlation, CorrelationSource
     from eddyline.query.predicates import FunctionPredicate
     from eddyline.query.rules.rule import Facts
     from eddyline.query.rules.sources import PredicateRule, SqlRule
@@ -316,3 +320,136 @@ class RuleStore:
             listed = ", ".join(map(repr, taken[:MAX_NAMED])) + more
             msg = f"rules {listed} exist already; use replace"
             raise QueryError(msg, names=tuple(taken))
+
+
+NEEDS_TIME = (
+    "a correlation looks at events within a timespan, so it needs their event time: "
+    "start(…, time='…'), or of a named stream engine.stream(…, time='…')"
+)
+
+
+class CorrelationStore:
+    """Correlations, each behind those that it refers to."""
+
+    def __init__(self, sources: Iterable[CorrelationSource] = ()) -> None:
+        self.sources = _in_order(sources)
+        self.unfit: tuple[SkippedRule, ...] = ()
+        """Those that do not fit the input that they met last, and why."""
+
+    def check_new(self, other: CorrelationStore, rules: Collection[str]) -> None:
+        """Raise QueryError if one of another set has a name that is taken."""
+        taken = {*rules, *(each.name for each in self.sources)}
+        for each in other.sources:
+            if each.name in taken:
+                msg = f"{each.name!r} exists already; names are unique in a set"
+                raise QueryError(msg, name=each.name)
+
+    def add(self, other: CorrelationStore) -> None:
+        """Take in the correlations of another set."""
+        self.sources = _in_order((*self.sources, *other.sources))
+
+    def of(self, rules: Collection[str]) -> tuple[CorrelationSource, ...]:
+        """Return the correlations of which all rules are among some."""
+        known, found = set(rules), []
+        for each in self.sources:
+            if known.issuperset(each.refers_to):
+                known.add(each.name)
+                found.append(each)
+        return tuple(found)
+
+    def bound(
+        self,
+        columns: Mapping[str, str],
+        *,
+        has_time: bool,
+        why_not: Callable[[str], str | None],
+    ) -> tuple[Correlation, ...]:
+        """Return the correlations that run over an input, and note why others do not.
+
+        Args:
+            columns: name and Spark type of each column.
+            has_time: whether rows have an event time.
+            why_not: says of a rule why it does not run, or None.
+        """
+        others = {each.name: each for each in self.sources}
+        found: dict[str, Correlation] = {}
+        unfit: dict[str, SkippedRule] = {}
+        for each in self.sources:
+            reason = None if has_time else NEEDS_TIME
+            for name in each.refers_to:
+                if name in unfit:
+                    reason = reason or f"it refers to {name!r}, which does not run"
+                elif name not in found:
+                    reason = reason or why_not(name)
+            try:
+                if reason is None:
+                    found[each.name] = each.bind(columns, others)
+            except QueryError as error:
+                reason = error.message
+            if reason is not None:
+                unfit[each.name] = SkippedRule(each.name, reason, each.text)
+        self.unfit = tuple(unfit.values())
+        return tuple(found.values())
+
+
+def _in_order(sources: Iterable[CorrelationSource]) -> tuple[CorrelationSource, ...]:
+    """Return correlations, each behind those that it refers to."""
+    waiting = {each.name: each for each in sources}
+    found: dict[str, CorrelationSource] = {}
+    while waiting:
+        ready = [each for each in waiting.values() if not waiting.keys() & set(each.refers_to)]
+        for each in ready or list(waiting.values()):
+            found[each.name] = waiting.pop(each.name)
+    return tuple(found.values())
+
+
+class Rules(Protocol):
+    """A set of rules that may change while it runs; on Spark, ``el.RuleSet``."""
+
+    @property
+    def name(self) -> str:
+        """The set's name."""
+
+    @property
+    def text(self) -> str:
+        """The rules as they were written, each on a line, the first of many."""
+
+    @property
+    def options(self) -> SharingOptions:
+        """Options by which plans are made."""
+
+    @property
+    def functions(self) -> Mapping[str, FunctionPredicate]:
+        """The Python functions that the rules call, by their names in the rules."""
+
+    def operator(self, step: RuleStep, site: Any) -> Any:
+        """Return the operator of a step with these rules."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleStep(OverOne):
+    """Adds the names of the rules that are true for each row of a relation."""
+
+    rules: Rules = field(repr=False)
+    column: str = "matches"
+    """The new column: an array of names, in the order of the set; or of ``as_struct``."""
+    keep_unmatched: bool = False
+    """Whether rows for which no rule is true stay, with an empty array."""
+    output: str = RESULT
+    as_struct: bool = field(default=False, repr=False)
+    """Whether it is an array of id, title and level of rules."""
+
+    @property
+    def functions(self) -> Mapping[str, FunctionPredicate]:
+        """The Python functions that the rules call, by their names in the rules."""
+        return self.rules.functions
+
+    def renamed(self, names: Callable[[str], str]) -> RuleStep:
+        """Return the step over relations of other names."""
+        return replace(self, input=names(self.input), output=names(self.output))
+
+    def __str__(self) -> str:
+        which = "every row" if self.keep_unmatched else "rows with a match"
+        name = "" if self.rules.name == "rules" else f" {self.rules.name}"
+        told = f"{self.column} (id, title, level)" if self.as_struct else self.column
+        return f"rules{name} over {self.input}: {told} of {which}"

@@ -13,11 +13,11 @@ import pyarrow as pa
 
 from eddyline.options import SharingOptions
 from eddyline.query.conditions import And, Compare, Operand, Rule, TextTest
-from eddyline.rules.compile.compiler import compile_rules
-from eddyline.rules.loop import RuleLoop
+from eddyline.rules.choice import RuleChoice
+from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.planning.access_predicates import MIN_ROWS
-from eddyline.sql.like import ANY, Wild
+from eddyline.sql.regexes import ANY, Wild
 from eddyline.sql.types import INT, STRING
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def _run(method: str, tree: Node) -> None:
     columns["s"] = pa.array(["xy", "xz"])
     rows = np.arange(MIN_ROWS)
     program = compile_rules([Rule("rule", tree, "")])
-    loop = RuleLoop(program, SharingOptions(method=method).resolved())
+    choice = RuleChoice(program, SharingOptions(method=method).resolved())
     batch = [columns[name].take(pa.array(rows % 2)) for name in program.columns]
-    _, seen = Matcher(program, loop.plan).match(batch, n_rows=len(rows), sample=rows)
-    loop.step(seen)
+    _, seen = Matcher(program, choice.sharing).match(batch, n_rows=len(rows), sample=rows)
+    choice.step(seen)

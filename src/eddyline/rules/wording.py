@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from eddyline.query.conditions import FunctionTest, TextTest, ValueTest
-from eddyline.rules.compile.keys import HIGHEST, LOWEST, value_of
-from eddyline.sql.like import ANY
+from eddyline.rules.compile.regions import HIGHEST, LOWEST, value_of
+from eddyline.sql.regexes import ANY
 
 if TYPE_CHECKING:
     from eddyline.rules.compile.program import Program

@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from eddyline.query.rules.rule import Described
-    from eddyline.sigma.correlations import SigmaCorrelation
-    from eddyline.sigma.rule import SigmaRule, SigmaRules
+    from eddyline.sigma.rule import SigmaCorrelation, SigmaRule, SigmaRules
     from eddyline.spark.sources.event_files import Counts
 
 SHOWN_SKIPPED = 5

@@ -1,7 +1,10 @@
-"""Finds the fields of rules among the columns of events.
+"""The fields of rules among the columns of events, and the events of log sources.
 
 A field is a column by its exact name, else by its name in any case, else a path of names with
 dots into a struct or map. What is not found is NULL for every event.
+
+Of Windows, a category is known by Sysmon's ids and, where Windows audits the same, by ids of other
+channels; a service is a channel. What is not listed here restricts nothing.
 """
 
 from __future__ import annotations
@@ -11,7 +14,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from eddyline.query.conditions import Operand
+from eddyline.errors import QueryError
+from eddyline.query.conditions import And, Compare, OneOf, Operand, Or, TextTest
 from eddyline.sql.parsing import quoted
 from eddyline.sql.rendering import string_literal
 from eddyline.sql.types import STRING, nested_parts, parse_type
@@ -19,6 +23,7 @@ from eddyline.sql.types import STRING, nested_parts, parse_type
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from eddyline.query.conditions import Node
     from eddyline.sql.types import SqlType
 
 _NESTED = ("array", "map", "struct", "interval", "other")
@@ -221,3 +226,239 @@ def _paths(path: str, kind: str) -> Iterator[str]:
         return
     for name, inner in _fields(kind).items():
         yield from _paths(f"{path}.{name}", inner)
+
+
+CHANNEL_FIELDS = ("Channel", "winlog.channel", "System.Channel")
+"""Fields with the channel of an event: the first that it has counts."""
+
+ID_FIELDS = ("EventID", "winlog.event_id", "event.code", "System.EventID")
+"""Fields with the id of an event: the first that it has counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """Events of some channels, or of those only that have one of some ids."""
+
+    channels: tuple[str, ...]
+    ids: tuple[int, ...] = ()
+    """None: every event of the channels."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogSource:
+    """The log that a rule is for."""
+
+    category: str | None = None
+    product: str | None = None
+    service: str | None = None
+
+    @property
+    def events(self) -> tuple[Events, ...]:
+        """The events it means; none if that is not known."""
+        if (self.product or "").lower() != "windows":
+            return ()
+        of_category = CATEGORIES.get((self.category or "").lower(), ())
+        channels = SERVICES.get((self.service or "").lower())
+        if channels is None:
+            return of_category
+        if not of_category:
+            return (Events(channels),)
+        both = tuple(each for each in of_category if set(each.channels) & set(channels))
+        return both or (Events(channels),)
+
+    def __str__(self) -> str:
+        """Return its parts in a fixed order."""
+        said = {"category": self.category, "product": self.product, "service": self.service}
+        return ", ".join(f"{key}: {value}" for key, value in said.items() if value)
+
+
+_SYSMON = ("Microsoft-Windows-Sysmon/Operational",)
+_SECURITY = ("Security",)
+_POWERSHELL = ("Microsoft-Windows-PowerShell/Operational", "PowerShellCore/Operational")
+_CLASSIC = ("Windows PowerShell",)
+
+
+def _sysmon(*ids: int) -> Events:
+    return Events(_SYSMON, ids)
+
+
+CATEGORIES: dict[str, tuple[Events, ...]] = {
+    "process_creation": (_sysmon(1), Events(_SECURITY, (4688,))),
+    "file_change": (_sysmon(2),),
+    "network_connection": (_sysmon(3), Events(_SECURITY, (5156,))),
+    "sysmon_status": (_sysmon(4, 16),),
+    "process_termination": (_sysmon(5), Events(_SECURITY, (4689,))),
+    "driver_load": (_sysmon(6),),
+    "image_load": (_sysmon(7),),
+    "create_remote_thread": (_sysmon(8),),
+    "raw_access_thread": (_sysmon(9),),
+    "raw_access_read": (_sysmon(9),),
+    "process_access": (_sysmon(10),),
+    "file_event": (_sysmon(11),),
+    "registry_event": (_sysmon(12, 13, 14), Events(_SECURITY, (4657,))),
+    "registry_add": (_sysmon(12),),
+    "registry_delete": (_sysmon(12),),
+    "registry_set": (_sysmon(13), Events(_SECURITY, (4657,))),
+    "registry_rename": (_sysmon(14),),
+    "create_stream_hash": (_sysmon(15),),
+    "pipe_created": (_sysmon(17, 18),),
+    "wmi_event": (_sysmon(19, 20, 21),),
+    "dns_query": (_sysmon(22),),
+    "file_delete": (_sysmon(23, 26),),
+    "clipboard_capture": (_sysmon(24),),
+    "clipboard_change": (_sysmon(24),),
+    "process_tampering": (_sysmon(25),),
+    "file_delete_detected": (_sysmon(26),),
+    "file_block": (_sysmon(27),),
+    "file_block_executable": (_sysmon(27),),
+    "file_block_shredding": (_sysmon(28),),
+    "file_executable_detected": (_sysmon(29),),
+    "sysmon_error": (_sysmon(255),),
+    "ps_module": (Events(_POWERSHELL, (4103,)),),
+    "ps_script": (Events(_POWERSHELL, (4104,)),),
+    "ps_classic_start": (Events(_CLASSIC, (400,)),),
+    "ps_classic_provider_start": (Events(_CLASSIC, (600,)),),
+    "ps_classic_script": (Events(_CLASSIC, (800,)),),
+}
+"""Events of a category of ``product: windows``."""
+
+SERVICES: dict[str, tuple[str, ...]] = {
+    "application": ("Application",),
+    "applocker": (
+        "Microsoft-Windows-AppLocker/MSI and Script",
+        "Microsoft-Windows-AppLocker/EXE and DLL",
+        "Microsoft-Windows-AppLocker/Packaged app-Deployment",
+        "Microsoft-Windows-AppLocker/Packaged app-Execution",
+    ),
+    "appmodel-runtime": ("Microsoft-Windows-AppModel-Runtime/Admin",),
+    "appxdeployment-server": ("Microsoft-Windows-AppXDeploymentServer/Operational",),
+    "appxpackaging-om": ("Microsoft-Windows-AppxPackaging/Operational",),
+    "bits-client": ("Microsoft-Windows-Bits-Client/Operational",),
+    "capi2": ("Microsoft-Windows-CAPI2/Operational",),
+    "certificateservicesclient-lifecycle-system": (
+        "Microsoft-Windows-CertificateServicesClient-Lifecycle-System/Operational",
+    ),
+    "codeintegrity-operational": ("Microsoft-Windows-CodeIntegrity/Operational",),
+    "dhcp": ("Microsoft-Windows-DHCP-Server/Operational",),
+    "diagnosis-scripted": ("Microsoft-Windows-Diagnosis-Scripted/Operational",),
+    "dns-client": ("Microsoft-Windows-DNS-Client/Operational",),
+    "dns-server": ("DNS Server",),
+    "dns-server-analytic": ("Microsoft-Windows-DNS-Server/Analytical",),
+    "driver-framework": ("Microsoft-Windows-DriverFrameworks-UserMode/Operational",),
+    "firewall-as": ("Microsoft-Windows-Windows Firewall With Advanced Security/Firewall",),
+    "hyper-v-worker": ("Microsoft-Windows-Hyper-V-Worker",),
+    "iis-configuration": ("Microsoft-IIS-Configuration/Operational",),
+    "kernel-event-tracing": ("Microsoft-Windows-Kernel-EventTracing",),
+    "kernel-shimengine": (
+        "Microsoft-Windows-Kernel-ShimEngine/Operational",
+        "Microsoft-Windows-Kernel-ShimEngine/Diagnostic",
+    ),
+    "ldap": ("Microsoft-Windows-LDAP-Client/Debug",),
+    "ldap_debug": ("Microsoft-Windows-LDAP-Client/Debug",),
+    "lsa-server": ("Microsoft-Windows-LSA/Operational",),
+    "microsoft-servicebus-client": ("Microsoft-ServiceBus-Client",),
+    "msexchange-management": ("MSExchange Management",),
+    "ntfs": ("Microsoft-Windows-Ntfs/Operational",),
+    "ntlm": ("Microsoft-Windows-NTLM/Operational",),
+    "openssh": ("OpenSSH/Operational",),
+    "powershell": _POWERSHELL,
+    "powershell-classic": _CLASSIC,
+    "printservice-admin": ("Microsoft-Windows-PrintService/Admin",),
+    "printservice-operational": ("Microsoft-Windows-PrintService/Operational",),
+    "security": _SECURITY,
+    "security-mitigations": (
+        "Microsoft-Windows-Security-Mitigations/Kernel Mode",
+        "Microsoft-Windows-Security-Mitigations/User Mode",
+    ),
+    "sense": ("Microsoft-Windows-SENSE/Operational",),
+    "servicebus-client": ("Microsoft-ServiceBus-Client/Admin",),
+    "shell-core": ("Microsoft-Windows-Shell-Core/Operational",),
+    "smbclient-connectivity": ("Microsoft-Windows-SmbClient/Connectivity",),
+    "smbclient-security": ("Microsoft-Windows-SmbClient/Security",),
+    "smbserver-connectivity": ("Microsoft-Windows-SMBServer/Connectivity",),
+    "sysmon": _SYSMON,
+    "system": ("System",),
+    "taskscheduler": ("Microsoft-Windows-TaskScheduler/Operational",),
+    "terminalservices-localsessionmanager": (
+        "Microsoft-Windows-TerminalServices-LocalSessionManager/Operational",
+    ),
+    "vhdmp": ("Microsoft-Windows-VHDMP/Operational",),
+    "windefend": ("Microsoft-Windows-Windows Defender/Operational",),
+    "wmi": ("Microsoft-Windows-WMI-Activity/Operational",),
+}
+"""Channels of a service of ``product: windows``."""
+
+
+def restriction(source: LogSource, columns: Columns, *, demanded: bool) -> Node | None:
+    """Return the condition of a log source on events; if ``demanded``, they have to say theirs.
+
+    Returns:
+        A tree; None if the log source is not known or the events say neither channel nor id.
+    """
+    wanted = source.events
+    channel, event_id = _first(columns, CHANNEL_FIELDS), _first(columns, ID_FIELDS)
+    if demanded and wanted:
+        _demand(channel, "channel", CHANNEL_FIELDS, source)
+        if any(each.ids for each in wanted):
+            _demand(event_id, "event id", ID_FIELDS, source)
+    tests: list[Node] = []
+    for each in wanted:
+        both = _holds(each, channel, event_id)
+        if both is None:
+            return None
+        tests.append(both)
+    if not tests:
+        return None
+    return tests[0] if len(tests) == 1 else Or(tuple(tests))
+
+
+def said(source: LogSource) -> str:
+    """Return the events that a log source means, in words; empty if that is not known.
+
+    >>> said(LogSource("ps_module", "windows"))
+    'Microsoft-Windows-PowerShell/Operational 4103, PowerShellCore/Operational 4103'
+    """
+    return ", ".join(
+        " ".join([channel, "/".join(map(str, each.ids))]).strip()
+        for each in source.events
+        for channel in each.channels
+    )
+
+
+def _holds(wanted: Events, channel: Found | None, event_id: Found | None) -> Node | None:
+    parts: list[Node] = []
+    if channel is not None:
+        parts.append(_any_text(channel, wanted.channels))
+    if event_id is not None and wanted.ids:
+        parts.append(_any_id(event_id, wanted.ids))
+    if len(parts) == 2:
+        return And(tuple(parts))
+    return parts[0] if parts else None
+
+
+def _any_text(found: Found, texts: tuple[str, ...]) -> Node:
+    tests = tuple(TextTest(found.as_text, (text.lower(),), folded=True) for text in texts)
+    return tests[0] if len(tests) == 1 else Or(tests)
+
+
+def _any_id(found: Found, ids: tuple[int, ...]) -> Node:
+    if not found.type.is_numeric:
+        return _any_text(found, tuple(str(each) for each in ids))
+    values = tuple(float(each) for each in ids) if found.type.family == "float" else ids
+    if len(values) == 1:
+        return Compare(found.operand, "=", values[0])
+    return OneOf(found.operand, values)
+
+
+def _first(columns: Columns, names: tuple[str, ...]) -> Found | None:
+    found = (columns.find(name) for name in names)
+    return next((each for each in found if each is not None and not each.is_nested), None)
+
+
+def _demand(found: Found | None, what: str, names: tuple[str, ...], source: LogSource) -> None:
+    if found is None:
+        msg = (
+            f"the log source ({source}) asks for the {what} of events, and they have none of the"
+            f" columns {', '.join(names)}; load the rules with restrict='auto' or False"
+        )
+        raise QueryError(msg)

@@ -1,36 +1,44 @@
-"""From a folder of rules to a rule set: reading, the cache, options."""
+"""From a folder of rules to a rule set: reading, options, and the cache of what was read before.
+
+A cache is never needed: what cannot be read is read anew from the rules, and what cannot be
+written is not kept. Its files, in the user's cache folder, hold values alone, no code: another
+program can write to the folder.
+"""
 
 from __future__ import annotations
 
 import copy
 import hashlib
 import json
+import os
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import fields
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from eddyline.data.files import replace_file
+from eddyline.data.gc_pause import collector_paused
 from eddyline.errors import EddylineWarning, OptionError, PluginError, QueryError, SourceError
 from eddyline.options import SharingOptions, check_names
 from eddyline.query.rules.rule import Rule
-from eddyline.sigma import cache as caches
-from eddyline.sigma.documents import contents
+from eddyline.sigma.files import RuleFolder, contents, every_s
 from eddyline.sigma.rule import Reading, SigmaRules
-from eddyline.sigma.watching import RuleFolder, every_s
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from sigma.processing.pipeline import ProcessingPipeline
 
     from eddyline.query.predicates import FunctionPredicate
-    from eddyline.sigma.documents import Source
+    from eddyline.sigma.files import Content, Source
     from eddyline.sigma.reading import Progress
     from eddyline.spark.rules.rule_set import RuleSet
 
@@ -249,8 +257,8 @@ def _read(
     progress: Progress | None,
 ) -> SigmaRules:
     files = contents(source)
-    key = caches.key_of(files, _versions()) if cache and pipeline is None else None
-    kept = None if key is None else caches.recall(key, SigmaRules)
+    key = key_of(files, _versions()) if cache and pipeline is None else None
+    kept = None if key is None else recall(key, SigmaRules)
     if kept is not None:
         if progress is not None:
             progress(len(files), len(files))
@@ -259,7 +267,7 @@ def _read(
 
     found = read_contents(files, _pipeline(pipeline), progress)
     if key is not None:
-        caches.keep(key, found)
+        keep(key, found)
     return found
 
 
@@ -311,7 +319,7 @@ def _copied(pipeline: ProcessingPipeline) -> ProcessingPipeline:
 def _pipeline_file(path: Path) -> ProcessingPipeline:
     import yaml  # noqa: PLC0415 - the extra brings it
 
-    from eddyline.sigma.yaml_bodies import Allowance, read_yaml  # noqa: PLC0415
+    from eddyline.sigma.places import Allowance, read_yaml  # noqa: PLC0415
 
     try:
         text = path.read_text("utf-8")
@@ -330,3 +338,51 @@ def _pipeline_of(body: Any, name: str) -> ProcessingPipeline:
     except Exception as error:  # a pipeline's YAML makes pySigma raise almost anything
         msg = f"pipeline {name} cannot be read: {error}"
         raise SourceError(msg, path=name) from error
+
+
+KeptT = TypeVar("KeptT")
+
+FORMAT = 3
+"""Counts changes of what is kept."""
+
+
+def folder() -> Path:
+    """Return the folder of caches: ``XDG_CACHE_HOME`` or ``~/.cache``, in ``eddyline/sigma``."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "eddyline" / "sigma"
+
+
+def key_of(contents: Iterable[Content], versions: Iterable[str]) -> str:
+    """Return the name of what is kept of these files.
+
+    Paths count, as errors and ``info`` show them; versions are those of all that reads rules.
+    """
+    digest = hashlib.sha256(repr((FORMAT, sys.version_info[:3], *versions)).encode())
+    for each in contents:
+        path = each.path.encode("utf-8", "surrogateescape")
+        for part in (path, each.data):
+            digest.update(len(part).to_bytes(8, "little"))
+            digest.update(part)
+    return digest.hexdigest()
+
+
+def recall(key: str, kind: type[KeptT]) -> KeptT | None:
+    """Return the value that was kept under a key, or None if there is none of this kind."""
+    # Also without a home. A file that is cut off or was written by others does not decode.
+    with suppress(OSError, RuntimeError, msgspec.MsgspecError), collector_paused():
+        return msgspec.msgpack.decode(_file_of(key).read_bytes(), type=kind)
+    return None
+
+
+def keep(key: str, value: Any) -> None:
+    """Keep a value; a reader finds all of it or nothing."""
+    # A path or rule may hold what is not UTF-8, a rule a number of more than 64 bits.
+    with suppress(OSError, RuntimeError, UnicodeError, OverflowError):
+        packed = msgspec.msgpack.encode(value)
+        file = _file_of(key)
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        replace_file(file, packed)
+
+
+def _file_of(key: str) -> Path:
+    return folder() / f"{key}.msgpack"

@@ -17,10 +17,9 @@ from sigma.rule import SigmaDetection
 
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.query.rules.sources import MAX_LEVELS
-from eddyline.sigma import conditions as ours
-from eddyline.sql import depth
-from eddyline.sql.java_regex import compiled
-from eddyline.sql.like import ANY, ONE, Wild
+from eddyline.sigma import rule as ours
+from eddyline.sql import parsing
+from eddyline.sql.regexes import ANY, ONE, Wild, compiled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -82,7 +81,7 @@ def condition_of(rule: ParsedRule) -> ours.Condition:
             msg = f"condition {each.condition!r}: {said}"
             raise QueryError(msg, part=_CONDITION) from error
         if part is not None:
-            _check_depth(depth.depth_of(part, ours.parts_of), MAX_LEVELS)
+            _check_depth(parsing.depth_of(part, ours.parts_of), MAX_LEVELS)
             found.append(part)
     if not found:
         msg = "nothing is left of its condition"
@@ -90,7 +89,7 @@ def condition_of(rule: ParsedRule) -> ours.Condition:
     return _joined(ours.AnyOf, found)
 
 
-@depth.deep
+@parsing.deep
 def _parsed(condition: SigmaCondition) -> ours.Condition | None:
     return _translated(condition.parse())
 
@@ -102,7 +101,7 @@ def _check_levels(condition: str) -> None:
         nots = nots + 1 if token == "not" else 0
         n_open += (token == "(") - (token == ")")
         deepest = max(deepest, n_open + nots)
-    _check_depth(deepest, depth.MAX_LEVELS)
+    _check_depth(deepest, parsing.MAX_LEVELS)
 
 
 def _check_depth(levels: int, most: int) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from eddyline.errors import LatenessWarning, LateRowsWarning
-from eddyline.query.windows import UNITS
+from eddyline.query.query import UNITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

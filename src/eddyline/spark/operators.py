@@ -24,7 +24,7 @@ from eddyline.query.steps import (
     SharedAggregateStep,
     UnionStep,
 )
-from eddyline.rules.step import RuleStep
+from eddyline.rules.store import RuleStep
 from eddyline.spark.aggregates.correlate import CorrelateOperator
 from eddyline.spark.aggregates.operator import AggregateOperator
 from eddyline.spark.aggregates.over import OverOperator
@@ -36,8 +36,7 @@ from eddyline.spark.joins.operator import JoinOperator
 from eddyline.spark.models.operator import ModelOperator
 from eddyline.spark.operator import LaidOut, Merging, Site
 from eddyline.spark.projection import ProjectOperator
-from eddyline.spark.rules.filter import RuleFilter
-from eddyline.spark.rules.operator import RuleOperator
+from eddyline.spark.rules.operator import RuleFilter, RuleOperator
 from eddyline.spark.union import UnionOperator
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 from pyspark.errors import AnalysisException
 
 from eddyline.errors import QueryError
-from eddyline.query.select.spark_window import WINDOW_CALLS
+from eddyline.query.select.groups import WINDOW_CALLS
 from eddyline.query.steps import lag_of, name_of
 from eddyline.spark.analysis import refused, unlogged
 from eddyline.spark.called_column import called_column

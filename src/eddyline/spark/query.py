@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from eddyline.errors import OptionError, QueryError
 from eddyline.options import FOR_ALL, RunOptions, check_names
 from eddyline.query.identity import as_before, identity_of, steps_differ
-from eddyline.query.step_graph import carries, tree
-from eddyline.query.steps import ReadStep
+from eddyline.query.steps import ReadStep, carries, tree
 from eddyline.registry import checked_folder_name
 from eddyline.report.formatting import clipped, counted
 from eddyline.report.html import fragment

@@ -17,9 +17,8 @@ from eddyline.aggregates.functions import AGGREGATES
 from eddyline.errors import QueryError
 from eddyline.models.sql.exact import read_exact
 from eddyline.models.sql.reader import asks_for_models
-from eddyline.query.planned import steps
 from eddyline.query.select.reader import read_query
-from eddyline.query.steps import ReadStep, with_own
+from eddyline.query.steps import ReadStep, steps, with_own
 from eddyline.spark.analysis import column_types
 from eddyline.spark.models.sql import model_steps, rows_of_models
 from eddyline.spark.table_sql import answered, tables_of

@@ -11,10 +11,9 @@ from pyspark.sql import functions as F
 
 from eddyline.constraints.bounds import LatenessRule
 from eddyline.errors import OptionError, QueryError
-from eddyline.query.cql import read_window
+from eddyline.query.cql import micros_in, read_window
+from eddyline.query.query import LONGEST, SlideWindow, check_span
 from eddyline.query.reading import columns_of_stream
-from eddyline.query.select.intervals import micros_in
-from eddyline.query.windows import LONGEST, SlideWindow, check_span
 from eddyline.registry import checked_text, unknown
 from eddyline.spark.event_time import LOCAL, time_type
 from eddyline.sql.parsing import quoted

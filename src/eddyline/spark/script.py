@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from eddyline.errors import EddylineError
-    from eddyline.query.created import CreateQuery, CreateResult, CreateRules, Script
+    from eddyline.query.script import CreateQuery, CreateResult, CreateRules, Script
     from eddyline.spark.query import Query
     from eddyline.spark.run.running_query import RunFace
 

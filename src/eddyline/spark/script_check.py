@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import OptionError, QueryError, SourceError
-from eddyline.query.created import CreateRule
 from eddyline.query.rules.sources import check_rule, rule_source
-from eddyline.query.script import OF_STREAMS, OF_WRITER, collected, read_script
+from eddyline.query.script import OF_STREAMS, OF_WRITER, CreateRule, collected, read_script
 from eddyline.query.select.from_clause import windows_behind
 from eddyline.query.select.statement import Statement
 from eddyline.registry import hint, unknown
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from eddyline.errors import EddylineError
-    from eddyline.query.created import (
+    from eddyline.query.script import (
         CreateQuery,
         CreateResult,
         CreateRules,

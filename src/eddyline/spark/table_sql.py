@@ -13,11 +13,10 @@ from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
 from eddyline.errors import NotSupportedError
-from eddyline.query.select.names import identifier
+from eddyline.query.select.statement import identifier
 from eddyline.spark.analysis import refused, unlogged
 from eddyline.spark.relation import Relation
-from eddyline.sql.depth import deep
-from eddyline.sql.parsing import SparkText
+from eddyline.sql.parsing import SparkText, deep
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from eddyline.errors import QueryError
-from eddyline.query.step_graph import carries
-from eddyline.query.steps import AggregateStep, JoinStep, ProjectStep, UnionStep
+from eddyline.query.steps import AggregateStep, JoinStep, ProjectStep, UnionStep, carries
 
 if TYPE_CHECKING:
     from eddyline.spark.query import Query

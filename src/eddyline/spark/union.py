@@ -11,8 +11,7 @@ from pyspark.sql import functions as F
 
 from eddyline.errors import QueryError
 from eddyline.query.predicates import SqlPredicate
-from eddyline.query.step_graph import made_by
-from eddyline.query.steps import FilterStep, ProjectStep, ReadStep
+from eddyline.query.steps import FilterStep, ProjectStep, ReadStep, made_by
 from eddyline.spark.analysis import check_outputs, refused, unlogged
 from eddyline.spark.clock import StreamClock
 from eddyline.spark.clocks_of_results import UnionClock

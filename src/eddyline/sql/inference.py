@@ -15,10 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from eddyline.sql.arithmetic import excludes_zero
 from eddyline.sql.literals import constant_of
 from eddyline.sql.parsing import SparkText
-from eddyline.sql.types import MAX_PRECISION, NULL, OTHER, TIMES, cast_may_raise, common_type
+from eddyline.sql.types import (
+    MAX_PRECISION,
+    NULL,
+    OTHER,
+    TIMES,
+    cast_may_raise,
+    common_type,
+    excludes_zero,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

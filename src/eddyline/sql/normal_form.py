@@ -14,9 +14,8 @@ from typing import Any
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from eddyline.sql.depth import deep
 from eddyline.sql.functions import NON_DETERMINISTIC, as_name
-from eddyline.sql.parsing import on_one_line, parse_column
+from eddyline.sql.parsing import deep, on_one_line, parse_column
 
 Qualifiers = Callable[[str], str]
 """Returns the name that a qualifier of columns has in normal forms; gets it in lower case."""

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
     from pyarrow import fs
 
-    from eddyline.query.query import Emits
-    from eddyline.query.windows import RowsWindow
+    from eddyline.query.query import Emits, RowsWindow
     from eddyline.state.run_files import RunFile
 
 

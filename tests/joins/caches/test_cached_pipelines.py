@@ -19,7 +19,7 @@ from eddyline.joins.caches.counts import CachePlan
 from eddyline.joins.caches.prefix_invariant import candidates, prefix_invariant
 from eddyline.joins.operator.bucket import BucketBatch
 from eddyline.joins.plan import BatchPlan
-from eddyline.query.windows import RangeWindow, RowsWindow
+from eddyline.query.query import RangeWindow, RowsWindow
 from eddyline.state.bucket_state import BucketState
 from eddyline.state.manifest import ManifestFolder
 from eddyline.state.rows import ALWAYS, FOREVER, Rows

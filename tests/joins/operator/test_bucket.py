@@ -19,7 +19,7 @@ from eddyline.joins.graph import JoinGraph
 from eddyline.joins.operator.bucket import BucketBatch
 from eddyline.joins.operator.composites import Composites
 from eddyline.joins.plan import BatchPlan
-from eddyline.query.windows import RangeWindow, RowsWindow
+from eddyline.query.query import RangeWindow, RowsWindow
 from eddyline.state.bucket_state import SPARE, BucketState
 from eddyline.state.grid import Grid
 from eddyline.state.manifest import ManifestFolder

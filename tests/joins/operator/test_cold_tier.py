@@ -22,7 +22,7 @@ from eddyline.joins.operator.done_rows import MATCHED, PASSED
 from eddyline.joins.operator.partner_ages import merged
 from eddyline.joins.orders.probe_profiling import LookUp
 from eddyline.joins.plan import BatchPlan
-from eddyline.query.windows import RangeWindow
+from eddyline.query.query import RangeWindow
 from eddyline.state.bucket_state import BucketState, ColdRuns, files_of
 from eddyline.state.cold_runs import ColdTier, write_filter
 from eddyline.state.grid import Grid, Moved, buckets_for

@@ -17,7 +17,7 @@ from eddyline.joins.graph import JoinGraph
 from eddyline.joins.operator.event_time import OrderedBatch, latest_after, results_of_all
 from eddyline.joins.plan import BatchPlan
 from eddyline.joins.state_part import InputsPart, JoinPart
-from eddyline.query.windows import RangeWindow, RowsWindow
+from eddyline.query.query import RangeWindow, RowsWindow
 from eddyline.state.bucket_state import BucketState
 from eddyline.state.event_time import EventTime, OrderPlan
 from eddyline.state.grid import Grid

@@ -31,8 +31,8 @@ from eddyline.query.conditions import (
 )
 from eddyline.query.predicates import SqlPredicate, predicate, sql_predicate
 from eddyline.query.rules.sources import PredicateRule, SqlRule, rule_source
-from eddyline.sql.like import Wild
 from eddyline.sql.literals import Moment
+from eddyline.sql.regexes import Wild
 from eddyline.sql.types import parse_type
 from tests.oracles import rule_strategies
 from tests.oracles.rules import truth

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from eddyline.query.conditions import NativeTest, ValueTest
 from eddyline.query.rules.sources import SqlRule
 from eddyline.spark.rules.binding import RuleBinder, looked_at
-from eddyline.sql.java_regex import python_regex
-from eddyline.sql.like import is_folded_alike
+from eddyline.sql.regexes import is_folded_alike, python_regex
 from tests.examples import examples
 from tests.oracles import rule_strategies
 from tests.oracles.rules import truth

@@ -17,7 +17,7 @@ from eddyline.query.conditions import (
 )
 from eddyline.query.predicates import SqlPredicate, predicate
 from eddyline.query.rules.sources import PredicateRule, SqlRule
-from eddyline.rules.compile.compiler import compile_rules
+from eddyline.rules.compile.program import compile_rules
 from eddyline.sql.types import parse_type
 
 COLUMNS = {

@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from eddyline.errors import PredicateError
 from eddyline.query.conditions import TRUE, NativeTest, Raise
 from eddyline.query.rules.sources import SqlRule
-from eddyline.rules.compile.compiler import compile_rules
+from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.planning.access_predicates import plan_of
 from eddyline.spark.rules.binding import looked_at

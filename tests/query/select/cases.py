@@ -11,9 +11,7 @@ from pathlib import Path
 
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.models.sql.recipe import Call, Made
-from eddyline.query.planned import steps
-from eddyline.query.step_graph import tree
-from eddyline.query.steps import ReadStep
+from eddyline.query.steps import ReadStep, steps, tree
 
 FOLDER = Path(__file__).parent
 

@@ -5,14 +5,18 @@ import pickle
 import pytest
 
 from eddyline.errors import QueryError
-from eddyline.query.aggregates import AggregateCall, OverCall
-from eddyline.query.planned import steps
 from eddyline.query.predicates import predicate
-from eddyline.query.query import Grouping
+from eddyline.query.query import UNBOUNDED, AggregateCall, Grouping, OverCall, RowsWindow
 from eddyline.query.select.reader import read_query
-from eddyline.query.step_graph import carries
-from eddyline.query.steps import RESULT, AggregateStep, FilterStep, OverStep, ReadStep
-from eddyline.query.windows import UNBOUNDED, RowsWindow
+from eddyline.query.steps import (
+    RESULT,
+    AggregateStep,
+    FilterStep,
+    OverStep,
+    ReadStep,
+    carries,
+    steps,
+)
 from tests.query.select.cases import cases, parts_of
 
 COLUMNS = {

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.query.predicates import FunctionPredicate, SqlPredicate, predicate
-from eddyline.query.select.names import identifier
 from eddyline.query.select.reader import read_query
+from eddyline.query.select.statement import identifier
 from tests.examples import examples
 from tests.query.select.cases import cases, parts_of
 

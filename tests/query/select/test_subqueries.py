@@ -7,11 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.errors import QueryError
-from eddyline.query.planned import steps
 from eddyline.query.predicates import predicate
 from eddyline.query.select.reader import read_query
-from eddyline.query.step_graph import carries
-from eddyline.query.steps import UnionStep
+from eddyline.query.steps import UnionStep, carries, steps
 from tests.examples import examples
 from tests.query.select.cases import cases, parts_of
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eddyline.rules.compile import automaton as automata
-from eddyline.rules.compile.automaton import build, n_bytes
-from eddyline.rules.compile.pattern_tables import (
+from eddyline.rules.compile import patterns as automata
+from eddyline.rules.compile.patterns import build, n_bytes
+from eddyline.rules.match.automaton_kernels import (
     ANY_CODE,
     END,
     INSIDE,
@@ -17,10 +17,12 @@ from eddyline.rules.compile.pattern_tables import (
     START,
     Codes,
     Texts,
+    fits,
+    fits_each,
+    scan,
 )
-from eddyline.rules.match.automaton_kernels import fits, fits_each, scan
 from eddyline.rules.match.lower_case import FOLD, IDENTITY
-from eddyline.sql.like import ANY, ONE, Wild
+from eddyline.sql.regexes import ANY, ONE, Wild
 from tests.oracles.rules import is_like
 
 NO_CODES = np.zeros(1, np.int16)

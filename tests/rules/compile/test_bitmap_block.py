@@ -11,11 +11,9 @@ from hypothesis import strategies as st
 from eddyline.errors import PlanError
 from eddyline.rules.compile.bitmap_block import BitmapBlock
 from eddyline.rules.compile.formula import All, Always, Literal, Some
-from eddyline.rules.compile.keys import HIGHEST, LOWEST, float_keys
-from eddyline.rules.compile.region_tables import MAX_SPAN
-from eddyline.rules.compile.regions import KeySet
-from eddyline.rules.match.selection import Selection
-from eddyline.rules.planning.sequence import Arrow, SelectionSequence
+from eddyline.rules.compile.regions import HIGHEST, LOWEST, MAX_SPAN, KeySet, float_keys
+from eddyline.rules.match.matcher import Selection
+from eddyline.rules.plan import Arrow, SelectionSequence
 from tests.oracles.rule_data import RangeRules, uniform_rows
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from eddyline.query.conditions import Operand, TextTest
 from eddyline.rules.compile.patterns import Hits, construct_of, find
-from eddyline.sql.like import ANY, ONE, Wild
+from eddyline.sql.regexes import ANY, ONE, Wild
 from eddyline.sql.types import STRING
 from tests.oracles.rule_strategies import texts
 from tests.oracles.rules import is_like

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.query.conditions import And, Compare, Operand, Or, Rule, TextTest, ValueTest
-from eddyline.rules.compile.compiler import compile_rules
 from eddyline.rules.compile.postings import _cover, postings_of
+from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.plan import BitmapBlockPlan, SharingPlan
 from eddyline.rules.planning.access_predicates import plan_of
-from eddyline.sql.like import ANY, Wild
+from eddyline.sql.regexes import ANY, Wild
 from eddyline.sql.types import parse_type
 
 N, S = (Operand(f"`{n}`", parse_type(k), (n,)) for n, k in (("n", "bigint"), ("s", "string")))

@@ -25,9 +25,9 @@ from eddyline.query.conditions import (
     ValueTest,
 )
 from eddyline.query.predicates import FunctionPredicate
-from eddyline.rules.compile.compiler import compile_rules
 from eddyline.rules.compile.formula import EXTERNAL, REGION, TEXT, literals_of
-from eddyline.sql.like import ANY, Wild
+from eddyline.rules.compile.program import compile_rules
+from eddyline.sql.regexes import ANY, Wild
 from eddyline.sql.types import parse_type
 from tests.oracles import rule_strategies
 

@@ -23,11 +23,11 @@ from eddyline.query.conditions import (
     ValueTest,
 )
 from eddyline.query.predicates import FunctionPredicate
-from eddyline.rules.compile.compiler import compile_rules
+from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.plan import BitmapBlockPlan, SharingPlan
 from eddyline.rules.planning.access_predicates import plan_of
-from eddyline.sql.like import ANY, Wild
+from eddyline.sql.regexes import ANY, Wild
 from eddyline.sql.types import STRING, parse_type
 
 S = Operand("`s`", STRING, ("s",))

@@ -23,13 +23,12 @@ from eddyline.query.conditions import (
     ValueTest,
 )
 from eddyline.rules.compile.bitmap_block import BitmapBlocks
-from eddyline.rules.compile.compiler import compile_rules
-from eddyline.rules.match.matcher import Matcher
-from eddyline.rules.match.pairs import Pairs, pairs_of
+from eddyline.rules.compile.program import compile_rules
+from eddyline.rules.match.matcher import Matcher, Pairs, pairs_of
 from eddyline.rules.plan import BitmapBlockPlan, SharingPlan
 from eddyline.rules.planning.access_predicates import plan_of
 from eddyline.rules.planning.planner import make_plan
-from eddyline.sql.like import ANY, Wild
+from eddyline.sql.regexes import ANY, Wild
 from eddyline.sql.types import parse_type
 from tests.oracles import rules as reference_rules
 

@@ -31,10 +31,10 @@ from eddyline.query.conditions import (
     ValueTest,
 )
 from eddyline.query.predicates import FunctionPredicate
-from eddyline.rules.compile.compiler import compile_rules
+from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.planning.access_predicates import plan_of
-from eddyline.sql.like import ANY, ONE, Wild
+from eddyline.sql.regexes import ANY, ONE, Wild
 from eddyline.sql.types import INT, STRING
 
 N = Operand("`n`", INT, ("n",))

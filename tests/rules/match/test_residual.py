@@ -18,12 +18,12 @@ from eddyline.query.conditions import (
     ValueTest,
 )
 from eddyline.query.predicates import FunctionPredicate
-from eddyline.rules.compile.compiler import compile_rules
+from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match import residual as asking
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.plan import SharingPlan
 from eddyline.rules.planning.access_predicates import plan_of
-from eddyline.sql.like import ANY, Wild
+from eddyline.sql.regexes import ANY, Wild
 from eddyline.sql.types import parse_type
 
 N, S = (Operand(f"`{n}`", parse_type(k), (n,)) for n, k in (("n", "int"), ("s", "string")))

@@ -27,7 +27,7 @@ from eddyline.query.conditions import (
     ValueTest,
 )
 from eddyline.rules.compile.bitmap_block import MAX_RULES
-from eddyline.rules.compile.compiler import compile_rules
+from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.planning.access_predicates import (
     MIN_ROWS,
@@ -37,7 +37,7 @@ from eddyline.rules.planning.access_predicates import (
     plan_of,
 )
 from eddyline.rules.profile import SharingProfile
-from eddyline.sql.like import ANY, Wild
+from eddyline.sql.regexes import ANY, Wild
 from eddyline.sql.types import parse_type
 from tests.oracles import rule_strategies
 from tests.oracles import rules as reference_rules

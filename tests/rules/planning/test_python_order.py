@@ -24,10 +24,11 @@ from eddyline.query.conditions import (
     ValueTest,
 )
 from eddyline.query.predicates import FunctionPredicate
+from eddyline.rules.choice import REORDERED
 from eddyline.rules.compile.bitmap_block import BitmapBlocks
-from eddyline.rules.compile.compiler import compile_rules
-from eddyline.rules.loop import REORDERED
-from eddyline.rules.match import asking, residual
+from eddyline.rules.compile.program import compile_rules
+from eddyline.rules.match import matcher as asking
+from eddyline.rules.match import residual
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.plan import PythonOrder
 from eddyline.rules.planning.planner import plan_from
@@ -35,7 +36,7 @@ from eddyline.rules.planning.python_order import MIN_ROWS, python_orders
 from eddyline.rules.profile import AskedProfile, SharingProfile
 from eddyline.sql.types import INT, STRING
 from eddyline.stats.costs import CostSums
-from tests.rules.test_rule_loop import loop_of
+from tests.rules.test_rule_choice import loop_of
 
 N = Operand("`n`", INT, ("n",))
 NO, YES, RAISED = 2, 1, 8
@@ -207,13 +208,13 @@ class Run:
         self.program = compile_rules([Rule(f"r{at}", tree) for at, tree in enumerate(trees)])
         self.loop = loop_of(self.program, options)
         self.loop.restore(state)
-        self.matcher = Matcher(self.program, self.loop.plan)
+        self.matcher = Matcher(self.program, self.loop.sharing)
         self.entries = []
         self.n_seen = 0
 
     def batch(self, n_rows=5_000):
         values = pa.array(np.arange(self.n_seen, self.n_seen + n_rows) * 7 % 1_000, pa.int32())
-        self.matcher.follow(self.loop.plan)
+        self.matcher.follow(self.loop.sharing)
         sample = self.loop.sample(7, self.n_seen, n_rows)
         found, seen = self.matcher.match(
             [values] * len(self.program.columns),
@@ -237,7 +238,7 @@ def test_a_dear_test_is_asked_for_the_rows_that_a_cheap_one_leaves():
     (entry,) = [each for each in run.entries if each.event == "order"]
     assert (entry.before, entry.after) == (["Dear(`n`)", "Calls(`n`)"], ["Calls(`n`)", "Dear(`n`)"])
     assert entry.evidence["rule"] == "r0"
-    assert "1 with Python tests reordered" in str(run.loop.plan)
+    assert "1 with Python tests reordered" in str(run.loop.sharing)
 
 
 def test_without_adaptation_the_order_is_as_written():
@@ -261,11 +262,11 @@ def test_the_order_follows_a_change():
     run = Run(And((function("f", swaps[0]), function("g", swaps[1]))), review_rows=5_000)
     for _ in range(4):
         run.batch()
-    assert not run.loop.plan.python_orders
+    assert not run.loop.sharing.python_orders
     swaps[0].limit, swaps[1].limit = 1_000, 1
     for _ in range(30):
         run.batch()
-    assert [each.tests for each in run.loop.plan.python_orders] == [(1, 0)]
+    assert [each.tests for each in run.loop.sharing.python_orders] == [(1, 0)]
     assert REORDERED in [each.evidence["why"] for each in run.entries if each.event == "order"]
 
 
@@ -273,9 +274,11 @@ def test_the_order_follows_a_change():
 def test_plans_are_saved_with_their_orders():
     run = Run(And((function("dear", Dear(500)), function("cheap", Calls(1)))))
     run.batch()
-    state = {**{f: getattr(run.loop.plan, f) for f in ("access_predicates", "blocks")}}
+    state = {**{f: getattr(run.loop.sharing, f) for f in ("access_predicates", "blocks")}}
     state["python_orders"] = [{"rule": 0, "tests": [1, 0]}]
-    assert plan_from(state, BitmapBlocks(run.program)).python_orders == run.loop.plan.python_orders
+    assert (
+        plan_from(state, BitmapBlocks(run.program)).python_orders == run.loop.sharing.python_orders
+    )
     for wrong in ([0], [0, 0], [0, 2], [1, 0, 1]):
         state["python_orders"] = [{"rule": 0, "tests": wrong}]
         with pytest.raises(StateError, match="no order of the Python tests"):

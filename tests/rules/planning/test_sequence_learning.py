@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from eddyline.rules.compile.bitmap_block import BitmapBlock
-from eddyline.rules.match.selection import Selection
-from eddyline.rules.planning.hybrid_sequence import hybrid
-from eddyline.rules.planning.rearrangement import RearrangementMonitor
-from eddyline.rules.planning.sequence import SelectionSequence
+from eddyline.rules.match.matcher import Selection
+from eddyline.rules.plan import SelectionSequence
 from eddyline.rules.planning.sequence_learning import (
     MAX_EXACT,
     MAX_WORDS,
+    RearrangementMonitor,
     RegionSample,
     greedy_macro,
+    hybrid,
     macro,
 )
 from eddyline.rules.profile import SelectionCounts

@@ -12,12 +12,10 @@ from eddyline.errors import StateError
 from eddyline.options import SharingOptions
 from eddyline.query.predicates import as_predicate
 from eddyline.query.rules.sources import PredicateRule, SqlRule
+from eddyline.rules.choice import RuleChoice
 from eddyline.rules.compile.bitmap_block import BitmapBlocks
-from eddyline.rules.compile.compiler import compile_rules
-from eddyline.rules.compile.program import MAX_STATED
-from eddyline.rules.loop import RuleLoop
-from eddyline.rules.planning.planner import plan_from
-from eddyline.rules.planning.statement import MIN_MATCHED_ROWS, WayCosts, is_long
+from eddyline.rules.compile.program import MAX_STATED, compile_rules
+from eddyline.rules.planning.planner import MIN_MATCHED_ROWS, WayCosts, is_long, plan_from
 from eddyline.rules.profile import SharingProfile
 
 COLUMNS = {"n": "int", "s": "string", "d": "double"}
@@ -30,7 +28,7 @@ def program_of(*texts):
 
 
 def loop_of(program, **options):
-    return RuleLoop(program, SharingOptions(**options), may_be_stated=True)
+    return RuleChoice(program, SharingOptions(**options), may_be_stated=True)
 
 
 FEW = program_of("n > 5 -- why", "s = 'a' OR NOT n < 3", "d <= n")
@@ -51,7 +49,7 @@ REGEXES = program_of(*(f"s RLIKE 'a.*{k}'" for k in range(MAX_STATED)))
 def test_what_spark_may_not_evaluate_out_of_order_is_not_stated(text):
     assert program_of("n > 5").conditions
     assert program_of("n > 5", text).conditions == ()
-    assert not loop_of(program_of(text), method="statement").plan.is_statement
+    assert not loop_of(program_of(text), method="statement").sharing.is_statement
 
 
 def test_conditions_are_the_texts_each_on_lines_of_its_own():
@@ -75,16 +73,16 @@ def test_no_more_rules_are_stated_than_there_are_bits():
 
 
 def test_the_cheaper_way_is_chosen_and_options_ask_for_one():
-    assert loop_of(FEW).plan.is_statement
-    assert loop_of(FEW, adaptive=False).plan.is_statement
-    assert not loop_of(REGEXES).plan.is_statement
-    assert loop_of(REGEXES, method="statement").plan.is_statement
+    assert loop_of(FEW).sharing.is_statement
+    assert loop_of(FEW, adaptive=False).sharing.is_statement
+    assert not loop_of(REGEXES).sharing.is_statement
+    assert loop_of(REGEXES, method="statement").sharing.is_statement
     for method in ("witnesses", "blocks", "every_row"):
-        assert not loop_of(FEW, method=method).plan.is_statement
-    task = RuleLoop(FEW, SharingOptions(method="statement"))
-    assert not task.plan.is_statement, "a task matches"
+        assert not loop_of(FEW, method=method).sharing.is_statement
+    task = RuleChoice(FEW, SharingOptions(method="statement"))
+    assert not task.sharing.is_statement, "a task matches"
     # The plan of the matcher stands beside it, for what is not stated.
-    assert replace(loop_of(FEW).plan, is_statement=False) == task.plan
+    assert replace(loop_of(FEW).sharing, is_statement=False) == task.sharing
 
 
 def test_the_choice_is_journaled():
@@ -95,7 +93,7 @@ def test_the_choice_is_journaled():
     for loop in (
         loop_of(FEW, method="statement"),
         loop_of(REGEXES),
-        RuleLoop(FEW, SharingOptions()),
+        RuleChoice(FEW, SharingOptions()),
     ):
         assert loop.chosen_way(7) == []
 
@@ -111,15 +109,15 @@ def test_a_matcher_that_is_dear_gives_way_and_one_that_is_cheap_comes_back():
     loop = loop_of(REGEXES)
     statement_ns = int(WayCosts.of(REGEXES).statement_ns)
     (entry,) = loop.step(matched(REGEXES, 2 * statement_ns), 3)
-    assert loop.plan.is_statement
+    assert loop.sharing.is_statement
     assert (entry.event, entry.after) == ("sharing", "64 in one statement of Spark's")
     assert entry.evidence["matcher_ns"] > entry.evidence["statement_ns"] >= statement_ns - 1
     # A statement tells nothing of time.
     assert loop.step(SharingProfile.stated(REGEXES, [1] * MAX_STATED, None, 5), 4) == []
-    assert loop.plan.is_statement
+    assert loop.sharing.is_statement
     near = loop_of(REGEXES)
     near.step(matched(REGEXES, statement_ns), 3)
-    assert not near.plan.is_statement, "not for a small gain"
+    assert not near.sharing.is_statement, "not for a small gain"
 
 
 def test_what_statements_tell_adds_up():

@@ -11,7 +11,7 @@ from hypothesis import Phase, given
 from hypothesis import strategies as st
 
 from eddyline.aggregates.loop import AggregateLoop
-from eddyline.query.windows import RowsWindow
+from eddyline.query.query import RowsWindow
 from eddyline.spark.aggregates import bucketed
 from tests.examples import examples
 from tests.oracles import duckdb_aggregates

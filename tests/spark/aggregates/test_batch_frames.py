@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 
 from eddyline.aggregates.functions import AGGREGATES
 from eddyline.errors import NotSupportedError
-from eddyline.query.planned import steps
 from eddyline.query.select.reader import read_query
+from eddyline.query.steps import steps
 from eddyline.spark.analysis import column_types
 from eddyline.spark.query import Query
 from eddyline.spark.relation import Relation

@@ -12,7 +12,7 @@ from hypothesis import Phase, given
 
 import eddyline as el
 from eddyline.errors import LateRowsWarning
-from eddyline.query.windows import RangeWindow, SessionWindow, SlideWindow
+from eddyline.query.query import RangeWindow, SessionWindow, SlideWindow
 from tests.examples import examples
 from tests.oracles.aggregate_strategies import (
     WORLDS,

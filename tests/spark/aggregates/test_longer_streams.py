@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from eddyline.query.windows import (
+from eddyline.query.query import (
     LONGEST,
     UNBOUNDED,
     RangeWindow,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import Phase, given
 
-from eddyline.query.windows import SlideWindow
+from eddyline.query.query import SlideWindow
 from tests.examples import examples
 from tests.oracles.aggregate_strategies import ZONE, aggregate_cases, as_found, table_of
 from tests.oracles.aggregates import START, differences, results

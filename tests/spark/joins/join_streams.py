@@ -6,8 +6,8 @@ import os
 
 import pyarrow.parquet as pq
 
-from eddyline.query.planned import steps
 from eddyline.query.select.reader import read_query
+from eddyline.query.steps import steps
 from eddyline.spark.analysis import column_types
 from eddyline.spark.query import Query
 from eddyline.spark.relation import Relation

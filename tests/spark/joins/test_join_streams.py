@@ -23,7 +23,7 @@ from eddyline.errors import (
     QueryError,
     StateError,
 )
-from eddyline.query.windows import RowsWindow
+from eddyline.query.query import RowsWindow
 from tests.examples import examples
 from tests.oracles.join_strategies import join_cases
 from tests.oracles.joins import bag, results

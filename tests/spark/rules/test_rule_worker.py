@@ -26,15 +26,14 @@ from eddyline.query.conditions import (
     TextTest,
 )
 from eddyline.query.predicates import FunctionPredicate
-from eddyline.rules.compile.compiler import compile_rules
-from eddyline.rules.loop import RuleLoop
-from eddyline.rules.match.batch import Batch
-from eddyline.rules.match.matcher import Matcher
+from eddyline.rules.choice import RuleChoice
+from eddyline.rules.compile.program import compile_rules
+from eddyline.rules.match.matcher import Batch, Matcher
 from eddyline.rules.planning.access_predicates import plan_of
 from eddyline.runtime.reports import TaskReport
 from eddyline.spark.rules import task as rule_worker
 from eddyline.spark.rules.task import MAX_PROGRAMS, RuleTask
-from eddyline.sql.like import ANY, Wild
+from eddyline.sql.regexes import ANY, Wild
 from eddyline.sql.types import INT, STRING
 from tests.examples import examples
 from tests.oracles import rule_strategies
@@ -307,8 +306,8 @@ def test_reports_under_different_plans_add_up():
 def plans_at_every_look():
     """Have loops make their plan again as often as they can."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(RuleLoop.__init__.__kwdefaults__, "review_rows", 1)
-        patch.setitem(RuleLoop.__init__.__kwdefaults__, "min_change", 0.0)
+        patch.setitem(RuleChoice.__init__.__kwdefaults__, "review_rows", 1)
+        patch.setitem(RuleChoice.__init__.__kwdefaults__, "min_change", 0.0)
         yield
 
 

@@ -12,10 +12,9 @@ from eddyline.models.earth import coordinates
 from eddyline.models.sql.recipe import Call, keys_of, nearer
 from eddyline.models.sql.scope import Mention, Scope, Side, of_keys
 from eddyline.models.sql.selection import Item, checked
-from eddyline.query.select.aggregate_calls import AROUND, comparable
-from eddyline.query.select.groups import check_one_grouping
-from eddyline.query.select.output import is_star, unaliased
-from eddyline.query.windows import LONGEST, RangeWindow, SlideWindow
+from eddyline.query.query import LONGEST, RangeWindow, SlideWindow
+from eddyline.query.select.groups import AROUND, check_one_grouping, comparable
+from eddyline.query.select.statement import is_star, unaliased
 from eddyline.sql.analysis import check_is_row_wise
 from eddyline.sql.names import column_nodes
 from eddyline.sql.parsing import offset_of, quoted, refuse

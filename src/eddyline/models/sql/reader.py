@@ -22,12 +22,10 @@ from eddyline.models.sql.sources import Sources
 from eddyline.query.select.conditions import Calls, Conditions
 from eddyline.query.select.from_clause import check_bare, windows_behind
 from eddyline.query.select.model_clause import OUTPUTS, Outputs
-from eddyline.query.select.names import Names
-from eddyline.query.select.statement import Statement
+from eddyline.query.select.statement import Names, Statement
 from eddyline.registry import unknown
-from eddyline.sql.depth import deep
 from eddyline.sql.names import column_nodes
-from eddyline.sql.parsing import offset_of, quoted, refuse
+from eddyline.sql.parsing import deep, offset_of, quoted, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from eddyline.models.conditions import Condition
     from eddyline.models.expressions import Expression
     from eddyline.models.sql.recipe import Node
+    from eddyline.query.query import Window
     from eddyline.query.select.statement import Fragment
-    from eddyline.query.windows import Window
 
 Kind = Literal["key", "attribute", "position", "distance", "other"]
 

@@ -14,8 +14,7 @@ from eddyline.models.rows import COEF, ERR, FLAGS, TIMES
 from eddyline.models.sql.near import distance_axes
 from eddyline.models.sql.scope import Distance
 from eddyline.models.steps import SINCE, TIME, UNTIL
-from eddyline.query.select.names import identifier
-from eddyline.query.select.output import is_star, unaliased
+from eddyline.query.select.statement import identifier, is_star, unaliased
 from eddyline.sql.parsing import quoted, refuse
 
 if TYPE_CHECKING:

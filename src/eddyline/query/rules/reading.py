@@ -1,25 +1,66 @@
-"""A rule being taken apart: the operands and constants of its tests, and the errors of operands.
+"""Boolean SQL over the columns of an input as a tree of tests.
 
-A leaf becomes a test of one operand where exact mathematics on values is what Spark does; any other
-leaf stays a condition that Spark evaluates. An operand that may raise is written in a form that is
-NULL instead (``sql.error_free``), and its error stands beside each test of it. Functions for each
-type of node, which the table of ``reader`` lists, turn conditions into tests.
+``RuleText`` reads a rule; ``Reading`` takes it apart. A leaf becomes a test of one operand where
+exact mathematics on values is what Spark does; any other leaf stays a condition that Spark
+evaluates. An operand that may raise is written in a form that is NULL instead (``sql.error_free``),
+and its error stands beside each test of it. ``READERS`` has the function that turns each type of
+node into tests: connectives, tests of NULL and of truth, comparisons, patterns of texts. Calls of
+Python predicates are taken out of the text before.
+
+What draws lots, or may raise and has no form that gives NULL instead, is not taken apart at all:
+Spark evaluates the whole rule as it was written, with its own short-circuits.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import re
+from dataclasses import replace
+from functools import reduce
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from sqlglot import exp
 
-from eddyline.query.conditions import MayRaise, NativeTest, Operand, Raise
-from eddyline.query.rules.python_calls import function_test
+from eddyline.errors import NotSupportedError, QueryError
+from eddyline.query.conditions import (
+    FALSE,
+    TRUE,
+    UNKNOWN,
+    And,
+    Compare,
+    Constant,
+    FunctionTest,
+    Is,
+    IsNull,
+    MayRaise,
+    NativeTest,
+    Not,
+    OneOf,
+    Operand,
+    Or,
+    Raise,
+    TextTest,
+    ValueTest,
+    necessary_tests,
+)
+from eddyline.sql.analysis import Expression, resolve_columns
 from eddyline.sql.error_free import NoFormError, is_surely_evaluated
-from eddyline.sql.functions import says_collation
+from eddyline.sql.functions import as_call, says_collation
 from eddyline.sql.literals import constant_of, scalars_for
-from eddyline.sql.parsing import SparkText, offset_of, refuse
-from eddyline.sql.rendering import string_literal
-from eddyline.sql.types import BOOLEAN, STRING, TIMES, common_type
+from eddyline.sql.nodes.text_patterns import patterns_of
+from eddyline.sql.null_rejection import needed_columns
+from eddyline.sql.parsing import SparkText, offset_of, refuse, slice_of, tokens_of
+from eddyline.sql.regexes import (
+    ANY,
+    Wild,
+    is_folded_alike,
+    is_lower,
+    is_whole_text,
+    like_parts,
+    python_regex,
+    regex_effort,
+)
+from eddyline.sql.rendering import UnwritableError, string_literal
+from eddyline.sql.types import BOOLEAN, MAX_PRECISION, NULL, STRING, TIMES, common_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +69,6 @@ if TYPE_CHECKING:
 
     from eddyline.query.conditions import Node
     from eddyline.query.predicates import FunctionPredicate
-    from eddyline.sql.analysis import Expression
     from eddyline.sql.literals import Scalar, SqlConstant
     from eddyline.sql.names import ColumnRef
     from eddyline.sql.types import SqlType
@@ -233,3 +273,484 @@ def _field(ref: ColumnRef) -> str:
     """Return a column as a field of a struct that an error shows."""
     value = f"left({ref.text}, {_MAX_SHOWN})" if ref.type == STRING else ref.text
     return f"{string_literal(ref.text.replace('`', ''))}, {value}"
+
+
+_MIRRORED: dict[type[Expr], type[Expr]] = {
+    exp.EQ: exp.EQ,
+    exp.NEQ: exp.NEQ,
+    exp.LT: exp.GT,
+    exp.LTE: exp.GTE,
+    exp.GT: exp.LT,
+    exp.GTE: exp.LTE,
+}
+_SIGNS: dict[type[Expr], str] = {exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
+
+
+def connected(reading: Reading, node: Expr) -> Node:
+    """Return AND or OR, flat however deeply it is nested in itself."""
+    kind = type(node)
+    parts: list[Node] = []
+    waiting = [node]
+    while waiting:
+        inner = waiting.pop().unnest()
+        if isinstance(inner, kind):
+            waiting += [inner.expression, inner.this]
+        else:
+            parts.append(reading.node(inner))
+    return And(tuple(parts)) if kind is exp.And else Or(tuple(parts))
+
+
+def negated(reading: Reading, node: Expr) -> Node:
+    """Return NOT."""
+    part = reading.node(node.this)
+    return part.part if isinstance(part, Not) else Not(part)
+
+
+def constant(_reading: Reading, node: Expr) -> Node:
+    """Return TRUE, FALSE or NULL."""
+    return Constant(bool(node.this) if isinstance(node, exp.Boolean) else None)
+
+
+def flag(reading: Reading, node: Expr) -> Node | None:
+    """Return the test of a boolean column."""
+    operand = reading.operand(node)
+    is_flag = operand is not None and operand.type.family == "boolean"
+    return Compare(operand, "=", True) if is_flag and operand is not None else None
+
+
+def truth(reading: Reading, node: Expr) -> Node | None:
+    """Return IS TRUE, IS FALSE or IS NULL."""
+    wanted = node.expression
+    if isinstance(wanted, exp.Boolean):
+        return Is(reading.node(node.this), TRUE if wanted.this else FALSE)
+    return null_test(reading, node.this)
+
+
+def null_test(reading: Reading, node: Expr) -> Node | None:
+    """Return the test whether an expression is NULL."""
+    inner = node.unnest()
+    facts = reading.expression.facts(inner)
+    if facts.reason:
+        raise NoFormError("IS NULL")  # of what is never NULL, Spark knows it and never raises
+    operand = reading.operand(inner)
+    if isinstance(inner, exp.Column) and operand is not None:
+        return IsNull(operand)
+    if facts.type.family == "boolean" and reading.is_read(inner):
+        return Is(reading.node(inner), UNKNOWN)
+    return None if operand is None else IsNull(operand)
+
+
+def _unless_rounded(read: NodeReader) -> NodeReader:
+    """Return a reader that leaves to Spark what Spark rounds: no type has all the digits."""
+
+    def guarded(reading: Reading, node: Expr) -> Node | None:
+        sides = [node.args.get(key) for key in ("this", "expression", "low", "high")]
+        given = [each for each in (*sides, *node.expressions) if each is not None]
+        common = reduce(common_type, map(reading.expression.type_of, given), NULL)
+        return None if common.precision > MAX_PRECISION else read(reading, node)
+
+    return guarded
+
+
+@_unless_rounded
+def compared(reading: Reading, node: Expr) -> Node | None:
+    """Return the test of a comparison with a constant on either side."""
+    left, right, kind = node.this, node.expression, type(node)
+    constant = reading.constant(right)
+    if constant is None:
+        left, right, kind = right, left, _MIRRORED[kind]
+        constant = reading.constant(right)
+    if constant is None:
+        return None
+    left = reading.as_met(left, [right])
+    if kind not in (exp.EQ, exp.NEQ):
+        return _ordered(reading, left, _SIGNS[kind], constant)
+    equal = _equal(reading, left, constant)
+    return Not(equal) if equal is not None and kind is exp.NEQ else equal
+
+
+@_unless_rounded
+def same(reading: Reading, node: Expr) -> Node | None:
+    """Return the test of ``<=>`` and IS [NOT] DISTINCT FROM with a constant."""
+    outcomes = TRUE if isinstance(node, exp.NullSafeEQ) else FALSE | UNKNOWN
+    for one, other in ((node.this, node.expression), (node.expression, node.this)):
+        constant = reading.constant(other)
+        if constant is None:
+            continue
+        if constant.family == "null":
+            null = null_test(reading, one)
+            return null if null is None or outcomes == TRUE else Not(null)
+        equal = _equal(reading, reading.as_met(one, [other]), constant)
+        return None if equal is None else Is(equal, outcomes)
+    return None
+
+
+@_unless_rounded
+def between(reading: Reading, node: Expr) -> Node | None:
+    """Return the tests of BETWEEN with constant bounds."""
+    bounds = [node.args[key] for key in ("low", "high")]
+    constants = [reading.constant(bound) for bound in bounds]
+    inner = reading.as_met(node.this, bounds) if None not in constants else node.this
+    parts = [
+        None if constant is None else _ordered(reading, inner, sign, constant)
+        for sign, constant in zip((">=", "<="), constants, strict=True)
+    ]
+    known = [part for part in parts if part is not None]
+    return And(tuple(known)) if len(known) == len(parts) else None
+
+
+@_unless_rounded
+def one_of_list(reading: Reading, node: Expr) -> Node | None:
+    """Return the test of IN with a list of constants."""
+    given = [reading.constant(value) for value in node.expressions]
+    constants = [constant for constant in given if constant is not None]
+    if len(constants) < len(given) or not given:
+        return None
+    kind = reading.expression.type_of(node.this)
+    is_text = kind.family in TIMES and any(each.family == "string" for each in constants)
+    if is_text and not reading.expression.ansi:
+        return None  # Spark compares the timestamps as texts
+    values = [constant for constant in constants if constant.family != "null"]
+    if not values:
+        return Constant(None)
+    found = _one_of(reading, reading.as_met(node.this, node.expressions), values)
+    if found is None or len(values) == len(constants):
+        return found
+    return Or((found, Constant(None)))
+
+
+def _equal(reading: Reading, node: Expr, constant: SqlConstant) -> Node | None:
+    if constant.family == "null":
+        return Constant(None)
+    inner = node.unnest()
+    if constant.family == "boolean" and reading.expression.type_of(inner).family == "boolean":
+        part = reading.node(inner)
+        return part if constant.value else Not(part)
+    return _one_of(reading, inner, [constant])
+
+
+def _ordered(reading: Reading, node: Expr, sign: str, constant: SqlConstant) -> Node | None:
+    if constant.family == "null":
+        return Constant(None)
+    operand = reading.operand(node)
+    if operand is None or operand.type.family == "boolean":
+        return None
+    if not is_whole_text(str(constant.value)):
+        return None
+    values = reading.scalars(operand, [constant])
+    return None if values is None else Compare(operand, sign, values[0])
+
+
+def _one_of(reading: Reading, node: Expr, constants: Sequence[SqlConstant]) -> Node | None:
+    """Return the test whether an operand is equal to one of some constants."""
+    operand = reading.operand(node)
+    found = None if operand is None else reading.scalars(operand, constants)
+    if operand is None or found is None:
+        return None
+    values = tuple(dict.fromkeys(found))
+    if len(values) > 1 and operand.type.family == "float" and 0.0 in values:
+        return None  # of long lists Spark makes a hash set, in which -0.0 is not 0.0
+    folded = lower_case_tests(reading, node, values)
+    if folded is not None:
+        return folded
+    return Compare(operand, "=", values[0]) if len(values) == 1 else OneOf(operand, values)
+
+
+_LOWER = ("lower", "lcase")
+
+AROUND: dict[str, tuple[tuple[Wild, ...], tuple[Wild, ...]]] = {
+    "contains": ((Wild(ANY),), (Wild(ANY),)),
+    "startswith": ((), (Wild(ANY),)),
+    "endswith": ((Wild(ANY),), ()),
+}
+"""The wildcards before and after the text that a function looks for."""
+
+
+def like(reading: Reading, node: Expr) -> Node | None:
+    """Return the tests of LIKE and ILIKE, also with ANY and ALL."""
+    return _liked(reading, node, "\\")
+
+
+def escaped(reading: Reading, node: Expr) -> Node | None:
+    """Return the tests of LIKE with ESCAPE."""
+    constant = reading.constant(node.expression)
+    character = constant.value if constant is not None else None
+    is_plain = isinstance(character, str) and len(character) == 1 and character not in "%_"
+    return _liked(reading, node.this, str(character)) if is_plain else None
+
+
+def _liked(reading: Reading, node: Expr, escape: str) -> Node | None:
+    ignores_case = isinstance(node, exp.ILike)
+    tests: list[Node] = []
+    for pattern in patterns_of(node):
+        text = reading.text(pattern)
+        if text is None:
+            return None
+        # Spark compares lower(value) with lower(pattern), escapes and all.
+        parts = like_parts(text.lower() if ignores_case else text, escape)
+        test = None if parts is None else _text_test(reading, node.this, parts, ignores_case)
+        if test is None:
+            return None
+        tests.append(Not(test) if node.args.get("negate") else test)
+    joined = Or if isinstance(node.expression, exp.Any) else And
+    return tests[0] if len(tests) == 1 else joined(tuple(tests))
+
+
+def around(reading: Reading, args: Sequence[Expr], name: str) -> Node | None:
+    """Return the test of ``contains``, ``startswith`` or ``endswith`` with a literal."""
+    text = reading.text(args[1])
+    if text is None:
+        return None
+    before, after = AROUND[name]
+    return _text_test(reading, args[0], (*before, *([text] if text else []), *after), False)
+
+
+def _text_test(
+    reading: Reading, node: Expr, parts: tuple[str | Wild, ...], folded: bool
+) -> TextTest | None:
+    operand = reading.text_operand(node)
+    if not folded and is_lower(parts) and is_folded_alike(parts):
+        inside = _lowered(reading, node)
+        operand, folded = (operand, False) if inside is None else (inside, True)
+    if operand is None or (folded and not is_folded_alike(parts)):
+        return None
+    return TextTest(operand, parts, folded)
+
+
+def lower_case_tests(reading: Reading, node: Expr, values: Sequence[Any]) -> Node | None:
+    """Return ``lower(x) IN (…)`` as tests of x; what is not in lower case is never equal."""
+    inside = _lowered(reading, node)
+    if inside is None:
+        return None
+    texts = [(str(value),) if value else () for value in values]
+    possible = [text for text in texts if is_lower(text)]
+    if not possible or not all(map(is_folded_alike, possible)):
+        return None
+    tests = tuple(TextTest(inside, text, folded=True) for text in possible)
+    return tests[0] if len(tests) == 1 else Or(tests)
+
+
+def _lowered(reading: Reading, node: Expr) -> Operand | None:
+    """Return the operand x of ``lower(x)``."""
+    called = as_call(node.unnest())
+    if called is None or called[0] not in _LOWER or len(called[1]) != 1:
+        return None
+    return reading.text_operand(called[1][0])
+
+
+def rlike(reading: Reading, node: Expr) -> Node | None:
+    """Return the test of RLIKE."""
+    return regex(reading, [node.this, node.expression])
+
+
+def regex(reading: Reading, args: Sequence[Expr]) -> Node | None:
+    """Return the test of a regular expression that Python surely reads as Java does."""
+    operand, text = reading.text_operand(args[0]), reading.text(args[1])
+    translated = None if operand is None or text is None else python_regex(text)
+    if operand is None or translated is None:
+        return None
+    pattern, flags = translated.pattern, translated.flags
+    needs = necessary_tests(operand, pattern, flags)
+    if not needs and not regex_effort(str(text)).reason:
+        return None
+    return ValueTest(operand, "regex", pattern, flags, needs)
+
+
+def take_out_calls(
+    expression: Expression,
+    columns: Mapping[str, str],
+    functions: Mapping[str, FunctionPredicate],
+) -> dict[int, FunctionPredicate]:
+    """Put a TRUE in the place of every call of a Python predicate; return these by their ``id``.
+
+    The tree of the rule is changed; functions are found by their names in lower case.
+    """
+    taken: dict[int, FunctionPredicate] = {}
+    for call in list(expression.tree.find_all(exp.Anonymous)):
+        predicate = functions.get(str(call.name).lower())
+        if predicate is not None:
+            args = [arg for arg in call.expressions if not isinstance(arg, exp.Star)]
+            if args:
+                predicate = _with_arguments(expression, predicate, call, args, functions)
+            else:
+                checked_reads(predicate, expression.what, columns, ansi=expression.ansi)
+            taken[id(expression.take_out(call))] = predicate
+    return taken
+
+
+def _with_arguments(
+    expression: Expression,
+    predicate: FunctionPredicate,
+    call: exp.Anonymous,
+    args: list[Expr],
+    functions: Mapping[str, FunctionPredicate],
+) -> FunctionPredicate:
+    name, n_reads = str(call.name), len(predicate.reads)
+    if len(args) != n_reads:
+        takes = f"{name}({', '.join(predicate.reads)})"
+        message = f"{expression.what}: {takes} takes {n_reads} argument(s), got {len(args)}"
+        refuse(message, expression.text, offset_of(call), function=name)
+    for arg in args:
+        for node in arg.find_all(exp.Anonymous):
+            if str(node.name).lower() in functions:
+                message = f"{expression.what}: a Python function as an argument is not supported"
+                refuse(message, expression.text, offset_of(node), NotSupportedError)
+    return replace(predicate, reads=tuple(_argument(expression, name, arg) for arg in args))
+
+
+def _argument(expression: Expression, name: str, arg: Expr) -> str:
+    """Return an argument: a column's name, or an expression that never raises."""
+    why = expression.facts(arg).reason or expression.chance_in(arg)
+    if why:
+        message = (
+            f"{expression.what}: an argument of {name} can raise or differs from time to time "
+            f"({why}); use the form that gives NULL instead, such as try_cast or try_divide"
+        )
+        refuse(message, expression.text, offset_of(arg), function=name)
+    reference = expression.references.get(id(arg))
+    if reference is not None and isinstance(arg, exp.Column) and len(arg.parts) == 1:
+        return reference.column
+    try:
+        return expression.write(arg)
+    except UnwritableError as unknown:
+        message = f"{expression.what}: {unknown} in an argument of {name} is not supported"
+        refuse(message, expression.text, offset_of(arg), NotSupportedError, function=name)
+
+
+def checked_reads(
+    predicate: FunctionPredicate, what: str, columns: Mapping[str, str], *, ansi: bool
+) -> FunctionPredicate:
+    """Return the predicate; the columns that it reads have to exist, and never raise."""
+    for text in predicate.reads:
+        if text in columns:
+            continue  # a column by its exact name, which need not be SQL
+        found = resolve_columns(text, columns, name=predicate.name, ansi=ansi, qualifiers=None)
+        if found.may_raise or not found.is_deterministic:
+            msg = (
+                f"{what}: predicate {predicate.name!r} reads {text!r}, which can raise or differs "
+                f"from time to time ({found.reason}); use a form that gives NULL, such as try_cast"
+            )
+            raise QueryError(msg, name=predicate.name, reads=text)
+    return predicate
+
+
+def function_test(predicate: FunctionPredicate) -> Node:
+    """Return the test of a Python predicate; a negated one is NOT of the plain one."""
+    return Not(FunctionTest(~predicate)) if predicate.negated else FunctionTest(predicate)
+
+
+_VARIABLE = re.compile(r"\$\{\S+?\}")
+"""A variable, which Spark puts in before it reads a text (``spark.sql.variable.substitute``)."""
+
+
+def _called(reading: Reading, node: Expr) -> Node | None:
+    """Return the test of a function."""
+    name, args = as_call(node) or ("", [])
+    if name in ("isnull", "isnotnull") and len(args) == 1:
+        null = null_test(reading, args[0])
+        return null if null is None or name == "isnull" else Not(null)
+    if name in ("rlike", "regexp", "regexp_like") and len(args) == 2:
+        return regex(reading, args)
+    if name in AROUND and len(args) == 2:
+        return around(reading, args, name)
+    return None
+
+
+READERS: dict[type[Expr], NodeReader] = {
+    exp.And: connected,
+    exp.Or: connected,
+    exp.Not: negated,
+    exp.Boolean: constant,
+    exp.Null: constant,
+    exp.Is: truth,
+    exp.Column: flag,
+    **dict.fromkeys(COMPARED, compared),
+    exp.NullSafeEQ: same,
+    exp.NullSafeNEQ: same,
+    exp.Between: between,
+    exp.In: one_of_list,
+    exp.Like: like,
+    exp.ILike: like,
+    exp.Escape: escaped,
+    exp.RegexpLike: rlike,
+    exp.Anonymous: _called,
+}
+"""The function that turns each type of node into tests; Spark evaluates all other nodes."""
+
+
+class RuleText:
+    """One rule's text over the columns of an input, a condition.
+
+    It may call the Python predicates by their names; other arguments are as for ``Expression``.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        what: str,
+        columns: Mapping[str, str],
+        functions: Mapping[str, FunctionPredicate],
+        *,
+        ansi: bool,
+    ) -> None:
+        known = {name.lower(): predicate for name, predicate in functions.items()}
+        self._expression = Expression(
+            text, what, columns, ansi=ansi, qualifiers=None, functions=known
+        )
+        predicates = take_out_calls(self._expression, columns, known)
+        self._reading = Reading(self._expression, columns, predicates, READERS)
+        self._reading.check_is_condition(self._expression.tree)
+
+    @property
+    def first_call(self) -> str:
+        """The first Python function that it calls ("" if it calls none)."""
+        return self._first_call[0]
+
+    @property
+    def _first_call(self) -> tuple[str, int]:
+        return min(self._expression.calls.values(), key=lambda call: call[1], default=("", 0))
+
+    @property
+    def whole(self) -> NativeTest:
+        """The rule as Spark evaluates it, as it was written."""
+        # Without a comment at its end, which would hide what comes after it.
+        text, tree = self._expression.text, self._expression.tree
+        written = slice_of(text, tokens_of(text, self._expression.what))
+        columns = self._expression.columns_of(tree)
+        # A text that Spark may read otherwise, or that draws lots, is evaluated on every row.
+        has_needs = self.risk and not self.doubt and not self.chance
+        needs = needed_columns(tree, self._expression.references) if has_needs else ()
+        return NativeTest(written, columns, may_raise=bool(self.risk), needs=tuple(sorted(needs)))
+
+    @property
+    def chance(self) -> str:
+        """Reason why equal rows may get different answers; empty if they do not."""
+        return self._expression.chance_in(self._expression.tree)
+
+    @property
+    def doubt(self) -> str:
+        """Reason why it may be read otherwise than here; empty if it is not."""
+        if _VARIABLE.search(self._expression.text):
+            return "Spark replaces ${…} by a variable"
+        if self._expression.is_read_alike:
+            return ""
+        return "which of its operators binds tighter is not clear; write parentheses"
+
+    @property
+    def risk(self) -> str:
+        """Reason why it may raise; empty if it does not."""
+        return self._expression.facts(self._expression.tree).reason
+
+    def tree(self) -> Node:
+        """Return the rule taken apart; see ``Reading.whole``."""
+        return self._reading.whole()
+
+    def refuse_calls(self, reason: str) -> NoReturn:
+        """Refuse a rule that calls a Python function although it must stay whole."""
+        name, offset = self._first_call
+        message = (
+            f"{self._expression.what} calls the Python function {name} and cannot be taken apart: "
+            f"{reason}; use forms that never raise, such as try_cast or try_divide, or make two "
+            "rules of it"
+        )
+        refuse(message, self._expression.text, offset, NotSupportedError, function=name)

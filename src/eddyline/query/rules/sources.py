@@ -1,6 +1,11 @@
 """Rules as SQL text or as predicates, before they know the columns of an input.
 
-``bind`` reads them over the columns into the trees of ``conditions``; ``reader`` takes texts apart.
+``bind`` reads them over the columns into the trees of ``conditions``; ``reading`` takes texts
+apart.
+
+Timestamp literals become instants once a session has read them. Only Spark knows how Spark reads a
+local time that does not exist or exists twice, and what the offset of a zone was long ago. So it
+reads the literals of all rules at once (the room ``spark``), and the rules take the instants in.
 """
 
 from __future__ import annotations
@@ -11,10 +16,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.query.conditions import (
     And,
+    Compare,
     Constant,
     FunctionTest,
     MayRaise,
     NativeTest,
+    OneOf,
     Raise,
     Rule,
 )
@@ -24,17 +31,16 @@ from eddyline.query.predicates import (
     SqlPredicate,
     as_predicate,
 )
-from eddyline.query.rules.python_calls import checked_reads, function_test
-from eddyline.query.rules.reader import RuleText
+from eddyline.query.rules.reading import RuleText, checked_reads, function_test
 from eddyline.query.rules.rule import Rule as DescribedRule
 from eddyline.sql.analysis import check_is_row_wise
-from eddyline.sql.depth import deep, depth_of
 from eddyline.sql.functions import names_among
-from eddyline.sql.parsing import parse_condition
+from eddyline.sql.literals import Moment
+from eddyline.sql.parsing import deep, depth_of, parse_condition
 from eddyline.sql.rendering import UnwritableError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from eddyline.query.conditions import Node, RuleSource
     from eddyline.query.predicates import Predicate
@@ -280,3 +286,31 @@ def _conjuncts(bound: list[_BoundPart]) -> tuple[str, ...] | None:
         for part in bound
     )
     return tuple(part.text for part in bound) if is_free else None
+
+
+def moments_of(node: Node) -> Iterator[Moment]:
+    """Yield the timestamp literals that a rule tree compares with."""
+    for each in node.walk():
+        if isinstance(each, Compare | OneOf):
+            values = each.values if isinstance(each, OneOf) else (each.value,)
+            yield from (value for value in values if isinstance(value, Moment))
+
+
+def with_moments(node: Node, micros: Mapping[Moment, int]) -> Node:
+    """Return a rule tree in which every timestamp literal is a number.
+
+    Of each moment there are microseconds since 1970 in UTC.
+
+    Example:
+        >>> from eddyline.query.conditions import Operand
+        >>> from eddyline.sql.types import TIMESTAMP
+        >>> late = Moment("1970-01-01 00:00:01")
+        >>> with_moments(Compare(Operand("`t`", TIMESTAMP), ">", late), {late: 1_000_000}).value
+        1000000
+    """
+    if isinstance(node, Compare) and isinstance(node.value, Moment):
+        return replace(node, value=micros[node.value])
+    if isinstance(node, OneOf) and any(isinstance(value, Moment) for value in node.values):
+        instants = (micros[value] if isinstance(value, Moment) else value for value in node.values)
+        return replace(node, values=tuple(dict.fromkeys(instants)))
+    return node.map(lambda child: with_moments(child, micros))

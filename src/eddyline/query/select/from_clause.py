@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from eddyline.query.cql import window_of
+from eddyline.query.query import LONGEST, UNBOUNDED, SessionWindow, SlideWindow
 from eddyline.query.select.grammar import FIRST, WINDOWS
 from eddyline.query.select.model_clause import models_behind
-from eddyline.query.select.names import Scope
-from eddyline.query.select.statement import Exists
-from eddyline.query.windows import LONGEST, UNBOUNDED, SessionWindow, SlideWindow
+from eddyline.query.select.statement import Exists, Scope
 from eddyline.registry import unknown
 from eddyline.sql.parsing import offset_of, refuse
 
@@ -21,10 +20,9 @@ if TYPE_CHECKING:
 
     from sqlglot import Expr
 
-    from eddyline.query.query import JoinKind, Query
+    from eddyline.query.query import JoinKind, Query, Window
     from eddyline.query.select.grammar import Span
     from eddyline.query.select.statement import Statement
-    from eddyline.query.windows import Window
 
 _KINDS: Mapping[tuple[str, str], JoinKind] = {
     ("", ""): "inner",

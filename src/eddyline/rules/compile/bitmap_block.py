@@ -22,9 +22,14 @@ import numpy as np
 from eddyline.data.arrays import distinct
 from eddyline.errors import PlanError
 from eddyline.rules.compile.formula import REGION, All, Always, Literal, literals_of
-from eddyline.rules.compile.keys import HIGHEST, LOWEST
-from eddyline.rules.compile.region_tables import CutTables, cut_tables, starts_of
-from eddyline.rules.compile.regions import KeySet, cuts_of
+from eddyline.rules.compile.regions import (
+    HIGHEST,
+    LOWEST,
+    KeySet,
+    cut_tables,
+    cuts_of,
+    starts_of,
+)
 from eddyline.rules.match import bitmap_kernels as kernels
 
 if TYPE_CHECKING:
@@ -33,8 +38,8 @@ if TYPE_CHECKING:
     from eddyline.data.arrays import Int32s, Ints, Mask, Words
     from eddyline.rules.compile.formula import Formula
     from eddyline.rules.compile.program import Program
-    from eddyline.rules.match.bitmap_kernels import BlockArrays
-    from eddyline.rules.planning.sequence import SelectionSequence
+    from eddyline.rules.match.bitmap_kernels import BlockArrays, CutTables
+    from eddyline.rules.plan import SelectionSequence
 
 MAX_RULES = 512
 """Most rules of a block: eight words, which are one cache line."""

@@ -1,39 +1,50 @@
-"""Region constructs: an operand's values, cut into regions where the rules of a set cut them.
+"""Regions: an operand's values, cut where the rules of a set cut them, and keys to find them by.
 
 Region 0 is NULL. An ordered operand has a further region per gap between cuts; a text operand, of
-which rules only ask whether it is some text, one for all other texts and one per text. Texts that
-rules compare by order, and decimals that no key holds, are ordered by their ranks among constants.
+which rules only ask whether it is some text, one for all other texts and one per text.
+
+Values are searched by *keys*, so that all constructs are searched alike. A key is an int64 that
+keeps the order of the values: whole numbers, days, microseconds and booleans as they are, decimals
+without their point, floats by their bits (-0.0 is 0.0; NaN is equal to itself and above all). A
+comparison with a constant becomes an interval of keys. Of texts of which rules only ask what they
+are, the key is the place among the constants, or ``OTHER``.
+
+Where order matters, and for decimals of more digits, a key is a *rank* among sorted constants:
+2 i + 1 is constant i, and 2 i is what lies below it and above the one before. Texts are compared as
+Spark compares them, by their bytes; decimals of up to 38 digits by 16 bytes that sort as they do.
+
+*Tables* lead from keys to regions. A table has an entry per slot, a range of keys as wide as a
+power of two: the region of its first key. What is left is to pass the cuts inside the slot, of
+which there are few; none where slots are one key wide. A search of cuts takes several times as
+long, as each step waits for the one before.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from eddyline.query.conditions import FALSE, TRUE, UNKNOWN, Compare, IsNull, OneOf, TextTest
-from eddyline.rules.compile.keys import (
-    HIGHEST,
-    Interval,
-    around,
-    between,
-    complement,
-    interval,
-    is_keyed,
-    keys_of,
-    nulls_of,
-    places_of,
-    united,
-)
-from eddyline.rules.compile.ranks import FARTHEST, Ranks, rank_of
-from eddyline.rules.match.lower_case import lowered
+from eddyline.rules.match import bitmap_kernels as kernels
+from eddyline.rules.match.bitmap_kernels import CutTables
+from eddyline.rules.match.lower_case import as_text, lowered, offsets_of
+from eddyline.sql.literals import Moment
+from eddyline.sql.types import TIMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from eddyline.data.arrays import Ints, Mask
+    from numpy.typing import NDArray
+
+    from eddyline.data.arrays import Bytes, Floats, Ints, Mask
     from eddyline.query.conditions import Operand, Test
     from eddyline.sql.literals import Scalar
     from eddyline.sql.types import SqlType
@@ -62,7 +73,7 @@ class RegionConstruct:
     """Whether texts are compared in lower case."""
     constants: tuple[str, ...] | tuple[int, ...] | None
     """Values that rules name, where they give the keys: texts, or decimals without their point. A
-    text's key is its place here, or ``OTHER``; where they are ranked, see ``ranks``."""
+    text's key is its place here, or ``OTHER``; where they are ranked, see ``Ranks``."""
     cuts: Ints
     """Keys at which a region starts, ascending."""
     ranks: Ranks | None = None
@@ -189,3 +200,302 @@ def cuts_of(sets: Sequence[KeySet]) -> Ints:
     starts |= {high + 1 for keys in sets for _, high in keys.intervals if high < HIGHEST}
     cuts = np.array(sorted(starts), np.int64)
     return cuts[cuts > -HIGHEST - 1] if len(cuts) else cuts
+
+
+LOWEST, HIGHEST = -(2**63), 2**63 - 1
+"""The ends of the keys."""
+
+OTHER = -1
+"""Key of a text that no rule names."""
+
+Interval = tuple[int, int]
+"""Keys from a first to a last one, both included; first ≤ last."""
+
+_EPOCH = date(1970, 1, 1).toordinal()
+
+
+def interval(kind: SqlType, op: str, value: Scalar) -> tuple[Interval, ...]:
+    """Return the keys of the values for which a comparison is true: one interval, or none.
+
+    Example:
+        >>> from decimal import Decimal
+        >>> from eddyline.sql.types import INT
+        >>> interval(INT, "<", Decimal("5.5"))
+        ((-9223372036854775808, 5),)
+        >>> interval(INT, "=", Decimal("5.5"))
+        ()
+    """
+    return between(op, *around(kind, value))
+
+
+def between(op: str, below: int, above: int) -> tuple[Interval, ...]:
+    """Return the keys for which a comparison is true, by the keys next to its constant.
+
+    The greatest key not above the constant is ``below``, the least not below it ``above``: the same
+    one if the constant has a key.
+    """
+    is_exact = below == above
+    low, high = {
+        "=": (above, below),
+        "<": (LOWEST, below - is_exact),
+        "<=": (LOWEST, below),
+        ">": (above + is_exact, HIGHEST),
+        ">=": (above, HIGHEST),
+    }[op]
+    low, high = max(low, LOWEST), min(high, HIGHEST)
+    return ((low, high),) if low <= high else ()
+
+
+def around(kind: SqlType, value: Scalar) -> tuple[int, int]:
+    """Return the greatest key not above the value and the least not below it."""
+    if kind.family == "float":
+        key = int(float_keys(np.array([value], np.float64))[0])
+        return key, key
+    if isinstance(value, date):
+        days = value.toordinal() - _EPOCH
+        return days, days
+    if isinstance(value, Moment):
+        msg = f"no session has said when {value.text!r} is"
+        raise TypeError(msg)
+    exact = Fraction(value) * 10**kind.scale
+    return math.floor(exact), math.ceil(exact)
+
+
+def complement(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
+    """Return the keys outside sorted, disjoint intervals.
+
+    >>> complement([(0, 4)])
+    ((-9223372036854775808, -1), (5, 9223372036854775807))
+    """
+    gaps: list[Interval] = []
+    start = LOWEST
+    for low, high in intervals:
+        if start < low:
+            gaps.append((start, low - 1))
+        start = high + 1
+    if start <= HIGHEST:
+        gaps.append((start, HIGHEST))
+    return tuple(gaps)
+
+
+def united(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
+    """Return intervals sorted and disjoint, neighbours joined.
+
+    >>> united([(5, 6), (0, 1), (2, 3)])
+    ((0, 3), (5, 6))
+    """
+    found: list[Interval] = []
+    for low, high in sorted(intervals):
+        if found and low <= found[-1][1] + 1:
+            found[-1] = found[-1][0], max(found[-1][1], high)
+        else:
+            found.append((low, high))
+    return tuple(found)
+
+
+def is_keyed(kind: SqlType) -> bool:
+    """Return whether values of a type have keys that keep their order."""
+    if kind.family == "decimal":
+        return kind.precision <= 18
+    return kind.family in ("integer", "float", "boolean", "date", *TIMES)
+
+
+def keys_of(values: pa.Array, kind: SqlType) -> tuple[Ints, Mask]:
+    """Return the key of each value (anything where it is NULL), and which are NULL."""
+    nulls = nulls_of(values)
+    if kind.family == "float":
+        floats = pc.fill_null(values, 0.0) if nulls.any() else values
+        return float_keys(floats.to_numpy(zero_copy_only=False).astype(np.float64)), nulls
+    if kind.family == "decimal":
+        wide = values.cast(pa.decimal128(max(values.type.precision, 19), kind.scale))
+        # The lower half of the two's complement: 18 digits fit.
+        halves = np.frombuffer(wide.buffers()[1], np.int64)
+        return halves[2 * wide.offset :: 2][: len(wide)].copy(), nulls
+    if kind.family == "date":
+        values = values.cast(pa.date32()).cast(pa.int32())
+    elif kind.family in TIMES:
+        values = values.cast(pa.timestamp("us", values.type.tz)).cast(pa.int64())
+    elif kind.family == "boolean":
+        values = values.cast(pa.int8())
+    whole = pc.fill_null(values, 0) if nulls.any() else values
+    return whole.to_numpy(zero_copy_only=False).astype(np.int64), nulls
+
+
+def float_keys(values: Floats) -> Ints:
+    """Return the keys of floats.
+
+    >>> float_keys(np.array([-0.0, 0.0, 1.0])).tolist()
+    [0, 0, 4607182418800017408]
+    """
+    clean = values + 0.0  # -0.0 becomes 0.0; a copy
+    clean[np.isnan(clean)] = np.nan
+    bits = clean.view(np.int64)
+    return bits ^ ((bits >> 63) & HIGHEST)
+
+
+def value_of(kind: SqlType, key: int) -> Scalar:
+    """Return the value of a key, or the key itself where no value of Python's is so far out.
+
+    >>> from eddyline.sql.types import DATE, DOUBLE
+    >>> value_of(DATE, 0).isoformat(), value_of(DOUBLE, 4607182418800017408)
+    ('1970-01-01', 1.0)
+    """
+    if kind.family == "float":
+        return float(np.array([key ^ ((key >> 63) & HIGHEST)], np.int64).view(np.float64)[0])
+    if kind.family == "decimal":
+        return Decimal(f"{key}E{-kind.scale}")
+    if kind.family == "boolean":
+        return bool(key)
+    if kind.family == "date" and 0 < key + _EPOCH <= date.max.toordinal():
+        return date.fromordinal(key + _EPOCH)
+    if kind.family in TIMES:
+        return _time_of(kind, key)
+    return key
+
+
+def _time_of(kind: SqlType, micros: int) -> datetime | int:
+    epoch = datetime(1970, 1, 1, tzinfo=UTC if kind.family == "timestamp" else None)
+    try:
+        return epoch + timedelta(microseconds=micros)
+    except OverflowError:
+        return micros
+
+
+def nulls_of(values: pa.Array) -> Mask:
+    """Return a mask of the values that are NULL (NaN is not)."""
+    if values.null_count == 0:
+        return np.zeros(len(values), dtype=np.bool_)
+    found: Mask = values.is_null(nan_is_null=False).to_numpy(zero_copy_only=False)
+    return found
+
+
+def places_of(values: pa.Array, constants: pa.Array) -> tuple[Ints, Mask]:
+    """Return the place of each text among constants (``OTHER`` if it is none), and the NULLs."""
+    found = pc.index_in(values, value_set=constants)
+    places = pc.fill_null(found, OTHER).to_numpy(zero_copy_only=False).astype(np.int64)
+    return places, nulls_of(values)
+
+
+FARTHEST = 10**38
+"""Beyond every decimal without its point; constants further out compare as this one."""
+
+_SHIFT = 2**127
+_WIDTH = 16
+
+
+def rank_of(place: int) -> int:
+    """Return the key of a constant, by its place among the sorted constants."""
+    return 2 * place + 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranks:
+    """Sorted constants as bytes."""
+
+    data: Bytes
+    """One after the other."""
+    offsets: Ints
+    """Start of each; one more than there are."""
+
+    @classmethod
+    def of(cls, constants: Sequence[str] | Sequence[int]) -> Ranks:
+        """Return the ranks among constants.
+
+        They are sorted: texts, or decimals without their point, up to ``FARTHEST``.
+
+        Example:
+            >>> Ranks.of(["b", "ba"]).keys(pa.array(["a", "b", "b!", "ba", "c"])).tolist()
+            [0, 1, 2, 3, 4]
+        """
+        each = [
+            (one + _SHIFT).to_bytes(_WIDTH, "big") if isinstance(one, int) else one.encode()
+            for one in constants
+        ]
+        offsets = np.concatenate([[0], np.cumsum([len(one) for one in each])]).astype(np.int64)
+        return cls(np.frombuffer(b"".join(each) or b"\0", np.uint8), offsets)
+
+    def keys(self, values: pa.Array, kind: SqlType | None = None) -> Ints:
+        """Return the key of each value (anything where it is NULL)."""
+        if kind is not None and kind.family == "decimal":
+            data, offsets = _decimal_bytes(values, kind.scale)
+        else:
+            data, offsets = _text_bytes(values)
+        found = np.zeros(len(values), np.int64)
+        kernels.rank(data, offsets, nulls_of(values), self.data, self.offsets, found)
+        return found
+
+
+def _text_bytes(values: pa.Array) -> tuple[Bytes, Ints]:
+    texts = as_text(values)
+    buffer = texts.buffers()[2]
+    return np.frombuffer(b"\0" if buffer is None else buffer, np.uint8), offsets_of(texts)
+
+
+def _decimal_bytes(values: pa.Array, scale: int) -> tuple[Bytes, Ints]:
+    """Return decimals as bytes that sort as they do: the sign turned, the highest byte first."""
+    wide = values.cast(pa.decimal128(38, scale))
+    offsets = np.arange(len(wide) + 1, dtype=np.int64) * _WIDTH
+    if len(wide) == 0:
+        return np.frombuffer(b"\0", np.uint8), offsets
+    halves = np.frombuffer(wide.buffers()[1], "<u8")[2 * wide.offset :][: 2 * len(wide)]
+    turned = halves.reshape(-1, 2)[:, ::-1].copy()
+    turned[:, 0] ^= np.uint64(2**63)
+    return np.frombuffer(turned.astype(">u8").tobytes(), np.uint8), offsets
+
+
+MAX_TABLE = 1 << 15
+"""Most slots of a construct. Rows visit one construct after the other, a chunk at a time, so it
+is enough that a table of this size (64 KiB) fits the second cache."""
+
+MAX_CROWD = 8
+"""Most cuts inside a slot; where there are more, cuts are searched."""
+
+MAX_SPAN = 1 << 62
+"""Keys between the first and the last cut from which on cuts are searched: differences of keys
+have to fit a word."""
+
+
+def cut_tables(cuts: Sequence[Ints]) -> CutTables:
+    """Return the cuts of some constructs, ascending for each, with their tables.
+
+    Example:
+        >>> found = cut_tables([np.array([5, 7])])
+        >>> found.table.tolist(), found.first.tolist(), found.last.tolist()
+        ([1, 2, 2, 3], [4], [7])
+    """
+    made = [_table(each) for each in cuts]
+    sizes = np.array([len(table) for table, _ in made], np.int64)
+    return CutTables(
+        cuts=np.concatenate([np.zeros(0, np.int64), *cuts]),
+        cuts_at=starts_of([len(each) for each in cuts]),
+        table=np.concatenate([np.zeros(0, np.uint16), *(table for table, _ in made)]),
+        table_at=np.where(sizes > 0, starts_of(sizes)[:-1], -1),
+        first=np.array([int(each[0]) - 1 if len(each) else 0 for each in cuts], np.int64),
+        last=np.array([int(each[-1]) if len(each) else 0 for each in cuts], np.int64),
+        shift=np.array([shift for _, shift in made], np.int64),
+    )
+
+
+def _table(cuts: Ints) -> tuple[NDArray[np.uint16], int]:
+    """Return the regions of the first keys of slots, none if there is no table, and their shift.
+
+    The first slot starts one key below the first cut.
+    """
+    nothing = np.zeros(0, np.uint16)
+    if len(cuts) == 0:
+        return np.ones(1, np.uint16), 0
+    first, span = int(cuts[0]) - 1, int(cuts[-1]) - int(cuts[0]) + 1
+    if span >= MAX_SPAN or len(cuts) > np.iinfo(np.uint16).max - 1:
+        return nothing, 0
+    shift = max(0, (span // MAX_TABLE).bit_length())
+    starts = first + (np.arange((span >> shift) + 1, dtype=np.int64) << shift)
+    regions = np.searchsorted(cuts, starts, side="right") + 1
+    crowds = np.diff(regions, append=len(cuts) + 1)
+    if shift > 0 and crowds.max() > MAX_CROWD:
+        return nothing, 0
+    return regions.astype(np.uint16), shift
+
+
+def starts_of(sizes: Sequence[int] | Ints) -> Ints:
+    """Return the starts of parts of some sizes, one after the other; one more than there are."""
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

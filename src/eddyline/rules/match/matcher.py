@@ -1,30 +1,41 @@
 """Evaluates a program over batches under a plan: moves rows, decides nothing.
 
-Bitmap blocks and access predicates leave candidates: pairs of a row and a rule that may be true.
-Constructs that no access predicate needed are looked at only for rows with candidates; then these
-are decided, and the residual tests are asked of Python, the cheapest first.
+Bitmap blocks (``Selection``, along a sequence) and access predicates leave candidates: ``Pairs`` of
+a row and a rule that may be true. Constructs that no access predicate needed are looked at only for
+rows with candidates; then these are decided, and the residual tests are asked of Python
+(``Asker``), the cheapest first. ``Batch`` is what is known of the rows of a batch so far.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow.compute as pc
 
 from eddyline.data import jit
 from eddyline.data.arrays import distinct
 from eddyline.query.conditions import ValueTest
-from eddyline.rules.compile.bitmap_block import BitmapBlocks
+from eddyline.rules.compile.bitmap_block import PLAIN, BitmapBlocks
+from eddyline.rules.compile.patterns import Hits, find
 from eddyline.rules.compile.postings import postings_of
-from eddyline.rules.compile.region_tables import cut_tables
-from eddyline.rules.match.asking import Asker
-from eddyline.rules.match.batch import LOOKED_AT, Batch
+from eddyline.rules.compile.regions import cut_tables, nulls_of
+from eddyline.rules.match.bitmap_kernels import (
+    CHUNK,
+    SequenceArrays,
+    Tally,
+    regions_of,
+    select_hybrid,
+    select_macro,
+)
+from eddyline.rules.match.lower_case import as_text, plain
 from eddyline.rules.match.pair_kernels import OPEN, TRUE_NOW, candidates, decide
-from eddyline.rules.match.pairs import Matches, Pairs, gathered, in_order, joined, where
-from eddyline.rules.match.selection import Selection
-from eddyline.rules.profile import SharingProfile
+from eddyline.rules.match.residual import ask, no_answers
+from eddyline.rules.plan import SelectionSequence
+from eddyline.rules.profile import AskedProfile, SelectionCounts, SharingProfile
+from eddyline.stats.costs import CostSums, work_ns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,9 +44,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from eddyline.data.arrays import Int32s, Ints, Mask
+    from eddyline.rules.compile.bitmap_block import BitmapBlock
     from eddyline.rules.compile.program import Program
-    from eddyline.rules.match.pairs import Found
+    from eddyline.rules.match.bitmap_kernels import CutTables
     from eddyline.rules.plan import BitmapBlockPlan, SharingPlan
+
+    Found = tuple[Ints, Int32s]
+    """Row and rule of pairs."""
 
 
 class Matcher:
@@ -279,3 +294,332 @@ def _read_by(reads: Mask, rules: Int32s) -> Mask:
     """Return a mask of the constructs that at least one of some rules reads."""
     found: Mask = np.logical_or.reduce(reads[rules], axis=0)
     return found
+
+
+LOOKED_AT = 500
+"""First rows of a batch whose values are counted."""
+
+
+class Batch:
+    """One batch, and what is known of its rows so far."""
+
+    def __init__(
+        self, program: Program, tables: CutTables, columns: Sequence[pa.Array], n_rows: int
+    ) -> None:
+        self.program = program
+        self.tables = tables
+        self.columns = [plain(values) for values in columns]
+        self.n_rows = n_rows
+        n_regions = len(program.regions)
+        self.keys = np.zeros((max(1, n_regions), n_rows), np.int64)
+        self.key_nulls = np.zeros((max(1, n_regions), n_rows), np.bool_)
+        self.regions = np.zeros((max(1, n_regions), n_rows), np.int32)
+        self.nulls = np.zeros((max(1, len(columns)), n_rows), np.bool_)
+        self.hits = Hits(max(1, program.first_units[-1]), n_rows)
+        self.answers = no_answers(program, n_rows)
+        self.keyed: set[int] = set()
+        self.looked_up: set[int] = set()
+        self.found: set[int] = set()
+        self.blocks: dict[BitmapBlockPlan, SelectionCounts] = {}
+        n_constructs = n_regions + len(program.texts)
+        self.construct_rows = np.zeros(n_constructs, np.int64)
+        self.construct_ns = np.zeros(n_constructs, np.int64)
+        self.asked, self.asked_ns = np.zeros((2, len(program.externals)), np.int64)
+        self.python = AskedProfile.empty(len(program.ordered.tests))
+
+    def take_keys(self, construct: int) -> None:
+        """Find the keys of all rows in a region construct."""
+        started = time.perf_counter_ns()
+        values = self.columns[self.program.region_columns[construct]]
+        found = self.program.regions[construct].keys(values)
+        self.keys[construct], self.key_nulls[construct] = found
+        self.keyed.add(construct)
+        self._count(construct, self.n_rows, started)
+
+    def look_up(self, construct: int, rows: Ints) -> None:
+        """Find the regions of some rows in a region construct."""
+        started = time.perf_counter_ns()
+        is_all = len(rows) == self.n_rows
+        is_keyed = construct in self.keyed
+        chosen = slice(None) if is_all else rows
+        if is_keyed:
+            keys, nulls = self.keys[construct, chosen], self.key_nulls[construct, chosen]
+        else:
+            values = self.columns[self.program.region_columns[construct]]
+            keys, nulls = self.program.regions[construct].keys(
+                values if is_all else values.take(rows)
+            )
+        found = self.regions[construct] if is_all else np.empty(len(rows), np.int32)
+        regions_of(keys, nulls, 0, np.arange(len(rows)), len(rows), self.tables, construct, found)
+        if not is_all:
+            self.regions[construct, rows] = found
+        self.looked_up.add(construct)
+        self._count(construct, 0 if is_keyed else len(rows), started)
+
+    def find(self, text: int, rows: Ints, stamps: Ints, tick: int, *, by_value: bool) -> None:
+        """Find the patterns of a text construct in some rows; see ``patterns.find``."""
+        started = time.perf_counter_ns()
+        construct = self.program.texts[text]
+        column = self.program.text_columns[text]
+        values = self.columns[column]
+        self.nulls[column] = nulls_of(values)
+        units = slice(self.program.first_units[text], self.program.first_units[text + 1])
+        starts, ends = self.hits.starts[units], self.hits.ends[units]
+        if by_value and len(rows) == self.n_rows:
+            coded = as_text(values).dictionary_encode()
+            texts, every = construct.texts(coded.dictionary), np.arange(len(coded.dictionary))
+            value_starts, value_ends = np.zeros((2, len(starts), len(every)), np.int64)
+            find(construct, texts, every, self.hits, value_starts, value_ends, stamps, tick)
+            there = np.flatnonzero(~self.nulls[column])
+            codes = coded.indices.drop_null().to_numpy()
+            starts[:, there], ends[:, there] = value_starts[:, codes], value_ends[:, codes]
+        else:
+            find(construct, construct.texts(values), rows, self.hits, starts, ends, stamps, tick)
+        self.found.add(text)
+        self._count(len(self.program.regions) + text, len(rows), started)
+
+    def null_of(self, column: int) -> None:
+        """Find out which values of a column are NULL."""
+        values = self.columns[column]
+        self.nulls[column] = nulls_of(values)
+
+    def distinct_values(self) -> list[int]:
+        """Return the number of values of the first rows in the column of each text construct."""
+        first = [self.columns[column].slice(0, LOOKED_AT) for column in self.program.text_columns]
+        return [pc.count_distinct(values, mode="all").as_py() for values in first]
+
+    def _count(self, construct: int, n_rows: int, started: int) -> None:
+        self.construct_rows[construct] += n_rows
+        self.construct_ns[construct] += time.perf_counter_ns() - started
+
+    def pattern_counts(self, rows: Ints) -> Ints:
+        """Return the number of rows, of some, in which each pattern was found."""
+        starts, ends = self.hits.starts[:, rows].ravel(), self.hits.ends[:, rows].ravel()
+        sizes = ends - starts
+        if not sizes.any():
+            return np.zeros(self.program.n_patterns, np.int64)
+        within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        places = np.repeat(starts, sizes) + within
+        return np.bincount(self.hits.patterns[places], minlength=self.program.n_patterns)
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """The rules that survive for each row of a batch."""
+
+    rows: Ints
+    """Row of each pair, ascending."""
+    rules: Int32s
+    """Rule of each pair: its place in the block; ascending for each row."""
+    counts: SelectionCounts
+    """The counts of the selection."""
+
+
+class Selection:
+    """A bitmap block with a sequence, ready to select rows.
+
+    Without a sequence, constructs stand in the order of their numbers. With ``skips`` a row passes
+    over constructs that cannot decide any rule it has left.
+    """
+
+    def __init__(
+        self,
+        block: BitmapBlock,
+        sequence: SelectionSequence | None = None,
+        *,
+        skips: bool = False,
+    ) -> None:
+        sequence = sequence or SelectionSequence.as_numbered(block.n_constructs)
+        block.check(sequence)
+        self.block = block
+        self.sequence = sequence
+        self._block = block.arrays()
+        self._sequence = _sequence_arrays(block, sequence, skips)
+
+    def select(self, keys: Ints, nulls: Mask) -> Selected:
+        """Return the rules that survive for each row of a batch, and counts.
+
+        Keys are those of the attributes, rows of the matrix contiguous, and which are NULL
+        ((attributes, R)).
+        """
+        # Others would be compiled for their kind of array: once per process is enough.
+        keys, nulls = np.require(keys, np.int64, PLAIN), np.require(nulls, np.bool_, PLAIN)
+        n, n_rows = self.block.n_constructs, keys.shape[1]
+        kernel = select_hybrid if self.sequence.is_hybrid else select_macro
+        tally = Tally(*(np.zeros(size, dtype=np.int64) for size in (n, n, 1)))
+        room = 64 * self.block.n_words * CHUNK + n_rows
+        rows, rules = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int32)
+        row = n_pairs = 0
+        while row < n_rows:
+            row, n_pairs = kernel(
+                keys, nulls, self._block, self._sequence, tally, row, n_pairs, rows, rules
+            )
+            if row < n_rows:
+                rows, rules = _twice(rows), _twice(rules)
+        counts = SelectionCounts(
+            n_rows, tally.evaluated, tally.dropped, int(tally.followed[0]), n_pairs
+        )
+        return Selected(rows[:n_pairs], rules[:n_pairs], counts)
+
+
+def _sequence_arrays(
+    block: BitmapBlock, sequence: SelectionSequence, skips: bool
+) -> SequenceArrays:
+    macro = np.array(sequence.macro, dtype=np.int64)
+    nodes = range(sequence.n_nodes)
+    starts, arrows = _arrow_table(block, sequence)
+    return SequenceArrays(
+        macro=macro,
+        position=np.argsort(macro),
+        construct_of=np.array([sequence.construct_of(v) for v in nodes], dtype=np.int64),
+        arrows_at=starts,
+        arrows=arrows,
+        skips=skips,
+    )
+
+
+def _arrow_table(block: BitmapBlock, sequence: SelectionSequence) -> tuple[Ints, Int32s]:
+    """Return the start of each node's arrows, and all arrows: one per region of those nodes."""
+    starts = np.full(max(sequence.n_nodes, 1), -1, dtype=np.int64)
+    size = 0
+    for node in dict.fromkeys(arrow.node for arrow in sequence.arrows):
+        starts[node] = size
+        size += block.n_regions(sequence.construct_of(node))
+    arrows = np.full(size, -1, dtype=np.int32)
+    for arrow in sequence.arrows:
+        arrows[starts[arrow.node] + arrow.region] = arrow.target
+    return starts, arrows
+
+
+def _twice(old: NDArray[Any]) -> NDArray[Any]:
+    new = np.empty(2 * len(old), dtype=old.dtype)
+    new[: len(old)] = old
+    return new
+
+
+N_WARM = 8
+"""Sampled rows of a call whose time does not count, where a test was not called before: the first
+call of a process loads what later ones find."""
+
+
+class Asker:
+    """Asks the tests of a program in one process, and counts what that costs."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._cold = set(program.ordered.tests.tolist())
+
+    def ask(self, batch: Batch, pairs: Pairs, asks: Int32s) -> None:
+        """Ask, for each open pair of row and rule, the test on which it hangs first.
+
+        For ``asks`` and errors see ``residual.ask``.
+        """
+        self._ask(batch, pairs.row_of, pairs.rules, asks)
+
+    def ask_sample(self, batch: Batch, pairs: Pairs, sampled: Ints) -> None:
+        """Ask each test whose order is learned, for the open pairs of sampled rows.
+
+        What raises has no answer, and is an error only where a rule hangs on it.
+        """
+        ordered, row_of = self._program.ordered, pairs.row_of
+        taken = np.flatnonzero(np.isin(row_of, sampled) & np.isin(pairs.rules, ordered.rules))
+        if not len(taken):
+            return
+        started = work_ns()
+        places, tests = self._program.externals_of(pairs.rules[taken])
+        is_ordered = np.isin(tests, ordered.tests)
+        pair, tests = taken[places[is_ordered]], tests[is_ordered]
+        rows, rules = row_of[pair], pairs.rules[pair]
+        seen = distinct(rows)
+        if self._cold:
+            is_first = (rows <= seen[:N_WARM][-1]) & np.isin(tests, list(self._cold))
+            first = rows[is_first], rules[is_first], tests[is_first]
+            self._cold -= set(ask(self._program, batch.columns, *first, batch.answers))
+        self._ask(batch, rows, rules, tests)
+        answers = np.ascontiguousarray(batch.answers[np.ix_(ordered.tests, seen)].T)
+        batch.python = replace(batch.python, answers=answers, sampled_ns=work_ns() - started)
+
+    def _ask(self, batch: Batch, rows: Ints, rules: Int32s, asks: Int32s) -> None:
+        asked = ask(self._program, batch.columns, rows, rules, asks, batch.answers)
+        if not asked:
+            return
+        tests = np.array(list(asked))
+        n_rows, spent_ns = np.array(list(asked.values()), np.int64).T
+        batch.asked[tests] += n_rows
+        batch.asked_ns[tests] += spent_ns
+        timed = {each: asked[each] for each in asked if each not in self._cold}
+        self._cold -= set(asked)
+        ordered = self._program.ordered.tests
+        if len(ordered) and timed:
+            calls = np.array([timed.get(each, (0, 0)) for each in ordered.tolist()], np.float64).T
+            costs = batch.python.costs + CostSums.of_calls(*calls)
+            batch.python = replace(batch.python, costs=costs)
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """Pairs of a row and a rule that is true for it, by row and then by rule."""
+
+    n_rows: int
+    """Rows of the batch."""
+    rows: Ints
+    """Row of each pair, from 0."""
+    rules: Int32s
+    """Rule of each pair: its place in the set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Pairs of row and rule, by row."""
+
+    rows: Ints
+    """Rows that have pairs, ascending."""
+    starts: Ints
+    """Start of the pairs of each; one more than there are rows."""
+    rules: Int32s
+
+    @property
+    def row_of(self) -> Ints:
+        """Row of each pair."""
+        return np.repeat(self.rows, np.diff(self.starts))
+
+    def where(self, keep: Mask) -> Pairs:
+        """Return some of the pairs."""
+        return pairs_of(self.row_of[keep], self.rules[keep])
+
+
+def pairs_of(rows: Ints, rules: Int32s) -> Pairs:
+    """Return pairs whose rows ascend."""
+    firsts = np.flatnonzero(np.diff(rows, prepend=-1))
+    return Pairs(rows[firsts], np.append(firsts, len(rows)), rules)
+
+
+def where(found: Found, keep: Mask) -> Found:
+    """Return some of the pairs."""
+    rows, rules = found
+    return rows[keep], rules[keep]
+
+
+def joined(parts: Sequence[Found]) -> Found:
+    """Return pairs of several kinds as one, one kind after the other."""
+    full = [each for each in parts if len(each[0])]
+    if len(full) == 1:
+        return full[0]
+    rows = np.concatenate([np.zeros(0, np.int64), *(each[0] for each in full)])
+    return rows, np.concatenate([np.zeros(0, np.int32), *(each[1] for each in full)])
+
+
+def in_order(rows: Ints, rules: Int32s) -> Found:
+    """Return pairs by row and then by rule."""
+    # As one number each, which numpy sorts in a tenth of the time of a sort by two keys.
+    both = (rows << 32) | rules
+    if (both[1:] > both[:-1]).all():
+        return rows, rules
+    both.sort()
+    return both >> 32, both.astype(np.int32)
+
+
+def gathered(parts: Sequence[Found]) -> Pairs:
+    """Return pairs of several kinds as one, by row."""
+    full = [each for each in parts if len(each[0])]
+    return pairs_of(*(full[0] if len(full) == 1 else in_order(*joined(full))))

@@ -26,7 +26,7 @@ from eddyline.query.predicate_results import (
 )
 from eddyline.rules.match.lower_case import as_text, decoded
 from eddyline.rules.match.pair_kernels import ASKED_IN_VAIN, IS_FALSE, IS_TRUE, IS_UNKNOWN
-from eddyline.sql.java_regex import compiled
+from eddyline.sql.regexes import compiled
 from eddyline.stats.costs import work_ns
 
 if TYPE_CHECKING:

@@ -4,6 +4,10 @@ The access predicate of a rule is a set of literals of which at least one is tru
 is: only rows with such a literal are candidates, and the rarer they are the less the rule costs.
 AND: the set of the rarest part; OR: the union of the parts' sets. Rates of literals are measured on
 sampled rows (``profile``), and guessed before there are any.
+
+``price_ns`` is what a plan costs a row by these rates. Sequences of bitmap blocks, which texts are
+looked at once for each value, and the order of tests of Python are not in it: no rate of a single
+literal tells them.
 """
 
 from __future__ import annotations
@@ -223,3 +227,27 @@ def _blocks(program: Program, rules: Sequence[int]) -> tuple[BitmapBlockPlan, ..
         BitmapBlockPlan(tuple(alike[start : start + MAX_RULES]))
         for start in range(0, len(alike), MAX_RULES)
     )
+
+
+def price_ns(program: Program, plan: SharingPlan, rates: Floats) -> float:
+    """Return what the matcher takes for a row (ns).
+
+    Args:
+        program: the rules.
+        plan: one of the matcher's.
+        rates: the share of rows for which each literal holds ([0, 1]; (literals,)).
+    """
+    blocked = {rule for block in plan.blocks for rule in block.rules}
+    pairs, n_walked = 0.0, 0
+    for rule, access in enumerate(plan.access_predicates):
+        if program.constant[rule] >= 0:
+            continue
+        if rule in blocked:
+            pairs += let_through(program.formulas[rule], program.literals, rates)
+            continue
+        n_walked += 1
+        pairs += 1.0 if access is None else min(1.0, float(rates[list(access)].sum()))
+    n_looked_up = min(len(program.regions), MEAN_LOOK_UPS)
+    looking = len(plan.blocks) * LOOK_UP_NS + len(blocked) / 64 * WORD_NS
+    walking = len(program.regions) * WALK_NS if n_walked else 0.0
+    return pairs * PAIR_NS + n_looked_up * looking + walking

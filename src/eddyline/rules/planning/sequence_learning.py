@@ -1,8 +1,20 @@
-"""From regions of sampled rows to a sequence of constructs.
+"""From regions of sampled rows to a sequence of constructs, and when to learn it again.
 
 All constructs of a sampled row are evaluated, so every candidate is measured on the same rows and
 one sample gives the whole macro-sequence, where the paper takes a period for each position
 [ASC 4.2; one sample is ours]. Learners see regions, never rows, and draw nothing at random.
+
+A *micro-arrow* leads rows of some regions to another construct next, where the sample says that it
+pays. What they save are evaluations. With attributes that are independent there is next to nothing
+to save; and rows that part ways cost more to lead than a look-up of a key, so on keys in memory a
+macro-sequence is faster although it evaluates more.
+
+A sequence is learned again when it drops other rows than when it was adopted. The paper compares
+the share of rows that the covering part of the sequence drops [ASC Eq 5]. A shift that keeps this
+share and changes which construct does the work escapes it, so the share of rows that enter each
+construct is compared too (ours). Both come from what selection counts anyway. A change must also be
+beyond chance (ours): a tenth of a small share is less than two periods of the same stream differ
+by.
 """
 
 from __future__ import annotations
@@ -12,14 +24,15 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from eddyline.rules.plan import Arrow, SelectionSequence
 from eddyline.rules.planning import sequence_kernels as kernels
-from eddyline.rules.planning.sequence import SelectionSequence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eddyline.data.arrays import Floats, Indices, Int32s, Words
+    from eddyline.data.arrays import Floats, Indices, Int32s, Mask, Words
     from eddyline.rules.compile.bitmap_block import BitmapBlock
+    from eddyline.rules.profile import SelectionCounts
 
 MAX_EXACT = 10
 """Most constructs for which all orders are weighed: there are 2**n sets of them."""
@@ -184,4 +197,181 @@ def selectivity(bitmaps: Words, rules: Words) -> Floats:
     n_rules = int(np.bitwise_count(rules).sum())
     live = np.bitwise_count(bitmaps & rules).sum(axis=(0, 2), dtype=np.float64)
     found: Floats = live / max(n_rules * len(bitmaps), 1)
+    return found
+
+
+MIN_ARROW_ROWS = 30
+"""Least sampled rows that an arrow is learned from."""
+
+MIN_ARROW_GAIN = 0.03
+"""Least share of the remaining cost that an arrow must save on its sampled rows."""
+
+MAX_ARROWS = 4096
+"""Most micro-arrows of a sequence."""
+
+
+def hybrid(sample: RegionSample, base: SelectionSequence | None = None) -> SelectionSequence:
+    """Return a sequence with micro-arrows where the sample says that they pay [ASC 4.3].
+
+    Arrows hold along one path of regions, so that none is learned for rows that come another way.
+    A region of ``MIN_ARROW_ROWS`` sampled rows with rules left gets an arrow if going to another
+    construct first, and then along the macro-sequence, costs them less by ``MIN_ARROW_GAIN``.
+
+    The macro-sequence is that of ``base``, or else learned from the same rows.
+    """
+    start = (base or macro(sample)).without_arrows()
+    if start.n_constructs == 0 or sample.n_rows < MIN_ARROW_ROWS:
+        return start
+    tree = _Tree(sample, start)
+    tree.grow()
+    return tree.sequence()
+
+
+class _Tree:
+    """Grows micro-arrows from the first construct on, the nodes of most rows first."""
+
+    def __init__(self, sample: RegionSample, start: SelectionSequence) -> None:
+        self._sample = sample
+        self._macro = start.macro
+        self._further: list[int] = []
+        self._arrows: list[Arrow] = []
+
+    def sequence(self) -> SelectionSequence:
+        full = SelectionSequence(self._macro, tuple(self._further), tuple(sorted(self._arrows)))
+        return _pruned(full)
+
+    def grow(self) -> None:
+        sample = self._sample
+        rows = np.arange(sample.n_rows)
+        frontier = [(self._macro[0], rows, sample.at_first(), self._macro[1:])]
+        while frontier and len(self._arrows) < MAX_ARROWS:
+            frontier.sort(key=lambda each: len(each[1]))
+            node, rows, left, order = frontier.pop()
+            frontier += self._grown(node, rows, left, order)
+
+    def _grown(
+        self, node: int, rows: Indices, left: Words, order: tuple[int, ...]
+    ) -> list[tuple[int, Indices, Words, tuple[int, ...]]]:
+        """Give a node's regions arrows, and return the nodes that they lead to."""
+        construct = node if node < len(self._macro) else self._further[node - len(self._macro)]
+        after = left.copy()
+        after[rows] &= self._sample.bitmaps[rows, construct]
+        alive = rows[after[rows].any(axis=1)]
+        regions = self._sample.regions[alive, construct]
+        found = []
+        for region in np.flatnonzero(np.bincount(regions) >= MIN_ARROW_ROWS).tolist():
+            mine = alive[regions == region]
+            if len(order) < 2:
+                continue
+            target = self._target(mine, after, order)
+            place = len(self._macro) + len(self._further)
+            self._further.append(target)
+            self._arrows.append(Arrow(node, region, place))
+            found.append((place, mine, after, tuple(v for v in order if v != target)))
+        return found
+
+    def _target(self, rows: Indices, left: Words, order: tuple[int, ...]) -> int:
+        """Return the construct to visit next: the macro-sequence's unless another saves enough."""
+        moved = [(v, *(u for u in order if u != v)) for v in order]
+        costs = [self._sample.cost_left(rows, left, each) for each in moved]
+        best = int(np.argmin(costs))
+        if costs[best] < (1.0 - MIN_ARROW_GAIN) * costs[0]:
+            return order[best]
+        usage, live = self._sample.block.usage, np.bitwise_or.reduce(left[rows], axis=0)
+        useful = [v for v in order if (usage[v] & live).any()]
+        return useful[0] if useful and self._sample.skips else order[0]
+
+
+def _pruned(sequence: SelectionSequence) -> SelectionSequence:
+    """Return a sequence without arrows that only say what the macro-sequence says."""
+    n = len(sequence.macro)
+    children: dict[int, list[Arrow]] = {}
+    for arrow in sequence.arrows:
+        children.setdefault(arrow.node, []).append(arrow)
+    kept: list[tuple[int, int, int]] = []
+
+    def keep(node: int, visited: frozenset[int]) -> bool:
+        """Keep what is needed below a node, and return whether anything is."""
+        mine = visited | {sequence.construct_of(node)}
+        following = next((v for v in sequence.macro if v not in mine), None)
+        needed = False
+        for arrow in children.get(node, ()):
+            goes_elsewhere = sequence.construct_of(arrow.target) != following
+            if keep(arrow.target, mine) or goes_elsewhere:
+                kept.append((arrow.node, arrow.region, arrow.target))
+                needed = True
+        return needed
+
+    keep(sequence.macro[0], frozenset())
+    nodes = sorted({target for _, _, target in kept})
+    number = {old: n + new for new, old in enumerate(nodes)}
+    arrows = sorted(Arrow(number.get(a, a), region, number[b]) for a, region, b in kept)
+    further = tuple(sequence.construct_of(old) for old in nodes)
+    return SelectionSequence(sequence.macro, further, tuple(arrows))
+
+
+MIN_ERRORS = 4.0
+"""Standard errors beyond which two shares differ by more than chance: of a thousand looks at ten
+constructs, less than one is false."""
+
+
+def has_changed(initial: float, current: float, min_change: float) -> bool:
+    """Return whether a share differs from what it was by a share of that [ASC Eq 5].
+
+    >>> has_changed(0.5, 0.41, 0.2), has_changed(0.5, 0.41, 0.1), has_changed(0.5, 0.5, 0.0)
+    (False, True, True)
+    """
+    if initial == 0.0:
+        return current > 0.0 or min_change == 0.0
+    return abs(current - initial) / initial >= min_change
+
+
+class RearrangementMonitor:
+    """Says when the shares differ from those of the first period after a sequence was adopted."""
+
+    def __init__(self, review_rows: int, min_change: float) -> None:
+        self._review_rows = review_rows
+        self._min_change = min_change
+        self._prefix: tuple[int, ...] = ()
+        self._initial: SelectionCounts | None = None
+        self._period: SelectionCounts | None = None
+
+    def adopt(self, prefix: tuple[int, ...]) -> None:
+        """Start over with a sequence, by the constructs at its start that cover all rules."""
+        self._prefix = prefix
+        self._initial = self._period = None
+
+    def is_due(self, counts: SelectionCounts) -> bool:
+        """Take in what selection counted, and return whether it is time to learn again."""
+        self._period = counts if self._period is None else self._period + counts
+        if self._period.n_rows < self._review_rows:
+            return False
+        current, self._period = self._period, None
+        if self._initial is None:
+            self._initial = current
+            return self._min_change == 0.0
+        if self._min_change == 0.0:
+            return True
+        before, now = self._drop_frac(self._initial), self._drop_frac(current)
+        rows = self._initial.n_rows, current.n_rows
+        entered = _entered(self._initial), _entered(current)
+        moved = np.abs(entered[1] - entered[0]) >= self._min_change
+        return (
+            has_changed(before, now, self._min_change)
+            and bool(_differs(np.array([before]), np.array([now]), rows)[0])
+        ) or bool((moved & _differs(*entered, rows)).any())
+
+    def _drop_frac(self, counts: SelectionCounts) -> float:
+        return float(counts.dropped[list(self._prefix)].sum() / max(counts.n_rows, 1))
+
+
+def _differs(before: Floats, now: Floats, rows: tuple[int, int]) -> Mask:
+    """Return whether shares of two periods differ by more than ``MIN_ERRORS`` standard errors."""
+    both = (before * rows[0] + now * rows[1]) / sum(rows)
+    error = np.sqrt(both * (1.0 - both) * (1.0 / rows[0] + 1.0 / rows[1]))
+    return np.abs(now - before) > MIN_ERRORS * error
+
+
+def _entered(counts: SelectionCounts) -> Floats:
+    found: Floats = counts.evaluated / max(counts.n_rows, 1)
     return found

@@ -32,7 +32,7 @@ from eddyline.aggregates.loop import (
 from eddyline.aggregates.plan import COMPONENT, AggregatePart, AggregatePlan, Partials
 from eddyline.errors import QueryError
 from eddyline.options import AggregateOptions
-from eddyline.query.windows import LONGEST
+from eddyline.query.query import LONGEST
 from eddyline.report import aggregates as words
 from eddyline.runtime.reports import TaskReport
 from eddyline.spark.aggregates.columns import MICROS, ROWS, START, Groups, Lifting
@@ -56,8 +56,7 @@ if TYPE_CHECKING:
     from eddyline.aggregates.loop import AggregateRecord
     from eddyline.aggregates.plan import BucketReport
     from eddyline.aggregates.slides import Slides
-    from eddyline.query.aggregates import AggregateCall
-    from eddyline.query.windows import Window
+    from eddyline.query.query import AggregateCall, Window
     from eddyline.report.sections import Section
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History, Record

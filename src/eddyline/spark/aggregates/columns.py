@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     from eddyline.aggregates.monoids import Monoid
     from eddyline.aggregates.plan import Way
-    from eddyline.query.aggregates import AggregateCall
+    from eddyline.query.query import AggregateCall
 
 _NESTED = StructType, ArrayType, MapType, VariantType, NullType
 

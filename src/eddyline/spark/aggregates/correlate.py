@@ -11,7 +11,7 @@ from pyspark.sql.types import StructField
 from eddyline.aggregates.correlations import CorrelationBatch, CorrelationPlan
 from eddyline.aggregates.loop import AggregateLoop
 from eddyline.query.correlations import KEY, PLACE
-from eddyline.query.windows import UNBOUNDED, span_text
+from eddyline.query.query import UNBOUNDED, span_text
 from eddyline.spark.aggregates.bucketed import Bucketed
 from eddyline.spark.aggregates.columns import CHECK, CODE, MICROS, START
 from eddyline.spark.aggregates.task import AggregateWorker

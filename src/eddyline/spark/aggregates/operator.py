@@ -32,9 +32,8 @@ from eddyline.aggregates.plan import (
 )
 from eddyline.aggregates.slides import Slides
 from eddyline.errors import NotSupportedError
-from eddyline.query.aggregates import WINDOW, both
-from eddyline.query.select.names import identifier
-from eddyline.query.windows import LONGEST, SessionWindow, SlideWindow
+from eddyline.query.query import LONGEST, WINDOW, SessionWindow, SlideWindow, both
+from eddyline.query.select.statement import identifier
 from eddyline.spark.aggregates.bucketed import Bucketed, start_of_cell, unbounded_values
 from eddyline.spark.aggregates.columns import (
     CHECK,

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructField
 
 from eddyline.aggregates.loop import AggregateLoop
 from eddyline.aggregates.plan import AggregatePlan, Frame
-from eddyline.query.windows import UNBOUNDED
+from eddyline.query.query import UNBOUNDED
 from eddyline.spark.aggregates.bucketed import Bucketed, unbounded_values
 from eddyline.spark.aggregates.columns import CHECK, CODE, START, Travelling
 from eddyline.spark.analysis import check_names, check_travel
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from eddyline.aggregates.plan import Partials
+    from eddyline.query.query import Window
     from eddyline.query.steps import OverStep
-    from eddyline.query.windows import Window
     from eddyline.spark.aggregates.columns import LiftedCall
     from eddyline.spark.operator import Site
 

@@ -11,8 +11,7 @@ from pyspark.sql.types import IntegerType, LongType, StructField
 
 from eddyline.aggregates.plan import FIRST, INSTANT, PLACE, AggregatePlan, Share
 from eddyline.aggregates.slides import Slides
-from eddyline.query.aggregates import CALL, GROUP, WINDOW, AggregateCall, both
-from eddyline.query.windows import SlideWindow
+from eddyline.query.query import CALL, GROUP, WINDOW, AggregateCall, SlideWindow, both
 from eddyline.spark.aggregates.bucketed import Bucketed, start_of_cell
 from eddyline.spark.event_time import instant_of
 from eddyline.sql.parsing import folded, quoted

@@ -18,7 +18,7 @@ from eddyline.aggregates.plan import COMPONENT, lifted
 from eddyline.aggregates.rows import RowBatch
 from eddyline.aggregates.sessions import SessionBatch
 from eddyline.aggregates.slides import SharedBatch, SlideBatch
-from eddyline.query.windows import RowsWindow, SessionWindow, SlideWindow
+from eddyline.query.query import RowsWindow, SessionWindow, SlideWindow
 from eddyline.spark.aggregates.columns import ROWS, START, code_columns
 from eddyline.spark.arrow_tasks import BUCKET, begin_task, bucket_of
 from eddyline.spark.buckets import as_sent, as_type, report_row, state_of

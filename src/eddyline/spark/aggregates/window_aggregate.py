@@ -10,11 +10,17 @@ from eddyline.aggregates.functions import AGGREGATES
 from eddyline.aggregates.plan import PLACE
 from eddyline.errors import NotSupportedError, OptionError, QueryError, told_in_short
 from eddyline.query.cql import read_window
-from eddyline.query.planned import steps
-from eddyline.query.select.names import identifier
+from eddyline.query.query import LONGEST, SlideWindow
 from eddyline.query.select.reader import read_query
-from eddyline.query.steps import AggregateStep, ProjectStep, SharedAggregateStep, Step, with_own
-from eddyline.query.windows import LONGEST, SlideWindow
+from eddyline.query.select.statement import identifier
+from eddyline.query.steps import (
+    AggregateStep,
+    ProjectStep,
+    SharedAggregateStep,
+    Step,
+    steps,
+    with_own,
+)
 from eddyline.registry import checked_text
 from eddyline.spark.aggregates.shared import members_of
 from eddyline.spark.analysis import column_types

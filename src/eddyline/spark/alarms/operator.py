@@ -28,7 +28,7 @@ from eddyline.report import alarms as words
 from eddyline.report.html import write_report
 from eddyline.report.sections import RunView, arranged
 from eddyline.report.terminal import explain
-from eddyline.rules.compile.compiler import compile_rules
+from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.description import MAX_NAMED, changed
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import History

@@ -16,10 +16,16 @@ from eddyline.joins.operator.partner_bucket import FOUND
 from eddyline.joins.plan import PartnerPlan
 from eddyline.options import DISCARD, FilterOptions, JoinOptions
 from eddyline.query.predicates import SqlPredicate
-from eddyline.query.select.names import identifier
-from eddyline.query.step_graph import asks_python, made_by
-from eddyline.query.steps import FilterStep, ProjectStep, ReadStep, columns_read
-from eddyline.query.windows import LONGEST
+from eddyline.query.query import LONGEST
+from eddyline.query.select.statement import identifier
+from eddyline.query.steps import (
+    FilterStep,
+    ProjectStep,
+    ReadStep,
+    asks_python,
+    columns_read,
+    made_by,
+)
 from eddyline.registry import unknown
 from eddyline.spark.analysis import arrow_schema, check_travel
 from eddyline.spark.buckets import REPORT

@@ -15,8 +15,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from eddyline.errors import NotSupportedError, QueryError
+from eddyline.query.query import UnboundedWindow
 from eddyline.query.steps import ProjectStep
-from eddyline.query.windows import UnboundedWindow
 from eddyline.spark.analysis import refused, unlogged
 from eddyline.spark.event_time import local_micros
 from eddyline.sql.parsing import quoted
@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-    from eddyline.query.query import KeyClass
+    from eddyline.query.query import KeyClass, RowsWindow, Window
     from eddyline.query.steps import FilterStep, JoinStep
-    from eddyline.query.windows import RowsWindow, Window
     from eddyline.spark.operator import LaidOut
 
 INPUT, PASSES, START = "__input", "__passes", "__start"

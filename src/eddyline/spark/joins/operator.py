@@ -29,7 +29,7 @@ from eddyline.joins.profile import JoinProfile
 from eddyline.joins.state_part import JoinPart
 from eddyline.joins.view import STATIC, InputView, JoinRecord, JoinView, PipelineView, ProbeView
 from eddyline.options import DISCARD, JoinOptions
-from eddyline.query.windows import UnboundedWindow
+from eddyline.query.query import UnboundedWindow
 from eddyline.report import joins as words
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.arrow_tasks import BUCKET

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import OptionError, QueryError, told_in_short
 from eddyline.query.cql import read_window
-from eddyline.query.planned import steps
 from eddyline.query.select.reader import read_query
+from eddyline.query.steps import steps
 from eddyline.registry import checked_text, unknown
 from eddyline.spark.analysis import column_types
 from eddyline.spark.functions import named_functions

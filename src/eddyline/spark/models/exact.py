@@ -38,8 +38,8 @@ from eddyline.models.rows import entity_ids, micros_of
 from eddyline.models.steps import Where
 from eddyline.models.tasks import SIDE
 from eddyline.models.tolerances import check_rows_have
-from eddyline.query.planned import steps
 from eddyline.query.select.reader import read_query
+from eddyline.query.steps import steps
 from eddyline.registry import checked_text
 from eddyline.spark.analysis import column_types, refused, unlogged
 from eddyline.spark.arrow_tasks import begin_task, map_batches

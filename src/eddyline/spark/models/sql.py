@@ -19,7 +19,7 @@ from eddyline.models.sql.reader import read_model_query
 from eddyline.models.sql.recipe import Call, Made, made_in
 from eddyline.options import FilterOptions
 from eddyline.query.predicates import SqlPredicate
-from eddyline.query.select.names import identifier
+from eddyline.query.select.statement import identifier
 from eddyline.query.steps import RESULT, FilterStep, ProjectStep, ReadStep, inlined
 from eddyline.spark.analysis import column_types
 from eddyline.spark.filters.conjunction import all_of

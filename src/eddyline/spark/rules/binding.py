@@ -25,7 +25,7 @@ from eddyline.query.conditions import (
     SkippedRule,
     ValueComparison,
 )
-from eddyline.query.rules.timestamps import moments_of, with_moments
+from eddyline.query.rules.sources import moments_of, with_moments
 from eddyline.report.formatting import counted
 from eddyline.spark.analysis import analysed, check_names, column_types, operand, refused
 from eddyline.spark.lateness import own_frames

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from eddyline.query.correlations import Correlation, Reference
     from eddyline.query.steps import Step
-    from eddyline.rules.step import RuleStep
+    from eddyline.rules.store import RuleStep
 
 ALERTS = "alert"
 """The column of what is known of an alert; NULL of events."""

@@ -1,7 +1,7 @@
 """The rules of a set over one input, followed while the set changes.
 
 Each micro-batch has the rules of the moment it starts. What a job observed belongs to the rules it
-was laid with; a job that ends after a change feeds their loop, not that of the rules of now.
+was laid with; a job that ends after a change feeds their choice, not that of the rules of now.
 """
 
 from __future__ import annotations
@@ -13,26 +13,28 @@ import uuid
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 from msgspec import Struct
 from pyspark.sql import Observation
 
 from eddyline.errors import StateError
+from eddyline.options import SharingOptions
+from eddyline.query.rules.sources import PredicateRule
 from eddyline.report import rules as words
 from eddyline.report.formatting import clipped, counted
-from eddyline.rules.compile.compiler import compile_rules
+from eddyline.rules.choice import RuleChoice
+from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.description import counts_of, entries_of, rows_of, rule_view, to_come
-from eddyline.rules.loop import RuleLoop
-from eddyline.rules.pin import RulePin
-from eddyline.rules.planning.statement import is_long
+from eddyline.rules.planning.planner import is_long
 from eddyline.rules.profile import SharingProfile
+from eddyline.rules.store import RuleStore
 from eddyline.rules.view import COMPONENT, RuleCount, added
 from eddyline.runtime.reports import decisions_of
 from eddyline.spark.operator import Laid, Operator, Pending
-from eddyline.spark.rules.binding import session_settings
-from eddyline.spark.rules.statement import Statement, observed_profile
+from eddyline.spark.rules.binding import RuleBinder, session_settings
+from eddyline.spark.rules.output import MatchedRows, Statement, observed_profile
 from eddyline.spark.rules.task import RuleTask
 from eddyline.spark.rules.udf import Work, loader
 from eddyline.spark.run.observed_metrics import PendingMetrics
@@ -42,18 +44,16 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from eddyline.options import SharingOptions
     from eddyline.query.conditions import BoundRules, MissingFields, RuleSource, SkippedRule
+    from eddyline.query.steps import FilterStep
     from eddyline.report.sections import Section
     from eddyline.rules.compile.program import Program
-    from eddyline.rules.step import RuleStep
-    from eddyline.rules.store import RuleStore
+    from eddyline.rules.store import RuleStep
     from eddyline.rules.view import RuleRecord, RuleView
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History
     from eddyline.spark.operator import Batch, Observed, Site
-    from eddyline.spark.rules.binding import RuleBinder
-    from eddyline.spark.rules.output import MatchedRows, MatchesColumn, Output
+    from eddyline.spark.rules.output import MatchesColumn, Output
 
 MAX_SAVED = 10_000
 """Most rules whose plan and counts are saved; of more, all is measured again after a restart."""
@@ -71,7 +71,7 @@ class RulesState(Struct):
     rules: str
     """Identifies the rules, their options and their input."""
     plan: Any
-    """The loop's own."""
+    """The choice's own."""
     rows: int | None
     """Rows evaluated so far; None: not counted."""
     counts: list[tuple[str, int | None, int, int]]
@@ -88,7 +88,7 @@ class Compiled:
     """All rules of the set."""
     bound: BoundRules
     """Those that fit the columns, and why others do not."""
-    loop: RuleLoop
+    choice: RuleChoice
     load: Callable[[], Program]
     """Gives workers the compiled rules."""
     program_id: str
@@ -102,7 +102,7 @@ class Compiled:
     @cached_property
     def statement(self) -> Statement | None:
         """The rules as one statement of Spark's, if they can be one."""
-        program = self.loop.program
+        program = self.choice.program
         if not program.conditions:
             return None
         rules = list(self.running.values())
@@ -116,7 +116,7 @@ class Compiled:
             stated = output.state(df, self.statement, observe)
             if stated is not None:
                 return stated
-        program = self.loop.program
+        program = self.choice.program
         rules = [self.sources[name] for name in program.names]
         whole = {each.sql: each.needs for each in program.natives if each.may_raise}
         return output.lay(df, Work(task, program.columns, rules, whole), observe)
@@ -160,7 +160,7 @@ class RuleOperator(Operator):
         self._lock = threading.RLock()
         """Reports of plain streaming queries arrive on Spark's listener thread."""
         self.compiled = self._compile(df)
-        self._entries += self.compiled.loop.chosen_way(-1)
+        self._entries += self.compiled.choice.chosen_way(-1)
 
     @classmethod
     def of(cls, step: RuleStep, site: Site) -> Operator:
@@ -195,12 +195,12 @@ class RuleOperator(Operator):
         program = compile_rules(bound.rules)
         running = {each.name: sources[each.name] for each in bound.rules}
         logged_as = _digest(running, str(self.options), _kind(df))
-        loop = RuleLoop(program, self.options, may_be_stated=True, logged_as=logged_as)
+        choice = RuleChoice(program, self.options, may_be_stated=True, logged_as=logged_as)
         return Compiled(
             made_for=(version, *_kind(df)),
             sources=sources,
             bound=bound,
-            loop=loop,
+            choice=choice,
             load=loader(df.sparkSession, program),
             program_id=uuid.uuid4().hex,
             options=self.options,
@@ -211,12 +211,12 @@ class RuleOperator(Operator):
         old = self.compiled
         stayed = {name for name, each in made.sources.items() if old.sources.get(name) == each}
         self._past = {each.name: each for each in self.counts() if each.name in stayed}
-        self._n_past = added(self._n_past, rows_of(old.loop.total))
+        self._n_past = added(self._n_past, rows_of(old.choice.total))
         before, after = old.running, made.running
         looked_at = (name for name in made.sources if name not in stayed or name in before)
         skipped = [name for name in looked_at if name not in after]
         self._entries += entries_of(before, after, skipped, batch_id)
-        self._entries += made.loop.chosen_way(batch_id)
+        self._entries += made.choice.chosen_way(batch_id)
         self.compiled = made
 
     @property
@@ -228,7 +228,7 @@ class RuleOperator(Operator):
     @property
     def names(self) -> tuple[str, ...]:
         """The rules that run, by their places."""
-        return self.compiled.loop.program.names
+        return self.compiled.choice.program.names
 
     @property
     def skipped(self) -> tuple[SkippedRule, ...]:
@@ -277,9 +277,9 @@ class RuleOperator(Operator):
         return RuleTask(
             program_id=compiled.program_id,
             load=compiled.load,
-            plan=compiled.loop.plan,
-            is_measured=compiled.loop.is_measured,
-            options=replace(self.options, adaptive=compiled.loop.is_learning),
+            plan=compiled.choice.sharing,
+            is_measured=compiled.choice.is_measured,
+            options=replace(self.options, adaptive=compiled.choice.is_learning),
             run_id=f"{batch.id}.{self._n_learned}",
             batch_id=batch.id,
             name=self.store.name,
@@ -294,15 +294,17 @@ class RuleOperator(Operator):
         entries: list[JournalEntry] = []
         with self._lock:
             if not observed:  # nothing of this batch is known, and nothing of the last one counts
-                self.compiled.loop.step(SharingProfile.empty(self.compiled.loop.program), batch.id)
+                self.compiled.choice.step(
+                    SharingProfile.empty(self.compiled.choice.program), batch.id
+                )
             for each in observed:
-                reports, loop = each.reports("rules"), each.facts.loop
+                reports, choice = each.reports("rules"), each.facts.choice
                 entries += decisions_of(reports, batch.id)
                 profiles = [report.profile for report in reports]
                 if "rules" not in each.metrics:
-                    profiles = [observed_profile(loop.program, each.metrics, batch.n_rows)]
-                whole = SharingProfile.empty(loop.program).merge(*profiles)
-                entries += loop.step(whole, batch.id)
+                    profiles = [observed_profile(choice.program, each.metrics, batch.n_rows)]
+                whole = SharingProfile.empty(choice.program).merge(*profiles)
+                entries += choice.step(whole, batch.id)
                 # What all tasks learned together is more than what a worker remembers of its own.
                 self._n_learned += bool(reports)
         self._note(entries)
@@ -320,8 +322,8 @@ class RuleOperator(Operator):
     def counts(self) -> tuple[RuleCount, ...]:
         """Return the counts of each rule since it was added."""
         with self._lock:
-            loop = self.compiled.loop
-            found = counts_of(loop.program, loop.total)
+            choice = self.compiled.choice
+            found = counts_of(choice.program, choice.total)
             return tuple(
                 each + self._past[each.name] if each.name in self._past else each for each in found
             )
@@ -335,7 +337,7 @@ class RuleOperator(Operator):
             after = {name: each for name, each in sources.items() if name not in left_out}
             return rule_view(
                 self.store.name,
-                self.compiled.loop,
+                self.compiled.choice,
                 skipped=skipped,
                 rules=self.counts(),
                 titles=_titles(self.compiled.sources),
@@ -362,13 +364,13 @@ class RuleOperator(Operator):
         return (f"{blind} find none of their fields; the input lacks {found.text}",)
 
     @property
-    def choices(self) -> tuple[RulePin, ...]:
+    def choices(self) -> tuple[RuleChoice, ...]:
         """How the rules that run are looked for."""
-        return (RulePin(self.compiled.loop),)
+        return (self.compiled.choice,)
 
     def records(self) -> tuple[RuleRecord, ...]:
         """Return the record after a batch."""
-        return (replace(self.compiled.loop.record(), n_skipped=len(self.skipped)),)
+        return (replace(self.compiled.choice.record(), n_skipped=len(self.skipped)),)
 
     def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:  # noqa: ARG002
         """Return the plan in words, for the progress."""
@@ -382,19 +384,19 @@ class RuleOperator(Operator):
 
     def plan(self) -> str:
         """Return the plan in force, in words."""
-        return str(self.compiled.loop.plan)
+        return str(self.compiled.choice.sharing)
 
     # -- saving -----------------------------------------------------------------------------------
 
     def snapshot(self) -> RulesState | None:
         """Return the plan and the counts; nothing of very many rules."""
         with self._lock:
-            loop = self.compiled.loop
-            if loop.program.n_rules > MAX_SAVED:
+            choice = self.compiled.choice
+            if choice.program.n_rules > MAX_SAVED:
                 return None
             counts = [(c.name, c.n_rows, c.n_met, c.n_matches) for c in self.counts()]
-            n_rows = added(self._n_past, rows_of(loop.total))
-            return RulesState(self.compiled.digest, loop.snapshot(), n_rows, counts)
+            n_rows = added(self._n_past, rows_of(choice.total))
+            return RulesState(self.compiled.digest, choice.snapshot(), n_rows, counts)
 
     def restore(self, state: Any) -> None:
         """Continue from what ``snapshot`` returned, if it is of these rules and this input."""
@@ -409,7 +411,7 @@ class RuleOperator(Operator):
             if saved.rules != self.compiled.digest:
                 msg = "the rules, their options or the columns have changed"
                 raise StateError(msg)
-            self.compiled.loop.restore(saved.plan)
+            self.compiled.choice.restore(saved.plan)
             self._past = {each[0]: RuleCount(*each) for each in saved.counts}
             self._n_past = saved.rows
 
@@ -439,3 +441,17 @@ def text_of(sources: Collection[RuleSource]) -> str:
     ]
     rest = len(sources) - MAX_LINES
     return "\n".join([*lines, *([f"… {rest:,} more"] if rest > 0 else [])])
+
+
+class RuleFilter(RuleOperator):
+    """Keeps the rows for which a conjunction, the only rule of its set, is true."""
+
+    takes = SharingOptions
+
+    @classmethod
+    def of(cls, step: FilterStep, site: Site) -> Self:  # type: ignore[override]
+        """Return the operator of a step."""
+        options, _ = SharingOptions.taken(site.options)
+        store = RuleStore(site.query, options, {})
+        store.put({site.query: PredicateRule(site.query, step.predicates, noun="query")})
+        return cls(store, RuleBinder(), MatchedRows(), site.df, query=site.query)

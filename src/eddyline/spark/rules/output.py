@@ -1,11 +1,17 @@
-"""Outputs of rules: a column of those that are true, a filter, or counts.
+"""Outputs of rules: a column of those that are true, a filter, or counts; by tasks or a statement.
 
-Each is made of what tasks find, and of one statement of Spark's, where the plan is that.
+Each output is made of what tasks find, and of one statement of Spark's, where the plan is that.
+
+Of a statement no row goes to Python. Rows for which no rule is true are dropped first; names are
+made for the others alone, and the matches of each rule are counted behind the filter. How many rows
+there are in all is not counted: that would cost half as much again as the statement. Of many tests
+the rules are the bits of a number, in a form of which Spark makes code that Java compiles.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
@@ -13,17 +19,17 @@ from pyspark.sql import functions as F
 
 from eddyline.errors import QueryError
 from eddyline.query.rules.rule import Rule
+from eddyline.rules.profile import SharingProfile
 from eddyline.spark.operator import PREFIX
-from eddyline.spark.rules.statement import as_told
 from eddyline.spark.rules.udf import ABOUT_RULE, add_matches, with_counts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame
 
     from eddyline.query.conditions import RuleSource
-    from eddyline.spark.rules.statement import Statement
+    from eddyline.rules.compile.program import Program
     from eddyline.spark.rules.udf import Work
 
     Observe = Callable[[], Any]
@@ -170,3 +176,181 @@ def _with_places(df: DataFrame, work: Work, observation: Any) -> DataFrame:
 
 def _matched(df: DataFrame) -> DataFrame:
     return df.where(F.size(f"{STRUCT}.matches") > 0)
+
+
+MASK = f"{PREFIX}_mask"
+"""The temporary column of a bit for each rule of a long statement."""
+
+_PART = f"{PREFIX}_part"
+
+N_MATCHED, N_ROWS = "matched", "rows"
+"""Metrics: rows for which some rule is true, and all rows where they are counted."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """The rules of a set as SQL, by their places; its columns are made once."""
+
+    conditions: tuple[str, ...]
+    rules: Sequence[RuleSource]
+    is_long: bool
+    """Whether the code that Spark makes of all of them must be cut, so that Java compiles it."""
+
+    # -- rows -----------------------------------------------------------------------------------
+
+    def matched(self, df: DataFrame) -> DataFrame:
+        """Return the rows for which some rule is true."""
+        return self._cut(df, f"{MASK} <> 0L") if self.is_long else df.where(self._some)
+
+    def unmatched(self, df: DataFrame) -> DataFrame:
+        """Return the rows for which no rule is true."""
+        if self.is_long:
+            return self.bare(self._cut(df, f"{MASK} = 0L"))
+        return df.where(~F.coalesce(self._some, F.lit(False)))
+
+    def every(self, df: DataFrame) -> DataFrame:
+        """Return all rows."""
+        return df.withColumns(self._marks) if self.is_long else df
+
+    def bare(self, df: DataFrame) -> DataFrame:
+        """Return rows without the bits of their rules, if they have them."""
+        return df.drop(*self._marks) if self.is_long else df
+
+    def _cut(self, df: DataFrame, condition: str) -> DataFrame:
+        """Return the rows with their bits that a condition on these keeps.
+
+        Spark would move the condition below the bits, into code that it cannot cut. It does not
+        move what is beside a column that is not deterministic.
+        """
+        return df.withColumns(self._marks).where(f"{condition} AND {_PART} >= 0")
+
+    def counted(self, rows: DataFrame, observation: Any, *, is_all: bool = False) -> DataFrame:
+        """Return rows, the matches of each rule observed; of those matched, or of all."""
+        return rows.observe(observation, *(self._all_counts if is_all else self._counts))
+
+    def counts(self, df: DataFrame, observation: Any) -> DataFrame:
+        """Return ``rule`` and ``count`` of a batch, as ``udf.with_counts`` does."""
+        # A single row, so that it costs nothing to look at.
+        found = df.agg(*self._sums).observe(observation, *self._sums_seen)
+        counted = found.select(self._by_rule).where("count > 0")
+        return counted.select(as_told("rule").alias("rule"), as_told("count").alias("count"))
+
+    # -- columns --------------------------------------------------------------------------------
+
+    @cached_property
+    def _some(self) -> Column:
+        return F.expr(" OR ".join(f"({each}\n)" for each in self.conditions))
+
+    @cached_property
+    def _marks(self) -> dict[str, Column]:
+        """A bit for each rule of a long statement, and what keeps it in its place.
+
+        What stands there twice is computed once, by a method of its own. Of the same operators in
+        both halves, Spark would make one method of all.
+        """
+        bits = [f"IF({each}\n, {_bit(at)}L, 0L)" for at, each in enumerate(self.conditions)]
+        mask = f"({' | '.join(bits)}) | ({' ^ '.join(reversed(bits))})"
+        return {MASK: F.expr(mask), _PART: F.spark_partition_id()}
+
+    def _holds(self, at: int) -> Column:
+        """Return whether a rule is true for a row that may have its bits."""
+        return F.expr(f"{MASK} & {_bit(at)}L <> 0L" if self.is_long else self.conditions[at])
+
+    @cached_property
+    def _metrics(self) -> list[str]:
+        return [f"r{at}" for at in range(len(self.conditions))]
+
+    @cached_property
+    def _counts(self) -> list[Column]:
+        return [
+            F.count(F.lit(1)).alias(N_MATCHED),
+            *(F.count_if(self._holds(at)).alias(name) for at, name in enumerate(self._metrics)),
+        ]
+
+    @cached_property
+    def _all_counts(self) -> list[Column]:
+        is_matched = F.expr(f"{MASK} <> 0L") if self.is_long else self._some
+        n_matched = F.count_if(is_matched).alias(N_MATCHED)
+        return [F.count(F.lit(1)).alias(N_ROWS), n_matched, *self._counts[1:]]
+
+    @cached_property
+    def _sums(self) -> list[Column]:
+        counts = (f"count_if({each}\n)" for each in self.conditions)
+        named = (F.expr(text).alias(name) for text, name in zip(counts, self._metrics, strict=True))
+        return [F.count(F.lit(1)).alias(N_ROWS), *named]
+
+    @cached_property
+    def _sums_seen(self) -> list[Column]:
+        return [F.max(name).alias(name) for name in (N_ROWS, *self._metrics)]
+
+    @cached_property
+    def _by_rule(self) -> Column:
+        told = (
+            F.struct(F.lit(rule.name).alias("rule"), F.col(name).alias("count"))
+            for rule, name in zip(self.rules, self._metrics, strict=True)
+        )
+        return F.inline(F.array(*told))
+
+    @cached_property
+    def names(self) -> Column:
+        """The names of the rules that are true."""
+        return self._told([F.lit(each.name) for each in self.rules])
+
+    @cached_property
+    def places(self) -> Column:
+        """Their places in the set."""
+        return self._told([F.lit(at) for at in range(len(self.rules))])
+
+    @cached_property
+    def structs(self) -> Column:
+        """Id, title and level of each."""
+        rules = [(each.name, Rule.of(each)) for each in self.rules]
+        return self._told(
+            [
+                F.struct(
+                    F.lit(name).alias("id"),
+                    F.lit(rule.title).cast("string").alias("title"),
+                    F.lit(rule.level).cast("string").alias("level"),
+                )
+                for name, rule in rules
+            ]
+        )
+
+    def _told(self, values: Sequence[Column]) -> Column:
+        # Spark has no code for array_compact, and would interpret all conditions inside.
+        return F.concat(
+            *(
+                F.when(self._holds(at), F.array(each)).otherwise(F.array())
+                for at, each in enumerate(values)
+            )
+        )
+
+
+def as_told(made: Column | str) -> Column:
+    """Return what is never NULL as the type that tasks give, of which Spark does not know that."""
+    return F.nullif(made, F.lit(None))
+
+
+def _bit(rule: int) -> int:
+    """Return the bit of a rule as Spark has it: the highest of 64 is the sign.
+
+    >>> _bit(3), _bit(63) == -(2**63)
+    (8, True)
+    """
+    return 1 << rule if rule < 63 else -(1 << 63)
+
+
+def observed_profile(
+    program: Program, metrics: Mapping[str, Any], n_rows: int | None
+) -> SharingProfile:
+    """Return what a statement has observed as the profile of its program.
+
+    Args:
+        program: the rules.
+        metrics: of its job.
+        n_rows: rows that it was laid over, if that is known otherwise; None: it is not.
+    """
+    n_all = metrics.get(N_ROWS, n_rows)
+    matches = [int(metrics[f"r{at}"] or 0) for at in range(program.n_rules)]
+    n_matched = metrics.get(N_MATCHED)
+    return SharingProfile.stated(program, matches, n_all, n_matched)

@@ -1,4 +1,10 @@
-"""``el.RuleSet``: many boolean rules over one stream, evaluated together in one pass."""
+"""``el.RuleSet``: many boolean rules over one stream, evaluated together in one pass.
+
+A set has named rules, which may change at any time, and correlations of them. Transforms and runs
+have the rules of the moment: each input has an operator, which follows the set. Batches of events
+have alerts, too. ``RulesByHand`` is what a person sees and changes of the rules while a run has
+them; see ``runtime.by_hand``.
+"""
 
 from __future__ import annotations
 
@@ -7,32 +13,37 @@ import threading
 import warnings
 import weakref
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Unpack
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack
 
 from pyspark import cloudpickle
 from pyspark.sql import functions as F
 
 from eddyline.errors import EddylineWarning, OptionError, QueryError
 from eddyline.options import SharingOptions
+from eddyline.query.rules.rule import Rule
+from eddyline.query.rules.sources import SqlRule, functions_of
 from eddyline.query.steps import ReadStep
-from eddyline.registry import checked_text
+from eddyline.registry import checked_text, unknown
 from eddyline.report import rules as words
 from eddyline.report.formatting import counted
 from eddyline.report.html import fragment, write_report
 from eddyline.report.sections import RunView, arranged
 from eddyline.report.terminal import explain
-from eddyline.rules.correlations import CorrelationStore
-from eddyline.rules.step import RuleStep
-from eddyline.rules.store import RuleStore
+from eddyline.rules.description import to_come
+from eddyline.rules.store import CorrelationStore, RuleStep, RuleStore, rules_by_name
+from eddyline.rules.view import COMPONENT
+from eddyline.runtime.by_hand import BY_PERSON, RuleList, RuleShown
+from eddyline.runtime.journal import JournalEntry
+from eddyline.spark.analysis import column_types
 from eddyline.spark.functions import named_functions
 from eddyline.spark.operator import Batch
 from eddyline.spark.query import Query
 from eddyline.spark.relation import checked_frame, checked_relation
-from eddyline.spark.rules.alerts import RENAME, RulesWithAlerts
 from eddyline.spark.rules.binding import MAX_INPUTS, RuleBinder
-from eddyline.spark.rules.by_hand import RulesByHand
-from eddyline.spark.rules.named_stream import engine_of
-from eddyline.spark.rules.operator import RuleOperator
+from eddyline.spark.rules.correlations import ALERTS, Correlating
+from eddyline.spark.rules.operator import MAX_LINES, RuleOperator, text_of
 from eddyline.spark.rules.output import (
     CountByRule,
     MatchedRows,
@@ -42,25 +53,36 @@ from eddyline.spark.rules.output import (
 )
 from eddyline.spark.run.job import settings_of
 from eddyline.spark.run.job_reports import WAIT_S, JobReports
+from eddyline.sql.functions import JAVA_CALLS, as_name
+from eddyline.sql.parsing import parse_condition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
     from eddyline.query.conditions import RuleSource, SkippedRule
+    from eddyline.query.correlations import CorrelationSource
+    from eddyline.query.predicates import FunctionPredicate, Predicate
+    from eddyline.query.rules.rule import Facts
+    from eddyline.query.steps import Step
     from eddyline.rules.view import RuleView
+    from eddyline.runtime.by_hand import RuleChange
     from eddyline.spark.operator import Site
     from eddyline.spark.query import Starting
-    from eddyline.spark.rules.named_rules import Given, NamedRules
-    from eddyline.spark.rules.named_stream import RuleQueries
     from eddyline.spark.rules.output import Output
     from eddyline.spark.run.run import Run
     from eddyline.spark.sinks.sinks import BatchWriter
 
+    Given = str | Predicate | Rule
+    """A condition as SQL text or predicate, or one with its level, tags and title."""
+
 DEFAULT_NAME = "rules"
 """Of a set without a name, and of its first run."""
+
+RENAME = "el.RuleSet(…, name='…') or el.sigma.load(…, name='…')"
+"""The ways to give a set another name."""
 
 KEEPS_RULES = (
     "a plain streaming DataFrame keeps the rules that it was started with; rules.start(…) and "
@@ -68,7 +90,7 @@ KEEPS_RULES = (
 )
 
 
-class RuleSet(RulesWithAlerts):
+class RuleSet:
     """Named boolean rules over one schema, evaluated together.
 
     Make transforms of it and hand them to ``DataFrame.transform``, batch or streaming, with any
@@ -97,7 +119,7 @@ class RuleSet(RulesWithAlerts):
 
     def __init__(
         self,
-        rules: Mapping[str, Given] | NamedRules | None = None,
+        rules: Mapping[str, Given] | RuleSet | None = None,
         *,
         functions: Mapping[str, Callable[..., Any]] | None = None,
         on_error: str = "raise",
@@ -112,6 +134,7 @@ class RuleSet(RulesWithAlerts):
             self.name, self.options, named_functions(functions or {}), on_error, self._unfit
         )
         self.correlated = CorrelationStore()
+        """The correlations of the rules."""
         self._binder = RuleBinder()
         self._reports = JobReports()
         self._lock = threading.RLock()
@@ -122,7 +145,35 @@ class RuleSet(RulesWithAlerts):
         """The operator that met an input last."""
         self.add({} if rules is None else rules)
 
-    # -- the rules ----------------------------------------------------------------------------
+    @classmethod
+    def of(
+        cls,
+        sources: Iterable[RuleSource],
+        skipped: Sequence[SkippedRule] = (),
+        correlations: Sequence[CorrelationSource] = (),
+        **options: Any,
+    ) -> Self:
+        """Return a set of rules that were read elsewhere, and correlations of them.
+
+        Rules that could not be read are listed in ``skipped``; options are as for ``RuleSet``, but
+        a rule that is added by itself and cannot be read, or does not fit, is always an error.
+
+        Raises:
+            QueryError: two rules have one name.
+        """
+        made = cls(**options)
+        by_name: dict[str, RuleSource] = {}
+        for source in sources:
+            if by_name.setdefault(source.name, source) is not source:
+                msg = f"two rules are called {source.name!r}; names are unique in a set"
+                raise QueryError(msg, name=source.name)
+        made.store.put(by_name)
+        made.store.unread = tuple(skipped)
+        made.store.skips_new = False
+        made.correlated = CorrelationStore(correlations)
+        return made
+
+    # -- the rules -----------------------------------------------------------------------------
 
     @property
     def skipped(self) -> tuple[SkippedRule, ...]:
@@ -137,13 +188,23 @@ class RuleSet(RulesWithAlerts):
         return (*found, *self.correlated.unfit)
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The rules that run, in the order of the set."""
+        skipped = {each.name for each in self.skipped}
+        return tuple(name for name in self.store.now()[1] if name not in skipped)
+
+    @property
     def info(self) -> dict[str, Mapping[str, Any]]:
         """Facts about each rule: its text, and those of its source (title, level, tags).
 
         Once the set was applied, ``fields_found`` and ``fields_missing`` list the fields of a Sigma
         rule that the input had or lacked.
         """
-        facts, shown = super().info, self._shown
+        _, sources = self.store.now()
+        facts: dict[str, Mapping[str, Any]] = {
+            name: {"text": each.text, **each.info} for name, each in sources.items()
+        }
+        shown = self._shown
         if shown is None:
             return facts
         lacking = {} if shown.missing is None else shown.missing.by_rule
@@ -153,6 +214,125 @@ class RuleSet(RulesWithAlerts):
             else each
             for name, each in facts.items()
         }
+
+    @property
+    def correlations(self) -> dict[str, Mapping[str, Any]]:
+        """The correlations of the set's rules by their names: text, title, level, type, rules.
+
+        A run finds their alerts where its stream has an event time; see ``start``.
+        """
+        sources = self.correlated.sources
+        return {each.name: {"text": each.text, **each.info} for each in sources}
+
+    @property
+    def functions(self) -> dict[str, FunctionPredicate]:
+        """The Python functions that the rules call, by their names in the rules."""
+        sources = self.store.now()[1].values()
+        return {name: each for source in sources for name, each in functions_of(source).items()}
+
+    @property
+    def text(self) -> str:
+        """The rules as they were written or by their titles, each on a line, the first of many."""
+        return text_of(self.store.now()[1].values())
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The correlations in words, the first of many."""
+        found = [
+            f"correlation {name}: {each.get('type')} {each.get('condition')} of "
+            f"{', '.join(each.get('rules') or ())} in {each.get('timespan')}"
+            for name, each in islice(self.correlations.items(), MAX_LINES)
+        ]
+        rest = len(self.correlations) - MAX_LINES
+        return (*found, *([f"{rest:,} more correlations"] if rest > 0 else []))
+
+    def add(
+        self,
+        rules: str | Mapping[str, Given] | RuleSet,
+        rule: Given | None = None,
+    ) -> None:
+        """Add rules: ``add("r1", "a > 5")``, several by their names, or those of another set.
+
+        Instead of a condition, ``el.Rule`` gives one with its level, tags and title.
+
+        With ``on_error="skip"`` a rule that cannot be read, or does not fit the columns of a stream
+        that an active run of the set reads, is listed in ``skipped`` at once. What another set (one
+        of ``el.sigma.load``, say) has skipped is skipped here too.
+
+        Raises:
+            QueryError: a name is taken; or with ``on_error="raise"``, or in a set that was read
+                from files, a rule is no condition or does not fit the stream of an active run. Then
+                none is added.
+        """
+        version, _ = self.store.now()
+        if isinstance(rules, RuleSet):
+            self.correlated.check_new(rules.correlated, self.info)
+            self.store.add_rules(rules.store.now()[1], rules.store.unread)
+            self.correlated.add(rules.correlated)
+        else:
+            self.store.add(rules_by_name(rules, rule))
+        self._changed_since(version)
+
+    def select(self, *names: str, name: str | None = None, **facts: Unpack[Facts]) -> Self:
+        """Return a set of some of the rules, which from then on is a set of its own.
+
+        It has the functions and options of this one. Of what is said all has to hold:
+        ``select(min_level="high", tag="pii")`` are the rules with that tag from that level on.
+        Correlations come along where all of their rules do.
+
+        Args:
+            *names: of rules; without any, those of all names.
+            name: what the new set is called, as for ``RuleSet``.
+            **facts: ``level`` (exactly this one, or one of several), ``min_level`` (this or a
+                higher one: informational < low < medium < high < critical) and ``tag`` (this one,
+                or one of several). A rule without a level is of none.
+
+        Raises:
+            QueryError: nothing is said, there is no rule of a name, or none has the tag.
+            OptionError: an unknown level.
+        """
+        if not names and all(each is None for each in facts.values()):
+            msg = "select takes names of rules, level=…, min_level=… or tag=…; got none of them"
+            raise QueryError(msg, rules=self.name)
+        found, unread = self.store.chosen(names, facts)
+        with_rules = self.correlated.of(found)
+        made = type(self).of(
+            found.values(), unread, with_rules, **{**self._made_with(), "name": name}
+        )
+        made.store.skips_new = self.store.skips_new
+        return made
+
+    def remove(self, *names: str, **facts: Unpack[Facts]) -> None:
+        """Remove rules by their names, or by level or tag as ``select`` chooses them.
+
+        Correlations go with any of their rules.
+
+        Raises:
+            QueryError: there is no rule of a name, or none has the tag; then none is removed.
+            OptionError: an unknown level.
+        """
+        version, _ = self.store.now()
+        self.store.remove(names, facts)
+        self.correlated = CorrelationStore(self.correlated.of(self.info))
+        self._changed_since(version)
+
+    def replace(self, name: str | RuleSet, rule: Given | None = None) -> None:
+        """Replace a rule, or several by the rules of another set; each keeps its place in the set.
+
+        Level, tags and title are those of the new rule. If only these change, counts and plan stay.
+
+        Raises:
+            QueryError: there is no rule of a name, the new one is no condition, or it does not
+                fit the columns of a stream that an active run of the set reads. Then the old rules
+                stay, whatever ``on_error`` is.
+        """
+        version, _ = self.store.now()
+        if isinstance(name, RuleSet):
+            self.store.replace_rules(name.store.now()[1], name.store.unread)
+        else:
+            ((name, given),) = rules_by_name(name, rule).items()
+            self.store.replace(name, given)
+        self._changed_since(version)
 
     def _unfit(self, rules: Collection[RuleSource], skips: bool) -> list[SkippedRule]:
         """Return the rules that do not fit the stream of an active run."""
@@ -174,7 +354,7 @@ class RuleSet(RulesWithAlerts):
             )
             warnings.warn(msg, EddylineWarning, stacklevel=3)
 
-    # -- transforms ---------------------------------------------------------------------------
+    # -- transforms ----------------------------------------------------------------------------
 
     def matches(
         self, column: str = "matches", *, keep_unmatched: bool = False, as_struct: bool = False
@@ -278,7 +458,101 @@ class RuleSet(RulesWithAlerts):
                 self._transforms.popitem(last=False)
             return self._transforms[kind]
 
-    # -- queries ------------------------------------------------------------------------------
+    # -- alerts of correlations ----------------------------------------------------------------
+
+    def alerts(self, time: str) -> Callable[[DataFrame], DataFrame]:
+        """Return a transform of batches of events to the alerts of the set's correlations.
+
+        Its columns are ``id title level type group first last events value``; see
+        ``docs/sigma.md``. Correlations that do not run are listed in ``skipped``. On a stream,
+        ``start`` gives alerts.
+
+        Args:
+            time: the event-time column.
+
+        Raises:
+            QueryError: there is no such column, or no correlation that runs; or on a stream.
+        """
+        checked_text("time of events", time)
+
+        def transform(df: DataFrame) -> DataFrame:
+            found = self.with_alerts(df, time)
+            if ALERTS not in found.columns:
+                msg = f"{self.name}: no correlation runs over these events; see .skipped of the set"
+                raise QueryError(msg, rules=self.name)
+            return found.where(f"{ALERTS} IS NOT NULL").select(f"{ALERTS}.*")
+
+        return transform
+
+    def with_alerts(
+        self, df: DataFrame, time: str, *, column: str = "matches", keep_unmatched: bool = False
+    ) -> DataFrame:
+        """Return a batch of events with their rules, and alerts: what ``start`` gives of a stream.
+
+        Arguments are as for ``start``. Where no correlation runs, there is no column of alerts.
+
+        Raises:
+            QueryError: there is no such time column, or on a stream.
+        """
+        if checked_frame("the input of rules", df).isStreaming:
+            msg = "alerts of a stream come of rules.start(stream, …, time='…')"
+            raise QueryError(msg, rules=self.name)
+        shape = {"column": column, "keep_unmatched": keep_unmatched, "as_struct": False}
+        relation = checked_relation("the events of rules", df, time, None)
+        steps = (ReadStep("events", "events"), *self.steps("events", df, time, **shape))
+        return Query(self.name, "", steps, {"events": relation}, {}, rename=RENAME).to_df()
+
+    def steps(self, input: str, df: DataFrame, time: str | None, **shape: Any) -> tuple[Step, ...]:
+        """Return the steps of a query of these rules, and of the correlations that run.
+
+        Args:
+            input: the relation.
+            df: its rows.
+            time: their event-time column; None if they have none.
+            **shape: ``column``, ``keep_unmatched`` and ``as_struct`` of the step.
+
+        Raises:
+            QueryError: ``on_error="raise"`` and a correlation does not run, or the rows have a
+                column of the name that alerts are told in.
+        """
+        step = RuleStep(input, self, **shape)
+        if not self.correlated.sources:
+            return (step,)
+        columns, is_timed = column_types(df), time is not None
+        found = self.correlated.bound(columns, has_time=is_timed, why_not=self._why_not(df))
+        self._tell_unfit()
+        if not found or time is None:
+            return (step,)
+        return Correlating(found, columns, time, replace(step, output=f"rules of {input}")).steps()
+
+    def _why_not(self, df: DataFrame) -> Callable[[str], str | None]:
+        """Return what says of a rule why it does not run over an input, or None."""
+        sources = self.store.now()[1]
+        bound = self._binder.bind(df, sources.values(), skips=True)
+        unfit = {each.name: each for each in (*self.store.skipped({}, ()), *bound.skipped)}
+
+        def why_not(name: str) -> str | None:
+            if name in unfit:
+                return f"it refers to {name!r}, which does not run: {unfit[name].reason}"
+            return None if name in sources else f"it refers to {name!r}, which is not in the set"
+
+        return why_not
+
+    def _tell_unfit(self) -> None:
+        """Warn of correlations that do not run, or raise if they must."""
+        unfit = self.correlated.unfit
+        if not unfit:
+            return
+        n = len(unfit)
+        msg = (
+            f"{n} correlation{'' if n == 1 else 's'} of {self.name!r} {'does' if n == 1 else 'do'} "
+            f"not run; see .skipped of the set. The first: {unfit[0].name}: {unfit[0].reason}"
+        )
+        if self.on_error == "raise":
+            raise QueryError(msg, rules=self.name)
+        warnings.warn(msg, EddylineWarning, stacklevel=4)
+
+    # -- queries -------------------------------------------------------------------------------
 
     def operator(self, step: RuleStep, site: Site) -> RuleOperator:
         """Return the operator of a query's step with these rules."""
@@ -385,7 +659,7 @@ class RuleSet(RulesWithAlerts):
         numbered = (f"{DEFAULT_NAME}_{number}" for number in itertools.count(2))
         return next(name for name in itertools.chain([DEFAULT_NAME], numbered) if name not in taken)
 
-    # -- what was learned ---------------------------------------------------------------------
+    # -- what was learned ----------------------------------------------------------------------
 
     def explain(self, *, width: int = 100) -> str:
         """Return in words how the rules are evaluated, and on what evidence.
@@ -474,3 +748,193 @@ def _again(packed: bytes) -> RuleSet:
     cls, known, options = cloudpickle.loads(packed)
     made: RuleSet = cls.of(*known, **options)
     return made
+
+
+# -- rules over a stream that an engine knows by its name ------------------------------------------
+
+
+class RuleQueries(Protocol):
+    """An engine that makes queries of rules over its streams; ``el.Engine`` is one."""
+
+    spark: SparkSession
+    queries: dict[str, Query]
+
+    @property
+    def rules(self) -> Callable[..., Query]:
+        """See ``Engine.rules``."""
+
+
+def engine_of(
+    stream: str, engine: RuleQueries | None, time: str | None, lateness: str | None
+) -> RuleQueries:
+    """Return the engine of a named stream, whose time and lateness are its own."""
+    if engine is None:
+        msg = (
+            f"rules start on a streaming DataFrame, or on the stream of an engine by its name; say "
+            f"which engine knows {stream!r}: start({stream!r}, …, engine=engine)"
+        )
+        raise QueryError(msg, stream=stream)
+    if not hasattr(engine, "queries"):
+        msg = f"engine= of a stream by its name is the el.Engine that knows it, got {engine!r:.60}"
+        raise OptionError(msg, stream=stream)
+    given = {"time": time, "lateness": lateness}
+    if said := ", ".join(f"{name}={each!r}" for name, each in given.items() if each is not None):
+        msg = (
+            f"stream {stream!r} has the time and lateness that engine.stream gave it; leave out "
+            f"{said}"
+        )
+        raise OptionError(msg, stream=stream)
+    return engine
+
+
+# -- changes by hand -------------------------------------------------------------------------------
+
+DONE = {"add": "added", "replace": "replaced", "remove": "removed"}
+"""What was done, as the journal has it of changes by programs."""
+
+
+class RulesByHand:
+    """The rules of a set in one run; a ``ChangeableRules``.
+
+    Args:
+        rules: the set.
+        operator: finds them in the run.
+        note: tells the journal of the set.
+    """
+
+    def __init__(
+        self,
+        rules: RuleSet,
+        operator: RuleOperator,
+        note: Callable[[Sequence[JournalEntry]], None],
+    ) -> None:
+        self._rules = rules
+        self._store = rules.store
+        self._operator = operator
+        self._note = note
+        self._changing = threading.Lock()
+
+    # -- what a person sees -----------------------------------------------------------------------
+
+    def found(self, part: str, most: int) -> RuleList:
+        """Return the first rules whose names have a part; see ``ChangeableRules``."""
+        _, sources = self._store.now()
+        skipped = {each.name: each for each in self._operator.skipped}
+        names = [*sources, *(name for name in skipped if name not in sources)]
+        found = [name for name in names if part.casefold() in name.casefold()]
+        follower = self._store.follower
+        after = {name: each for name, each in sources.items() if name not in skipped}
+        return RuleList(
+            name=self._rules.name,
+            rules=self._shown(found[:most]),
+            n_found=len(found),
+            n_all=len(names),
+            follows="" if follower is None else follower.place,
+            notes=to_come(self._operator.compiled.running, after),
+        )
+
+    def rule(self, name: str) -> RuleShown:
+        """Return one rule; see ``ChangeableRules``."""
+        found = self._shown([name])
+        if not found:
+            raise QueryError(unknown("rule", name, list(self._store.now()[1])), name=name)
+        return found[0]
+
+    def _shown(self, names: Iterable[str]) -> tuple[RuleShown, ...]:
+        """Return rules of some names, without those that there are not."""
+        wanted = dict.fromkeys(names)
+        _, sources = self._store.now()
+        skipped = {each.name: each for each in self._operator.skipped}
+        counts = {each.name: each for each in self._operator.counts() if each.name in wanted}
+        met = self._operator.compiled.sources
+
+        def shown(name: str) -> RuleShown:
+            source, why = sources.get(name), skipped.get(name)
+            if source is None:
+                return _unread(skipped[name])
+            is_met = met.get(name) == source
+            count = counts.get(name) if is_met else None
+            return RuleShown(
+                name=name,
+                text=source.text,
+                level=str(source.info.get("level") or ""),
+                is_sql=isinstance(source, SqlRule),
+                why_not="" if why is None else why.reason,
+                is_in_force=is_met,
+                n_rows=None if count is None else count.n_rows,
+                n_matches=None if count is None else count.n_matches,
+            )
+
+        return tuple(shown(name) for name in wanted if name in sources or name in skipped)
+
+    # -- what a person changes --------------------------------------------------------------------
+
+    def check(self, change: RuleChange) -> None:
+        """Raise if a change is not possible; see ``ChangeableRules``."""
+        if self._store.follower is not None:
+            msg = (
+                f"the rules of {self._rules.name!r} follow {self._store.follower.place}; change "
+                f"its files, and what changed is in force from the next micro-batch on"
+            )
+            raise QueryError(msg, rules=self._rules.name)
+        if change.how != "add":
+            self._check_is_seen(change)
+        if change.how != "remove":
+            _check_calls_no_java(change)
+            self._store.check(change.name, self._made(change), is_new=change.how == "add")
+
+    def _check_is_seen(self, change: RuleChange) -> None:
+        now = self.rule(change.name)
+        if now.mark != change.mark:
+            msg = (
+                f"rule {change.name!r} is another one than was shown: somebody has changed it "
+                f"meanwhile; it is now {now.text!r:.300}"
+            )
+            raise QueryError(msg, name=change.name)
+        if change.how == "replace" and change.text == now.text:
+            msg = f"rule {change.name!r} has this text already"
+            raise QueryError(msg, name=change.name)
+
+    def _made(self, change: RuleChange) -> Rule:
+        """Return the new rule: one that takes the place of another keeps its level, title, tags."""
+        source: Any = self._store.now()[1].get(change.name)
+        if source is None or change.how == "add":
+            return Rule(change.text, level=change.level or None)
+        before = Rule.of(source)
+        return Rule(change.text, level=before.level, tags=before.tags, title=before.title)
+
+    def change(self, change: RuleChange, batch_id: int) -> JournalEntry:
+        """Change the rules from the next micro-batch on; see ``ChangeableRules``."""
+        with self._changing:
+            self.check(change)
+            before = None if change.how == "add" else self.rule(change.name).text
+            if change.how == "add":
+                self._rules.add(change.name, self._made(change))
+            elif change.how == "replace":
+                self._rules.replace(change.name, self._made(change))
+            else:
+                self._rules.remove(change.name)
+        evidence = {**BY_PERSON, DONE[change.how]: [change.name]}
+        after = None if change.how == "remove" else change.text
+        entry = JournalEntry(batch_id, COMPONENT, "rules", before, after, evidence)
+        self._note([entry])
+        return entry
+
+
+def _unread(skipped: SkippedRule) -> RuleShown:
+    return RuleShown(skipped.name, skipped.text, is_sql=False, why_not=skipped.reason)
+
+
+def _check_calls_no_java(change: RuleChange) -> None:
+    """Raise if a condition calls Java: who may change rules may not run anything else."""
+    try:
+        tree = parse_condition(change.text, f"rule {change.name!r}")
+    except QueryError:
+        return  # whoever reads the whole rule says better what is wrong
+    called = next((name for each in tree.walk() if (name := as_name(each)) in JAVA_CALLS), None)
+    if called is not None:
+        msg = (
+            f"rule {change.name!r} calls {called}, which can run any method of Java: such a rule "
+            f"comes from the program alone"
+        )
+        raise QueryError(msg, name=change.name)

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from eddyline.data.outcomes import seed_of
 from eddyline.errors import PredicateError, SourceError
-from eddyline.rules.loop import FIRST_ROWS, RuleLoop
+from eddyline.rules.choice import FIRST_ROWS, RuleChoice
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.profile import SharingProfile
 from eddyline.runtime.reports import Decisions, TaskReport
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from eddyline.options import SharingOptions
     from eddyline.rules.compile.program import Program
-    from eddyline.rules.match.pairs import Matches
+    from eddyline.rules.match.matcher import Matches
     from eddyline.rules.plan import SharingPlan
 
     RuleReport = TaskReport[SharingProfile]
@@ -60,7 +60,7 @@ class _Kept:
 
     program: Program
     matcher: Matcher
-    loops: OrderedDict[str, RuleLoop] = field(default_factory=OrderedDict)
+    choices: OrderedDict[str, RuleChoice] = field(default_factory=OrderedDict)
     is_warm: bool = False
 
     def warm_up(self, columns: Sequence[pa.Array]) -> None:
@@ -130,38 +130,38 @@ class RuleTask:
         batch_id = batch_id if self.batch_id < 0 else self.batch_id
         seed = seed_of(self.options.seed, self.name, batch_id, partition)
         kept = self._keep()
-        loop, matcher = self._loop(kept), kept.matcher
+        choice, matcher = self._choice(kept), kept.matcher
         profile, first_row = SharingProfile.empty(kept.program), 0
         decisions = Decisions()
 
         def least_rows() -> int:
             """Return the rows of the next batch: as it comes while little is known."""
-            few_pairs = _pairs_per_row(loop.plan, profile) <= MAX_GATHERED_PAIRS
-            is_known = loop.options.adaptive and not loop.wants_first_rows
+            few_pairs = _pairs_per_row(choice.sharing, profile) <= MAX_GATHERED_PAIRS
+            is_known = choice.options.adaptive and not choice.wants_first_rows
             return GATHERED_ROWS if few_pairs and is_known else 1
 
         for columns, is_last in with_last(gathered(batches, least_rows, GATHERED_BYTES)):
             n_rows = len(columns[0])
             kept.warm_up(columns[: len(kept.program.columns)])
             found: list[Matches] = []
-            first = FIRST_ROWS if loop.wants_first_rows else 0
-            for low, high in _pieces(columns, first, _pairs_per_row(loop.plan, profile)):
-                matcher.follow(loop.plan)
+            first = FIRST_ROWS if choice.wants_first_rows else 0
+            for low, high in _pieces(columns, first, _pairs_per_row(choice.sharing, profile)):
+                matcher.follow(choice.sharing)
                 part = [column.slice(low, high - low) for column in columns]
-                sample = loop.sample(seed, first_row + low, high - low)
+                sample = choice.sample(seed, first_row + low, high - low)
                 matches, seen = matcher.match(
                     part[: len(kept.program.columns)],
                     n_rows=high - low,
                     sample=sample,
-                    asked_sample=loop.asked_sample(sample),
+                    asked_sample=choice.asked_sample(sample),
                 )
                 found.append(matches)
-                decisions.add(loop.step(seen, batch_id))
+                decisions.add(choice.step(seen, batch_id))
                 profile = profile.merge(seen)
             first_row += n_rows
             report = None
             if is_last:
-                report = decisions.report(loop.component, partition, attempt, profile)
+                report = decisions.report(choice.component, partition, attempt, profile)
             yield found, report
 
     def _check_fits(self, found: list[Matches], names: pa.Array) -> None:
@@ -197,17 +197,17 @@ class RuleTask:
         _kept.move_to_end(self.program_id)
         return _kept[self.program_id]
 
-    def _loop(self, kept: _Kept) -> RuleLoop:
-        """Return the loop of this run: kept from an earlier task, or started from the driver's."""
-        loops = kept.loops
-        if self.run_id not in loops:
-            loops[self.run_id] = RuleLoop(
+    def _choice(self, kept: _Kept) -> RuleChoice:
+        """Return what plans in this run, kept from an earlier task or begun from the driver's."""
+        choices = kept.choices
+        if self.run_id not in choices:
+            choices[self.run_id] = RuleChoice(
                 kept.program, self.options, plan=self.plan, is_measured=self.is_measured
             )
-            while len(loops) > MAX_PROGRAMS:
-                loops.popitem(last=False)
-        loops.move_to_end(self.run_id)
-        return loops[self.run_id]
+            while len(choices) > MAX_PROGRAMS:
+                choices.popitem(last=False)
+        choices.move_to_end(self.run_id)
+        return choices[self.run_id]
 
 
 def _pieces(

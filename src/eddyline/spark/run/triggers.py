@@ -6,8 +6,8 @@ import re
 from typing import Any, TypedDict
 
 from eddyline.errors import OptionError
-from eddyline.query.select.intervals import micros_in
-from eddyline.query.windows import check_span
+from eddyline.query.cql import micros_in
+from eddyline.query.query import check_span
 from eddyline.registry import checked_text, unknown
 
 

@@ -14,16 +14,16 @@ from eddyline.aggregates.plan import PLACE
 from eddyline.aggregates.slides import Slides
 from eddyline.options import AggregateOptions
 from eddyline.query.identity import together
-from eddyline.query.planned import steps
 from eddyline.query.predicates import SqlPredicate
+from eddyline.query.query import LONGEST, SlideWindow
 from eddyline.query.select.reader import read_query
 from eddyline.query.steps import (
     AggregateStep,
     FilterStep,
     ReadStep,
     SharedAggregateStep,
+    steps,
 )
-from eddyline.query.windows import LONGEST, SlideWindow
 from eddyline.spark.aggregates.shared import members_of
 from eddyline.spark.analysis import column_types
 from eddyline.spark.operator import Laid, Operator

@@ -11,7 +11,7 @@ import msgspec
 from eddyline.data.files import replace_file
 from eddyline.errors import StateError
 from eddyline.query.identity import differences
-from eddyline.query.step_graph import tree
+from eddyline.query.steps import tree
 from eddyline.report.sections import Section, Text, arranged, notes
 from eddyline.spark.run.job import Job
 from eddyline.spark.run.run import Run

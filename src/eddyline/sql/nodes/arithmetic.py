@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from eddyline.sql.arithmetic import has_opposite, result_of
 from eddyline.sql.error_free import NoFormError, strict
 from eddyline.sql.functions import as_call, as_name
 from eddyline.sql.inference import shown
-from eddyline.sql.nodes.leaves import infer_number
-from eddyline.sql.nodes.rules import Call, Node
+from eddyline.sql.nodes import Call, Node
+from eddyline.sql.nodes.calls import infer_number
 from eddyline.sql.rendering import (
     BIT_AND,
     BIT_OR,
@@ -25,7 +24,18 @@ from eddyline.sql.rendering import (
     SUM,
     write_operator,
 )
-from eddyline.sql.types import BIGINT, DATE, DOUBLE, INT, OTHER, STRING, common_type, integer
+from eddyline.sql.types import (
+    BIGINT,
+    DATE,
+    DOUBLE,
+    INT,
+    OTHER,
+    STRING,
+    common_type,
+    has_opposite,
+    integer,
+    result_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eddyline.sql.nodes import arithmetic, calls, comparisons, leaves, logic, text_patterns
+from eddyline.sql.nodes import arithmetic, calls, logic, text_patterns
 
 if TYPE_CHECKING:
     from sqlglot import Expr
 
-    from eddyline.sql.nodes.rules import Call, Node
+    from eddyline.sql.nodes import Call, Node
 
 NODES: dict[type[Expr], Node] = {
-    **leaves.NODES,
     **logic.NODES,
-    **comparisons.NODES,
     **text_patterns.NODES,
     **arithmetic.NODES,
     **calls.NODES,

@@ -9,9 +9,8 @@ from sqlglot import exp
 
 from eddyline.sql.error_free import NoFormError, strict
 from eddyline.sql.inference import shown
-from eddyline.sql.java_regex import is_plain_regex
-from eddyline.sql.nodes.rules import Call, Node
-from eddyline.sql.regex_effort import like_is_slow, regex_effort
+from eddyline.sql.nodes import Call, Node
+from eddyline.sql.regexes import is_plain_regex, like_is_slow, regex_effort
 from eddyline.sql.rendering import PREDICATE, SIGNS, SUM, UnwritableError, write_operator
 from eddyline.sql.types import BOOLEAN, STRING
 

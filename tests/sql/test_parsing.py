@@ -15,8 +15,7 @@ from eddyline.query.predicates import predicate
 from eddyline.query.rules.sources import SqlRule, check_rule
 from eddyline.query.select.reader import read_query
 from eddyline.sql.analysis import analyse
-from eddyline.sql.depth import MAX_LEVELS, deep, levels_of
-from eddyline.sql.parsing import parse_condition, tokens_of
+from eddyline.sql.parsing import MAX_LEVELS, deep, levels_of, parse_condition, tokens_of
 
 COLUMNS = {"a": "int", "b": "int", "s": "string"}
 ATOM = "a > 1"

@@ -1,4 +1,4 @@
-"""The loop of a set of rules: plans from rows, plans anew after a change, within bounds."""
+"""The choice of a plan of rules: from rows, anew after a change, within bounds."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 from eddyline.options import SharingOptions
 from eddyline.query.conditions import And, Compare, Operand, Rule
-from eddyline.rules.compile.compiler import compile_rules
-from eddyline.rules.loop import FIRST_ROWS, MAX_PARTS, SAMPLE_ROWS, RuleLoop
+from eddyline.rules.choice import FIRST_ROWS, MAX_PARTS, SAMPLE_ROWS, RuleChoice
+from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.planning.access_predicates import MIN_ROWS, plan_of
 from eddyline.rules.profile import SharingProfile
@@ -29,11 +29,11 @@ OF_LOOP = ("sample_rows", "review_rows", "min_change")
 """Settings of a loop that are arguments of it, and no options of a set of rules."""
 
 
-def loop_of(program, settings, **more) -> RuleLoop:
+def loop_of(program, settings, **more) -> RuleChoice:
     """Return a loop with some settings: options, and those of ``OF_LOOP``."""
     of_loop = {name: settings[name] for name in OF_LOOP if name in settings}
     options = {name: value for name, value in settings.items() if name not in OF_LOOP}
-    return RuleLoop(program, SharingOptions.of(**options).resolved(), **of_loop, **more)
+    return RuleChoice(program, SharingOptions.of(**options).resolved(), **of_loop, **more)
 
 
 class Run:
@@ -43,7 +43,7 @@ class Run:
         self.now = 0
         self.planning_ns = planning_ns
         self.loop = loop_of(PROGRAM, options, clock=self.clock)
-        self.matcher = Matcher(PROGRAM, self.loop.plan)
+        self.matcher = Matcher(PROGRAM, self.loop.sharing)
         self.rng = np.random.default_rng(seed)
         self.evaluation_ns = evaluation_ns
         self.n_seen = 0
@@ -60,7 +60,7 @@ class Run:
         columns = [pa.array(each, pa.int32()) for each in values]
         if PROGRAM.columns[0] != A.sql:
             columns.reverse()
-        self.matcher.follow(self.loop.plan)
+        self.matcher.follow(self.loop.sharing)
         sample = self.loop.sample(7, self.n_seen, n_rows)
         matches, seen = self.matcher.match(columns, n_rows=n_rows, sample=sample)
         wanted = np.flatnonzero((rare == common) & (rare < N_RULES))
@@ -98,9 +98,9 @@ def test_the_first_plan_waits_for_enough_rows():
 
 def test_what_may_not_adapt_keeps_its_plan_and_remembers_nothing():
     run = Run(adaptive=False)
-    first = run.loop.plan
+    first = run.loop.sharing
     run.batches(30, rare_a=True).batches(30, rare_a=False)
-    assert run.loop.plan is first
+    assert run.loop.sharing is first
     assert run.entries == []
     assert run.loop.profile.n_rows == 0
     assert run.loop.total.n_rows == 60_000
@@ -155,7 +155,7 @@ def test_at_no_change_at_all_every_look_plans():
 
 @pytest.mark.parametrize("sample_prob", [0.0, 0.01, 1.0])
 def test_small_batches_do_not_pile_up(sample_prob):
-    loop = RuleLoop(PROGRAM, SharingOptions(sample_prob=sample_prob), review_rows=10**9)
+    loop = RuleChoice(PROGRAM, SharingOptions(sample_prob=sample_prob), review_rows=10**9)
     empty = SharingProfile.empty(PROGRAM)
     for at in range(5_000):
         n_sampled = len(loop.sample(5, at, 1))
@@ -176,16 +176,16 @@ def test_small_batches_do_not_pile_up(sample_prob):
 
 def test_a_loop_goes_on_with_anothers_plan():
     plan = plan_of(PROGRAM, method="every_row")
-    loop = RuleLoop(PROGRAM, SharingOptions(sample_prob=0.0), plan=plan, is_measured=True)
-    assert loop.plan is plan
+    loop = RuleChoice(PROGRAM, SharingOptions(sample_prob=0.0), plan=plan, is_measured=True)
+    assert loop.sharing is plan
     assert not loop.wants_first_rows
     assert len(loop.sample(1, 0, 1_000)) == 0
 
 
 def test_no_rules():
     program = compile_rules([])
-    loop = RuleLoop(program, SharingOptions(), min_change=0.0, review_rows=1)
-    matcher = Matcher(program, loop.plan)
+    loop = RuleChoice(program, SharingOptions(), min_change=0.0, review_rows=1)
+    matcher = Matcher(program, loop.sharing)
     for _ in range(5):
         matches, seen = matcher.match([], n_rows=300, sample=loop.sample(1, 0, 300))
         assert len(matches.rows) == 0

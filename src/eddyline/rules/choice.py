@@ -1,6 +1,14 @@
-"""The loop of a set of rules: takes in profiles, and plans again where that pays.
+"""How the rules of a set are looked for: which plan is in force, and when another one pays.
 
-The same on the driver, between micro-batches, and inside a task, between Arrow batches.
+``RuleChoice`` takes in profiles, keeps those of the newest rows, and plans again where the evidence
+says so: after the first sample, when a bitmap block drops other rows than at first, when rows meet
+another number of rules, or when tests of Python would be cheaper in another order. Planning and
+asking for the sample take a bounded share of the time that evaluation takes. It is the same on the
+driver, between micro-batches, and inside a task, between Arrow batches.
+
+The log of plans knows situations again by ``RuleConditions``: for which share of rows each literal
+holds. Of many literals that hold for few rows each, no single one tells two situations apart. So it
+is a condition, too, how many rows the literals of one column select together, and on average.
 """
 
 from __future__ import annotations
@@ -10,31 +18,36 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from eddyline.data.arrays import distinct
 from eddyline.data.outcomes import sampled_rows
+from eddyline.errors import StateError
 from eddyline.rules.compile.bitmap_block import BitmapBlocks
-from eddyline.rules.conditions import RuleConditions
-from eddyline.rules.planning.access_predicates import MIN_ROWS
-from eddyline.rules.planning.planner import make_plan, plan_from
+from eddyline.rules.compile.formula import REGION, TEXT
+from eddyline.rules.planning.access_predicates import MIN_ROWS, counted_rates, plan_by, price_ns
+from eddyline.rules.planning.planner import WayCosts, make_plan, plan_from, with_way
 from eddyline.rules.planning.python_order import python_orders
-from eddyline.rules.planning.rearrangement import RearrangementMonitor, has_changed
-from eddyline.rules.planning.statement import WayCosts, with_way
+from eddyline.rules.planning.sequence_learning import RearrangementMonitor, has_changed
 from eddyline.rules.profile import SharingProfile
 from eddyline.rules.view import COMPONENT, RuleRecord
 from eddyline.rules.wording import test_text
 from eddyline.runtime.budget import Budget
+from eddyline.runtime.choice import Choice
 from eddyline.runtime.journal import JournalEntry
+from eddyline.runtime.situations import Conditions
 from eddyline.stats import costs as work_clock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
-    from eddyline.data.arrays import Ints
+    from eddyline.data.arrays import Floats, Ints
     from eddyline.options import SharingOptions
     from eddyline.rules.compile.program import Program
     from eddyline.rules.plan import BitmapBlockPlan, SharingPlan
+    from eddyline.runtime.situations import Situation
+
 
 SAMPLE_ROWS = 2_000
 """Newest sampled rows that a plan is made from (τ)."""
@@ -78,11 +91,22 @@ REORDERED = "another order of Python tests is cheaper"
 MIN_PAIRS = 0.05
 """Pairs of row and rule per row below which their number is no reason to plan again."""
 
+MOST_LITERALS = 2_000
+"""Literals up to which their rates are kept for each situation: numbers of ten bytes each."""
 
-class RuleLoop:
-    """Keeps the plan of a program good.
+DIGITS = 5
+"""Decimals of the rates that are kept."""
 
-    A plan to start with may come from another loop of the same program; ``is_measured`` says
+STATED = "one statement of Spark's tells nothing of the tests of its rules"
+"""Why nothing is logged while the matcher does not run."""
+
+NOT_KEPT = "a loop of tasks keeps no conditions"
+
+
+class RuleChoice(Choice):
+    """The plan of a program: known again by the rates of literals, and priced by them.
+
+    A plan to start with may come from another choice of the same program; ``is_measured`` says
     whether it was made from rows, and not from guesses. The clock is monotonic (ns). Only where the
     rules ``may_be_stated``, which a task cannot, is one statement of Spark's among the plans. Where
     plans are logged, as on the driver, the conditions of the newest rows are kept: ``logged_as``
@@ -107,6 +131,7 @@ class RuleLoop:
     ) -> None:
         self.program = program
         self.options = options
+        self.is_adaptive = options.adaptive
         self.sample_rows, self.review_rows, self.min_change = sample_rows, review_rows, min_change
         self.blocks = BitmapBlocks(program)
         self.total = SharingProfile.empty(program)
@@ -114,7 +139,8 @@ class RuleLoop:
         self.may_be_stated = may_be_stated
         self._matched = (0, 0)
         """Rows that the matcher has evaluated, and the time that took it (ns)."""
-        self.plan = self._made(None) if plan is None else plan
+        self.sharing = self._made(None) if plan is None else plan
+        """The plan in force."""
         self._window: deque[SharingProfile] = deque()
         self._n_old = 0  # parts of the window from before the plan was made
         self.is_settling = False
@@ -122,8 +148,6 @@ class RuleLoop:
         review plans anew."""
         self._budget = Budget(MAX_PLANNING, clock=clock)
         self._asking = Budget(MAX_ASKING, most_owed=MOST_OWED, clock=clock)
-        self.is_held = False
-        """Whether the plan stays as it is; see ``runtime.pins``."""
         self.is_measured = is_measured
         """Whether the plan was made from rows, and not from guesses."""
         self.conditions = None if logged_as is None else RuleConditions(program, logged_as)
@@ -133,11 +157,6 @@ class RuleLoop:
         self._last = self._since = self.total
         self._first: SharingProfile | None = None
         self._monitors: dict[BitmapBlockPlan, RearrangementMonitor] = {}
-
-    @property
-    def is_adaptive(self) -> bool:
-        """Whether the plan may change at all."""
-        return self.options.adaptive
 
     @property
     def is_learning(self) -> bool:
@@ -178,7 +197,7 @@ class RuleLoop:
             self._matched = n_rows + fresh.n_rows, spent_ns + fresh.evaluation_ns
         if not self.is_learning:
             return []
-        if self.plan.is_statement and not fresh.n_sampled:
+        if self.sharing.is_statement and not fresh.n_sampled:
             return []  # the matcher has not run
         self._remember(fresh)
         if self.conditions is not None:
@@ -189,28 +208,97 @@ class RuleLoop:
         why = self._why(fresh)
         return [] if why is None else self._planned(why, batch_id)
 
-    def take(self, plan: SharingPlan) -> None:
+    def record(self) -> RuleRecord:
+        """Return the state of the rules after the last batch."""
+        n_met, n_matches = int(self._last.candidates.sum()), int(self._last.matches.sum())
+        return RuleRecord(self.program.n_rules, str(self.sharing), n_met, n_matches)
+
+    # -- what a person pins, and the log --------------------------------------------------------
+
+    @property
+    def why_unlogged(self) -> str:  # type: ignore[override]
+        """Why plans are not logged, if they are not."""
+        if self.conditions is None:
+            return NOT_KEPT
+        return STATED if self.sharing.is_statement else self.conditions.why_not
+
+    @property
+    def _conditions(self) -> RuleConditions:
+        assert self.conditions is not None
+        return self.conditions
+
+    @property
+    def identity(self) -> str:
+        """The rules: plans of others are none of these."""
+        return "" if self.conditions is None else self.conditions.identity
+
+    @property
+    def plan(self) -> Any:
+        """The plan in force, as plain values."""
+        return msgspec.to_builtins(self.sharing)
+
+    @property
+    def possible(self) -> str:
+        """The plans that may be pinned, in words."""
+        return "a plan of these rules, as run.plan() has the one in force"
+
+    def is_possible(self, plan: Any) -> bool:
+        """Return whether it is a plan of these rules."""
+        try:
+            plan_from(plan, self.blocks)
+        except StateError:
+            return False
+        return True
+
+    def in_words(self, plan: Any) -> str:
+        """Return a plan in words."""
+        return str(plan_from(plan, self.blocks))
+
+    def situation(self) -> Situation | None:
+        """Return for which share of the sampled rows each literal holds."""
+        return self._conditions.situation()
+
+    def rows_met(self, n_rows: int) -> int:
+        """Return the rows of the last batch, or those of the query where nobody counts them."""
+        return self.n_newest or n_rows
+
+    def cost_of(self, plan: Any, evidence: Any) -> float:
+        """Return what the matcher is expected to take (ns per row)."""
+        rates = self._conditions.rates(evidence)
+        return price_ns(self.program, plan_from(plan, self.blocks), rates)
+
+    def best_single(self, held: Sequence[tuple[Any, float]]) -> Any:
+        """Return the plan that is the cheapest by the mean rates of all situations."""
+        total = sum(n_rows for _, n_rows in held)
+        parts = [self._conditions.rates(evidence) * (n_rows / total) for evidence, n_rows in held]
+        mean: np.ndarray = sum(parts[1:], parts[0])
+        return msgspec.to_builtins(plan_by(self.program, mean, method=self.options.method))
+
+    def adopt(self, plan: Any) -> None:
         """Put a plan in force that was good for rows like the newest ones; those before are let go.
 
         It is reviewed like any other.
         """
         self._window.clear()
-        self._put(plan)
+        self._put(plan_from(plan, self.blocks))
         self.is_settling = False
 
-    def record(self) -> RuleRecord:
-        """Return the state of the rules after the last batch."""
-        n_met, n_matches = int(self._last.candidates.sum()), int(self._last.matches.sum())
-        return RuleRecord(self.program.n_rules, str(self.plan), n_met, n_matches)
+    def let_go(self) -> None:
+        """Plan anew as soon as there are enough rows."""
+        self.is_settling = True
+
+    # -- saving ---------------------------------------------------------------------------------
 
     def snapshot(self) -> SharingPlan | None:
         """Return the plan if it was made from rows, and not from guesses."""
-        return self.plan if self.is_measured else None
+        return self.sharing if self.is_measured else None
 
     def restore(self, state: Any) -> None:
         """Continue with the plan of a snapshot, decoded from JSON; see ``plan_from``."""
         if state is not None:
-            self.plan, self.is_measured = plan_from(state, self.blocks), True
+            self.sharing, self.is_measured = plan_from(state, self.blocks), True
+
+    # -- planning again -------------------------------------------------------------------------
 
     def _remember(self, profile: SharingProfile) -> None:
         """Keep the profiles of the newest rows, in few parts however small the batches are."""
@@ -274,20 +362,20 @@ class RuleLoop:
         if not len(self.program.ordered.tests):
             return None
         with self._budget.spending():
-            orders = python_orders(self.program, self.profile, self.plan.python_orders)
-        return None if orders == self.plan.python_orders else {"why": REORDERED}
+            orders = python_orders(self.program, self.profile, self.sharing.python_orders)
+        return None if orders == self.sharing.python_orders else {"why": REORDERED}
 
     def chosen_way(self, batch_id: int) -> list[JournalEntry]:
         """Return the decision to begin with one statement of Spark's, if it was one."""
-        if not self.plan.is_statement or self.options.method != "auto":
+        if not self.sharing.is_statement or self.options.method != "auto":
             return []
         why = "one statement is cheaper by the costs of its tests"
         evidence = {"why": why, **self._way_costs().evidence}
-        return [JournalEntry(batch_id, COMPONENT, "sharing", None, str(self.plan), evidence)]
+        return [JournalEntry(batch_id, COMPONENT, "sharing", None, str(self.sharing), evidence)]
 
     def _made(self, profile: SharingProfile | None) -> SharingPlan:
         """Return the best plan by a profile, or by guesses."""
-        before = None if profile is None else self.plan
+        before = None if profile is None else self.sharing
         orders = () if before is None else before.python_orders
         plan = make_plan(self.blocks, self.options, profile, orders)
         if not self.may_be_stated:
@@ -300,30 +388,30 @@ class RuleLoop:
 
     def _put(self, plan: SharingPlan) -> None:
         """Put a plan in force, which what is counted from now on is held against."""
-        self.plan, self.is_measured = plan, True
+        self.sharing, self.is_measured = plan, True
         self._n_old, self._first = len(self._window), None
         self._since = SharingProfile.empty(self.program)
         self._monitors = {}
-        for block in self.plan.blocks:
+        for block in self.sharing.blocks:
             monitor = RearrangementMonitor(self.review_rows, self.min_change)
             monitor.adopt(block.sequence.macro if block.sequence else ())
             self._monitors[block] = monitor
 
     def _planned(self, evidence: dict[str, Any], batch_id: int) -> list[JournalEntry]:
         with self._budget.spending():
-            before, profile = self.plan, self.profile
+            before, profile = self.sharing, self.profile
             made = self._made(profile)
         self._put(made)
         self.is_settling = evidence["why"] != SETTLED
-        entries = _order_entries(self.program, before, self.plan, evidence["why"], batch_id)
-        if self.plan == replace(before, python_orders=self.plan.python_orders):
+        entries = _order_entries(self.program, before, self.sharing, evidence["why"], batch_id)
+        if self.sharing == replace(before, python_orders=self.sharing.python_orders):
             return entries
-        if self.plan.is_statement != before.is_statement:
+        if self.sharing.is_statement != before.is_statement:
             evidence = {**evidence, **self._way_costs().evidence}
-        moved = zip(before.access_predicates, self.plan.access_predicates, strict=True)
+        moved = zip(before.access_predicates, self.sharing.access_predicates, strict=True)
         n_moved = sum(a != b for a, b in moved)
         evidence = {**evidence, "rules_moved": n_moved, "sampled_rows": profile.n_sampled}
-        plans = str(before), str(self.plan)
+        plans = str(before), str(self.sharing)
         return [JournalEntry(batch_id, COMPONENT, "sharing", *plans, evidence), *entries]
 
 
@@ -353,3 +441,79 @@ def _order_entries(
         )
         for rule in moved[:MAX_NAMED]
     ]
+
+
+# -- the conditions of a plan ----------------------------------------------------------------------
+
+
+class RuleConditions:
+    """The rates of a program's literals since they last changed.
+
+    Args:
+        program: the rules.
+        identity: what is the same as long as they mean the same, also in another process.
+    """
+
+    def __init__(self, program: Program, identity: str) -> None:
+        self.program, self.identity = program, identity
+        self.n_literals = n = len(program.literals.kinds)
+        self.known = Conditions()
+        self.why_not = ""
+        """Why nothing is kept; empty if it is."""
+        if n > MOST_LITERALS:
+            self.why_not = f"rates of {n:,} literals would be kept for each situation"
+            return
+        columns, of = np.unique(_columns_of(program), return_inverse=True)
+        self._of = of
+        self.names = (
+            *(f"rows that tests of {each} select together" for each in columns.tolist()),
+            *(f"rows that a test of {each} selects" for each in columns.tolist()),
+            *(f"literal {at} holds" for at in range(n)),
+        )
+
+    def step(self, fresh: SharingProfile) -> None:
+        """Take in what a batch observed."""
+        if not fresh.n_sampled or self.why_not or not self.n_literals:
+            return
+        n = float(fresh.n_sampled)
+        rates = np.minimum(counted_rates(self.program, fresh), 1.0)
+        sums = np.bincount(self._of, rates)
+        means = sums / np.bincount(self._of)
+        shares = np.concatenate([np.minimum(sums, 1.0), means, rates])
+        self.known.step(self.names, shares, np.full(len(shares), n), n)
+
+    def rates(self, evidence: Any) -> Floats:
+        """Return the rates of literals by the evidence of a situation.
+
+        Raises:
+            ValueError: it is of other rules.
+        """
+        found = np.array(evidence, np.float64)
+        if found.shape != (self.n_literals,):
+            msg = f"rates of {self.n_literals} literals have the shape {found.shape}"
+            raise ValueError(msg)
+        return found
+
+    def situation(self) -> Situation | None:
+        """Return the conditions as the log knows them; None while no row was sampled."""
+        if not self.known.n_sampled:
+            return None
+        rates = self.known.shares[-self.n_literals :]
+        evidence = [round(each, DIGITS) for each in rates.tolist()]
+        return self.known.situation(evidence, MIN_ROWS)
+
+
+def _columns_of(program: Program) -> list[str]:
+    """Return the column that each literal looks at; tests of Python count as one."""
+    firsts = [each.first for each in program.texts]
+    found = []
+    pairs = zip(program.literals.kinds.tolist(), program.literals.places.tolist(), strict=True)
+    for kind, place in pairs:
+        if kind == REGION:
+            found.append(program.columns[program.region_columns[place]])
+        elif kind == TEXT:
+            text = int(np.searchsorted(firsts, place, "right")) - 1
+            found.append(program.columns[program.text_columns[text]])
+        else:
+            found.append("Python")
+    return found
