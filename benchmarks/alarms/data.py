@@ -15,7 +15,7 @@ from eddyline.alarms.sweep import Sweep
 from eddyline.alarms.tally import Tally
 from eddyline.data.arrays import Floats
 from eddyline.models.segments import Segments
-from eddyline.models.solving import where
+from eddyline.models.solving.where import where
 
 N_SEGMENTS = 20_000
 ADVANCE_S = 10.0

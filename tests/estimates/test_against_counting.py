@@ -12,7 +12,7 @@ from eddyline.estimates import filters
 from eddyline.estimates.histograms import MAX_CELLS, CoefHistogram, merged
 from eddyline.estimates.joins import share
 from eddyline.estimates.values import ValueSketch
-from eddyline.models import polynomials
+from eddyline.models.solving import polynomials
 
 N = 4_000
 SHAPES = ("even", "normal", "clusters", "spikes", "tails", "one")

@@ -12,7 +12,7 @@ from eddyline.estimates.histograms import CoefHistogram
 from eddyline.estimates.joins import overlaps, share
 from eddyline.estimates.plans import Node
 from eddyline.estimates.volumes import below, bernstein, ordered, pairs_below
-from eddyline.models.polynomials import evaluate, shifted
+from eddyline.models.solving.polynomials import evaluate, shifted
 
 ROOT = Node(0.0)
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.errors import OptionError
-from eddyline.models.assumed import both, n_outside, read_ranges, said
-from eddyline.models.ranges import Range
-from eddyline.models.streaming import StreamInput, StreamPlan
+from eddyline.models.fitting.bounds import assumed_in_words, common_range, n_outside, read_ranges
+from eddyline.models.solving.expressions import Range
+from eddyline.models.streams.plan import StreamInput, StreamPlan
 from tests.models.batches import DECLARED, FIT, INPUT, SHAPE, coded, reported, rows_of, table_of
 
 VALUES = st.one_of(st.none(), st.sampled_from([-1.0, 0.0, 2.0, 5.0, np.inf, -np.inf, np.nan, 7.5]))
@@ -41,16 +41,16 @@ def test_ranges_of_values_and_of_how_fast_they_change():
     found = read_ranges({"x": (0, 100), " D( x ) ": (-3, 2), "y": [1, 1]})
     assert found["x"] == Range(0, 100, 3)
     assert found["y"][:2] == (1, 1)
-    assert said(found) == "; x from 0 to 100, y from 1 to 1 is assumed"
-    assert said({}) == ""
+    assert assumed_in_words(found) == "; x from 0 to 100, y from 1 to 1 is assumed"
+    assert assumed_in_words({}) == ""
     with pytest.raises(OptionError, match=r"lacks that of 'd\(y\)'"):
         read_ranges({"x": (0, 100), "d(x)": (-3, 2), "y": (1, 1)}, by_pace=True)
 
 
 def test_of_two_ranges_both_hold():
-    assert both(Range(0, 10, 2), Range(5, 20), "x") == Range(5, 10, 2)
+    assert common_range(Range(0, 10, 2), Range(5, 20), "x") == Range(5, 10, 2)
     with pytest.raises(OptionError, match="'x' is said to be x from 0 to 1, and x from 2 to 3"):
-        both(Range(0, 1), Range(2, 3), "x")
+        common_range(Range(0, 1), Range(2, 3), "x")
 
 
 @given(st.lists(st.tuples(VALUES, VALUES), max_size=8))

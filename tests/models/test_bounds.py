@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from eddyline.errors import OptionError
-from eddyline.models.bounds import Bound, FitOptions, read_bounds, read_gap
+from eddyline.models.fitting.bounds import Bound, FitOptions, read_bounds, read_gap
 
 
 @pytest.mark.parametrize(

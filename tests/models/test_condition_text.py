@@ -4,9 +4,16 @@ import numpy as np
 import pytest
 
 from eddyline.errors import NotSupportedError, QueryError
-from eddyline.models.condition_text import read_condition, read_expression
-from eddyline.models.conditions import And, Comparison, Or
-from eddyline.models.expressions import Attribute, Number, Sum, projected
+from eddyline.models.solving.expressions import (
+    And,
+    Attribute,
+    Comparison,
+    Number,
+    Or,
+    Sum,
+    projected,
+)
+from eddyline.models.solving.text import read_condition, read_expression
 from tests.models.pieces import pieces, value
 
 NAMES = ["lat", "lon", "left.x", "right.x", "a.v"]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.errors import NotSupportedError, OptionError, QueryError
-from eddyline.models.declared import Declared, declared, read_equations
+from eddyline.models.fitting.declared import Declared, declared, read_equations
 
 HORIZON = 10
 

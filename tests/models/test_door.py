@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from pyarrow import fs
 
 from eddyline.errors import OptionError
-from eddyline.models.bounds import Bound
-from eddyline.models.bucket import BucketBatch
-from eddyline.models.declared import declared
-from eddyline.models.streaming import BucketState, StreamInput, StreamPlan
+from eddyline.models.fitting.bounds import Bound
+from eddyline.models.fitting.declared import declared
+from eddyline.models.streams.bucket import BucketBatch
+from eddyline.models.streams.plan import BucketState, StreamInput, StreamPlan
 from eddyline.state.place import StatePlace
 from tests.models.batches import (
     DECLARED,

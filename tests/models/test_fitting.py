@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eddyline.models import fitting_kernels as kernels
-from eddyline.models.bounds import Bound, FitOptions
-from eddyline.models.fitting import FitReport, fit, fit_part
-from eddyline.models.least_squares_kernels import polynomial_of
+from eddyline.models.fitting import kernels
+from eddyline.models.fitting.bounds import Bound, FitOptions
+from eddyline.models.fitting.fit import FitReport, fit, fit_part
+from eddyline.models.fitting.growing_kernels import polynomial_of
 from tests.models.drawn_rows import METHODS, Rows, drawn_rows
 
 SECOND = 1_000_000

@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eddyline.models.bounds import Bound, FitOptions
-from eddyline.models.fitting import fit
+from eddyline.models.fitting.bounds import Bound, FitOptions
+from eddyline.models.fitting.fit import fit
 
 SECOND = 1_000_000
 

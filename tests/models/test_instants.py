@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eddyline.models import sampling
-from eddyline.models.condition_text import read_condition
-from eddyline.models.joins import joined
-from eddyline.models.solving import where
+from eddyline.models.solving.joins import joined
+from eddyline.models.solving.text import read_condition
+from eddyline.models.solving.where import where
+from eddyline.models.windows import integrals
 from tests.alarms.alone import named, ranges_of
 from tests.models.pieces import EPOCH, SECOND, drawn, pieces
 
@@ -154,14 +154,14 @@ def test_changes_and_samples_tell_the_same_instants(drawn_entity, op):
     times = instants(exact)
     expected = truth(exact, times, lambda v: HOLDS[op](v["x"]))
     found = asked(segments, f"x {op} 7")
-    made = sampling.changes(found)
+    made = integrals.changes(found)
     ends = np.where(made.ends == made.starts.times, made.ends + 1, made.ends)
     told = {
         at for lo, hi in zip(made.starts.times, ends, strict=True) for at in times if lo <= at < hi
     }
     assert told == expected
     ticks = {at for at in times if at % STEP == 0}
-    sampled = set(sampling.sampled(found, STEP).times.tolist())
+    sampled = set(integrals.sampled(found, STEP).times.tolist())
     assert sampled & ticks == expected & ticks
     assert sampled <= expected | (sampled - set(times))
 
@@ -221,5 +221,5 @@ def test_slow_lines_are_at_a_constant_for_one_instant(slope, base):
 
 def test_a_range_that_a_point_ends_is_told_with_that_instant():
     one = pieces((0, 0, 2, {"x": [0, 1]}), (0, 2, 5, {"x": [0, 1]}), start=EPOCH)
-    found = sampling.changes(asked(one, "x <= 2"))
+    found = integrals.changes(asked(one, "x <= 2"))
     assert found.ends.tolist() == [EPOCH + 2 * SECOND + 1]

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from eddyline.models.condition_text import read_condition
-from eddyline.models.conditions import near
-from eddyline.models.joins import joined, joined_among, joined_with_others, mirrored
+from eddyline.models.solving.expressions import near
+from eddyline.models.solving.joins import joined, joined_among, joined_with_others, mirrored
+from eddyline.models.solving.text import read_condition
 from tests.models.pieces import EPOCH, SECOND, drawn, pieces, ranges
 
 SIDES = ["left.x", "left.y", "right.x", "right.y"]

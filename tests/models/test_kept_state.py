@@ -13,15 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import fs
 
-from eddyline.models import graph, kept, steps
-from eddyline.models.books import Books
-from eddyline.models.bucket import BucketBatch
-from eddyline.models.frontiers import KnownFronts
-from eddyline.models.kept import CODE, AppendedRows, EntityRecords
-from eddyline.models.looking import Flow, Looking
-from eddyline.models.rows import keyed
-from eddyline.models.streaming import BucketState, StreamInput, StreamPlan
-from eddyline.models.window_steps import Envelope, Extremum, Integral
+from eddyline.models import graph, steps
+from eddyline.models.entities import kept
+from eddyline.models.entities.fronts import Books, KnownFronts
+from eddyline.models.entities.kept import CODE, AppendedRows, EntityRecords
+from eddyline.models.entities.stages import Flow, Looking
+from eddyline.models.segments import keyed
+from eddyline.models.steps import Envelope, Extremum, Integral
+from eddyline.models.streams.bucket import BucketBatch
+from eddyline.models.streams.plan import BucketState, StreamInput, StreamPlan
 from eddyline.state.place import StatePlace
 from eddyline.state.rows import FOREVER
 from tests.examples import examples

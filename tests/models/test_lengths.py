@@ -8,7 +8,7 @@ from math import inf, nan
 import pytest
 
 from eddyline.errors import OptionError
-from eddyline.models.lengths import read_length
+from eddyline.models.fitting.bounds import read_length
 
 LONGEST = 3_652_500 * 86_400
 

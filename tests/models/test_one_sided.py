@@ -9,10 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eddyline.models.condition_text import read_condition
-from eddyline.models.joins import joined, joined_among, joined_entities, joined_with_others
-from eddyline.models.one_sided import BY_SAMPLE, LEAST_SAMPLED, MIN_LEFT_OUT, Asking
-from eddyline.models.solving import where
+from eddyline.models.solving.joins import (
+    BY_SAMPLE,
+    LEAST_SAMPLED,
+    MIN_LEFT_OUT,
+    Asking,
+    joined,
+    joined_among,
+    joined_entities,
+    joined_with_others,
+)
+from eddyline.models.solving.text import read_condition
+from eddyline.models.solving.where import where
 from tests.models.pieces import EPOCH, drawn, pieces
 
 NAMES = ["left.x", "left.y", "right.x", "right.y"]

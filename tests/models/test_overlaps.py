@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.models import timeline
-from eddyline.models.overlaps import among_entities, different_entities, same_entity
+from eddyline.models.solving.joins import among_entities, different_entities, same_entity
 from tests.models.pieces import EPOCH, SECOND, drawn, pieces
 
 

@@ -18,17 +18,19 @@ from eddyline.errors import StateError
 from eddyline.estimates.filters import Estimate
 from eddyline.estimates.histograms import CoefHistogram
 from eddyline.models import graph
-from eddyline.models.condition_text import read_condition
-from eddyline.models.kept import CODE
-from eddyline.models.planning.loop import ModelLoop
-from eddyline.models.planning.pin import ModelPin
-from eddyline.models.planning.profile import MAX_GROUPS, JoinCounts, ModelProfile
+from eddyline.models.entities.kept import CODE
+from eddyline.models.planning.choice import ModelLoop, ModelPin
+from eddyline.models.planning.expected import (
+    MAX_GROUPS,
+    JoinCost,
+    JoinCounts,
+    ModelProfile,
+    SideCost,
+)
 from eddyline.models.planning.watching import Watching
-from eddyline.models.planning.ways import JoinCost, SideCost
-from eddyline.models.rows import Keyed
-from eddyline.models.segments import Segments
-from eddyline.models.steps import Project, Shape, Where
-from eddyline.models.window_steps import Envelope, Extremum, Integral, Total
+from eddyline.models.segments import Keyed, Segments
+from eddyline.models.solving.text import read_condition
+from eddyline.models.steps import Envelope, Extremum, Integral, Project, Shape, Total, Where
 from eddyline.options import ModelOptions
 from tests.examples import examples
 from tests.models.batches import FIT, SECOND, at_once, rows_of, shown, streamed, table_of

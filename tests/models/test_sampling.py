@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.errors import NotSupportedError
-from eddyline.models.condition_text import read_condition
-from eddyline.models.distances import average_distances, distance_integral
-from eddyline.models.sampling import changes, sampled
-from eddyline.models.solving import where
+from eddyline.models.solving.text import read_condition
+from eddyline.models.solving.where import where
+from eddyline.models.windows.integrals import average_distances, changes, distance_integral, sampled
 from tests.models.pieces import EPOCH, SECOND, drawn, pieces
 
 

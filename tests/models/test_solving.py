@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eddyline.models.condition_text import read_condition
-from eddyline.models.solving import where
+from eddyline.models.solving.text import read_condition
+from eddyline.models.solving.where import where
 from tests.models.pieces import EPOCH, SECOND, drawn, pieces, ranges
 
 START = pytest.mark.parametrize("start", [0, EPOCH])

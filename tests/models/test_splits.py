@@ -6,16 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.errors import NotSupportedError
-from eddyline.models.condition_text import read_expression
-from eddyline.models.expressions import Number, Terms, terms_of
-from eddyline.models.solving import begun
-from eddyline.models.splits import (
+from eddyline.models.fitting.bounds import (
     LEAST_SHARE,
     reach_on,
     shares_of,
     spread,
     weights_of,
 )
+from eddyline.models.solving.expressions import Number, Terms, terms_of
+from eddyline.models.solving.text import read_expression
+from eddyline.models.solving.where import begun
 from tests.models.pieces import SECOND, pieces
 
 NAMES = ["x", "y", "z"]

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import fs
 
-from eddyline.models.bucket import BucketBatch
-from eddyline.models.kept import CODE
-from eddyline.models.streaming import BucketState, RowCounts, StreamInput, StreamPlan
-from eddyline.models.view import waiting_rows
+from eddyline.models.entities.kept import CODE
+from eddyline.models.streams.bucket import BucketBatch
+from eddyline.models.streams.plan import BucketState, RowCounts, StreamInput, StreamPlan
+from eddyline.models.streams.view import waiting_rows
 from eddyline.state.place import StatePlace
 from tests.examples import examples
 from tests.models.batches import (

@@ -12,13 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.errors import OptionError
-from eddyline.models.bounds import Bound
-from eddyline.models.inversion import NEEDS
-from eddyline.models.ranges import Range
-from eddyline.models.rows import Keyed, Layout, keyed, table_of
-from eddyline.models.segments import in_seconds
-from eddyline.models.totals import totals
-from eddyline.models.window_steps import Total
+from eddyline.models.fitting.bounds import NEEDS, Bound
+from eddyline.models.segments import Keyed, Layout, in_seconds, keyed, table_of
+from eddyline.models.solving.expressions import Range
+from eddyline.models.steps import Total
+from eddyline.models.windows.integrals import totals
 from tests.models.pieces import EPOCH, SECOND, drawn, pieces, ranges, value
 
 

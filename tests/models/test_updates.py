@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eddyline.models.condition_text import read_condition
-from eddyline.models.solving import solutions, where
-from eddyline.models.updates import latest, living, newest, with_retractions
+from eddyline.models.revisions import latest, living, newest, with_retractions
+from eddyline.models.solving.text import read_condition
+from eddyline.models.solving.where import solutions, where
 from tests.models.pieces import SECOND, drawn, pieces, ranges
 
 

@@ -7,12 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eddyline.models.condition_text import read_condition, read_expression
-from eddyline.models.expressions import projected
-from eddyline.models.joins import joined
-from eddyline.models.sampling import sampled
-from eddyline.models.solving import where
-from eddyline.models.windows import averages_at, sums_at, windowed_average, windowed_sum
+from eddyline.models.solving.expressions import projected
+from eddyline.models.solving.joins import joined
+from eddyline.models.solving.text import read_condition, read_expression
+from eddyline.models.solving.where import where
+from eddyline.models.windows.integrals import (
+    averages_at,
+    sampled,
+    sums_at,
+    windowed_average,
+    windowed_sum,
+)
 from tests.models.pieces import EPOCH, SECOND, drawn, pieces, ranges, value
 
 NAN = float("nan")

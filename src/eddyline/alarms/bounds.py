@@ -13,15 +13,15 @@ import numpy as np
 
 from eddyline.alarms.meeting_kernels import bounded
 from eddyline.alarms.tally import BOUNDS
-from eddyline.models.expressions import ROUNDING, Terms, names_in, overflowing, terms_of
+from eddyline.models.solving.expressions import ROUNDING, Terms, names_in, overflowing, terms_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from eddyline.alarms.tally import Tally
     from eddyline.data.arrays import Floats, Indices
-    from eddyline.models.expressions import Expression
     from eddyline.models.segments import Segments
+    from eddyline.models.solving.expressions import Expression
 
 WIDER = 2.0**-40
 """How much wider, in parts of the size of the terms; a sign is settled from 2**-48 of them on."""

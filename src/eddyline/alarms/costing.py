@@ -15,7 +15,7 @@ import numpy as np
 from eddyline.alarms.templates import slots_in
 from eddyline.alarms.witnesses import bands
 from eddyline.estimates.filters import Estimate
-from eddyline.models.conditions import And, Comparison
+from eddyline.models.solving.expressions import And, Comparison
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from eddyline.alarms.templates import Template
     from eddyline.data.arrays import Floats
     from eddyline.estimates.values import ValueSketch
-    from eddyline.models.conditions import Condition
+    from eddyline.models.solving.expressions import Condition
     from eddyline.stats.costs import CostSums
 
     Both = Callable[[Floats, Floats], Floats]

@@ -8,7 +8,7 @@ import numpy as np
 
 from eddyline.alarms.meeting import DOWN, UP
 from eddyline.alarms.templates import slots_in
-from eddyline.models.conditions import holds
+from eddyline.models.solving.expressions import holds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from eddyline.alarms.bounds import Bounds
     from eddyline.alarms.templates import Template
     from eddyline.data.arrays import Floats, Indices, Mask
-    from eddyline.models.conditions import Comparison, Condition
+    from eddyline.models.solving.expressions import Comparison, Condition
 
 
 def covered(

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import QueryError
-from eddyline.models.condition_text import split_condition
+from eddyline.models.solving.text import split_condition
 from eddyline.query.rules.rule import Rule
 from eddyline.sql.parsing import parse_condition
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from eddyline.models.conditions import Condition
+    from eddyline.models.solving.expressions import Condition
 
 
 Given = str | Rule

@@ -22,7 +22,7 @@ from eddyline.alarms.meeting_kernels import (
 from eddyline.alarms.templates import slots_in
 from eddyline.data.unique import distinct
 from eddyline.models import timeline
-from eddyline.models.conditions import And, Comparison
+from eddyline.models.solving.expressions import And, Comparison
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from eddyline.alarms.meeting_kernels import States
     from eddyline.alarms.templates import Template
     from eddyline.data.arrays import Floats, Indices, Ints, Mask
-    from eddyline.models.conditions import Condition
+    from eddyline.models.solving.expressions import Condition
 
 WIDER = 2.0**-48
 """How much earlier bands are looked for, in parts of what is compared."""

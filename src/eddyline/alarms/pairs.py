@@ -13,11 +13,9 @@ from eddyline.alarms.meeting_kernels import less, sorted_out
 from eddyline.alarms.tally import PAIRS, SOLVED, Tally
 from eddyline.alarms.templates import slots_in
 from eddyline.data.unique import distinct
-from eddyline.models.columns import Columns
-from eddyline.models.conditions import Comparison
-from eddyline.models.expressions import ROUNDING, Number, difference
-from eddyline.models.solving import BLOCK, solutions
-from eddyline.models.solving_kernels import solve
+from eddyline.models.segments import Columns
+from eddyline.models.solving.expressions import ROUNDING, Comparison, Number, difference
+from eddyline.models.solving.where import BLOCK, solutions, solve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,8 +25,8 @@ if TYPE_CHECKING:
     from eddyline.alarms.program import AlarmProgram
     from eddyline.alarms.templates import Template
     from eddyline.data.arrays import Floats, Indices, Ints, Mask
-    from eddyline.models.conditions import Condition
     from eddyline.models.segments import Segments
+    from eddyline.models.solving.expressions import Condition
 
 
 @dataclass(frozen=True)

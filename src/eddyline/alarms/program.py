@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from eddyline.alarms.entities import EntityRules
     from eddyline.alarms.templates import Template
     from eddyline.data.arrays import Ints
-    from eddyline.models.expressions import Expression
+    from eddyline.models.solving.expressions import Expression
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,8 +12,8 @@ from eddyline.alarms.observing import Observing
 from eddyline.alarms.sweep import Sweep
 from eddyline.alarms.tally import Tally
 from eddyline.data.unique import distinct
-from eddyline.models.expressions import names_in
-from eddyline.models.rows import Keyed
+from eddyline.models.segments import Keyed
+from eddyline.models.solving.expressions import names_in
 from eddyline.models.steps import Kept, Shape
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from eddyline.alarms.templates import Template
     from eddyline.estimates.filters import Times
     from eddyline.estimates.histograms import CoefHistogram
-    from eddyline.models.conditions import Comparison
+    from eddyline.models.solving.expressions import Comparison
 
 MOST_ALARMS = 3
 """Alarms of a template that stand for all: their constants are spread evenly among those of all."""

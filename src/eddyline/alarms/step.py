@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from eddyline.alarms.alarm_set import AlarmSet  # noqa: TC001 - a field
 from eddyline.errors import NotSupportedError
-from eddyline.models.step import ModelStep
+from eddyline.models.streams.plan import ModelStep
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from eddyline.alarms.tally import BOUNDS, TESTS
 from eddyline.alarms.templates import slots_in
 from eddyline.alarms.witnesses import witnesses
 from eddyline.models import timeline
-from eddyline.models.conditions import Comparison, holds
+from eddyline.models.solving.expressions import Comparison, holds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from eddyline.alarms.templates import Template
     from eddyline.alarms.witnesses import Looked
     from eddyline.data.arrays import Indices, Ints, Mask
-    from eddyline.models.conditions import Condition
+    from eddyline.models.solving.expressions import Condition
 
 MOST_COUNTED = 512
 """Segments of which it is counted where each comparison may hold, about; of more a part."""

@@ -13,9 +13,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eddyline.models.conditions import MIRRORED, And, Comparison, Condition
-from eddyline.models.expressions import Attribute, Expression, Number, Product, Sum
-from eddyline.models.solving import program_of
+from eddyline.models.solving.expressions import (
+    MIRRORED,
+    And,
+    Attribute,
+    Comparison,
+    Condition,
+    Expression,
+    Number,
+    Product,
+    Sum,
+)
+from eddyline.models.solving.where import program_of
 
 if TYPE_CHECKING:
     from eddyline.data.arrays import Floats, Ints

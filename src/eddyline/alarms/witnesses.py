@@ -14,7 +14,7 @@ import numpy as np
 from eddyline.alarms.meeting import DOWN, UP
 from eddyline.alarms.templates import slots_in
 from eddyline.data.unique import distinct
-from eddyline.models.conditions import And, Comparison, Condition, Or
+from eddyline.models.solving.expressions import And, Comparison, Condition, Or
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

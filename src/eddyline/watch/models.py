@@ -5,9 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from eddyline.models.pictures import pictures
-from eddyline.models.streaming import COMPONENT
-from eddyline.models.view import ModelRecord
+from eddyline.models.streams.plan import COMPONENT
+from eddyline.models.streams.view import ModelRecord, pictures
 from eddyline.watch.formatting import clipped, count, finite, instant, percent, ratio, size, span
 from eddyline.watch.sections import (
     Facts,
@@ -25,9 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from eddyline.estimates.filters import Estimate
-    from eddyline.models.pictures import Picture
-    from eddyline.models.streaming import StreamPlan
-    from eddyline.models.view import ModelView
+    from eddyline.models.streams.plan import StreamPlan
+    from eddyline.models.streams.view import ModelView, Picture
     from eddyline.runtime.records import History
     from eddyline.watch.formatting import Unit
     from eddyline.watch.sections import Mark, Part

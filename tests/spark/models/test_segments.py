@@ -11,8 +11,8 @@ import pytest
 
 import eddyline as el
 from eddyline.errors import NotSupportedError, OptionError, QueryError
-from eddyline.models.bounds import Bound
-from eddyline.models.fitting import fit
+from eddyline.models.fitting.bounds import Bound
+from eddyline.models.fitting.fit import fit
 from tests.spark.models.walks import START, WITHIN, Curves, before, walks
 
 

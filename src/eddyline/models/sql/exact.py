@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, NoReturn
 from sqlglot import exp
 
 from eddyline.errors import NotSupportedError
-from eddyline.models.declared import read_equations
-from eddyline.models.earth import coordinates
-from eddyline.models.sql.recipe import Made
-from eddyline.models.sql.sources import Sources
+from eddyline.models.fitting.declared import read_equations
+from eddyline.models.solving.earth import coordinates
+from eddyline.models.sql.reader import Sources
+from eddyline.models.sql.scope import Made
 from eddyline.query.select.from_clause import windows_behind
 from eddyline.query.select.groups import Aggregation, aggregation_of
 from eddyline.query.select.model_clause import EXACT, OUTPUTS, TRACK, models_behind

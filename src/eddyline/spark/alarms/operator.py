@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from eddyline.alarms.step import AlarmStep
-    from eddyline.models.streaming import StreamPlan
+    from eddyline.models.streams.plan import StreamPlan
     from eddyline.runtime.choice import Choice
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History, Record
