@@ -1,20 +1,19 @@
-"""Estimates of steps and the plans of joins as they stand, for people.
+"""What joins of segments ask of each side alone, before they make pairs: the choice.
 
---- NEXT ---
+``profile`` objects of tasks come in, one per batch; a plan goes out: which sides each join asks,
+and in what order. A condition that reads one side leaves out segments before the join pairs them.
+Asking takes time for each segment and saves pairs, so the cheapest way depends on the data.
 
-What a run saves of estimates and of the plans of joins, as plain values.
+``AskingChoice`` starts without a plan: each join asks by samples. From then on
 
---- NEXT ---
+1. it estimates what each step and each way gives (``expected``), from counts and histograms;
+2. it measures how far each estimate was off, and corrects the next one by that;
+3. it puts the cheapest way in force, if that saves ``MIN_GAIN`` of the cost of the one before.
 
-What joins ask before, as a person may pin it.
+The share that an asked side leaves is counted. Histograms estimate it for a side that is not asked.
 
---- NEXT ---
-
-Estimates what steps give, measures how far that was off, and plans what joins ask before.
-
-A join asks its sides by samples until what it asks is known; then the way that is estimated to cost
-least is in force, until another one is by ``MIN_GAIN`` better. What is left of a side that is asked
-is counted; of one that is not, histograms say when it would be fewer. No answer depends on it.
+Invariants: a plan changes the work and never the answer. A way stays for ``SETTLED`` batches after
+a change, so that its cost is measured. Sampling takes at most ``SHARE`` of the time of tasks.
 """
 
 from __future__ import annotations
@@ -53,8 +52,7 @@ from eddyline.models.planning.expected import (
 from eddyline.models.solving.joins import questions
 from eddyline.models.streams.plan import COMPONENT
 from eddyline.runtime.budget import Budget
-from eddyline.runtime.by_hand import OfLoop
-from eddyline.runtime.choice import Advice
+from eddyline.runtime.choice import Advice, Choice
 from eddyline.runtime.journal import JournalEntry
 
 if TYPE_CHECKING:
@@ -63,192 +61,6 @@ if TYPE_CHECKING:
     from eddyline.models.graph import OtherEntities, SameEntity
     from eddyline.models.planning.expected import ModelPlan, Way
     from eddyline.options import ModelOptions
-
-
-@dataclass(frozen=True, slots=True)
-class StepView:
-    """What a step gives for each segment that comes in."""
-
-    text: str
-    estimate: Estimate | None
-    """For the next batch, put right by what came true; None: nothing is known."""
-    gave: float
-    """What it gave in the newest batch."""
-    factor: float | None
-    """What came true over what was estimated, before that is put right; None: none came true."""
-    varies: float | None
-    """By what share that varies."""
-
-
-@dataclass(frozen=True, slots=True)
-class SideView:
-    """A side of a join of which something is asked alone."""
-
-    name: str
-    estimate: Estimate | None
-    """The share that is left, by histograms; None: nothing is known."""
-    left: float | None
-    """The share that was left in the newest batch; None: it was not asked."""
-
-
-@dataclass(frozen=True, slots=True)
-class JoinView:
-    """What a join asks before."""
-
-    text: str
-    way: str
-    estimate: Estimate | None
-    """What the join takes for each segment that comes in (ns), put right by what came true."""
-    ns: float
-    """What it took (ns)."""
-    sides: tuple[SideView, ...]
-
-
-@dataclass
-class JoinState:
-    """What is known of a join."""
-
-    way: Way | None = None
-    estimate: Estimate | None = None
-    """Of its cost in the next batch (ns for each segment), not yet put right."""
-    ns: float = 0.0
-    """What it took for each segment, newer batches counting more."""
-    since: int = 0
-    """Batches since its way changed."""
-    accuracy: Accuracy = field(default_factory=Accuracy)
-    """Of its cost."""
-    sides: dict[str, Accuracy] = field(default_factory=dict)
-    """Of the share of each side that is left."""
-    prices: dict[str, float] = field(default_factory=dict)
-    """What asking a segment of each side took when it was asked last (ns)."""
-    promised: float | None = None
-    """What a change was estimated to cost, until it has come true (ns for each segment)."""
-
-
-class SavedJoin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is saved of a join."""
-
-    way: Any = None
-    accuracy: SavedAccuracy = SavedAccuracy()
-    sides: dict[str, SavedAccuracy] = {}
-    prices: dict[str, float] = {}
-
-    def way_of(self, join: SameEntity | OtherEntities) -> Way | None:
-        """Return the way that was in force; that of samples if it is of another join."""
-        try:
-            return way_of(self.way, join)
-        except ValueError:
-            return None
-
-
-class Learned(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The saved state of the loop."""
-
-    counts: dict[str, StepCounts] = {}
-    pairs: dict[str, JoinCounts] = {}
-    coefs: dict[str, dict[str, Any]] = {}
-    steps: dict[str, SavedAccuracy] = {}
-    joins: dict[str, SavedJoin] = {}
-
-    @classmethod
-    def of(
-        cls,
-        known: ModelProfile,
-        steps: Mapping[str, Accuracy],
-        joins: Mapping[str, JoinState],
-    ) -> Self:
-        """Return it of what is known."""
-        return cls(
-            dict(known.steps),
-            dict(known.joins),
-            {name: each.to_state() for name, each in known.coefs.items()},
-            {text: each.saved for text, each in steps.items()},
-            {
-                text: SavedJoin(
-                    plain(each.way),
-                    each.accuracy.saved,
-                    {name: side.saved for name, side in each.sides.items()},
-                    each.prices,
-                )
-                for text, each in joins.items()
-            },
-        )
-
-    def profile(self) -> ModelProfile:
-        """Return what was known."""
-        coefs = {name: CoefHistogram.from_state(each) for name, each in self.coefs.items()}
-        return ModelProfile(self.counts, self.pairs, coefs)
-
-
-def read(state: Any) -> Learned:
-    """Return what a loop saved.
-
-    Raises:
-        StateError: it is damaged.
-    """
-    try:
-        found = msgspec.convert(state, Learned, from_attributes=True)
-    except (ValueError, TypeError) as error:
-        msg = f"the saved estimates of models are damaged: {error}; start from an empty checkpoint"
-        raise StateError(msg) from error
-    found.profile()
-    return found
-
-
-class ModelPin(OfLoop):
-    """The sides that joins ask, by the texts of these; those that are left out stay as they are."""
-
-    loop: ModelLoop
-    why_unlogged = "what each way would have taken in each batch is not kept"
-
-    def __init__(self, loop: ModelLoop) -> None:
-        super().__init__(loop)
-
-    @property
-    def plan(self) -> dict[str, Any]:
-        """The plan in force."""
-        ways = self.loop.plan
-        return {text: plain(ways.get(text)) for text in self.loop.joins}
-
-    @property
-    def possible(self) -> str:
-        """The plans that may be pinned, in words."""
-        sides = "; ".join(
-            f"{text!r} has {', '.join(map(repr, asked_sides(each)))}"
-            for text, each in self.loop.joins.items()
-        )
-        return (
-            f"for some joins {BY_SAMPLE!r} or a list of sides that are asked before, in their "
-            f"order, each once: {sides:.300}"
-        )
-
-    def is_possible(self, plan: Any) -> bool:
-        """Return whether each is a join of the graph, and has sides of its own."""
-        if not isinstance(plan, Mapping):
-            return False
-        joins = self.loop.joins
-        try:
-            return all(text in joins and _is_way(each, joins[text]) for text, each in plan.items())
-        except ValueError:
-            return False
-
-    def adopt(self, plan: Mapping[str, Any]) -> None:
-        """Put another plan in force."""
-        joins = self.loop.joins
-        self.loop.adopt({text: way_of(each, joins[text]) for text, each in plan.items()})
-
-    def advice(self) -> Advice | None:
-        """Return the plan that the evidence calls the best."""
-        best = self.loop.best()
-        return (
-            Advice(self.plan | {text: plain(way) for text, way in best.items()}) if best else None
-        )
-
-
-def _is_way(given: Any, join: Any) -> bool:
-    way_of(given, join)
-    return True
-
 
 FRESH, FRESH_SAMPLE = 0.5, 0.8
 """What a segment of a batch counts one batch later: one that was counted, one of a sample."""
@@ -272,8 +84,8 @@ SHARE = 0.02
 """Share of the time of tasks that sampling may take."""
 
 
-class ModelLoop:
-    """Plans what the joins of a graph ask before, and estimates what its steps give.
+class AskingChoice(Choice):
+    """The sides that joins ask, by the texts of joins; estimates what the steps of a graph give.
 
     Args:
         options: whether and how.
@@ -281,15 +93,15 @@ class ModelLoop:
     """
 
     component = COMPONENT
+    why_unlogged = "what each way would have taken in each batch is not kept"
 
     def __init__(self, options: ModelOptions, node: graph.Node) -> None:
         self.options = options
-        self.is_held = False
-        """Whether the plan stays as it is; see ``runtime.pins``."""
         self.joins = joins_of(node)
         """The joins that ask something of a side alone, by their texts."""
         every = [e.step if isinstance(e, graph.Unary) else e for e in graph.parts(node)]
         self._steps = {str(each): each for each in every if is_watched(each)}
+        self.is_adaptive = options.adaptive and bool(self._steps)
         self._states = {text: JoinState() for text in self.joins}
         self._known = ModelProfile()
         self._newest = ModelProfile()
@@ -300,11 +112,6 @@ class ModelLoop:
         self._accuracy: dict[str, Accuracy] = {}
         self._n_steps = 0
         self._budget = Budget(SHARE)
-
-    @property
-    def is_adaptive(self) -> bool:
-        """Whether anything is watched, and the plan may change at all."""
-        return self.options.adaptive and bool(self._steps)
 
     @property
     def wants_sample(self) -> bool:
@@ -318,21 +125,53 @@ class ModelLoop:
     # -- the plan -------------------------------------------------------------------------------
 
     @property
-    def plan(self) -> ModelPlan:
-        """The plan in force; joins that are not in it ask by samples."""
+    def plan(self) -> dict[str, Any]:
+        """The way of each join: ``BY_SAMPLE``, or a list of sides."""
+        return {text: plain(state.way) for text, state in self._states.items()}
+
+    @property
+    def ways(self) -> ModelPlan:
+        """The ways in force; joins that are not in it ask by samples."""
         return {text: each.way for text, each in self._states.items() if each.way is not None}
 
     def planned(self, node: graph.Node) -> graph.Node:
         """Return a graph with the plan in force."""
-        plan = self.plan
-        return graph.asking(node, plan) if plan else node
+        ways = self.ways
+        return graph.asking(node, ways) if ways else node
 
-    def adopt(self, plan: dict[str, Way | None]) -> None:
-        """Put a plan in force, whoever has chosen it; joins that are not in it stay as they are."""
+    @property
+    def possible(self) -> str:
+        """The plans that may be pinned, in words."""
+        sides = "; ".join(
+            f"{text!r} has {', '.join(map(repr, asked_sides(join)))}"
+            for text, join in self.joins.items()
+        )
+        return (
+            f"for some joins {BY_SAMPLE!r} or a list of sides that are asked before, in their "
+            f"order, each once: {sides:.300}"
+        )
+
+    def is_possible(self, plan: Any) -> bool:
+        """Return whether each is a join of the graph, and has sides of its own."""
+        if not isinstance(plan, Mapping) or not {*plan} <= {*self.joins}:
+            return False
+        try:
+            for text, way in plan.items():
+                way_of(way, self.joins[text])
+        except ValueError:
+            return False
+        return True
+
+    def adopt(self, plan: Mapping[str, Any]) -> None:
+        """Put another plan in force; joins that are not in it stay as they are."""
         for text, way in plan.items():
-            if text in self._states:
-                state = self._states[text]
-                state.way, state.since, state.promised = way, 0, None
+            state = self._states[text]
+            state.way, state.since, state.promised = way_of(way, self.joins[text]), 0, None
+
+    def advice(self) -> Advice | None:
+        """Return the plan that the evidence calls the best."""
+        best = {text: plain(way) for text, way in self.best().items()}
+        return Advice(self.plan | best) if best else None
 
     # -- one batch ------------------------------------------------------------------------------
 
@@ -592,3 +431,139 @@ def _of_newest(known: StepCounts, fresh: StepCounts | None) -> StepCounts:
 
 def _at_most_one(given: Estimate) -> Estimate:
     return Estimate(*(min(each, 1.0) for each in (given.value, given.low, given.high)))
+
+
+@dataclass
+class JoinState:
+    """What is known of a join."""
+
+    way: Way | None = None
+    estimate: Estimate | None = None
+    """Of its cost in the next batch (ns for each segment), not yet put right."""
+    ns: float = 0.0
+    """What it took for each segment, newer batches counting more."""
+    since: int = 0
+    """Batches since its way changed."""
+    accuracy: Accuracy = field(default_factory=Accuracy)
+    """Of its cost."""
+    sides: dict[str, Accuracy] = field(default_factory=dict)
+    """Of the share of each side that is left."""
+    prices: dict[str, float] = field(default_factory=dict)
+    """What asking a segment of each side took when it was asked last (ns)."""
+    promised: float | None = None
+    """What a change was estimated to cost, until it has come true (ns for each segment)."""
+
+
+# -- for people --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StepView:
+    """What a step gives for each segment that comes in."""
+
+    text: str
+    estimate: Estimate | None
+    """For the next batch, put right by what came true; None: nothing is known."""
+    gave: float
+    """What it gave in the newest batch."""
+    factor: float | None
+    """What came true over what was estimated, before that is put right; None: none came true."""
+    varies: float | None
+    """By what share that varies."""
+
+
+@dataclass(frozen=True, slots=True)
+class SideView:
+    """A side of a join of which something is asked alone."""
+
+    name: str
+    estimate: Estimate | None
+    """The share that is left, by histograms; None: nothing is known."""
+    left: float | None
+    """The share that was left in the newest batch; None: it was not asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinView:
+    """What a join asks before."""
+
+    text: str
+    way: str
+    estimate: Estimate | None
+    """What the join takes for each segment that comes in (ns), put right by what came true."""
+    ns: float
+    """What it took (ns)."""
+    sides: tuple[SideView, ...]
+
+
+# -- saved -------------------------------------------------------------------------------------
+
+
+class SavedJoin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is saved of a join."""
+
+    way: Any = None
+    accuracy: SavedAccuracy = SavedAccuracy()
+    sides: dict[str, SavedAccuracy] = {}
+    prices: dict[str, float] = {}
+
+    def way_of(self, join: SameEntity | OtherEntities) -> Way | None:
+        """Return the way that was in force; that of samples if it is of another join."""
+        try:
+            return way_of(self.way, join)
+        except ValueError:
+            return None
+
+
+class Learned(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The saved state of the choice."""
+
+    counts: dict[str, StepCounts] = {}
+    pairs: dict[str, JoinCounts] = {}
+    coefs: dict[str, dict[str, Any]] = {}
+    steps: dict[str, SavedAccuracy] = {}
+    joins: dict[str, SavedJoin] = {}
+
+    @classmethod
+    def of(
+        cls,
+        known: ModelProfile,
+        steps: Mapping[str, Accuracy],
+        joins: Mapping[str, JoinState],
+    ) -> Self:
+        """Return it of what is known."""
+        return cls(
+            dict(known.steps),
+            dict(known.joins),
+            {name: each.to_state() for name, each in known.coefs.items()},
+            {text: each.saved for text, each in steps.items()},
+            {
+                text: SavedJoin(
+                    plain(each.way),
+                    each.accuracy.saved,
+                    {name: side.saved for name, side in each.sides.items()},
+                    each.prices,
+                )
+                for text, each in joins.items()
+            },
+        )
+
+    def profile(self) -> ModelProfile:
+        """Return what was known."""
+        coefs = {name: CoefHistogram.from_state(each) for name, each in self.coefs.items()}
+        return ModelProfile(self.counts, self.pairs, coefs)
+
+
+def read(state: Any) -> Learned:
+    """Return what a choice saved.
+
+    Raises:
+        StateError: it is damaged.
+    """
+    try:
+        found = msgspec.convert(state, Learned, from_attributes=True)
+    except (ValueError, TypeError) as error:
+        msg = f"the saved estimates of models are damaged: {error}; start from an empty checkpoint"
+        raise StateError(msg) from error
+    found.profile()
+    return found

@@ -28,7 +28,7 @@ from eddyline.errors import QueryError
 from eddyline.models.entities.kept import CODE
 from eddyline.models.fitting.fit import FitReport
 from eddyline.models.graph import SIDE
-from eddyline.models.planning.choice import ModelLoop, ModelPin
+from eddyline.models.planning.choice import AskingChoice
 from eddyline.models.planning.expected import ModelProfile
 from eddyline.models.planning.watching import Work
 from eddyline.models.streams.plan import COMPONENT, ModelPart, Sketch
@@ -57,11 +57,11 @@ from eddyline.sql.parsing import quoted
 from eddyline.watch import models as words
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
-    from eddyline.models.streams.plan import BucketReport, ModelStep, StreamPlan
+    from eddyline.models.streams.plan import BucketReport, ModelStep
     from eddyline.query.steps import Step
     from eddyline.runtime.choice import Choice
     from eddyline.runtime.journal import JournalEntry
@@ -127,46 +127,11 @@ def _united(frames: Sequence[DataFrame]) -> DataFrame:
     return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
 
 
-class PlannedJoins(Operator):
-    """An operator over models whose joins are planned."""
-
-    step: ModelStep
-    planning: ModelLoop
-    """Estimates what steps give, and plans what joins ask."""
-    asked: StreamPlan
-    """What is done with the rows of a batch."""
-
-    def prepare(self, df: DataFrame, batch: Batch) -> None:  # noqa: ARG002
-        """Take in the plan that is in force by now."""
-        self.asked = self._planned()
-
-    def _planned(self) -> StreamPlan:
-        """Return what is done with the rows of a batch, by the plan in force."""
-        plan, planning = self.step.plan, self.planning
-        return replace(plan, node=planning.planned(plan.node), samples=planning.wants_sample)
-
-    def _seen(self, reports: Sequence[BucketReport], batch_id: int) -> list[JournalEntry]:
-        """Learn of what steps gave and joins asked."""
-        profiles = [each.profile for each in reports if each.profile is not None]
-        fresh = reduce(lambda one, other: one.merged(other), profiles, ModelProfile())
-        task_ns = sum(sum(each.work.ns.values()) for each in reports)
-        return self.planning.step(fresh, task_ns, batch_id)
-
-    @property
-    def _pin(self) -> ModelPin | None:
-        return ModelPin(self.planning) if self.planning.joins else None
-
-    @property
-    def choices(self) -> tuple[Choice, ...]:
-        """What joins ask before."""
-        return (self._pin,) if self._pin else ()
-
-
 PLANNING = "planning"
 """The name of what is learned of steps and joins in saved state."""
 
 
-class ModelOperator(PlannedJoins):
+class ModelOperator(Operator):
     """Runs a ``ModelStep``, over the rows of one stream or of several inputs.
 
     Raises:
@@ -180,9 +145,11 @@ class ModelOperator(PlannedJoins):
     def __init__(self, step: ModelStep, site: Site) -> None:
         self.step, self.query = step, site.query
         self.asked = step.plan
+        """What is done with the rows of a batch, by the plan in force."""
         self.spark = site.df.sparkSession
         options, self.left = ModelOptions.taken(site.options)
-        self.planning = ModelLoop(options.resolved(), step.plan.node)
+        self.planning = AskingChoice(options.resolved(), step.plan.node)
+        """Estimates what steps give, and plans what joins ask."""
         self.time: str | None = None
         self.times: Mapping[str, int] = {}
         self._arriving: Arriving | None = None
@@ -296,6 +263,17 @@ class ModelOperator(PlannedJoins):
 
     # -- one batch ------------------------------------------------------------------------------
 
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        """What joins ask before."""
+        return (self.planning,) if self.planning.joins else ()
+
+    def prepare(self, df: DataFrame, batch: Batch) -> None:  # noqa: ARG002
+        """Take in the plan that is in force by now."""
+        plan, planning = self.step.plan, self.planning
+        node = planning.planned(plan.node)
+        self.asked = replace(plan, node=node, samples=planning.wants_sample)
+
     def lay(self, df: DataFrame, batch: Batch) -> Laid:
         """Return the results that event time allows after a batch."""
         if self.asked_clock.is_idle:
@@ -373,10 +351,17 @@ class ModelOperator(PlannedJoins):
                     self._n_early += each.n_early
                     self._n_taken_back += each.n_taken_back
                     self._work += each.work
-                entries = self._seen([*found.values()], batch.id)
+                entries = self._plan(found.values(), batch.id)
                 drawn = [each.sketch for each in found.values() if each.sketch is not None]
                 self._sketch = self._sketch.with_later(drawn, self.asked.row_times)
         return entries
+
+    def _plan(self, reports: Collection[BucketReport], batch_id: int) -> list[JournalEntry]:
+        """Learn from what steps gave and joins asked in a batch."""
+        profiles = [each.profile for each in reports if each.profile is not None]
+        fresh = reduce(lambda one, other: one.merged(other), profiles, ModelProfile())
+        task_ns = sum(sum(each.work.ns.values()) for each in reports)
+        return self.planning.step(fresh, task_ns, batch_id)
 
     # -- what people see ------------------------------------------------------------------------
 
@@ -401,7 +386,7 @@ class ModelOperator(PlannedJoins):
                 plan=self.asked,
                 steps=self.planning.steps(),
                 joins=self.planning.views(),
-                ways=self._pin.plan if self._pin else None,
+                ways=self.planning.plan if self.planning.joins else None,
             )
 
     def records(self) -> tuple[Record, ...]:
