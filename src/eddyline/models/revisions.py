@@ -141,6 +141,9 @@ def with_retractions(segments: Segments, found: Ranges) -> Segments:
     return replace(made, is_tombstone=made.is_tombstone | is_none[order])
 
 
+# -- early results --------------------------------------------------------------------------------
+
+
 VERSION, VALIDATED = "version", "validated"
 REVISIONS = (VERSION, TOMB, VALIDATED)
 """The columns that early results have beside those of final ones; segments have ``tomb`` anyway."""

@@ -35,22 +35,6 @@ if TYPE_CHECKING:
 
     from eddyline.data.arrays import Floats, Indices, Ints, Mask
 
-
-@dataclass(frozen=True)
-class Columns:
-    """Arrays of one length; derive dataclasses whose fields are all such."""
-
-    def take(self, rows: Indices | Mask) -> Self:
-        """Return the rows at places or under a mask, in that order."""
-        return type(self)(*(getattr(self, each.name)[rows] for each in fields(self)))
-
-    @classmethod
-    def joined(cls, parts: Sequence[Self]) -> Self:
-        """Return the rows of several behind each other."""
-        names = [each.name for each in fields(cls)]
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
-
-
 MICROS = 1e-6
 """Seconds in a microsecond: times are integers, polynomials take seconds since their origin."""
 
@@ -157,6 +141,9 @@ def _taken(value: Any, rows: Indices | Mask) -> Any:
     if isinstance(value, np.ndarray):
         return value.take(rows, axis=0)  # of short rows some times faster than brackets
     return {name: each.take(rows, axis=0) for name, each in value.items()}
+
+
+# -- rows of Arrow tables -------------------------------------------------------------------------
 
 
 TIMES = ("origin", "lo", "hi")
@@ -450,6 +437,9 @@ def _list_of(coefs: Floats) -> pa.ListArray:
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(coefs.ravel()))
 
 
+# -- blocks of batches ----------------------------------------------------------------------------
+
+
 BLOCK_ROWS = 1 << 18
 """Rows that are fitted, or segments that are solved, at once."""
 
@@ -485,3 +475,21 @@ def entity_blocks(
         held, least = [table], max(block_rows, 2 * n)
     if n:
         yield pa.concat_tables(held)
+
+
+# -- tables of arrays -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Arrays of one length; derive dataclasses whose fields are all such."""
+
+    def take(self, rows: Indices | Mask) -> Self:
+        """Return the rows at places or under a mask, in that order."""
+        return type(self)(*(getattr(self, each.name)[rows] for each in fields(self)))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """Return the rows of several behind each other."""
+        names = [each.name for each in fields(cls)]
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))

@@ -82,49 +82,6 @@ if TYPE_CHECKING:
     Kernels = Mapping[str, Kernel]
     """The kernel of each attribute that is a weighted integral of inputs."""
 
-
-def segments_in_range(made: Keyed, step: object) -> Keyed:
-    """Return the results of a step, unless one is infinite.
-
-    Raises:
-        ModelError: a value is larger than a double can hold.
-    """
-    segments = made.segments
-    _check(step, segments.coefs, made.entities, segments.keys, (segments.lo, segments.ends))
-    return made
-
-
-def samples_in_range(made: Samples, entities: pa.Table, step: object) -> Samples:
-    """Do the same for results that are rows."""
-    _check(step, made.values, entities, made.keys, (made.times, made.times))
-    return made
-
-
-def _check(
-    step: object,
-    values: Mapping[str, Floats],
-    entities: pa.Table,
-    keys: Ints,
-    times: tuple[Ints, Ints],
-) -> None:
-    for name, numbers in values.items():
-        is_infinite = np.isinf(numbers)
-        if not is_infinite.any():
-            continue
-        row = int(np.flatnonzero(is_infinite.reshape(len(keys), -1).any(axis=1))[0])
-        named = entities.slice(int(keys[row]), 1).to_pylist() if entities.num_columns else []
-        entity = ", ".join(f"{key}={value!r}" for each in named for key, value in each.items())
-        since, until = (str(np.datetime64(int(each[row]), "us")) for each in times)
-        when = f"at {since}" if since == until else f"from {since} to {until}"
-        msg = (
-            f"{step}: {name!r}{entity and f' of {entity}'} {when} (UTC) is larger than a double "
-            "can hold (1.8e308); divide the column before it is modelled, or leave these rows out"
-        )
-        raise ModelError(
-            msg, step=str(step), attribute=name, entity=entity, since=since, until=until
-        )
-
-
 Kind = Literal["segments", "samples", "changes"]
 Scope = Literal["segment", "entity", "entities"]
 TIME, SINCE, UNTIL = "time", "since", "until"
@@ -410,106 +367,7 @@ def result_table(found: Keyed | Rows, zone: str | None) -> pa.Table:
     return pa.table(columns)
 
 
-CELL = "__cell"
-"""The column of the cell that a segment is in."""
-
-
-@dataclass(frozen=True, slots=True)
-class DifferentEntities:
-    """Pairs of different entities at the same instants, where a condition holds."""
-
-    names: tuple[str, str]
-    """What stands before the names of each side's keys and attributes."""
-    condition: Condition | None
-    within: Mapping[str, float]
-    """For an attribute by how much the two differ at most where a result is wanted."""
-    is_whole: bool
-    """Whether pairs that may come so near are there for all the time that they share."""
-    is_self: bool
-    """Whether both sides are one set: each pair comes once, the lesser keys on the left."""
-    asks: tuple[str, ...] | None = None
-    """Which sides are asked before they are paired, in what order; None: as samples say."""
-
-    def shape(self, left: Shape, right: Shape) -> Shape:
-        """Return which columns come out."""
-        one, two = self.names
-        return Shape(
-            (*(f"{one}_{each}" for each in left.keys), *(f"{two}_{each}" for each in right.keys)),
-            (
-                *(f"{one}_{each}" for each in left.attributes),
-                *(f"{two}_{each}" for each in right.attributes),
-            ),
-        )
-
-    def run(
-        self,
-        given: Keyed,
-        sides: Ints | None,
-        left: Shape,
-        right: Shape,
-        tally: Tally = UNTOLD,
-    ) -> Keyed:
-        """Return the pairs of a cell.
-
-        Args:
-            given: the segments of the cell.
-            sides: of which of its groups, or of which input, each is, 0 or 1; None is for the cell
-                of a group with itself.
-            left: the columns of the left side.
-            right: those of the right side.
-            tally: takes note of the work.
-        """
-        if self.is_self:
-            ordered = in_key_order(given)
-            found = self._among(ordered.segments, sides, Asking(self.asks, tally))
-            return self._keyed(found, ordered.entities)
-        assert sides is not None
-        one, other = (np.flatnonzero(sides == side) for side in (0, 1))
-        return self.between(given.of(one, left.layout), given.of(other, right.layout), tally)
-
-    def between(self, left: Keyed, right: Keyed, tally: Tally = UNTOLD) -> Keyed:
-        """Return the pairs of two sides, whose entities have common ids."""
-        one, other = in_key_order(left), in_key_order(right)
-        found = self._between(one.segments, other.segments, Asking(self.asks, tally))
-        return self._keyed(found, one.entities)
-
-    def _among(self, segments: Segments, sides: Ints | None, asking: Asking) -> Joined:
-        if not self.is_whole:
-            return joins.joined_among(
-                segments,
-                self.condition,
-                names=self.names,
-                within=self.within,
-                sides=sides,
-                asking=asking,
-            )
-        near = joins.near_among(segments, self.within, sides)
-        one, other = joins.near_entities(segments, segments, near)
-        both = np.unique(np.stack([np.minimum(one, other), np.maximum(one, other)]), axis=1)
-        return joins.joined_entities(
-            segments, segments, (both[0], both[1]), self.condition, names=self.names, asking=asking
-        )
-
-    def _between(self, one: Segments, other: Segments, asking: Asking) -> Joined:
-        if not self.is_whole:
-            return joins.joined_with_others(
-                one, other, self.condition, names=self.names, within=self.within, asking=asking
-            )
-        entities = joins.near_entities(one, other, joins.near_between(one, other, self.within))
-        return joins.joined_entities(
-            one, other, entities, self.condition, names=self.names, asking=asking
-        )
-
-    def _keyed(self, found: Joined, entities: pa.Table) -> Keyed:
-        columns: dict[str, pa.ChunkedArray] = {}
-        for name, ids in zip(self.names, (found.left, found.right), strict=True):
-            taken = entities.take(pa.array(ids))
-            columns |= {f"{name}_{key}": taken.column(key) for key in taken.column_names}
-        return Keyed(plain(found.segments), pa.table(columns))
-
-    def __str__(self) -> str:
-        near = ", ".join(f"{name} within {most:g}" for name, most in self.within.items())
-        return f"pairs of {' and '.join(self.names)}{f' with {near}' if near else ''}"
+# -- over windows, and over entities at an instant ------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -813,3 +671,153 @@ def _windowed(given: Shape, every_us: int | None) -> Shape:
 def _said(what: str, width_us: int, every_us: int | None) -> str:
     ticks = "" if every_us is None else f", every {every_us * 1e-6:g} s"
     return f"{what} of the last {width_us * 1e-6:g} s{ticks}"
+
+
+# -- pairs of different entities ------------------------------------------------------------------
+
+
+CELL = "__cell"
+"""The column of the cell that a segment is in."""
+
+
+@dataclass(frozen=True, slots=True)
+class DifferentEntities:
+    """Pairs of different entities at the same instants, where a condition holds."""
+
+    names: tuple[str, str]
+    """What stands before the names of each side's keys and attributes."""
+    condition: Condition | None
+    within: Mapping[str, float]
+    """For an attribute by how much the two differ at most where a result is wanted."""
+    is_whole: bool
+    """Whether pairs that may come so near are there for all the time that they share."""
+    is_self: bool
+    """Whether both sides are one set: each pair comes once, the lesser keys on the left."""
+    asks: tuple[str, ...] | None = None
+    """Which sides are asked before they are paired, in what order; None: as samples say."""
+
+    def shape(self, left: Shape, right: Shape) -> Shape:
+        """Return which columns come out."""
+        one, two = self.names
+        return Shape(
+            (*(f"{one}_{each}" for each in left.keys), *(f"{two}_{each}" for each in right.keys)),
+            (
+                *(f"{one}_{each}" for each in left.attributes),
+                *(f"{two}_{each}" for each in right.attributes),
+            ),
+        )
+
+    def run(
+        self,
+        given: Keyed,
+        sides: Ints | None,
+        left: Shape,
+        right: Shape,
+        tally: Tally = UNTOLD,
+    ) -> Keyed:
+        """Return the pairs of a cell.
+
+        Args:
+            given: the segments of the cell.
+            sides: of which of its groups, or of which input, each is, 0 or 1; None is for the cell
+                of a group with itself.
+            left: the columns of the left side.
+            right: those of the right side.
+            tally: takes note of the work.
+        """
+        if self.is_self:
+            ordered = in_key_order(given)
+            found = self._among(ordered.segments, sides, Asking(self.asks, tally))
+            return self._keyed(found, ordered.entities)
+        assert sides is not None
+        one, other = (np.flatnonzero(sides == side) for side in (0, 1))
+        return self.between(given.of(one, left.layout), given.of(other, right.layout), tally)
+
+    def between(self, left: Keyed, right: Keyed, tally: Tally = UNTOLD) -> Keyed:
+        """Return the pairs of two sides, whose entities have common ids."""
+        one, other = in_key_order(left), in_key_order(right)
+        found = self._between(one.segments, other.segments, Asking(self.asks, tally))
+        return self._keyed(found, one.entities)
+
+    def _among(self, segments: Segments, sides: Ints | None, asking: Asking) -> Joined:
+        if not self.is_whole:
+            return joins.joined_among(
+                segments,
+                self.condition,
+                names=self.names,
+                within=self.within,
+                sides=sides,
+                asking=asking,
+            )
+        near = joins.near_among(segments, self.within, sides)
+        one, other = joins.near_entities(segments, segments, near)
+        both = np.unique(np.stack([np.minimum(one, other), np.maximum(one, other)]), axis=1)
+        return joins.joined_entities(
+            segments, segments, (both[0], both[1]), self.condition, names=self.names, asking=asking
+        )
+
+    def _between(self, one: Segments, other: Segments, asking: Asking) -> Joined:
+        if not self.is_whole:
+            return joins.joined_with_others(
+                one, other, self.condition, names=self.names, within=self.within, asking=asking
+            )
+        entities = joins.near_entities(one, other, joins.near_between(one, other, self.within))
+        return joins.joined_entities(
+            one, other, entities, self.condition, names=self.names, asking=asking
+        )
+
+    def _keyed(self, found: Joined, entities: pa.Table) -> Keyed:
+        columns: dict[str, pa.ChunkedArray] = {}
+        for name, ids in zip(self.names, (found.left, found.right), strict=True):
+            taken = entities.take(pa.array(ids))
+            columns |= {f"{name}_{key}": taken.column(key) for key in taken.column_names}
+        return Keyed(plain(found.segments), pa.table(columns))
+
+    def __str__(self) -> str:
+        near = ", ".join(f"{name} within {most:g}" for name, most in self.within.items())
+        return f"pairs of {' and '.join(self.names)}{f' with {near}' if near else ''}"
+
+
+# -- what a double cannot hold --------------------------------------------------------------------
+
+
+def segments_in_range(made: Keyed, step: object) -> Keyed:
+    """Return the results of a step, unless one is infinite.
+
+    Raises:
+        ModelError: a value is larger than a double can hold.
+    """
+    segments = made.segments
+    _check(step, segments.coefs, made.entities, segments.keys, (segments.lo, segments.ends))
+    return made
+
+
+def samples_in_range(made: Samples, entities: pa.Table, step: object) -> Samples:
+    """Do the same for results that are rows."""
+    _check(step, made.values, entities, made.keys, (made.times, made.times))
+    return made
+
+
+def _check(
+    step: object,
+    values: Mapping[str, Floats],
+    entities: pa.Table,
+    keys: Ints,
+    times: tuple[Ints, Ints],
+) -> None:
+    for name, numbers in values.items():
+        is_infinite = np.isinf(numbers)
+        if not is_infinite.any():
+            continue
+        row = int(np.flatnonzero(is_infinite.reshape(len(keys), -1).any(axis=1))[0])
+        named = entities.slice(int(keys[row]), 1).to_pylist() if entities.num_columns else []
+        entity = ", ".join(f"{key}={value!r}" for each in named for key, value in each.items())
+        since, until = (str(np.datetime64(int(each[row]), "us")) for each in times)
+        when = f"at {since}" if since == until else f"from {since} to {until}"
+        msg = (
+            f"{step}: {name!r}{entity and f' of {entity}'} {when} (UTC) is larger than a double "
+            "can hold (1.8e308); divide the column before it is modelled, or leave these rows out"
+        )
+        raise ModelError(
+            msg, step=str(step), attribute=name, entity=entity, since=since, until=until
+        )

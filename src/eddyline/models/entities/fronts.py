@@ -391,6 +391,9 @@ def whole_until(segments: Segments, front: Ints) -> Ints:
     return found
 
 
+# -- the entities of a bucket ---------------------------------------------------------------------
+
+
 HELD = "held"
 """How kinds of records begin that are rows in no segment yet; the number of an input follows."""
 
@@ -473,6 +476,9 @@ class Books:
             who, when = (np.concatenate(each) for each in zip(*parts, strict=True))
             new = Kept({}, when, when, pa.table({CODE: pa.array(who)}))
         return self._wakes.after(self.until, new)
+
+
+# -- rows of open runs ----------------------------------------------------------------------------
 
 
 _IS_NEW = "__is_new"

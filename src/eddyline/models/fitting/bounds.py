@@ -91,31 +91,6 @@ if TYPE_CHECKING:
     Bounds = Mapping[str, "Bound"]
     """A bound for each attribute that has one."""
 
-
-def read_length(name: str, given: Any) -> int:
-    """Return a length of time (µs) that is given as an interval, a timedelta, or seconds.
-
-    Args:
-        name: of the argument, for the error.
-        given: such as ``"10 minutes"``, ``timedelta(minutes=10)`` or ``600``.
-
-    Raises:
-        OptionError: it is something else, less than a microsecond, or longer than ``MAX_SPAN``.
-    """
-    if isinstance(given, str):
-        micros = micros_in(given)
-    else:
-        seconds = given.total_seconds() if hasattr(given, "total_seconds") else given
-        is_number = isinstance(seconds, Real) and not isinstance(seconds, bool)
-        is_length = is_number and 0 < seconds < inf
-        micros = round(min(seconds, MAX_SPAN) * 1_000_000) if is_length else None
-    check_span(f"{name} {given!r:.60}", micros, got=repr(given))
-    if micros is None or micros < 1:
-        msg = f"{name} is an interval such as '10 minutes', or seconds above 0; got {given!r:.60}"
-        raise OptionError(msg, got=repr(given))
-    return micros
-
-
 METHODS = ("auto", "constant", "swing", "connected", "linear", "polynomial")
 """How segments are found; see ``FitOptions.method``."""
 
@@ -235,56 +210,313 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def combined_gains(weights: Mapping[str, float], below: Mapping[str, Kernel]) -> Kernel:
-    """Return the kernel of a weighted sum."""
-    found: Kernel = {}
-    for name, weight in weights.items():
-        for path, chains in below[name].items():
-            into = found.setdefault(path, {})
-            for chain, part in chains.items():
-                into[chain] = into.get(chain, 0.0) + weight * part
-    return found
+# -- lengths of time ------------------------------------------------------------------------------
 
 
-def gains_of_averages(kernel: Kernel, width_us: int, factor: float, *, is_covered: bool) -> Kernel:
-    """Return the kernel of averages over a window, times a factor."""
-    window = (width_us, is_covered)
-    return {
-        path: {tuple(sorted((*chain, window))): factor * part for chain, part in chains.items()}
-        for path, chains in kernel.items()
-    }
+def read_length(name: str, given: Any) -> int:
+    """Return a length of time (µs) that is given as an interval, a timedelta, or seconds.
 
+    Args:
+        name: of the argument, for the error.
+        given: such as ``"10 minutes"``, ``timedelta(minutes=10)`` or ``600``.
 
-def gains_of_side(kernel: Kernel, side: int) -> Kernel:
-    """Return the kernel of one side of pairs: its input is not that of the other."""
-    return {((side, *path), at, name): each for (path, at, name), each in kernel.items()}
-
-
-def gains(kernel: Kernel) -> dict[tuple[int, str], float]:
-    """Return by how much an output moves at most, if an attribute of an input does by 1."""
-    found: dict[tuple[int, str], float] = {}
-    for (_, at, name), chains in kernel.items():
-        found[at, name] = found.get((at, name), 0.0) + _norm(chains)
-    return found
-
-
-def _norm(chains: Mapping[Chain, float]) -> float:
-    """Return the integral of the absolute value of a sum of averages' weights.
-
-    Single windows are steps that add up where they overlap. Windows of windows, and those that
-    count in part, are taken each alone, which is never less.
+    Raises:
+        OptionError: it is something else, less than a microsecond, or longer than ``MAX_SPAN``.
     """
-    boxes, total = [], 0.0
-    for chain, part in chains.items():
-        if len(chain) == 1 and not chain[0][1]:
-            boxes.append((chain[0][0], part))
+    if isinstance(given, str):
+        micros = micros_in(given)
+    else:
+        seconds = given.total_seconds() if hasattr(given, "total_seconds") else given
+        is_number = isinstance(seconds, Real) and not isinstance(seconds, bool)
+        is_length = is_number and 0 < seconds < inf
+        micros = round(min(seconds, MAX_SPAN) * 1_000_000) if is_length else None
+    check_span(f"{name} {given!r:.60}", micros, got=repr(given))
+    if micros is None or micros < 1:
+        msg = f"{name} is an interval such as '10 minutes', or seconds above 0; got {given!r:.60}"
+        raise OptionError(msg, got=repr(given))
+    return micros
+
+
+# -- ranges of values that a user gives -----------------------------------------------------------
+
+
+_SLOPE = re.compile(r"\s*d\s*\(\s*(.*?)\s*\)\s*", re.IGNORECASE)
+
+
+def read_ranges(given: Any, *, by_pace: bool = False) -> dict[str, Range]:
+    """Return the ranges of attributes.
+
+    Args:
+        given: for attributes their least and greatest values, and by ``d(x)`` those of the change
+            of x per second.
+        by_pace: whether it has to be known of each how fast it changes.
+
+    Raises:
+        OptionError: they are not given by name, or one is no range.
+    """
+    if not isinstance(given, Mapping):
+        msg = (
+            f"ranges has two ends for each attribute, such as {{'x': (0, 100)}}, got {given!r:.60}"
+        )
+        raise OptionError(msg, ranges=repr(given))
+    values: dict[str, Range] = {}
+    paces: dict[str, float] = {}
+    for text, ends in given.items():
+        low, high = _ends(checked_text("attribute in ranges", text), ends)
+        if slope := _SLOPE.fullmatch(text):
+            paces[slope[1]] = max(abs(low), abs(high))
         else:
-            total += abs(part)
-    edges = sorted({0, *(width for width, _ in boxes)})
-    for start, stop in itertools.pairwise(edges):
-        height = sum(part / width for width, part in boxes if width >= stop)
-        total += abs(height) * (stop - start)
-    return total
+            values[text] = Range(low, high)
+    missing = [each for each in paces if each not in values]
+    if by_pace and not missing:
+        missing = [f"d({each})" for each in values if each not in paces]
+    if missing:
+        msg = (
+            f"ranges lacks that of {missing[0]!r}: for split='gradient' it has those of values and "
+            "of their change per second, such as {'x': (0, 100), 'd(x)': (-3, 3)}"
+        )
+        raise OptionError(msg, attribute=missing[0])
+    return {name: each._replace(pace=paces.get(name, math.nan)) for name, each in values.items()}
+
+
+def _ends(name: str, given: Any) -> tuple[float, float]:
+    is_pair = isinstance(given, list | tuple) and len(given) == 2
+    ends = [each for each in given if _is_finite(each)] if is_pair else []
+    if len(ends) != 2 or ends[0] > ends[1]:
+        msg = (
+            f"ranges[{name!r}] is the least and the greatest value, two finite numbers such as "
+            f"(0, 100); got {given!r:.60}"
+        )
+        raise OptionError(msg, attribute=name, got=repr(given))
+    return float(ends[0]), float(ends[1])
+
+
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def common_range(one: Range, other: Range, name: str) -> Range:
+    """Return what two ranges that are said of an attribute say together.
+
+    Raises:
+        OptionError: no value is in both.
+    """
+    low, high = max(one.low, other.low), min(one.high, other.high)
+    if low > high:
+        msg = (
+            f"{name!r} is said to be {range_in_words(name, one)}, and "
+            f"{range_in_words(name, other)}; say one of them"
+        )
+        raise OptionError(msg, attribute=name)
+    return Range(low, high, float(np.fmin(one.pace, other.pace)))
+
+
+def range_in_words(name: str, known: Range) -> str:
+    """Return a range in words."""
+    return f"{name} from {known.low:g} to {known.high:g}"
+
+
+def assumed_in_words(assumed: Mapping[str, Range]) -> str:
+    """Return what is assumed as the end of a sentence; nothing if nothing is."""
+    each = ", ".join(range_in_words(name, known) for name, known in assumed.items())
+    return f"; {each} is assumed" if each else ""
+
+
+def n_outside(rows: pa.Table, assumed: Mapping[str, Range]) -> int:
+    """Return how many rows have a value outside of its range.
+
+    Args:
+        rows: with a column for each attribute: its value, or a list that begins with it.
+        assumed: the ranges.
+    """
+    found = np.zeros(len(rows), np.bool_)
+    for name, known in assumed.items():
+        column = rows.column(name)
+        if pt.is_list(column.type):
+            lists = list_matrix(column)
+            values = np.where(np.isfinite(lists).all(axis=1), lists[:, 0], np.nan)
+        else:
+            values = values_of(rows, [name])[name]
+        found |= np.isfinite(values) & ((values < known.low) | (values > known.high))
+    return int(found.sum())
+
+
+# -- bounds of results, taken back to inputs ------------------------------------------------------
+
+
+SHRUNK = 1 - 2.0**-44
+"""What is left of bounds, so that rounding does not take them beyond what they were."""
+
+NEEDS = "ranges"
+"""The fact of an error that says of which attribute the range of values is missing."""
+
+
+def as_distance(name: str, bound: Bound, known: Ranges) -> float:
+    """Return a bound as a distance.
+
+    A model at m that is off by no more than ``share |m| / (1 + share)`` is off by no more than the
+    share of the row's value, which is then at least ``|m| / (1 + share)``; so is one of a row.
+
+    Raises:
+        OptionError: it is a share, and values may be 0 or are not known.
+    """
+    if not bound.is_relative:
+        return bound.value
+    if name not in known:
+        msg = (
+            f"{bound} of {name!r} cannot be met by bounds of its inputs: terms of it may cancel, "
+            "and its range is not known; give a distance, such as 0.5"
+        )
+        raise OptionError(msg, attribute=name, bound=str(bound), **{NEEDS: name})
+    least = known[name].nearest
+    if least == 0:
+        low, high = known[name][:2]
+        msg = (
+            f"{bound} of {name!r} cannot be met by bounds of its inputs: terms of it may cancel, "
+            f"and from {low:g} to {high:g} it may be 0, of which no share is a distance; give a "
+            "distance, such as 0.5"
+        )
+        raise OptionError(msg, attribute=name, bound=str(bound))
+    return least * bound.value / (1 + bound.value) * SHRUNK
+
+
+def inverted_extreme(name: str, bound: Bound, known: Ranges) -> Bound:
+    """Return the bound of what an extreme is taken of.
+
+    ``x ± share |x|`` rises with x for shares up to 1: so extremes keep shares.
+    """
+    keeps = not bound.is_relative or bound.value <= 1
+    return bound if keeps else Bound(as_distance(name, bound, known))
+
+
+def inverted_integral(
+    name: str, bound: Bound, below: Ranges, above: Ranges, seconds: float
+) -> Bound:
+    """Return the bound of what is averaged, or summed over seconds.
+
+    Shares go through where values have one sign: then nothing cancels.
+    """
+    if bound.is_relative and name in below and below[name].has_one_sign:
+        return bound
+    amount = as_distance(name, bound, above)
+    return Bound(amount if seconds == 1 else amount / seconds * SHRUNK)
+
+
+def inverted_total(name: str, bound: Bound, known: Ranges) -> Bound:
+    """Return the bound of what is summed over entities, of which nobody knows how many there are.
+
+    Shares go through where values have one sign: then nothing cancels.
+
+    Raises:
+        OptionError: it is no share, or values may have both signs or are not known.
+    """
+    if bound.is_relative and name in known and known[name].has_one_sign:
+        return bound
+    msg = (
+        f"{bound} of {name!r} cannot be met by bounds of its inputs: it is a sum over entities, "
+        "which is off by as much as all of them together, and how many there are is not known; "
+        "ask for its average, or, of values of one sign, for a share such as 1 %"
+    )
+    facts = {NEEDS: name} if bound.is_relative and name not in known else {}
+    raise OptionError(msg, attribute=name, bound=str(bound), **facts)
+
+
+def inverted_expression(
+    expression: Expression, name: str, bound: Bound, known: Ranges, *, by_pace: bool = False
+) -> dict[str, Bound]:
+    """Return the bounds of the attributes that an expression reads.
+
+    Args:
+        expression: what is computed.
+        name: what it is called.
+        bound: how far it may be off.
+        known: the ranges of its attributes, as far as they are known.
+        by_pace: whether shares are as attributes move, and not equal.
+
+    Raises:
+        OptionError: no bounds of its attributes are enough, with what is missing.
+    """
+    if any(isinstance(part, Slope) for part in walk(expression)):
+        msg = (
+            f"{name!r} has d(), and no bound of values bounds how fast they change: leave it out "
+            "of within, or of what is selected"
+        )
+        raise OptionError(msg, attribute=name)
+    degree = _uncancelled(expression, known)
+    names = sorted(names_in(expression))
+    if bound.is_relative and degree is not None:
+        if degree == 0:
+            return {}
+        share = bound.value if degree == 1 else np.expm1(np.log1p(bound.value) / degree) * SHRUNK
+        return dict.fromkeys(names, Bound(float(share), is_relative=True))
+    own = range_of(expression, known)
+    amount = as_distance(name, bound, {} if own is None else {name: own})
+    weights = weights_of(expression)
+    missing = [each for each in names if each not in known]
+    if missing and (weights is None or by_pace):
+        msg = (
+            f"{name!r} multiplies attributes: how near {missing[0]!r} has to be depends on how "
+            f"large it is, which is not known here; give the bound of {missing[0]!r} itself"
+        )
+        raise OptionError(msg, attribute=name, **{NEEDS: missing[0]})
+
+    def reach(part: Expression) -> Floats:
+        found = range_of(part, known)
+        return np.full(1, np.inf if found is None else found.farthest)
+
+    shares = None
+    if by_pace and names:
+        factors = dict.fromkeys(names, 1.0) if weights is None else weights
+        paces = {each: abs(factors[each]) * known[each].pace for each in names}
+        shares = {each: np.array([share]) for each, share in shares_of(paces).items()}
+    found = spread(expression, np.array([amount]), reach, shares)
+    return {each: Bound(float(far[0])) for each, far in found.items() if np.isfinite(far[0])}
+
+
+def tighter(name: str, one: Bound, other: Bound, known: Ranges) -> Bound:
+    """Return the lesser of two bounds of an attribute.
+
+    Raises:
+        OptionError: one is a share and the other a distance, and values are not known.
+    """
+    both = [one, other]
+    if one.is_relative != other.is_relative:
+        both = [Bound(as_distance(name, each, known)) for each in both]
+    return min(both, key=lambda each: each.value)
+
+
+def _uncancelled(expression: Expression, known: Ranges) -> int | None:
+    """Return the degree of a sum of products of one sign, None if terms may cancel.
+
+    If each attribute is off by a share, such an expression is off by that share for each factor.
+    """
+    found: int | None = None
+    match expression:
+        case Number():
+            found = 0
+        case Attribute():
+            found = 1
+        case Product(left, right):
+            one, other = _uncancelled(left, known), _uncancelled(right, known)
+            found = None if one is None or other is None else one + other
+        case Power(part, exponent):
+            one = _uncancelled(part, known)
+            found = None if one is None else one * exponent
+        case Sum(left, right):
+            one, other = _uncancelled(left, known), _uncancelled(right, known)
+            ranges = range_of(left, known), range_of(right, known)
+            if one is not None and other is not None and _have_one_sign(*ranges):
+                found = max(one, other)
+    return found
+
+
+def _have_one_sign(one: Range | None, other: Range | None) -> bool:
+    if one is None or other is None:
+        return False
+    return min(one.low, other.low) >= 0 or max(one.high, other.high) <= 0
+
+
+# -- splits of an error ---------------------------------------------------------------------------
 
 
 LEAST_SHARE = 1 / 64
@@ -498,274 +730,56 @@ def _multiplied(
     return {each: factor * weight for each, weight in weights.items()}, factor * constant
 
 
-SHRUNK = 1 - 2.0**-44
-"""What is left of bounds, so that rounding does not take them beyond what they were."""
-
-NEEDS = "ranges"
-"""The fact of an error that says of which attribute the range of values is missing."""
+# -- gains of what is linear ----------------------------------------------------------------------
 
 
-def as_distance(name: str, bound: Bound, known: Ranges) -> float:
-    """Return a bound as a distance.
-
-    A model at m that is off by no more than ``share |m| / (1 + share)`` is off by no more than the
-    share of the row's value, which is then at least ``|m| / (1 + share)``; so is one of a row.
-
-    Raises:
-        OptionError: it is a share, and values may be 0 or are not known.
-    """
-    if not bound.is_relative:
-        return bound.value
-    if name not in known:
-        msg = (
-            f"{bound} of {name!r} cannot be met by bounds of its inputs: terms of it may cancel, "
-            "and its range is not known; give a distance, such as 0.5"
-        )
-        raise OptionError(msg, attribute=name, bound=str(bound), **{NEEDS: name})
-    least = known[name].nearest
-    if least == 0:
-        low, high = known[name][:2]
-        msg = (
-            f"{bound} of {name!r} cannot be met by bounds of its inputs: terms of it may cancel, "
-            f"and from {low:g} to {high:g} it may be 0, of which no share is a distance; give a "
-            "distance, such as 0.5"
-        )
-        raise OptionError(msg, attribute=name, bound=str(bound))
-    return least * bound.value / (1 + bound.value) * SHRUNK
-
-
-def inverted_extreme(name: str, bound: Bound, known: Ranges) -> Bound:
-    """Return the bound of what an extreme is taken of.
-
-    ``x ± share |x|`` rises with x for shares up to 1: so extremes keep shares.
-    """
-    keeps = not bound.is_relative or bound.value <= 1
-    return bound if keeps else Bound(as_distance(name, bound, known))
-
-
-def inverted_integral(
-    name: str, bound: Bound, below: Ranges, above: Ranges, seconds: float
-) -> Bound:
-    """Return the bound of what is averaged, or summed over seconds.
-
-    Shares go through where values have one sign: then nothing cancels.
-    """
-    if bound.is_relative and name in below and below[name].has_one_sign:
-        return bound
-    amount = as_distance(name, bound, above)
-    return Bound(amount if seconds == 1 else amount / seconds * SHRUNK)
-
-
-def inverted_total(name: str, bound: Bound, known: Ranges) -> Bound:
-    """Return the bound of what is summed over entities, of which nobody knows how many there are.
-
-    Shares go through where values have one sign: then nothing cancels.
-
-    Raises:
-        OptionError: it is no share, or values may have both signs or are not known.
-    """
-    if bound.is_relative and name in known and known[name].has_one_sign:
-        return bound
-    msg = (
-        f"{bound} of {name!r} cannot be met by bounds of its inputs: it is a sum over entities, "
-        "which is off by as much as all of them together, and how many there are is not known; "
-        "ask for its average, or, of values of one sign, for a share such as 1 %"
-    )
-    facts = {NEEDS: name} if bound.is_relative and name not in known else {}
-    raise OptionError(msg, attribute=name, bound=str(bound), **facts)
-
-
-def inverted_expression(
-    expression: Expression, name: str, bound: Bound, known: Ranges, *, by_pace: bool = False
-) -> dict[str, Bound]:
-    """Return the bounds of the attributes that an expression reads.
-
-    Args:
-        expression: what is computed.
-        name: what it is called.
-        bound: how far it may be off.
-        known: the ranges of its attributes, as far as they are known.
-        by_pace: whether shares are as attributes move, and not equal.
-
-    Raises:
-        OptionError: no bounds of its attributes are enough, with what is missing.
-    """
-    if any(isinstance(part, Slope) for part in walk(expression)):
-        msg = (
-            f"{name!r} has d(), and no bound of values bounds how fast they change: leave it out "
-            "of within, or of what is selected"
-        )
-        raise OptionError(msg, attribute=name)
-    degree = _uncancelled(expression, known)
-    names = sorted(names_in(expression))
-    if bound.is_relative and degree is not None:
-        if degree == 0:
-            return {}
-        share = bound.value if degree == 1 else np.expm1(np.log1p(bound.value) / degree) * SHRUNK
-        return dict.fromkeys(names, Bound(float(share), is_relative=True))
-    own = range_of(expression, known)
-    amount = as_distance(name, bound, {} if own is None else {name: own})
-    weights = weights_of(expression)
-    missing = [each for each in names if each not in known]
-    if missing and (weights is None or by_pace):
-        msg = (
-            f"{name!r} multiplies attributes: how near {missing[0]!r} has to be depends on how "
-            f"large it is, which is not known here; give the bound of {missing[0]!r} itself"
-        )
-        raise OptionError(msg, attribute=name, **{NEEDS: missing[0]})
-
-    def reach(part: Expression) -> Floats:
-        found = range_of(part, known)
-        return np.full(1, np.inf if found is None else found.farthest)
-
-    shares = None
-    if by_pace and names:
-        factors = dict.fromkeys(names, 1.0) if weights is None else weights
-        paces = {each: abs(factors[each]) * known[each].pace for each in names}
-        shares = {each: np.array([share]) for each, share in shares_of(paces).items()}
-    found = spread(expression, np.array([amount]), reach, shares)
-    return {each: Bound(float(far[0])) for each, far in found.items() if np.isfinite(far[0])}
-
-
-def tighter(name: str, one: Bound, other: Bound, known: Ranges) -> Bound:
-    """Return the lesser of two bounds of an attribute.
-
-    Raises:
-        OptionError: one is a share and the other a distance, and values are not known.
-    """
-    both = [one, other]
-    if one.is_relative != other.is_relative:
-        both = [Bound(as_distance(name, each, known)) for each in both]
-    return min(both, key=lambda each: each.value)
-
-
-def _uncancelled(expression: Expression, known: Ranges) -> int | None:
-    """Return the degree of a sum of products of one sign, None if terms may cancel.
-
-    If each attribute is off by a share, such an expression is off by that share for each factor.
-    """
-    found: int | None = None
-    match expression:
-        case Number():
-            found = 0
-        case Attribute():
-            found = 1
-        case Product(left, right):
-            one, other = _uncancelled(left, known), _uncancelled(right, known)
-            found = None if one is None or other is None else one + other
-        case Power(part, exponent):
-            one = _uncancelled(part, known)
-            found = None if one is None else one * exponent
-        case Sum(left, right):
-            one, other = _uncancelled(left, known), _uncancelled(right, known)
-            ranges = range_of(left, known), range_of(right, known)
-            if one is not None and other is not None and _have_one_sign(*ranges):
-                found = max(one, other)
+def combined_gains(weights: Mapping[str, float], below: Mapping[str, Kernel]) -> Kernel:
+    """Return the kernel of a weighted sum."""
+    found: Kernel = {}
+    for name, weight in weights.items():
+        for path, chains in below[name].items():
+            into = found.setdefault(path, {})
+            for chain, part in chains.items():
+                into[chain] = into.get(chain, 0.0) + weight * part
     return found
 
 
-def _have_one_sign(one: Range | None, other: Range | None) -> bool:
-    if one is None or other is None:
-        return False
-    return min(one.low, other.low) >= 0 or max(one.high, other.high) <= 0
+def gains_of_averages(kernel: Kernel, width_us: int, factor: float, *, is_covered: bool) -> Kernel:
+    """Return the kernel of averages over a window, times a factor."""
+    window = (width_us, is_covered)
+    return {
+        path: {tuple(sorted((*chain, window))): factor * part for chain, part in chains.items()}
+        for path, chains in kernel.items()
+    }
 
 
-_SLOPE = re.compile(r"\s*d\s*\(\s*(.*?)\s*\)\s*", re.IGNORECASE)
+def gains_of_side(kernel: Kernel, side: int) -> Kernel:
+    """Return the kernel of one side of pairs: its input is not that of the other."""
+    return {((side, *path), at, name): each for (path, at, name), each in kernel.items()}
 
 
-def read_ranges(given: Any, *, by_pace: bool = False) -> dict[str, Range]:
-    """Return the ranges of attributes.
+def gains(kernel: Kernel) -> dict[tuple[int, str], float]:
+    """Return by how much an output moves at most, if an attribute of an input does by 1."""
+    found: dict[tuple[int, str], float] = {}
+    for (_, at, name), chains in kernel.items():
+        found[at, name] = found.get((at, name), 0.0) + _norm(chains)
+    return found
 
-    Args:
-        given: for attributes their least and greatest values, and by ``d(x)`` those of the change
-            of x per second.
-        by_pace: whether it has to be known of each how fast it changes.
 
-    Raises:
-        OptionError: they are not given by name, or one is no range.
+def _norm(chains: Mapping[Chain, float]) -> float:
+    """Return the integral of the absolute value of a sum of averages' weights.
+
+    Single windows are steps that add up where they overlap. Windows of windows, and those that
+    count in part, are taken each alone, which is never less.
     """
-    if not isinstance(given, Mapping):
-        msg = (
-            f"ranges has two ends for each attribute, such as {{'x': (0, 100)}}, got {given!r:.60}"
-        )
-        raise OptionError(msg, ranges=repr(given))
-    values: dict[str, Range] = {}
-    paces: dict[str, float] = {}
-    for text, ends in given.items():
-        low, high = _ends(checked_text("attribute in ranges", text), ends)
-        if slope := _SLOPE.fullmatch(text):
-            paces[slope[1]] = max(abs(low), abs(high))
+    boxes, total = [], 0.0
+    for chain, part in chains.items():
+        if len(chain) == 1 and not chain[0][1]:
+            boxes.append((chain[0][0], part))
         else:
-            values[text] = Range(low, high)
-    missing = [each for each in paces if each not in values]
-    if by_pace and not missing:
-        missing = [f"d({each})" for each in values if each not in paces]
-    if missing:
-        msg = (
-            f"ranges lacks that of {missing[0]!r}: for split='gradient' it has those of values and "
-            "of their change per second, such as {'x': (0, 100), 'd(x)': (-3, 3)}"
-        )
-        raise OptionError(msg, attribute=missing[0])
-    return {name: each._replace(pace=paces.get(name, math.nan)) for name, each in values.items()}
-
-
-def _ends(name: str, given: Any) -> tuple[float, float]:
-    is_pair = isinstance(given, list | tuple) and len(given) == 2
-    ends = [each for each in given if _is_finite(each)] if is_pair else []
-    if len(ends) != 2 or ends[0] > ends[1]:
-        msg = (
-            f"ranges[{name!r}] is the least and the greatest value, two finite numbers such as "
-            f"(0, 100); got {given!r:.60}"
-        )
-        raise OptionError(msg, attribute=name, got=repr(given))
-    return float(ends[0]), float(ends[1])
-
-
-def _is_finite(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def common_range(one: Range, other: Range, name: str) -> Range:
-    """Return what two ranges that are said of an attribute say together.
-
-    Raises:
-        OptionError: no value is in both.
-    """
-    low, high = max(one.low, other.low), min(one.high, other.high)
-    if low > high:
-        msg = (
-            f"{name!r} is said to be {range_in_words(name, one)}, and "
-            f"{range_in_words(name, other)}; say one of them"
-        )
-        raise OptionError(msg, attribute=name)
-    return Range(low, high, float(np.fmin(one.pace, other.pace)))
-
-
-def range_in_words(name: str, known: Range) -> str:
-    """Return a range in words."""
-    return f"{name} from {known.low:g} to {known.high:g}"
-
-
-def assumed_in_words(assumed: Mapping[str, Range]) -> str:
-    """Return what is assumed as the end of a sentence; nothing if nothing is."""
-    each = ", ".join(range_in_words(name, known) for name, known in assumed.items())
-    return f"; {each} is assumed" if each else ""
-
-
-def n_outside(rows: pa.Table, assumed: Mapping[str, Range]) -> int:
-    """Return how many rows have a value outside of its range.
-
-    Args:
-        rows: with a column for each attribute: its value, or a list that begins with it.
-        assumed: the ranges.
-    """
-    found = np.zeros(len(rows), np.bool_)
-    for name, known in assumed.items():
-        column = rows.column(name)
-        if pt.is_list(column.type):
-            lists = list_matrix(column)
-            values = np.where(np.isfinite(lists).all(axis=1), lists[:, 0], np.nan)
-        else:
-            values = values_of(rows, [name])[name]
-        found |= np.isfinite(values) & ((values < known.low) | (values > known.high))
-    return int(found.sum())
+            total += abs(part)
+    edges = sorted({0, *(width for width, _ in boxes)})
+    for start, stop in itertools.pairwise(edges):
+        height = sum(part / width for width, part in boxes if width >= stop)
+        total += abs(height) * (stop - start)
+    return total

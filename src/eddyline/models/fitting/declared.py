@@ -58,141 +58,6 @@ if TYPE_CHECKING:
     from eddyline.data.arrays import Floats, Indices, Ints, Mask
     from eddyline.models.solving.expressions import Range, Ranges
 
-
-@compiled
-def is_predicted(
-    coefs: Floats, leader: int, row: int, since_s: float, far: Floats, shares: Floats
-) -> bool:
-    """Return whether the model of one row is as near to the values of another as it has to be.
-
-    Args:
-        coefs: the model of each row, whose lowest coefficients are the row's values, (attributes,
-            rows, degree + 1); a value that is not finite says nothing.
-        leader: the row of the model.
-        row: the row of the values.
-        since_s: seconds from the origin of the model to the row.
-        far: how far each attribute may be off, (attributes,).
-        shares: what is added to that, as a share of the row's value, (attributes,).
-    """
-    for attribute in range(coefs.shape[0]):
-        value = coefs[attribute, row, 0]
-        if not np.isfinite(value):
-            continue
-        model = coefs[attribute, leader, coefs.shape[2] - 1]
-        for power in range(coefs.shape[2] - 2, -1, -1):
-            model = model * since_s + coefs[attribute, leader, power]
-        if not abs(value - model) <= far[attribute] + shares[attribute] * abs(value):
-            return False
-    return True
-
-
-@compiled
-def leaders(
-    coefs: Floats,
-    origins: Ints,
-    times: Ints,
-    goes_on: NDArray[np.bool_],
-    far: Floats,
-    shares: Floats,
-) -> Ints:
-    """Return for each row the one whose model predicts it: itself, if none before does.
-
-    Args:
-        coefs: see ``is_predicted``.
-        origins: of the model of each row (µs).
-        times: of each row (µs).
-        goes_on: whether the model of the row before may predict a row.
-        far: see ``is_predicted``.
-        shares: see ``is_predicted``.
-    """
-    found = np.empty(times.size, np.int64)
-    leader = 0
-    for row in range(times.size):
-        since_s = np.float64(times[row] - origins[leader]) * 1e-6
-        if not goes_on[row] or not is_predicted(coefs, leader, row, since_s, far, shares):
-            leader = row
-        found[row] = leader
-    return found
-
-
-@dataclass(frozen=True)
-class Passed:
-    """What the rows of declared models leave.
-
-    Attributes:
-        segments: models by entity and time.
-        rows: the row of each, ``[m]``.
-        last: the latest row that each predicts, or its own, ``[m]``.
-        is_broken: whether a row was too far from it, and began the next one, ``[m]``.
-    """
-
-    segments: Segments
-    rows: Indices
-    last: Indices
-    is_broken: Mask
-
-
-def passed(
-    segments: Segments, within: Mapping[str, Bound], horizon_us: int, is_reached: Mask | None = None
-) -> Passed:
-    """Return the models of the rows that the models before do not predict.
-
-    Args:
-        segments: a model for each row, by entity and time, which ends where the next one begins or
-            its horizon is over.
-        within: how far values may be off, a share less than 1; of an attribute that has no bound,
-            not at all.
-        horizon_us: how long a row says something, at most (µs).
-        is_reached: rows to which the model before is known to go on, by others that are not there
-            any more, ``[n]``; None: no row.
-
-    Returns:
-        Models whose error is the bound where they stand for several rows, and else 0.
-    """
-    n = len(segments)
-    goes_on = np.zeros(n, np.bool_)
-    goes_on[1:] = segments.lo[1:] - segments.lo[:-1] < horizon_us
-    if is_reached is not None:
-        goes_on[1:] |= is_reached[1:]
-    goes_on[1:] &= segments.keys[1:] == segments.keys[:-1]
-    bounds = {name: within.get(name, Bound(0.0)) for name in segments.coefs}
-    leader = _leaders(segments, [*bounds.values()], goes_on)
-    rows = np.flatnonzero(leader == np.arange(n))
-    last = np.append(rows[1:], n)[: len(rows)] - 1
-    kept = segments.take(rows)
-    kept = kept.cut(kept.lo, segments.hi[last])
-    errors = {
-        name: np.where(last > rows, _error(bound, kept, name), 0.0)
-        for name, bound in bounds.items()
-    }
-    is_broken = np.append(goes_on[rows[1:]], np.False_)[: len(rows)]
-    return Passed(replace(kept, errors=errors), rows, last, is_broken)
-
-
-def _leaders(segments: Segments, bounds: Sequence[Bound], goes_on: Mask) -> Indices:
-    """Return for each row the one whose model predicts it; ``bounds`` are those of attributes."""
-    width = max(each.shape[1] for each in segments.coefs.values())
-    coefs = np.stack([polynomials.padded(each, width) for each in segments.coefs.values()])
-    values = np.array([each.value for each in bounds])
-    are_shares = np.array([each.is_relative for each in bounds])
-    far, shares = np.where(are_shares, 0.0, values), np.where(are_shares, values, 0.0)
-    return leaders(coefs, segments.origin, segments.lo, goes_on, far, shares)
-
-
-def _error(bound: Bound, segments: Segments, name: str) -> Floats:
-    """Return how far rows may be from models: a share of a row's value by that of the model.
-
-    A row that is off by no more than ``share |row|`` is no farther from 0 than
-    ``|model| / (1 - share)``.
-    """
-    if not bound.is_relative:
-        return np.full(len(segments), bound.value)
-    since = polynomials.shifted(segments.coefs[name], segments.seconds(segments.lo))
-    low, high = polynomials.extremes(since, in_seconds(segments.hi - segments.lo))
-    found: Floats = np.maximum(np.abs(low), np.abs(high)) * bound.value / (1 - bound.value)
-    return found
-
-
 TIME = "t"
 """The variable of equations: seconds since the instant of a row."""
 
@@ -498,3 +363,143 @@ def _complete(coefs: Floats) -> Floats:
     """Return coefficients of which one that is not there (NULL, NaN, infinite) makes all so."""
     whole: Mask = np.asarray(np.isfinite(coefs).all(axis=1))
     return np.where(whole[:, None], coefs, np.nan)
+
+
+# -- rows that say nothing new --------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Passed:
+    """What the rows of declared models leave.
+
+    Attributes:
+        segments: models by entity and time.
+        rows: the row of each, ``[m]``.
+        last: the latest row that each predicts, or its own, ``[m]``.
+        is_broken: whether a row was too far from it, and began the next one, ``[m]``.
+    """
+
+    segments: Segments
+    rows: Indices
+    last: Indices
+    is_broken: Mask
+
+
+def passed(
+    segments: Segments, within: Mapping[str, Bound], horizon_us: int, is_reached: Mask | None = None
+) -> Passed:
+    """Return the models of the rows that the models before do not predict.
+
+    Args:
+        segments: a model for each row, by entity and time, which ends where the next one begins or
+            its horizon is over.
+        within: how far values may be off, a share less than 1; of an attribute that has no bound,
+            not at all.
+        horizon_us: how long a row says something, at most (µs).
+        is_reached: rows to which the model before is known to go on, by others that are not there
+            any more, ``[n]``; None: no row.
+
+    Returns:
+        Models whose error is the bound where they stand for several rows, and else 0.
+    """
+    n = len(segments)
+    goes_on = np.zeros(n, np.bool_)
+    goes_on[1:] = segments.lo[1:] - segments.lo[:-1] < horizon_us
+    if is_reached is not None:
+        goes_on[1:] |= is_reached[1:]
+    goes_on[1:] &= segments.keys[1:] == segments.keys[:-1]
+    bounds = {name: within.get(name, Bound(0.0)) for name in segments.coefs}
+    leader = _leaders(segments, [*bounds.values()], goes_on)
+    rows = np.flatnonzero(leader == np.arange(n))
+    last = np.append(rows[1:], n)[: len(rows)] - 1
+    kept = segments.take(rows)
+    kept = kept.cut(kept.lo, segments.hi[last])
+    errors = {
+        name: np.where(last > rows, _error(bound, kept, name), 0.0)
+        for name, bound in bounds.items()
+    }
+    is_broken = np.append(goes_on[rows[1:]], np.False_)[: len(rows)]
+    return Passed(replace(kept, errors=errors), rows, last, is_broken)
+
+
+def _leaders(segments: Segments, bounds: Sequence[Bound], goes_on: Mask) -> Indices:
+    """Return for each row the one whose model predicts it; ``bounds`` are those of attributes."""
+    width = max(each.shape[1] for each in segments.coefs.values())
+    coefs = np.stack([polynomials.padded(each, width) for each in segments.coefs.values()])
+    values = np.array([each.value for each in bounds])
+    are_shares = np.array([each.is_relative for each in bounds])
+    far, shares = np.where(are_shares, 0.0, values), np.where(are_shares, values, 0.0)
+    return leaders(coefs, segments.origin, segments.lo, goes_on, far, shares)
+
+
+def _error(bound: Bound, segments: Segments, name: str) -> Floats:
+    """Return how far rows may be from models: a share of a row's value by that of the model.
+
+    A row that is off by no more than ``share |row|`` is no farther from 0 than
+    ``|model| / (1 - share)``.
+    """
+    if not bound.is_relative:
+        return np.full(len(segments), bound.value)
+    since = polynomials.shifted(segments.coefs[name], segments.seconds(segments.lo))
+    low, high = polynomials.extremes(since, in_seconds(segments.hi - segments.lo))
+    found: Floats = np.maximum(np.abs(low), np.abs(high)) * bound.value / (1 - bound.value)
+    return found
+
+
+# -- compiled: rows against the model that goes on ------------------------------------------------
+
+
+@compiled
+def is_predicted(
+    coefs: Floats, leader: int, row: int, since_s: float, far: Floats, shares: Floats
+) -> bool:
+    """Return whether the model of one row is as near to the values of another as it has to be.
+
+    Args:
+        coefs: the model of each row, whose lowest coefficients are the row's values, (attributes,
+            rows, degree + 1); a value that is not finite says nothing.
+        leader: the row of the model.
+        row: the row of the values.
+        since_s: seconds from the origin of the model to the row.
+        far: how far each attribute may be off, (attributes,).
+        shares: what is added to that, as a share of the row's value, (attributes,).
+    """
+    for attribute in range(coefs.shape[0]):
+        value = coefs[attribute, row, 0]
+        if not np.isfinite(value):
+            continue
+        model = coefs[attribute, leader, coefs.shape[2] - 1]
+        for power in range(coefs.shape[2] - 2, -1, -1):
+            model = model * since_s + coefs[attribute, leader, power]
+        if not abs(value - model) <= far[attribute] + shares[attribute] * abs(value):
+            return False
+    return True
+
+
+@compiled
+def leaders(
+    coefs: Floats,
+    origins: Ints,
+    times: Ints,
+    goes_on: NDArray[np.bool_],
+    far: Floats,
+    shares: Floats,
+) -> Ints:
+    """Return for each row the one whose model predicts it: itself, if none before does.
+
+    Args:
+        coefs: see ``is_predicted``.
+        origins: of the model of each row (µs).
+        times: of each row (µs).
+        goes_on: whether the model of the row before may predict a row.
+        far: see ``is_predicted``.
+        shares: see ``is_predicted``.
+    """
+    found = np.empty(times.size, np.int64)
+    leader = 0
+    for row in range(times.size):
+        since_s = np.float64(times[row] - origins[leader]) * 1e-6
+        if not goes_on[row] or not is_predicted(coefs, leader, row, since_s, far, shares):
+            leader = row
+        found[row] = leader
+    return found

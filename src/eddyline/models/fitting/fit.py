@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from eddyline.models.fitting.kernels import Data, Scratch
     from eddyline.models.solving.expressions import Range, Ranges
 
-
 LONE_US = 1_000_000
 """How long an instant stands for if its run has no other (µs)."""
 SPACED = 16
@@ -437,6 +436,9 @@ def candidates_of(options: FitOptions) -> Ints:
     if options.method in one:
         return np.array([one[options.method]], np.int64)
     return np.array(by_degree[: options.degree + 1], np.int64)
+
+
+# -- rows of Arrow batches ------------------------------------------------------------------------
 
 
 _CODE, _SPACING, _ANCHORS = "__code", "__spacing", "__anchors"

@@ -234,6 +234,9 @@ def line_of(at: int, state: Floats, coefs: Floats, into: int) -> None:
     coefs[into, at, 1] = slope * 1e6
 
 
+# -- least squares --------------------------------------------------------------------------------
+
+
 SINGULAR = 1e-12
 """A pivot below this share of its diagonal: the instants do not tell so many coefficients."""
 

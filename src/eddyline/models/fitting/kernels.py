@@ -50,217 +50,160 @@ if TYPE_CHECKING:
     Out = tuple[Ints, Ints, Floats, Floats]
     """First instants, their ends, coefficients and errors of segments."""
 
-PAD = 8 * 2.0**-52
-"""Share of a value that its interval is smaller than the bound: room for rounding."""
-
-FEW = 24
-"""Values up to which they are sorted by insertion."""
+LEAST_PAYING = 4
+"""Instants of a segment of lines: with fewer, a higher degree has nothing to save."""
 
 
 @compiled
-def is_sorted(keys: Ints, times: Ints) -> bool:
-    """Return whether rows come by entity, and then by time."""
-    for row in range(1, keys.size):
-        if keys[row] < keys[row - 1]:
-            return False
-        if keys[row] == keys[row - 1] and times[row] < times[row - 1]:
-            return False
-    return True
-
-
-@compiled
-def starts_of_instants(keys: Ints, times: Ints, found: Ints) -> int:
-    """Put the first row of each instant of an entity, and the number of rows, into an array.
-
-    Results as long as rows are arrays of the caller: NumPy asks for large pages, kernels do not,
-    and the first touch of small ones takes longer than all the rest.
-
-    Args:
-        keys: the entity of each row.
-        times: of each row (µs).
-        found: room for a number more than there are rows.
-
-    Returns:
-        How many instants there are.
-    """
-    n = 0
-    for row in range(keys.size):
-        found[n] = row  # of a row that is not the first the next one takes the place
-        n += row == 0 or keys[row] != keys[row - 1] or times[row] != times[row - 1]
-    found[n] = keys.size
-    return n
-
-
-@compiled
-def allowed_of(value: float, bound: float, is_relative: bool) -> float:
-    """Return how far from a row's value a model may be."""
-    return bound * abs(value) if is_relative else bound
-
-
-@compiled
-def intervals_of(
-    first: Ints, values: Floats, bounds: Floats, is_relative: Mask, mid: Floats, reach: Floats
+def fit_runs(
+    candidates: Ints,
+    prefix: int,
+    codes: Ints,
+    spacings: Ints,
+    runs: Ints,
+    is_open: Mask,
+    waits: Mask,
+    anchors: Floats,
+    left: Ints,
+    data: Data,
+    scratch: Scratch,
+    out: Out,
+    ranges: Ints,
 ) -> int:
-    """Set the middles of intervals and half their lengths; return how many values are in conflict.
+    """Fit runs of instants.
 
     Args:
-        first: the first row of each instant, and the number of rows, (instants + 1,).
-        values: by attribute, (attributes, rows); NaN where a row has none. Values that lose a
-            conflict become NaN.
-        bounds: of each attribute.
-        is_relative: whether they are shares of values.
-        mid: where middles go, (attributes, instants).
-        reach: where half the lengths go, (attributes, instants).
-    """
-    n_conflicts = 0
-    for at in range(values.shape[0]):
-        bound, relative = bounds[at], is_relative[at]
-        start = first[0]
-        for instant in range(first.size - 1):
-            value, stop = values[at, start], first[instant + 1]
-            is_one = True
-            for row in range(start + 1, stop):
-                is_one &= values[at, row] == value
-            if is_one:
-                mid[at, instant] = value
-                reach[at, instant] = 0.0 if np.isnan(value) else reach_of(value, bound, relative)
-            else:
-                values_at = values[at, start:stop]
-                n_conflicts += merge(values_at, bound, relative)
-                mid[at, instant], reach[at, instant] = interval_of(values_at, bound, relative)
-            start = stop
-    return n_conflicts
-
-
-@compiled
-def reach_of(value: float, bound: float, is_relative: bool) -> float:
-    """Return how far from a row's value a fit goes: not quite to the bound."""
-    allowed = allowed_of(value, bound, is_relative)
-    return max(0.0, allowed - PAD * (abs(value) + allowed))
-
-
-@compiled
-def interval_of(values: Floats, bound: float, is_relative: bool) -> tuple[float, float]:
-    """Return the middle of what is near all values of an instant, and how far from it that is."""
-    least, most, n = np.inf, -np.inf, 0
-    for value in values:
-        if not np.isnan(value):
-            far = reach_of(value, bound, is_relative)
-            least, most = min(least, value + far), max(most, value - far)
-            n += 1
-    if n == 0:
-        return np.nan, 0.0
-    middle = middle_of(values)
-    if most <= least and not most <= middle <= least:  # relative bounds: the lesser value's is less
-        middle = 0.5 * most + 0.5 * least
-    return middle, max(0.0, min(least - middle, middle - most))
-
-
-@compiled
-def middle_of(values: Floats) -> float:
-    """Return the middle between the least and the greatest value; the one where there is one."""
-    least, most = np.inf, -np.inf
-    for value in values:
-        if not np.isnan(value):
-            least, most = min(least, value), max(most, value)
-    return least if least == most else 0.5 * least + 0.5 * most
-
-
-@compiled
-def merge(values: Floats, bound: float, is_relative: bool) -> int:
-    """Make all values of an instant but the greatest NaN if no value is near all of them.
+        candidates: fitters by ascending degree.
+        prefix: instants of a run by which its fitter is chosen, at most.
+        codes: the fitter of each run, -1: to be chosen; set here.
+        spacings: how long the last instant of each run stands for (µs).
+        runs: the first instant of each run, and the number of instants.
+        is_open: of each run whether more instants may follow.
+        waits: of each run whether all of it is left out.
+        anchors: of each run as for ``fit_run``, (runs, attributes).
+        left: of each run the first instant that is left out; set here.
+        data: see ``Data``.
+        scratch: see ``Scratch``.
+        out: see ``Out``, with room for as many segments as instants and a prefix, and one.
+        ranges: where the run, the begin and the end of each segment go, (3, instants).
 
     Returns:
-        How many there were.
+        How many segments there are.
     """
-    middle, _ = interval_of(values, bound, is_relative)
-    most, is_near = -np.inf, True
-    for value in values:
-        if not np.isnan(value):
-            most = max(most, value)
-            if not abs(value - middle) <= allowed_of(value, bound, is_relative):
-                is_near = False
-    if is_near:
-        return 0
-    n_lost = 0
-    for row in range(values.size):
-        if values[row] < most:
-            values[row] = np.nan
-            n_lost += 1
-    return n_lost
-
-
-@compiled
-def runs_of(keys: Ints, times: Ints, first: Ints, max_gap: int) -> Ints:
-    """Return the first instant of each run of an entity without a gap, and the number of instants.
-
-    Args:
-        keys: the entity of each row.
-        times: of each row (µs).
-        first: the first row of each instant, and the number of rows.
-        max_gap: a longer time between two instants is a gap (µs).
-    """
-    n = first.size - 1
-    runs = np.empty(n + 1, np.int64)
-    n_runs = 0
-    for instant in range(n):
-        row = first[instant]
-        is_new = instant == 0 or keys[row] != keys[first[instant - 1]]
-        apart = times[row] - times[first[instant - 1]] if instant > 0 else 0
-        if is_new or apart > max_gap or apart < 0:  # below 0: more than an integer holds
-            runs[n_runs] = instant
-            n_runs += 1
-    runs[n_runs] = n
-    return runs[: n_runs + 1]
-
-
-@compiled
-def spacings_of(times: Ints, runs: Ints, most: int) -> Ints:
-    """Return the median time between the instants of each run (µs); 0 if it has one instant.
-
-    Args:
-        times: of instants (µs).
-        runs: the first instant of each run, and the number of instants.
-        most: how many instants of a run are looked at, at most.
-    """
-    found = np.zeros(runs.size - 1, np.int64)
-    spacings = np.empty(most, np.int64)
-    for run in range(found.size):
-        stop, n = min(runs[run + 1], runs[run] + most), 0
-        for place in range(runs[run] + 1, stop):
-            spacings[n] = times[place] - times[place - 1]
-            n += 1
-        if n > FEW:
-            spacings[:n].sort()
+    n_out = 0
+    for run in range(codes.size):
+        before, start, stop = n_out, runs[run], runs[run + 1]
+        is_kept, left[run] = False, start
+        if waits[run]:
+            continue
+        if codes[run] < 0:
+            judged = min(stop, start + prefix)
+            codes[run], n_kept = choose(
+                candidates, start, judged, anchors[run], data, scratch, out, n_out
+            )
+            is_kept = judged == stop and not is_open[run]
+        if is_kept:
+            n_out, left[run] = n_kept, stop
         else:
-            sort_few(spacings, n)
-        if n > 0:
-            found[run] = spacings[(n - 1) // 2]
-    return found
+            n_out, left[run] = fit_run(
+                codes[run], start, stop, is_open[run], anchors[run], data, scratch, out, n_out
+            )
+        set_ranges(run, before, n_out, left[run], stop, spacings[run], data[0], out, ranges)
+    return n_out
 
 
 @compiled
-def sort_few(values: Ints, n: int) -> None:
-    """Sort the first few values by insertion: a general sort takes as long to begin."""
-    for place in range(1, n):
-        value, free = values[place], place
-        while free > 0 and values[free - 1] > value:
-            values[free] = values[free - 1]
-            free -= 1
-        values[free] = value
+def set_ranges(
+    run: int,
+    before: int,
+    n_out: int,
+    left: int,
+    stop: int,
+    spacing: int,
+    times: Ints,
+    out: Out,
+    ranges: Ints,
+) -> None:
+    """Set entity, begin and end of the segments of a run, each of which ends where the next begins.
+
+    Args:
+        run: whose they are.
+        before: the first segment of the run.
+        n_out: the end of its segments.
+        left: the first instant that is left out.
+        stop: the end of the run.
+        spacing: how long its last instant stands for (µs).
+        times: of instants (µs).
+        out: see ``Out``.
+        ranges: as for ``fit_runs``.
+    """
+    for each in range(before, n_out):
+        ranges[0, each] = run
+        ranges[1, each] = times[out[0][each]]
+        if each > before:
+            ranges[2, each - 1] = ranges[1, each]
+    if n_out > before:
+        last = times[stop - 1] + spacing
+        ranges[2, n_out - 1] = last if left == stop else times[left]
 
 
 @compiled
-def has_value(values: Floats) -> Mask:
-    """Return whether a row has a value of an attribute; what is not finite becomes NaN."""
-    found = np.zeros(values.shape[1], np.bool_)
-    for at in range(values.shape[0]):
-        for row in range(values.shape[1]):
-            if np.isfinite(values[at, row]):
-                found[row] = True
-            else:
-                values[at, row] = np.nan
-    return found
+def choose(
+    candidates: Ints,
+    start: int,
+    stop: int,
+    anchors: Floats,
+    data: Data,
+    scratch: Scratch,
+    out: Out,
+    n_out: int,
+) -> tuple[int, int]:
+    """Return the fitter that stores the fewest numbers for the first instants of a run.
+
+    A segment is its origin, its range, and for each attribute its coefficients and its error.
+
+    Args:
+        candidates: fitters by ascending degree.
+        start: the first instant.
+        stop: where to stop measuring.
+        anchors: room for the values that segments begin with; none is given, none is left.
+        data: see ``Data``.
+        scratch: see ``Scratch``.
+        out: see ``Out``; the segments of the fitter come behind those that are there.
+        n_out: how many are there.
+
+    Returns:
+        The fitter, and how many segments there are now.
+    """
+    n_attributes = data[3].shape[0]
+    best, cheapest, kept, n_fewest = int(candidates[0]), np.inf, n_out, 0
+    for code in candidates:
+        degree = code - 2 if code > LINE else min(code, 1)
+        per_segment = 3 + n_attributes * (degree + 2)
+        is_short = code > LINE and stop - start < LEAST_PAYING * n_fewest
+        if is_short or per_segment >= cheapest:
+            break
+        anchors[:] = np.nan
+        n_found, _ = fit_run(code, start, stop, False, anchors, data, scratch, out, kept)
+        n_fewest = n_found - kept
+        if n_fewest * per_segment < cheapest:
+            best, cheapest = int(code), np.float64(n_fewest * per_segment)
+            for each in range(n_fewest if kept > n_out else 0):
+                move(out, kept + each, n_out + each)
+            kept = n_out + n_fewest
+    anchors[:] = np.nan
+    return best, kept
+
+
+@compiled
+def move(out: Out, source: int, target: int) -> None:
+    """Put a segment in the place of another."""
+    first, ends, coefs, errors = out
+    first[target], ends[target] = first[source], ends[source]
+    coefs[target], errors[target] = coefs[source], errors[source]
+
+
+# -- one run, by one fitter -----------------------------------------------------------------------
 
 
 CONSTANT, SWING, CONNECTED, LINE = 0, 1, 2, 3
@@ -669,154 +612,217 @@ def joins(
     return holds
 
 
-LEAST_PAYING = 4
-"""Instants of a segment of lines: with fewer, a higher degree has nothing to save."""
+# -- rows at instants -----------------------------------------------------------------------------
+
+
+PAD = 8 * 2.0**-52
+"""Share of a value that its interval is smaller than the bound: room for rounding."""
+
+FEW = 24
+"""Values up to which they are sorted by insertion."""
 
 
 @compiled
-def fit_runs(
-    candidates: Ints,
-    prefix: int,
-    codes: Ints,
-    spacings: Ints,
-    runs: Ints,
-    is_open: Mask,
-    waits: Mask,
-    anchors: Floats,
-    left: Ints,
-    data: Data,
-    scratch: Scratch,
-    out: Out,
-    ranges: Ints,
+def is_sorted(keys: Ints, times: Ints) -> bool:
+    """Return whether rows come by entity, and then by time."""
+    for row in range(1, keys.size):
+        if keys[row] < keys[row - 1]:
+            return False
+        if keys[row] == keys[row - 1] and times[row] < times[row - 1]:
+            return False
+    return True
+
+
+@compiled
+def starts_of_instants(keys: Ints, times: Ints, found: Ints) -> int:
+    """Put the first row of each instant of an entity, and the number of rows, into an array.
+
+    Results as long as rows are arrays of the caller: NumPy asks for large pages, kernels do not,
+    and the first touch of small ones takes longer than all the rest.
+
+    Args:
+        keys: the entity of each row.
+        times: of each row (µs).
+        found: room for a number more than there are rows.
+
+    Returns:
+        How many instants there are.
+    """
+    n = 0
+    for row in range(keys.size):
+        found[n] = row  # of a row that is not the first the next one takes the place
+        n += row == 0 or keys[row] != keys[row - 1] or times[row] != times[row - 1]
+    found[n] = keys.size
+    return n
+
+
+@compiled
+def allowed_of(value: float, bound: float, is_relative: bool) -> float:
+    """Return how far from a row's value a model may be."""
+    return bound * abs(value) if is_relative else bound
+
+
+@compiled
+def intervals_of(
+    first: Ints, values: Floats, bounds: Floats, is_relative: Mask, mid: Floats, reach: Floats
 ) -> int:
-    """Fit runs of instants.
+    """Set the middles of intervals and half their lengths; return how many values are in conflict.
 
     Args:
-        candidates: fitters by ascending degree.
-        prefix: instants of a run by which its fitter is chosen, at most.
-        codes: the fitter of each run, -1: to be chosen; set here.
-        spacings: how long the last instant of each run stands for (µs).
-        runs: the first instant of each run, and the number of instants.
-        is_open: of each run whether more instants may follow.
-        waits: of each run whether all of it is left out.
-        anchors: of each run as for ``fit_run``, (runs, attributes).
-        left: of each run the first instant that is left out; set here.
-        data: see ``Data``.
-        scratch: see ``Scratch``.
-        out: see ``Out``, with room for as many segments as instants and a prefix, and one.
-        ranges: where the run, the begin and the end of each segment go, (3, instants).
-
-    Returns:
-        How many segments there are.
+        first: the first row of each instant, and the number of rows, (instants + 1,).
+        values: by attribute, (attributes, rows); NaN where a row has none. Values that lose a
+            conflict become NaN.
+        bounds: of each attribute.
+        is_relative: whether they are shares of values.
+        mid: where middles go, (attributes, instants).
+        reach: where half the lengths go, (attributes, instants).
     """
-    n_out = 0
-    for run in range(codes.size):
-        before, start, stop = n_out, runs[run], runs[run + 1]
-        is_kept, left[run] = False, start
-        if waits[run]:
-            continue
-        if codes[run] < 0:
-            judged = min(stop, start + prefix)
-            codes[run], n_kept = choose(
-                candidates, start, judged, anchors[run], data, scratch, out, n_out
-            )
-            is_kept = judged == stop and not is_open[run]
-        if is_kept:
-            n_out, left[run] = n_kept, stop
-        else:
-            n_out, left[run] = fit_run(
-                codes[run], start, stop, is_open[run], anchors[run], data, scratch, out, n_out
-            )
-        set_ranges(run, before, n_out, left[run], stop, spacings[run], data[0], out, ranges)
-    return n_out
+    n_conflicts = 0
+    for at in range(values.shape[0]):
+        bound, relative = bounds[at], is_relative[at]
+        start = first[0]
+        for instant in range(first.size - 1):
+            value, stop = values[at, start], first[instant + 1]
+            is_one = True
+            for row in range(start + 1, stop):
+                is_one &= values[at, row] == value
+            if is_one:
+                mid[at, instant] = value
+                reach[at, instant] = 0.0 if np.isnan(value) else reach_of(value, bound, relative)
+            else:
+                values_at = values[at, start:stop]
+                n_conflicts += merge(values_at, bound, relative)
+                mid[at, instant], reach[at, instant] = interval_of(values_at, bound, relative)
+            start = stop
+    return n_conflicts
 
 
 @compiled
-def set_ranges(
-    run: int,
-    before: int,
-    n_out: int,
-    left: int,
-    stop: int,
-    spacing: int,
-    times: Ints,
-    out: Out,
-    ranges: Ints,
-) -> None:
-    """Set entity, begin and end of the segments of a run, each of which ends where the next begins.
+def reach_of(value: float, bound: float, is_relative: bool) -> float:
+    """Return how far from a row's value a fit goes: not quite to the bound."""
+    allowed = allowed_of(value, bound, is_relative)
+    return max(0.0, allowed - PAD * (abs(value) + allowed))
+
+
+@compiled
+def interval_of(values: Floats, bound: float, is_relative: bool) -> tuple[float, float]:
+    """Return the middle of what is near all values of an instant, and how far from it that is."""
+    least, most, n = np.inf, -np.inf, 0
+    for value in values:
+        if not np.isnan(value):
+            far = reach_of(value, bound, is_relative)
+            least, most = min(least, value + far), max(most, value - far)
+            n += 1
+    if n == 0:
+        return np.nan, 0.0
+    middle = middle_of(values)
+    if most <= least and not most <= middle <= least:  # relative bounds: the lesser value's is less
+        middle = 0.5 * most + 0.5 * least
+    return middle, max(0.0, min(least - middle, middle - most))
+
+
+@compiled
+def middle_of(values: Floats) -> float:
+    """Return the middle between the least and the greatest value; the one where there is one."""
+    least, most = np.inf, -np.inf
+    for value in values:
+        if not np.isnan(value):
+            least, most = min(least, value), max(most, value)
+    return least if least == most else 0.5 * least + 0.5 * most
+
+
+@compiled
+def merge(values: Floats, bound: float, is_relative: bool) -> int:
+    """Make all values of an instant but the greatest NaN if no value is near all of them.
+
+    Returns:
+        How many there were.
+    """
+    middle, _ = interval_of(values, bound, is_relative)
+    most, is_near = -np.inf, True
+    for value in values:
+        if not np.isnan(value):
+            most = max(most, value)
+            if not abs(value - middle) <= allowed_of(value, bound, is_relative):
+                is_near = False
+    if is_near:
+        return 0
+    n_lost = 0
+    for row in range(values.size):
+        if values[row] < most:
+            values[row] = np.nan
+            n_lost += 1
+    return n_lost
+
+
+@compiled
+def runs_of(keys: Ints, times: Ints, first: Ints, max_gap: int) -> Ints:
+    """Return the first instant of each run of an entity without a gap, and the number of instants.
 
     Args:
-        run: whose they are.
-        before: the first segment of the run.
-        n_out: the end of its segments.
-        left: the first instant that is left out.
-        stop: the end of the run.
-        spacing: how long its last instant stands for (µs).
+        keys: the entity of each row.
+        times: of each row (µs).
+        first: the first row of each instant, and the number of rows.
+        max_gap: a longer time between two instants is a gap (µs).
+    """
+    n = first.size - 1
+    runs = np.empty(n + 1, np.int64)
+    n_runs = 0
+    for instant in range(n):
+        row = first[instant]
+        is_new = instant == 0 or keys[row] != keys[first[instant - 1]]
+        apart = times[row] - times[first[instant - 1]] if instant > 0 else 0
+        if is_new or apart > max_gap or apart < 0:  # below 0: more than an integer holds
+            runs[n_runs] = instant
+            n_runs += 1
+    runs[n_runs] = n
+    return runs[: n_runs + 1]
+
+
+@compiled
+def spacings_of(times: Ints, runs: Ints, most: int) -> Ints:
+    """Return the median time between the instants of each run (µs); 0 if it has one instant.
+
+    Args:
         times: of instants (µs).
-        out: see ``Out``.
-        ranges: as for ``fit_runs``.
+        runs: the first instant of each run, and the number of instants.
+        most: how many instants of a run are looked at, at most.
     """
-    for each in range(before, n_out):
-        ranges[0, each] = run
-        ranges[1, each] = times[out[0][each]]
-        if each > before:
-            ranges[2, each - 1] = ranges[1, each]
-    if n_out > before:
-        last = times[stop - 1] + spacing
-        ranges[2, n_out - 1] = last if left == stop else times[left]
+    found = np.zeros(runs.size - 1, np.int64)
+    spacings = np.empty(most, np.int64)
+    for run in range(found.size):
+        stop, n = min(runs[run + 1], runs[run] + most), 0
+        for place in range(runs[run] + 1, stop):
+            spacings[n] = times[place] - times[place - 1]
+            n += 1
+        if n > FEW:
+            spacings[:n].sort()
+        else:
+            sort_few(spacings, n)
+        if n > 0:
+            found[run] = spacings[(n - 1) // 2]
+    return found
 
 
 @compiled
-def choose(
-    candidates: Ints,
-    start: int,
-    stop: int,
-    anchors: Floats,
-    data: Data,
-    scratch: Scratch,
-    out: Out,
-    n_out: int,
-) -> tuple[int, int]:
-    """Return the fitter that stores the fewest numbers for the first instants of a run.
-
-    A segment is its origin, its range, and for each attribute its coefficients and its error.
-
-    Args:
-        candidates: fitters by ascending degree.
-        start: the first instant.
-        stop: where to stop measuring.
-        anchors: room for the values that segments begin with; none is given, none is left.
-        data: see ``Data``.
-        scratch: see ``Scratch``.
-        out: see ``Out``; the segments of the fitter come behind those that are there.
-        n_out: how many are there.
-
-    Returns:
-        The fitter, and how many segments there are now.
-    """
-    n_attributes = data[3].shape[0]
-    best, cheapest, kept, n_fewest = int(candidates[0]), np.inf, n_out, 0
-    for code in candidates:
-        degree = code - 2 if code > LINE else min(code, 1)
-        per_segment = 3 + n_attributes * (degree + 2)
-        is_short = code > LINE and stop - start < LEAST_PAYING * n_fewest
-        if is_short or per_segment >= cheapest:
-            break
-        anchors[:] = np.nan
-        n_found, _ = fit_run(code, start, stop, False, anchors, data, scratch, out, kept)
-        n_fewest = n_found - kept
-        if n_fewest * per_segment < cheapest:
-            best, cheapest = int(code), np.float64(n_fewest * per_segment)
-            for each in range(n_fewest if kept > n_out else 0):
-                move(out, kept + each, n_out + each)
-            kept = n_out + n_fewest
-    anchors[:] = np.nan
-    return best, kept
+def sort_few(values: Ints, n: int) -> None:
+    """Sort the first few values by insertion: a general sort takes as long to begin."""
+    for place in range(1, n):
+        value, free = values[place], place
+        while free > 0 and values[free - 1] > value:
+            values[free] = values[free - 1]
+            free -= 1
+        values[free] = value
 
 
 @compiled
-def move(out: Out, source: int, target: int) -> None:
-    """Put a segment in the place of another."""
-    first, ends, coefs, errors = out
-    first[target], ends[target] = first[source], ends[source]
-    coefs[target], errors[target] = coefs[source], errors[source]
+def has_value(values: Floats) -> Mask:
+    """Return whether a row has a value of an attribute; what is not finite becomes NaN."""
+    found = np.zeros(values.shape[1], np.bool_)
+    for at in range(values.shape[0]):
+        for row in range(values.shape[1]):
+            if np.isfinite(values[at, row]):
+                found[row] = True
+            else:
+                values[at, row] = np.nan
+    return found

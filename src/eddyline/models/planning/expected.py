@@ -210,6 +210,9 @@ def _few(
     return {each: every[each] for each in sorted(every)[:MAX_GROUPS]}
 
 
+# -- what may be asked, and what it costs ---------------------------------------------------------
+
+
 Way = tuple[str, ...]
 ModelPlan = dict[str, Way]
 """The sides that joins ask before, in this order, by the text of a join; of others samples say."""
@@ -306,6 +309,9 @@ def way_of(given: Any, join: SameEntity | OtherEntities) -> Way | None:
     if len({*given}) < len(given) or not {*given} <= {*asked_sides(join)}:
         raise ValueError(given)
     return tuple(given)
+
+
+# -- what steps give ------------------------------------------------------------------------------
 
 
 MOST_LEAVES = 8

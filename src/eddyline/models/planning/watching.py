@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from eddyline.models.segments import Segments
     from eddyline.models.steps import Rows
 
-
 Clock = Callable[[], int]
 """Nanoseconds of a clock that only goes on."""
 
@@ -176,6 +175,9 @@ def _largest(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, 
         name: max(one.get(name, 0.0), other.get(name, 0.0))
         for name in dict.fromkeys([*one, *other])
     }
+
+
+# -- the profile ----------------------------------------------------------------------------------
 
 
 SAMPLE = 128

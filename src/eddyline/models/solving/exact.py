@@ -79,113 +79,6 @@ if TYPE_CHECKING:
 
     Decisions = NDArray[np.int8]
 
-ROUNDED = 2.0**-30
-"""What rounding takes at most, in parts of the size of the terms.
-
-Evaluating a tree of degree 32, or finding a root of it, takes less than 2**-40 of them.
-"""
-
-_LEAST, _LARGEST = 1e-100, 1e100
-"""Rounding outside is of numbers whose squares, in which roots are sought, may be 0 or infinite."""
-
-
-def doubt(
-    expression: Expression, given: Mapping[str, Terms], errors: Mapping[str, Floats], length: Floats
-) -> Floats:
-    """Return how far an expression of rows may be from its polynomial, ``[n]``.
-
-    Args:
-        expression: without ``Absolute`` and ``Root``.
-        given: for each attribute its polynomials from where segments begin.
-        errors: for each attribute how far a row may be from it, ``[n]``.
-        length: how long segments are, in seconds, ``[n]``.
-
-    Returns:
-        In the expression's unit, 0 or more; infinite where a number is too large to be computed,
-        or nothing bounds it.
-    """
-    longer = length + MICROS
-    error = error_of(expression, given, errors, longer)
-    found = error + rounding_of(expression, given, errors, length)
-    return np.where(np.isnan(found), np.inf, np.broadcast_to(found, length.shape))
-
-
-def rounding_of(
-    expression: Expression, given: Mapping[str, Terms], errors: Mapping[str, Floats], length: Floats
-) -> Floats:
-    """Return what rounding of numbers and instants alone takes; arguments as above."""
-    longer = length + MICROS
-    size = terms_of(expression, given).size
-    rounding = ROUNDED * _size(expression, given, errors, longer)
-    found: Floats = rounding + MICROS * _steepness(size, longer)
-    return found
-
-
-def is_solvable(far: Floats) -> Mask:
-    """Return whether polynomials whose values are rounded by so much can be solved; 0 are 0."""
-    found: Mask = ((far > _LEAST) & (far < _LARGEST)) | (far == 0)
-    return found
-
-
-def without_values(expression: Expression, given: Mapping[str, Terms], n: int) -> Mask:
-    """Return on which of ``n`` segments an attribute of an expression has no value."""
-    found = np.zeros(n, np.bool_)
-    for name in names_in(expression):
-        found |= np.isnan(given[name].coefs).any(axis=1)
-    return found
-
-
-def check_rows_have(condition: Condition) -> None:
-    """Refuse what a row alone has no value of.
-
-    Raises:
-        NotSupportedError: a comparison reads a slope.
-    """
-    for each in comparisons(condition):
-        if any(isinstance(part, Slope) for part in walk(each.expression)):
-            msg = (
-                "d() is the slope of a model, and a row alone has none: nothing bounds how far it "
-                "is from that of the rows; leave it out of what is to be exact or validated"
-            )
-            raise NotSupportedError(msg)
-
-
-def _size(
-    expression: Expression, given: Mapping[str, Terms], errors: Mapping[str, Floats], length: Floats
-) -> Floats:
-    """Return the greatest size of the terms of an expression, of rows as of models, ``[n]``."""
-    match expression:
-        case Number(value):
-            return np.full(1, abs(value))
-        case Attribute(name):
-            return _values(given[name].size, length) + errors[name]
-        case Sum(left, right):
-            one, other = (_size(each, given, errors, length) for each in (left, right))
-            return one + other
-        case Product(left, right):
-            one, other = (_size(each, given, errors, length) for each in (left, right))
-            return one * other
-        case Power(part, exponent):
-            raised: Floats = _size(part, given, errors, length) ** exponent
-            return raised
-    return np.full(1, np.inf)
-
-
-def _values(sizes: Floats, length: Floats) -> Floats:
-    found = np.zeros(len(length))
-    for power in range(sizes.shape[1] - 1, -1, -1):
-        found = found * length + sizes[:, power]
-    return found
-
-
-def _steepness(sizes: Floats, length: Floats) -> Floats:
-    """Return the greatest slope that terms of such sizes have, per second, ``[n]``."""
-    found = np.zeros(len(length))
-    for power in range(sizes.shape[1] - 1, 0, -1):
-        found = found * length + power * sizes[:, power]
-    return found
-
-
 FALSE, TRUE, OPEN = 0, 1, 2
 """What models say of a row: the condition does not hold, it holds, or the row has to be read."""
 
@@ -479,6 +372,9 @@ def _value(expression: Expression, values: Mapping[str, Floats]) -> Floats:
     raise TypeError(msg)
 
 
+# -- what tasks do --------------------------------------------------------------------------------
+
+
 SINCE, UNTIL = "since", "until"
 """The columns of ranges."""
 ATTRIBUTE = "__attribute"
@@ -562,3 +458,113 @@ def closed(lo: Ints, hi: Ints, most: int) -> tuple[Ints, Ints]:
         longest = np.argsort(gaps[ends], kind="stable")[len(ends) - most + 1 :]
         ends = np.sort(ends[longest])
     return lo[np.append(0, ends + 1)], reach[np.append(ends, len(lo) - 1)]
+
+
+# -- tolerances -----------------------------------------------------------------------------------
+
+
+ROUNDED = 2.0**-30
+"""What rounding takes at most, in parts of the size of the terms.
+
+Evaluating a tree of degree 32, or finding a root of it, takes less than 2**-40 of them.
+"""
+
+_LEAST, _LARGEST = 1e-100, 1e100
+"""Rounding outside is of numbers whose squares, in which roots are sought, may be 0 or infinite."""
+
+
+def doubt(
+    expression: Expression, given: Mapping[str, Terms], errors: Mapping[str, Floats], length: Floats
+) -> Floats:
+    """Return how far an expression of rows may be from its polynomial, ``[n]``.
+
+    Args:
+        expression: without ``Absolute`` and ``Root``.
+        given: for each attribute its polynomials from where segments begin.
+        errors: for each attribute how far a row may be from it, ``[n]``.
+        length: how long segments are, in seconds, ``[n]``.
+
+    Returns:
+        In the expression's unit, 0 or more; infinite where a number is too large to be computed,
+        or nothing bounds it.
+    """
+    longer = length + MICROS
+    error = error_of(expression, given, errors, longer)
+    found = error + rounding_of(expression, given, errors, length)
+    return np.where(np.isnan(found), np.inf, np.broadcast_to(found, length.shape))
+
+
+def rounding_of(
+    expression: Expression, given: Mapping[str, Terms], errors: Mapping[str, Floats], length: Floats
+) -> Floats:
+    """Return what rounding of numbers and instants alone takes; arguments as above."""
+    longer = length + MICROS
+    size = terms_of(expression, given).size
+    rounding = ROUNDED * _size(expression, given, errors, longer)
+    found: Floats = rounding + MICROS * _steepness(size, longer)
+    return found
+
+
+def is_solvable(far: Floats) -> Mask:
+    """Return whether polynomials whose values are rounded by so much can be solved; 0 are 0."""
+    found: Mask = ((far > _LEAST) & (far < _LARGEST)) | (far == 0)
+    return found
+
+
+def without_values(expression: Expression, given: Mapping[str, Terms], n: int) -> Mask:
+    """Return on which of ``n`` segments an attribute of an expression has no value."""
+    found = np.zeros(n, np.bool_)
+    for name in names_in(expression):
+        found |= np.isnan(given[name].coefs).any(axis=1)
+    return found
+
+
+def check_rows_have(condition: Condition) -> None:
+    """Refuse what a row alone has no value of.
+
+    Raises:
+        NotSupportedError: a comparison reads a slope.
+    """
+    for each in comparisons(condition):
+        if any(isinstance(part, Slope) for part in walk(each.expression)):
+            msg = (
+                "d() is the slope of a model, and a row alone has none: nothing bounds how far it "
+                "is from that of the rows; leave it out of what is to be exact or validated"
+            )
+            raise NotSupportedError(msg)
+
+
+def _size(
+    expression: Expression, given: Mapping[str, Terms], errors: Mapping[str, Floats], length: Floats
+) -> Floats:
+    """Return the greatest size of the terms of an expression, of rows as of models, ``[n]``."""
+    match expression:
+        case Number(value):
+            return np.full(1, abs(value))
+        case Attribute(name):
+            return _values(given[name].size, length) + errors[name]
+        case Sum(left, right):
+            one, other = (_size(each, given, errors, length) for each in (left, right))
+            return one + other
+        case Product(left, right):
+            one, other = (_size(each, given, errors, length) for each in (left, right))
+            return one * other
+        case Power(part, exponent):
+            raised: Floats = _size(part, given, errors, length) ** exponent
+            return raised
+    return np.full(1, np.inf)
+
+
+def _values(sizes: Floats, length: Floats) -> Floats:
+    found = np.zeros(len(length))
+    for power in range(sizes.shape[1] - 1, -1, -1):
+        found = found * length + sizes[:, power]
+    return found
+
+
+def _steepness(sizes: Floats, length: Floats) -> Floats:
+    """Return the greatest slope that terms of such sizes have, per second, ``[n]``."""
+    found = np.zeros(len(length))
+    for power in range(sizes.shape[1] - 1, 0, -1):
+        found = found * length + power * sizes[:, power]
+    return found

@@ -402,6 +402,9 @@ def projected(segments: Segments, columns: Mapping[str, Expression]) -> Segments
     return replace(segments, coefs=coefs, errors=errors)
 
 
+# -- ranges of values -----------------------------------------------------------------------------
+
+
 class Range(NamedTuple):
     """The least and the greatest value, and the mean of absolute changes per second."""
 
@@ -479,6 +482,9 @@ def range_of(expression: Expression, known: Mapping[str, Range]) -> Range | None
         case Slope():
             found = None
     return found
+
+
+# -- conditions -----------------------------------------------------------------------------------
 
 
 OPPOSITE = {"<": ">=", "<=": ">", "=": "<>", "<>": "=", ">=": "<", ">": "<="}

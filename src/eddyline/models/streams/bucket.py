@@ -350,6 +350,9 @@ class BucketBatch:
         return StageState(wakes, entities, looking.files, looking.low)
 
 
+# -- early results --------------------------------------------------------------------------------
+
+
 EARLY = "early"
 """The kind of records of results that were given and are not final."""
 ENDED = 2**62

@@ -288,6 +288,9 @@ class ModelCounts(msgspec.Struct, forbid_unknown_fields=True):
         )  # fmt: skip
 
 
+# -- curves ---------------------------------------------------------------------------------------
+
+
 MOST_ATTRIBUTES = 3
 """Attributes of an input, and of results, that are drawn."""
 PER_PIECE = 12

@@ -37,294 +37,6 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Functions:
-    """Polynomials that pieces of curves are of, ``[n]`` each.
-
-    Attributes:
-        origin: microseconds.
-        coefs: ``[n, degree + 1]``.
-    """
-
-    origin: Ints
-    coefs: Floats
-
-    def begun(self, rows: Indices, lo: Ints) -> Terms:
-        """Return some of them with ``lo`` as the origin."""
-        return Terms.since(self.coefs[rows], in_seconds(lo - self.origin[rows]))
-
-
-@dataclass(frozen=True)
-class Pieces(Columns):
-    """Pieces of curves, ``[n]`` each; those of one curve do not overlap.
-
-    Attributes:
-        groups: what the extreme is taken of.
-        curves: the curve of each in its group.
-        rows: its function by place.
-        lo: microseconds.
-        hi: exclusive, more than ``lo``.
-        errors: how far the function may be from the rows it stands for.
-    """
-
-    groups: Ints
-    curves: Ints
-    rows: Indices
-    lo: Ints
-    hi: Ints
-    errors: Floats
-
-
-def extreme(functions: Functions, pieces: Pieces, *, largest: bool) -> Pieces:
-    """Return the pieces of functions that are extreme, each as long as it is.
-
-    Where two are equal, that of the lower curve is kept.
-
-    Args:
-        functions: what pieces are of.
-        pieces: any number of curves in any number of groups.
-        largest: whether the greatest is kept, or the least.
-
-    Returns:
-        Pieces in the order of groups and time, one curve a group. Their errors are the greatest of
-        those that were compared: an extreme moves by no more than one of its curves does.
-    """
-    found = _numbered(pieces)
-    while found.curves.any():
-        ids = _dense(found.groups, found.curves // 2)
-        found = _merged(functions, found, ids, 1 if largest else -1)
-    return fused(found)
-
-
-def fused(pieces: Pieces) -> Pieces:
-    """Return sorted pieces with neighbours of one function as one."""
-    if not len(pieces.rows):
-        return pieces
-    new = timeline.is_first(pieces.groups) | timeline.is_first(pieces.curves)
-    new[1:] |= pieces.rows[1:] != pieces.rows[:-1]
-    new[1:] |= pieces.lo[1:] != pieces.hi[:-1]
-    first = np.flatnonzero(new)
-    last = np.append(first[1:], len(new)) - 1
-    errors = np.maximum.reduceat(pieces.errors, first)
-    return replace(pieces.take(first), hi=pieces.hi[last], errors=errors)
-
-
-def _numbered(pieces: Pieces) -> Pieces:
-    """Return pieces in order, with the curves of each group numbered from 0."""
-    ordered = pieces.take(np.lexsort((pieces.lo, pieces.curves, pieces.groups)))
-    if not len(ordered.rows):
-        return ordered
-    ids = _dense(ordered.groups, ordered.curves)
-    starts = timeline.is_first(ordered.groups)
-    numbers = ids - ids[starts][np.cumsum(starts) - 1]
-    return replace(ordered, curves=numbers)
-
-
-def _dense(groups: Ints, curves: Ints) -> Ints:
-    """Return dense ids of pairs that are sorted."""
-    return np.cumsum(timeline.is_first(groups) | timeline.is_first(curves)) - 1
-
-
-def _merged(functions: Functions, pieces: Pieces, ids: Ints, direction: int) -> Pieces:
-    """Return the extreme of curves 2 i and 2 i + 1 of each group as its curve i: an id each."""
-    is_odd = pieces.curves % 2 == 1
-    one, other = pieces.take(~is_odd), pieces.take(is_odd)
-    ids_one, ids_other = ids[~is_odd], ids[is_odd]
-    coded = timeline.codes(
-        (ids_one, one.lo), (ids_one, one.hi), (ids_other, other.lo), (ids_other, other.hi)
-    )
-    times = np.concatenate([one.lo, one.hi, other.lo, other.hi])
-    owners = np.concatenate([ids_one, ids_one, ids_other, ids_other])
-    code, place = np.unique(np.concatenate(coded), return_index=True)
-    # Between two boundaries of an id that follow each other each curve has one piece or none.
-    inner = np.flatnonzero(owners[place[1:]] == owners[place[:-1]])
-    start, lo, hi = code[inner], times[place[inner]], times[place[inner + 1]]
-    at_one, is_one = _there(coded[0], coded[1], start)
-    at_other, is_other = _there(coded[2], coded[3], start)
-    both = is_one & is_other
-    alone, alone_other = is_one & ~both, is_other & ~both
-    return _sorted(
-        [
-            _on(one, at_one[alone], lo[alone], hi[alone]),
-            _on(other, at_other[alone_other], lo[alone_other], hi[alone_other]),
-            _better(
-                functions,
-                _on(one, at_one[both], lo[both], hi[both]),
-                _on(other, at_other[both], lo[both], hi[both]),
-                direction,
-            ),
-        ]
-    )
-
-
-def _there(starts: Ints, ends: Ints, at: Ints) -> tuple[Indices, Mask]:
-    """Return the piece that each instant may be in, and whether it is."""
-    found = timeline.piece_at(starts, at)
-    there = found >= 0
-    there[there] = ends[found[there]] > at[there]
-    return found, there
-
-
-def _on(pieces: Pieces, places: Indices, lo: Ints, hi: Ints) -> Pieces:
-    return replace(pieces.take(places), lo=lo, hi=hi)
-
-
-def _better(functions: Functions, one: Pieces, other: Pieces, direction: int) -> Pieces:
-    """Return the better of two pieces on the same ranges, cut where they cross."""
-
-    def apart_of(coefs: Floats) -> Floats:
-        some = replace(functions, coefs=coefs)
-        terms, others = some.begun(one.rows, one.lo), some.begun(other.rows, one.lo)
-        return Terms(terms.coefs - others.coefs, terms.size + others.size).cleaned
-
-    apart = polynomials.in_range(apart_of, functions.coefs, grows_back=False)
-    instants, signs = cuts(apart, one.lo, one.hi)
-    left = np.concatenate([one.lo[:, None], instants], axis=1)
-    right = np.concatenate([instants, one.hi[:, None]], axis=1)
-    places, gaps = np.nonzero(left < right)
-    keep = signs[places, gaps] * direction >= 0
-    made = one.take(places)
-    return replace(
-        made,
-        rows=np.where(keep, made.rows, other.rows[places]),
-        lo=left[places, gaps],
-        hi=right[places, gaps],
-        errors=np.maximum(made.errors, other.errors[places]),
-    )
-
-
-def _sorted(parts: list[Pieces]) -> Pieces:
-    whole = Pieces.joined(parts)
-    halved = replace(whole, curves=whole.curves // 2)
-    return fused(halved.take(np.lexsort((halved.lo, halved.curves, halved.groups))))
-
-
-@compiled
-def greatest_in(values: Floats, first: Indices, last: Indices) -> Indices:
-    """Return the place of the greatest value in each of some windows, the first one of equals.
-
-    Args:
-        values: numbers.
-        first: where windows begin, not before the window before, ``[m]``.
-        last: where they end, exclusive, not before the window before, ``[m]``.
-
-    Returns:
-        Places, -1 where a window is empty, ``[m]``.
-    """
-    found = np.full(first.size, -1)
-    queue = np.empty(values.size, np.int64)
-    head = tail = behind = 0
-    for each in range(first.size):
-        while behind < last[each]:
-            while tail > head and values[queue[tail - 1]] < values[behind]:
-                tail -= 1
-            queue[tail] = behind
-            tail += 1
-            behind += 1
-        while head < tail and queue[head] < first[each]:
-            head += 1
-        if head < tail:
-            found[each] = queue[head]
-    return found
-
-
-@compiled
-def least_at(
-    starts: Ints, lo: Ints, hi: Ints, coefs: Floats, turns: Floats, width: int, every: int
-) -> tuple[Ints, Ints, Floats]:
-    """Return entity, instant and least value of each window ``(tick - width, tick]``.
-
-    A segment that is whole in a window waits in a queue until none that is behind it is as low;
-    what the window cuts at its begin and at its end is looked at anew for each tick. So a segment
-    costs the same however long windows are.
-
-    Args:
-        starts: the first segment of each entity, and the number of segments.
-        lo: where segments begin (µs), by entity and time; those of an entity do not overlap.
-        hi: where they end (µs).
-        coefs: with ``lo`` as the origin, (segments, degree + 1).
-        turns: seconds from ``lo`` to where each turns, then its length, (segments, places).
-        width: of windows (µs).
-        every: the distance of ticks (µs).
-    """
-    room = most_ticks(starts, lo, hi, width, every)
-    owners, times, values = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room)
-    whole, queue = np.empty(lo.size), np.empty(lo.size, np.int64)
-    count = 0
-    for entity in range(starts.size - 1):
-        first = behind = starts[entity]
-        end = starts[entity + 1]
-        head = tail = 0
-        tick = -(-lo[first] // every) * every
-        while tick < hi[end - 1] + width:
-            begin = tick - width
-            while behind < end and hi[behind] <= tick:
-                least = least_on(behind, lo[behind], hi[behind], lo, coefs, turns)
-                whole[behind] = least
-                while tail > head and whole[queue[tail - 1]] >= least:
-                    tail -= 1
-                queue[tail] = behind
-                tail += 1
-                behind += 1
-            while head < tail and lo[queue[head]] < begin:
-                head += 1
-            while first < end and hi[first] <= begin:
-                first += 1
-            found = whole[queue[head]] if head < tail else np.inf
-            if first < behind and lo[first] < begin:
-                found = min(found, least_on(first, begin, hi[first], lo, coefs, turns))
-            if behind < end and lo[behind] <= tick:
-                start = max(lo[behind], begin)
-                found = min(found, least_on(behind, start, tick, lo, coefs, turns))
-            if found < np.inf:
-                owners[count], times[count], values[count] = entity, tick, found
-                count += 1
-            is_empty = head == tail and first == behind and behind < end
-            tick = next_tick(tick, every, lo[behind] if is_empty else tick)
-    return owners[:count], times[:count], values[:count]
-
-
-@compiled
-def next_tick(tick: int, every: int, begin: int) -> int:
-    """Return the tick behind another one; windows before an instant see nothing (µs)."""
-    return max(tick + every, -(-begin // every) * every)
-
-
-@compiled
-def most_ticks(starts: Ints, lo: Ints, hi: Ints, width: int, every: int) -> int:
-    """Return how many windows that close at ticks see a segment of an entity, at most."""
-    found = 0
-    for entity in range(starts.size - 1):
-        first, end = starts[entity], starts[entity + 1]
-        seen = 0
-        for each in range(first, end):
-            seen += (hi[each] - lo[each] + width) // every + 1
-        found += min(seen, (hi[end - 1] - lo[first] + width) // every + 1)
-    return found
-
-
-@compiled
-def least_on(segment: int, start: int, stop: int, lo: Ints, coefs: Floats, turns: Floats) -> float:
-    """Return the least value of a segment from one of its instants to another."""
-    left, right = (start - lo[segment]) * MICROS, (stop - lo[segment]) * MICROS
-    found = min(value_at(segment, left, coefs), value_at(segment, right, coefs))
-    for place in range(turns.shape[1]):
-        turn = turns[segment, place]
-        if left < turn < right:
-            found = min(found, value_at(segment, turn, coefs))
-    return found
-
-
-@compiled
-def value_at(segment: int, at: float, coefs: Floats) -> float:
-    """Return the value of a segment at seconds from its begin, by Horner's rule."""
-    top = coefs.shape[1] - 1
-    found: float = coefs[segment, top]
-    for power in range(top - 1, -1, -1):
-        found = found * at + coefs[segment, power]
-    return found
-
-
-@dataclass(frozen=True)
 class Envelope:
     """The extreme of several entities at each instant.
 
@@ -626,3 +338,297 @@ def _turns(segments: Segments, attribute: str) -> tuple[Indices, Ints, Floats]:
     kept[:, 1:-1] = inner < length[:, None]
     rows, places = np.nonzero(kept)
     return rows, instants[rows, places], values[rows, places]
+
+
+# -- the least of many curves ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Functions:
+    """Polynomials that pieces of curves are of, ``[n]`` each.
+
+    Attributes:
+        origin: microseconds.
+        coefs: ``[n, degree + 1]``.
+    """
+
+    origin: Ints
+    coefs: Floats
+
+    def begun(self, rows: Indices, lo: Ints) -> Terms:
+        """Return some of them with ``lo`` as the origin."""
+        return Terms.since(self.coefs[rows], in_seconds(lo - self.origin[rows]))
+
+
+@dataclass(frozen=True)
+class Pieces(Columns):
+    """Pieces of curves, ``[n]`` each; those of one curve do not overlap.
+
+    Attributes:
+        groups: what the extreme is taken of.
+        curves: the curve of each in its group.
+        rows: its function by place.
+        lo: microseconds.
+        hi: exclusive, more than ``lo``.
+        errors: how far the function may be from the rows it stands for.
+    """
+
+    groups: Ints
+    curves: Ints
+    rows: Indices
+    lo: Ints
+    hi: Ints
+    errors: Floats
+
+
+def extreme(functions: Functions, pieces: Pieces, *, largest: bool) -> Pieces:
+    """Return the pieces of functions that are extreme, each as long as it is.
+
+    Where two are equal, that of the lower curve is kept.
+
+    Args:
+        functions: what pieces are of.
+        pieces: any number of curves in any number of groups.
+        largest: whether the greatest is kept, or the least.
+
+    Returns:
+        Pieces in the order of groups and time, one curve a group. Their errors are the greatest of
+        those that were compared: an extreme moves by no more than one of its curves does.
+    """
+    found = _numbered(pieces)
+    while found.curves.any():
+        ids = _dense(found.groups, found.curves // 2)
+        found = _merged(functions, found, ids, 1 if largest else -1)
+    return fused(found)
+
+
+def fused(pieces: Pieces) -> Pieces:
+    """Return sorted pieces with neighbours of one function as one."""
+    if not len(pieces.rows):
+        return pieces
+    new = timeline.is_first(pieces.groups) | timeline.is_first(pieces.curves)
+    new[1:] |= pieces.rows[1:] != pieces.rows[:-1]
+    new[1:] |= pieces.lo[1:] != pieces.hi[:-1]
+    first = np.flatnonzero(new)
+    last = np.append(first[1:], len(new)) - 1
+    errors = np.maximum.reduceat(pieces.errors, first)
+    return replace(pieces.take(first), hi=pieces.hi[last], errors=errors)
+
+
+def _numbered(pieces: Pieces) -> Pieces:
+    """Return pieces in order, with the curves of each group numbered from 0."""
+    ordered = pieces.take(np.lexsort((pieces.lo, pieces.curves, pieces.groups)))
+    if not len(ordered.rows):
+        return ordered
+    ids = _dense(ordered.groups, ordered.curves)
+    starts = timeline.is_first(ordered.groups)
+    numbers = ids - ids[starts][np.cumsum(starts) - 1]
+    return replace(ordered, curves=numbers)
+
+
+def _dense(groups: Ints, curves: Ints) -> Ints:
+    """Return dense ids of pairs that are sorted."""
+    return np.cumsum(timeline.is_first(groups) | timeline.is_first(curves)) - 1
+
+
+def _merged(functions: Functions, pieces: Pieces, ids: Ints, direction: int) -> Pieces:
+    """Return the extreme of curves 2 i and 2 i + 1 of each group as its curve i: an id each."""
+    is_odd = pieces.curves % 2 == 1
+    one, other = pieces.take(~is_odd), pieces.take(is_odd)
+    ids_one, ids_other = ids[~is_odd], ids[is_odd]
+    coded = timeline.codes(
+        (ids_one, one.lo), (ids_one, one.hi), (ids_other, other.lo), (ids_other, other.hi)
+    )
+    times = np.concatenate([one.lo, one.hi, other.lo, other.hi])
+    owners = np.concatenate([ids_one, ids_one, ids_other, ids_other])
+    code, place = np.unique(np.concatenate(coded), return_index=True)
+    # Between two boundaries of an id that follow each other each curve has one piece or none.
+    inner = np.flatnonzero(owners[place[1:]] == owners[place[:-1]])
+    start, lo, hi = code[inner], times[place[inner]], times[place[inner + 1]]
+    at_one, is_one = _there(coded[0], coded[1], start)
+    at_other, is_other = _there(coded[2], coded[3], start)
+    both = is_one & is_other
+    alone, alone_other = is_one & ~both, is_other & ~both
+    return _sorted(
+        [
+            _on(one, at_one[alone], lo[alone], hi[alone]),
+            _on(other, at_other[alone_other], lo[alone_other], hi[alone_other]),
+            _better(
+                functions,
+                _on(one, at_one[both], lo[both], hi[both]),
+                _on(other, at_other[both], lo[both], hi[both]),
+                direction,
+            ),
+        ]
+    )
+
+
+def _there(starts: Ints, ends: Ints, at: Ints) -> tuple[Indices, Mask]:
+    """Return the piece that each instant may be in, and whether it is."""
+    found = timeline.piece_at(starts, at)
+    there = found >= 0
+    there[there] = ends[found[there]] > at[there]
+    return found, there
+
+
+def _on(pieces: Pieces, places: Indices, lo: Ints, hi: Ints) -> Pieces:
+    return replace(pieces.take(places), lo=lo, hi=hi)
+
+
+def _better(functions: Functions, one: Pieces, other: Pieces, direction: int) -> Pieces:
+    """Return the better of two pieces on the same ranges, cut where they cross."""
+
+    def apart_of(coefs: Floats) -> Floats:
+        some = replace(functions, coefs=coefs)
+        terms, others = some.begun(one.rows, one.lo), some.begun(other.rows, one.lo)
+        return Terms(terms.coefs - others.coefs, terms.size + others.size).cleaned
+
+    apart = polynomials.in_range(apart_of, functions.coefs, grows_back=False)
+    instants, signs = cuts(apart, one.lo, one.hi)
+    left = np.concatenate([one.lo[:, None], instants], axis=1)
+    right = np.concatenate([instants, one.hi[:, None]], axis=1)
+    places, gaps = np.nonzero(left < right)
+    keep = signs[places, gaps] * direction >= 0
+    made = one.take(places)
+    return replace(
+        made,
+        rows=np.where(keep, made.rows, other.rows[places]),
+        lo=left[places, gaps],
+        hi=right[places, gaps],
+        errors=np.maximum(made.errors, other.errors[places]),
+    )
+
+
+def _sorted(parts: list[Pieces]) -> Pieces:
+    whole = Pieces.joined(parts)
+    halved = replace(whole, curves=whole.curves // 2)
+    return fused(halved.take(np.lexsort((halved.lo, halved.curves, halved.groups))))
+
+
+# -- compiled: windows that close at ticks --------------------------------------------------------
+
+
+@compiled
+def greatest_in(values: Floats, first: Indices, last: Indices) -> Indices:
+    """Return the place of the greatest value in each of some windows, the first one of equals.
+
+    Args:
+        values: numbers.
+        first: where windows begin, not before the window before, ``[m]``.
+        last: where they end, exclusive, not before the window before, ``[m]``.
+
+    Returns:
+        Places, -1 where a window is empty, ``[m]``.
+    """
+    found = np.full(first.size, -1)
+    queue = np.empty(values.size, np.int64)
+    head = tail = behind = 0
+    for each in range(first.size):
+        while behind < last[each]:
+            while tail > head and values[queue[tail - 1]] < values[behind]:
+                tail -= 1
+            queue[tail] = behind
+            tail += 1
+            behind += 1
+        while head < tail and queue[head] < first[each]:
+            head += 1
+        if head < tail:
+            found[each] = queue[head]
+    return found
+
+
+@compiled
+def least_at(
+    starts: Ints, lo: Ints, hi: Ints, coefs: Floats, turns: Floats, width: int, every: int
+) -> tuple[Ints, Ints, Floats]:
+    """Return entity, instant and least value of each window ``(tick - width, tick]``.
+
+    A segment that is whole in a window waits in a queue until none that is behind it is as low;
+    what the window cuts at its begin and at its end is looked at anew for each tick. So a segment
+    costs the same however long windows are.
+
+    Args:
+        starts: the first segment of each entity, and the number of segments.
+        lo: where segments begin (µs), by entity and time; those of an entity do not overlap.
+        hi: where they end (µs).
+        coefs: with ``lo`` as the origin, (segments, degree + 1).
+        turns: seconds from ``lo`` to where each turns, then its length, (segments, places).
+        width: of windows (µs).
+        every: the distance of ticks (µs).
+    """
+    room = most_ticks(starts, lo, hi, width, every)
+    owners, times, values = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room)
+    whole, queue = np.empty(lo.size), np.empty(lo.size, np.int64)
+    count = 0
+    for entity in range(starts.size - 1):
+        first = behind = starts[entity]
+        end = starts[entity + 1]
+        head = tail = 0
+        tick = -(-lo[first] // every) * every
+        while tick < hi[end - 1] + width:
+            begin = tick - width
+            while behind < end and hi[behind] <= tick:
+                least = least_on(behind, lo[behind], hi[behind], lo, coefs, turns)
+                whole[behind] = least
+                while tail > head and whole[queue[tail - 1]] >= least:
+                    tail -= 1
+                queue[tail] = behind
+                tail += 1
+                behind += 1
+            while head < tail and lo[queue[head]] < begin:
+                head += 1
+            while first < end and hi[first] <= begin:
+                first += 1
+            found = whole[queue[head]] if head < tail else np.inf
+            if first < behind and lo[first] < begin:
+                found = min(found, least_on(first, begin, hi[first], lo, coefs, turns))
+            if behind < end and lo[behind] <= tick:
+                start = max(lo[behind], begin)
+                found = min(found, least_on(behind, start, tick, lo, coefs, turns))
+            if found < np.inf:
+                owners[count], times[count], values[count] = entity, tick, found
+                count += 1
+            is_empty = head == tail and first == behind and behind < end
+            tick = next_tick(tick, every, lo[behind] if is_empty else tick)
+    return owners[:count], times[:count], values[:count]
+
+
+@compiled
+def next_tick(tick: int, every: int, begin: int) -> int:
+    """Return the tick behind another one; windows before an instant see nothing (µs)."""
+    return max(tick + every, -(-begin // every) * every)
+
+
+@compiled
+def most_ticks(starts: Ints, lo: Ints, hi: Ints, width: int, every: int) -> int:
+    """Return how many windows that close at ticks see a segment of an entity, at most."""
+    found = 0
+    for entity in range(starts.size - 1):
+        first, end = starts[entity], starts[entity + 1]
+        seen = 0
+        for each in range(first, end):
+            seen += (hi[each] - lo[each] + width) // every + 1
+        found += min(seen, (hi[end - 1] - lo[first] + width) // every + 1)
+    return found
+
+
+@compiled
+def least_on(segment: int, start: int, stop: int, lo: Ints, coefs: Floats, turns: Floats) -> float:
+    """Return the least value of a segment from one of its instants to another."""
+    left, right = (start - lo[segment]) * MICROS, (stop - lo[segment]) * MICROS
+    found = min(value_at(segment, left, coefs), value_at(segment, right, coefs))
+    for place in range(turns.shape[1]):
+        turn = turns[segment, place]
+        if left < turn < right:
+            found = min(found, value_at(segment, turn, coefs))
+    return found
+
+
+@compiled
+def value_at(segment: int, at: float, coefs: Floats) -> float:
+    """Return the value of a segment at seconds from its begin, by Horner's rule."""
+    top = coefs.shape[1] - 1
+    found: float = coefs[segment, top]
+    for power in range(top - 1, -1, -1):
+        found = found * at + coefs[segment, power]
+    return found

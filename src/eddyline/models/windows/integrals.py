@@ -75,245 +75,6 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Samples:
-    """Rows: values of entities at instants.
-
-    Attributes:
-        keys: entities, ``[n]``.
-        times: instants in microseconds, ``[n]``.
-        values: each attribute's, ``[n]``.
-        errors: how far each may be from what the rows would give, ``[n]``.
-    """
-
-    keys: Ints
-    times: Ints
-    values: Mapping[str, Floats]
-    errors: Mapping[str, Floats]
-
-    def take(self, rows: Indices | Mask) -> Samples:
-        """Return the rows at places or under a mask."""
-        values, errors = (
-            {name: each[rows] for name, each in given.items()}
-            for given in (self.values, self.errors)
-        )
-        return Samples(self.keys[rows], self.times[rows], values, errors)
-
-
-@dataclass(frozen=True)
-class Changes:
-    """Ranges over which an entity has a model without a gap, ``[n]`` each.
-
-    Attributes:
-        starts: the values where ranges begin.
-        ends: where they end, exclusive, in microseconds; the start for a point.
-    """
-
-    starts: Samples
-    ends: Ints
-
-
-def ticks(lo: Ints, hi: Ints, every_us: int) -> tuple[Indices, Ints]:
-    """Return the multiples of ``every_us`` in ranges ``[lo, hi)``.
-
-    Returns:
-        The range of each tick by its place, and the ticks in microseconds, in order.
-    """
-    first = -(-lo // every_us)
-    rows, numbers = timeline.runs(first, np.maximum(-(-hi // every_us) - first, 0))
-    return rows, numbers.astype(np.int64) * every_us
-
-
-def sampled(segments: Segments, every_us: int) -> Samples:
-    """Return a row for each tick in each segment, and one for each point at its instant.
-
-    Args:
-        segments: any; tombstones have no rows.
-        every_us: the distance of ticks in microseconds, more than 0.
-    """
-    alive = np.flatnonzero(~segments.is_tombstone)
-    is_point = segments.is_point[alive]
-    solid, points = alive[~is_point], alive[is_point]
-    rows, times = ticks(segments.lo[solid], segments.hi[solid], every_us)
-    rows = np.concatenate([solid[rows], points])
-    times = np.concatenate([times, segments.lo[points]])
-    order = np.lexsort((times, rows))
-    return at_instants(segments, rows[order], times[order])
-
-
-def at_instants(segments: Segments, rows: Indices, times: Ints) -> Samples:
-    """Return the values of segments, by their places, at an instant each."""
-    since = in_seconds(times - segments.origin[rows])
-    values = {
-        name: polynomials.evaluate(each[rows], since) for name, each in segments.coefs.items()
-    }
-    errors = {name: each[rows] for name, each in segments.errors.items()}
-    return Samples(segments.keys[rows], times, values, errors)
-
-
-def changes(segments: Segments) -> Changes:
-    """Return one row for each range over which an entity has a model without a gap.
-
-    For results of a condition: when it becomes true, until when it is, and the values at first.
-
-    Args:
-        segments: those of one entity do not overlap; tombstones are gaps.
-    """
-    order = segments.by_time
-    order = order[~segments.is_tombstone[order]]
-    keys, lo, end = segments.keys[order], segments.lo[order], segments.ends[order]
-    new = timeline.is_first(keys)
-    new[1:] |= end[:-1] < lo[1:]
-    first = np.flatnonzero(new)
-    last = np.append(first[1:], len(order)) - 1 if len(order) else first
-    is_alone = (first == last) & segments.is_point[order][first]
-    ends = np.where(is_alone, lo[first], end[last])
-    return Changes(at_instants(segments, order[first], lo[first]), ends)
-
-
-@compiled
-def sums_before(values: Floats, is_first: Mask) -> tuple[Floats, Floats]:
-    """Return the sum of the values before each one of its entity, and what rounding took from it.
-
-    The two together have twice the digits of a float: the difference of two of them is as exact as
-    if only what lies between had been summed.
-    """
-    high, low = np.empty(values.size), np.empty(values.size)
-    total = rest = 0.0
-    for each in range(values.size):
-        if is_first[each]:
-            total = rest = 0.0
-        high[each], low[each] = total, rest
-        value = values[each]
-        summed = total + value
-        part = summed - total
-        rest += (total - (summed - part)) + (value - part)
-        total = summed
-    return high, low
-
-
-@compiled
-def changes_of(keys: Ints, lo: Ints, hi: Ints, width: int) -> tuple[Ints, Ints, Indices, Indices]:
-    """Return the windows at whose closing times an end passes from one piece into the next.
-
-    Args:
-        keys: entities of pieces, which follow each other in time; the first and the last one of an
-            entity are gaps as long as a window.
-        lo: where pieces begin (µs).
-        hi: where they end, exclusive.
-        width: how long windows are (µs).
-
-    Returns:
-        Closing times, until when the formula holds, and the pieces that windows close and begin in,
-        by entity and time.
-    """
-    room = 2 * keys.size
-    at, until = np.empty(room, np.int64), np.empty(room, np.int64)
-    head, tail = np.empty(room, np.int64), np.empty(room, np.int64)
-    n = start = 0
-    while start < keys.size:
-        stop = start + 1
-        while stop < keys.size and keys[stop] == keys[start]:
-            stop += 1
-        begins, closes, time = start, start, lo[start] + width
-        while closes < stop and hi[closes] <= time:
-            closes += 1
-        while closes < stop:
-            following = min(hi[closes], hi[begins] + width)
-            at[n], until[n], head[n], tail[n] = time, following, closes, begins
-            n += 1
-            closes, begins = (
-                closes + (hi[closes] == following),
-                begins + (hi[begins] + width == following),
-            )
-            time = following
-        start = stop
-    return at[:n], until[:n], head[:n], tail[:n]
-
-
-@compiled
-def antiderivative_from(coefs: Floats, origin: Ints, row: int, at: int, found: Floats) -> None:
-    """Set an antiderivative of a segment's polynomial that has its origin, and is 0, at an instant.
-
-    Args:
-        coefs: of segments, (segments, degree + 1).
-        origin: of segments (µs).
-        row: the segment, -1: there is none, and all is 0.
-        at: the instant (µs).
-        found: where it goes, (degree + 2,).
-    """
-    found[:] = 0.0
-    if row < 0:
-        return
-    size = coefs.shape[1]
-    by = np.float64(at - origin[row]) * MICROS
-    found[1:] = coefs[row]
-    if by != 0.0:
-        for low in range(1, size):
-            for power in range(size - 1, low - 1, -1):
-                found[power] += by * found[power + 1]
-    for power in range(2, size + 1):
-        found[power] /= power
-
-
-@compiled
-def integral(coefs: Floats, origin: Ints, row: int, start: int, stop: int, work: Floats) -> float:
-    """Return the integral of a segment's polynomial over a range of time, 0 where there is none."""
-    if row < 0:
-        return 0.0
-    antiderivative_from(coefs, origin, row, start, work)
-    length, value = np.float64(stop - start) * MICROS, 0.0
-    for power in range(work.size - 1, -1, -1):
-        value = value * length + work[power]
-    return value
-
-
-@compiled
-def window_integrals(
-    coefs: Floats, origin: Ints, pieces: Pieces, closing: Closing, width: int
-) -> Floats:
-    """Return the integrals of polynomials over windows, 0 where there is no segment."""
-    keys, lo, hi, rows = pieces
-    at, head, tail = closing
-    work = np.empty(coefs.shape[1] + 1)
-    whole, is_first = np.empty(keys.size), np.empty(keys.size, np.bool_)
-    for each in range(keys.size):
-        whole[each] = integral(coefs, origin, rows[each], lo[each], hi[each], work)
-        is_first[each] = each == 0 or keys[each] != keys[each - 1]
-    high, low = sums_before(whole, is_first)
-    found = np.empty(at.size)
-    for each in range(at.size):
-        first, last, begin = tail[each], head[each], at[each] - width
-        if first == last:
-            found[each] = integral(coefs, origin, rows[first], begin, at[each], work)
-            continue
-        between = (high[last] - high[first + 1]) + (low[last] - low[first + 1])
-        found[each] = (
-            integral(coefs, origin, rows[first], begin, hi[first], work)
-            + between
-            + integral(coefs, origin, rows[last], lo[last], at[each], work)
-        )
-    return found
-
-
-@compiled
-def window_formulas(
-    coefs: Floats, origin: Ints, pieces: Pieces, closing: Closing, width: int
-) -> Floats:
-    """Return the same as polynomials of how much later windows close, (windows, degree + 2)."""
-    at, head, tail = closing
-    size = coefs.shape[1] + 1
-    whole = window_integrals(coefs, origin, pieces, closing, width)
-    found, begins, closes = np.empty((at.size, size)), np.empty(size), np.empty(size)
-    for each in range(at.size):
-        antiderivative_from(coefs, origin, pieces[3][head[each]], at[each], closes)
-        antiderivative_from(coefs, origin, pieces[3][tail[each]], at[each] - width, begins)
-        for power in range(size):
-            found[each, power] = closes[power] - begins[power]
-        found[each, 0] += whole[each]
-    return found
-
-
-@dataclass(frozen=True)
 class Track:
     """Segments and the gaps between them, so that each entity's pieces follow each other, ``[n]``.
 
@@ -652,53 +413,106 @@ def _without_gaps(coefs: Floats) -> Floats:
     return coefs if valued.all() else np.where(valued[:, None], coefs, 0.0)
 
 
-@compiled
-def add_up(
-    coefs: Floats,
-    origin: Ints,
-    errors: Floats,
-    first: Indices,
-    last: Indices,
-    lo: Ints,
-    hi: Ints,
-    sums: Floats,
-    far: Floats,
-    size: Floats,
-    count: Ints,
-) -> None:
-    """Add segments, in their order, to the ranges from ``first`` to before ``last`` of each.
+# -- rows at ticks --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Rows: values of entities at instants.
+
+    Attributes:
+        keys: entities, ``[n]``.
+        times: instants in microseconds, ``[n]``.
+        values: each attribute's, ``[n]``.
+        errors: how far each may be from what the rows would give, ``[n]``.
+    """
+
+    keys: Ints
+    times: Ints
+    values: Mapping[str, Floats]
+    errors: Mapping[str, Floats]
+
+    def take(self, rows: Indices | Mask) -> Samples:
+        """Return the rows at places or under a mask."""
+        values, errors = (
+            {name: each[rows] for name, each in given.items()}
+            for given in (self.values, self.errors)
+        )
+        return Samples(self.keys[rows], self.times[rows], values, errors)
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Ranges over which an entity has a model without a gap, ``[n]`` each.
+
+    Attributes:
+        starts: the values where ranges begin.
+        ends: where they end, exclusive, in microseconds; the start for a point.
+    """
+
+    starts: Samples
+    ends: Ints
+
+
+def ticks(lo: Ints, hi: Ints, every_us: int) -> tuple[Indices, Ints]:
+    """Return the multiples of ``every_us`` in ranges ``[lo, hi)``.
+
+    Returns:
+        The range of each tick by its place, and the ticks in microseconds, in order.
+    """
+    first = -(-lo // every_us)
+    rows, numbers = timeline.runs(first, np.maximum(-(-hi // every_us) - first, 0))
+    return rows, numbers.astype(np.int64) * every_us
+
+
+def sampled(segments: Segments, every_us: int) -> Samples:
+    """Return a row for each tick in each segment, and one for each point at its instant.
 
     Args:
-        coefs: of segments, (segments, degree + 1).
-        origin: of segments (µs).
-        errors: of segments.
-        first: the first range that each segment covers.
-        last: the range behind the last one.
-        lo: where ranges begin (µs).
-        hi: where they end.
-        sums: of polynomials whose origin is where the range begins, (ranges, degree + 1).
-        far: of errors, of each range.
-        size: of the greatest sizes that terms have on the range.
-        count: how many segments there are.
+        segments: any; tombstones have no rows.
+        every_us: the distance of ticks in microseconds, more than 0.
     """
-    width = coefs.shape[1]
-    moved = np.empty(width)
-    for row in range(first.size):
-        for at in range(first[row], last[row]):
-            by = np.float64(lo[at] - origin[row]) * MICROS
-            for power in range(width):
-                moved[power] = coefs[row, power]
-            if by != 0.0:
-                for low in range(width - 1):
-                    for power in range(width - 2, low - 1, -1):
-                        moved[power] += by * moved[power + 1]
-            reach, most = abs(by) + np.float64(hi[at] - lo[at]) * MICROS, 0.0
-            for power in range(width - 1, -1, -1):
-                sums[at, power] += moved[power]
-                most = most * reach + abs(coefs[row, power])
-            size[at] += most
-            far[at] += errors[row]
-            count[at] += 1
+    alive = np.flatnonzero(~segments.is_tombstone)
+    is_point = segments.is_point[alive]
+    solid, points = alive[~is_point], alive[is_point]
+    rows, times = ticks(segments.lo[solid], segments.hi[solid], every_us)
+    rows = np.concatenate([solid[rows], points])
+    times = np.concatenate([times, segments.lo[points]])
+    order = np.lexsort((times, rows))
+    return at_instants(segments, rows[order], times[order])
+
+
+def at_instants(segments: Segments, rows: Indices, times: Ints) -> Samples:
+    """Return the values of segments, by their places, at an instant each."""
+    since = in_seconds(times - segments.origin[rows])
+    values = {
+        name: polynomials.evaluate(each[rows], since) for name, each in segments.coefs.items()
+    }
+    errors = {name: each[rows] for name, each in segments.errors.items()}
+    return Samples(segments.keys[rows], times, values, errors)
+
+
+def changes(segments: Segments) -> Changes:
+    """Return one row for each range over which an entity has a model without a gap.
+
+    For results of a condition: when it becomes true, until when it is, and the values at first.
+
+    Args:
+        segments: those of one entity do not overlap; tombstones are gaps.
+    """
+    order = segments.by_time
+    order = order[~segments.is_tombstone[order]]
+    keys, lo, end = segments.keys[order], segments.lo[order], segments.ends[order]
+    new = timeline.is_first(keys)
+    new[1:] |= end[:-1] < lo[1:]
+    first = np.flatnonzero(new)
+    last = np.append(first[1:], len(order)) - 1 if len(order) else first
+    is_alone = (first == last) & segments.is_point[order][first]
+    ends = np.where(is_alone, lo[first], end[last])
+    return Changes(at_instants(segments, order[first], lo[first]), ends)
+
+
+# -- sums over entities ---------------------------------------------------------------------------
 
 
 _ROUNDED = 2.0**-53
@@ -784,6 +598,9 @@ def _of_attribute(
         far /= np.maximum(count, 1)
     found[count == 0] = np.nan
     return found, far
+
+
+# -- distances of two entities --------------------------------------------------------------------
 
 
 _FAR = 4.0
@@ -939,3 +756,201 @@ def _dot(one: Floats, other: Floats) -> Floats:
     for mine, others in zip(one.T, other.T, strict=True):
         found += mine * others
     return found
+
+
+# -- compiled: windows ----------------------------------------------------------------------------
+
+
+@compiled
+def sums_before(values: Floats, is_first: Mask) -> tuple[Floats, Floats]:
+    """Return the sum of the values before each one of its entity, and what rounding took from it.
+
+    The two together have twice the digits of a float: the difference of two of them is as exact as
+    if only what lies between had been summed.
+    """
+    high, low = np.empty(values.size), np.empty(values.size)
+    total = rest = 0.0
+    for each in range(values.size):
+        if is_first[each]:
+            total = rest = 0.0
+        high[each], low[each] = total, rest
+        value = values[each]
+        summed = total + value
+        part = summed - total
+        rest += (total - (summed - part)) + (value - part)
+        total = summed
+    return high, low
+
+
+@compiled
+def changes_of(keys: Ints, lo: Ints, hi: Ints, width: int) -> tuple[Ints, Ints, Indices, Indices]:
+    """Return the windows at whose closing times an end passes from one piece into the next.
+
+    Args:
+        keys: entities of pieces, which follow each other in time; the first and the last one of an
+            entity are gaps as long as a window.
+        lo: where pieces begin (µs).
+        hi: where they end, exclusive.
+        width: how long windows are (µs).
+
+    Returns:
+        Closing times, until when the formula holds, and the pieces that windows close and begin in,
+        by entity and time.
+    """
+    room = 2 * keys.size
+    at, until = np.empty(room, np.int64), np.empty(room, np.int64)
+    head, tail = np.empty(room, np.int64), np.empty(room, np.int64)
+    n = start = 0
+    while start < keys.size:
+        stop = start + 1
+        while stop < keys.size and keys[stop] == keys[start]:
+            stop += 1
+        begins, closes, time = start, start, lo[start] + width
+        while closes < stop and hi[closes] <= time:
+            closes += 1
+        while closes < stop:
+            following = min(hi[closes], hi[begins] + width)
+            at[n], until[n], head[n], tail[n] = time, following, closes, begins
+            n += 1
+            closes, begins = (
+                closes + (hi[closes] == following),
+                begins + (hi[begins] + width == following),
+            )
+            time = following
+        start = stop
+    return at[:n], until[:n], head[:n], tail[:n]
+
+
+@compiled
+def antiderivative_from(coefs: Floats, origin: Ints, row: int, at: int, found: Floats) -> None:
+    """Set an antiderivative of a segment's polynomial that has its origin, and is 0, at an instant.
+
+    Args:
+        coefs: of segments, (segments, degree + 1).
+        origin: of segments (µs).
+        row: the segment, -1: there is none, and all is 0.
+        at: the instant (µs).
+        found: where it goes, (degree + 2,).
+    """
+    found[:] = 0.0
+    if row < 0:
+        return
+    size = coefs.shape[1]
+    by = np.float64(at - origin[row]) * MICROS
+    found[1:] = coefs[row]
+    if by != 0.0:
+        for low in range(1, size):
+            for power in range(size - 1, low - 1, -1):
+                found[power] += by * found[power + 1]
+    for power in range(2, size + 1):
+        found[power] /= power
+
+
+@compiled
+def integral(coefs: Floats, origin: Ints, row: int, start: int, stop: int, work: Floats) -> float:
+    """Return the integral of a segment's polynomial over a range of time, 0 where there is none."""
+    if row < 0:
+        return 0.0
+    antiderivative_from(coefs, origin, row, start, work)
+    length, value = np.float64(stop - start) * MICROS, 0.0
+    for power in range(work.size - 1, -1, -1):
+        value = value * length + work[power]
+    return value
+
+
+@compiled
+def window_integrals(
+    coefs: Floats, origin: Ints, pieces: Pieces, closing: Closing, width: int
+) -> Floats:
+    """Return the integrals of polynomials over windows, 0 where there is no segment."""
+    keys, lo, hi, rows = pieces
+    at, head, tail = closing
+    work = np.empty(coefs.shape[1] + 1)
+    whole, is_first = np.empty(keys.size), np.empty(keys.size, np.bool_)
+    for each in range(keys.size):
+        whole[each] = integral(coefs, origin, rows[each], lo[each], hi[each], work)
+        is_first[each] = each == 0 or keys[each] != keys[each - 1]
+    high, low = sums_before(whole, is_first)
+    found = np.empty(at.size)
+    for each in range(at.size):
+        first, last, begin = tail[each], head[each], at[each] - width
+        if first == last:
+            found[each] = integral(coefs, origin, rows[first], begin, at[each], work)
+            continue
+        between = (high[last] - high[first + 1]) + (low[last] - low[first + 1])
+        found[each] = (
+            integral(coefs, origin, rows[first], begin, hi[first], work)
+            + between
+            + integral(coefs, origin, rows[last], lo[last], at[each], work)
+        )
+    return found
+
+
+@compiled
+def window_formulas(
+    coefs: Floats, origin: Ints, pieces: Pieces, closing: Closing, width: int
+) -> Floats:
+    """Return the same as polynomials of how much later windows close, (windows, degree + 2)."""
+    at, head, tail = closing
+    size = coefs.shape[1] + 1
+    whole = window_integrals(coefs, origin, pieces, closing, width)
+    found, begins, closes = np.empty((at.size, size)), np.empty(size), np.empty(size)
+    for each in range(at.size):
+        antiderivative_from(coefs, origin, pieces[3][head[each]], at[each], closes)
+        antiderivative_from(coefs, origin, pieces[3][tail[each]], at[each] - width, begins)
+        for power in range(size):
+            found[each, power] = closes[power] - begins[power]
+        found[each, 0] += whole[each]
+    return found
+
+
+# -- compiled: sums over entities -----------------------------------------------------------------
+
+
+@compiled
+def add_up(
+    coefs: Floats,
+    origin: Ints,
+    errors: Floats,
+    first: Indices,
+    last: Indices,
+    lo: Ints,
+    hi: Ints,
+    sums: Floats,
+    far: Floats,
+    size: Floats,
+    count: Ints,
+) -> None:
+    """Add segments, in their order, to the ranges from ``first`` to before ``last`` of each.
+
+    Args:
+        coefs: of segments, (segments, degree + 1).
+        origin: of segments (µs).
+        errors: of segments.
+        first: the first range that each segment covers.
+        last: the range behind the last one.
+        lo: where ranges begin (µs).
+        hi: where they end.
+        sums: of polynomials whose origin is where the range begins, (ranges, degree + 1).
+        far: of errors, of each range.
+        size: of the greatest sizes that terms have on the range.
+        count: how many segments there are.
+    """
+    width = coefs.shape[1]
+    moved = np.empty(width)
+    for row in range(first.size):
+        for at in range(first[row], last[row]):
+            by = np.float64(lo[at] - origin[row]) * MICROS
+            for power in range(width):
+                moved[power] = coefs[row, power]
+            if by != 0.0:
+                for low in range(width - 1):
+                    for power in range(width - 2, low - 1, -1):
+                        moved[power] += by * moved[power + 1]
+            reach, most = abs(by) + np.float64(hi[at] - lo[at]) * MICROS, 0.0
+            for power in range(width - 1, -1, -1):
+                sums[at, power] += moved[power]
+                most = most * reach + abs(coefs[row, power])
+            size[at] += most
+            far[at] += errors[row]
+            count[at] += 1

@@ -60,62 +60,6 @@ if TYPE_CHECKING:
     from eddyline.models.solving.expressions import Condition, Expression
     from eddyline.models.steps import Step
 
-
-def ranges_of(source: Source) -> dict[str, Range]:
-    """Return the ranges of a batch source's values: reads its rows once.
-
-    An attribute without a value is left out. Changes are those between rows of an entity
-    that have a value and follow each other, whatever stands between them; they have the noise of
-    rows in them.
-    """
-    maker = source.maker
-    assert maker is not None
-    rows = rows_to_fit(source.df, maker)
-    names = list(source.shape.attributes)
-    is_declared = isinstance(maker, Declared)
-    order = Window.partitionBy(*(F.col(quoted(each)) for each in maker.keys)).orderBy(
-        F.col(quoted(maker.time))
-    )
-    earlier = order.rowsBetween(Window.unboundedPreceding, -1)
-    time = micros_of(rows, maker.time, source.name)
-    before = rows.select(
-        *(_finite(name, is_declared=is_declared).alias(f"v{at}") for at, name in enumerate(names)),
-        *(
-            F.last(_finite(name, is_declared=is_declared), ignorenulls=True)
-            .over(earlier)
-            .alias(f"b{at}")
-            for at, name in enumerate(names)
-        ),
-        (time - F.lag(time).over(order)).alias("us"),
-    )
-    asked = [F.sum("us").alias("us")]
-    for at in range(len(names)):
-        asked += [
-            F.min(f"v{at}").alias(f"low{at}"),
-            F.max(f"v{at}").alias(f"high{at}"),
-            F.sum(F.abs(F.col(f"v{at}") - F.col(f"b{at}"))).alias(f"moved{at}"),
-        ]
-    found = before.agg(*asked).first()
-    assert found is not None
-    seconds = (found["us"] or 0) / 1e6
-    return {
-        name: Range(
-            found[f"low{at}"],
-            found[f"high{at}"],
-            (found[f"moved{at}"] or 0.0) / seconds if seconds else 0.0,
-        )
-        for at, name in enumerate(names)
-        if found[f"low{at}"] is not None
-    }
-
-
-def _finite(name: str, *, is_declared: bool) -> Column:
-    """Return a value, of a declared model that at its row; NULL if it is not finite."""
-    column = F.col(quoted(name))
-    column = column[0] if is_declared else column
-    return F.when(F.abs(column) < F.lit(float("inf")), column)
-
-
 WIDER = 0.25
 """By what share of their ends ranges of values are taken to be wider than those of the rows:
 models leave these a little."""
@@ -481,6 +425,9 @@ def _rebuilt(given: Graph, made: dict[Source, Source], found: Precision) -> Grap
     return Graph(sources, graph.with_inputs(given.node, inputs, found.put_in))
 
 
+# -- what callers give ----------------------------------------------------------------------------
+
+
 _PREFIXES = (COEF, ERR)
 SPLITS = ("equal", "gradient")
 """How an error is shared by what a value is computed of."""
@@ -658,6 +605,9 @@ def _said(types: Sequence[tuple[str, str]]) -> str:
     return ", ".join(f"{name} {kind}" for name, kind in types)
 
 
+# -- windows, and values over entities ------------------------------------------------------------
+
+
 def extremum(
     graph: Graph,
     attribute: str,
@@ -730,3 +680,61 @@ def _groups(
         )
         raise NotSupportedError(msg, by=by)
     return groups
+
+
+# -- ranges of values, read from rows -------------------------------------------------------------
+
+
+def ranges_of(source: Source) -> dict[str, Range]:
+    """Return the ranges of a batch source's values: reads its rows once.
+
+    An attribute without a value is left out. Changes are those between rows of an entity
+    that have a value and follow each other, whatever stands between them; they have the noise of
+    rows in them.
+    """
+    maker = source.maker
+    assert maker is not None
+    rows = rows_to_fit(source.df, maker)
+    names = list(source.shape.attributes)
+    is_declared = isinstance(maker, Declared)
+    order = Window.partitionBy(*(F.col(quoted(each)) for each in maker.keys)).orderBy(
+        F.col(quoted(maker.time))
+    )
+    earlier = order.rowsBetween(Window.unboundedPreceding, -1)
+    time = micros_of(rows, maker.time, source.name)
+    before = rows.select(
+        *(_finite(name, is_declared=is_declared).alias(f"v{at}") for at, name in enumerate(names)),
+        *(
+            F.last(_finite(name, is_declared=is_declared), ignorenulls=True)
+            .over(earlier)
+            .alias(f"b{at}")
+            for at, name in enumerate(names)
+        ),
+        (time - F.lag(time).over(order)).alias("us"),
+    )
+    asked = [F.sum("us").alias("us")]
+    for at in range(len(names)):
+        asked += [
+            F.min(f"v{at}").alias(f"low{at}"),
+            F.max(f"v{at}").alias(f"high{at}"),
+            F.sum(F.abs(F.col(f"v{at}") - F.col(f"b{at}"))).alias(f"moved{at}"),
+        ]
+    found = before.agg(*asked).first()
+    assert found is not None
+    seconds = (found["us"] or 0) / 1e6
+    return {
+        name: Range(
+            found[f"low{at}"],
+            found[f"high{at}"],
+            (found[f"moved{at}"] or 0.0) / seconds if seconds else 0.0,
+        )
+        for at, name in enumerate(names)
+        if found[f"low{at}"] is not None
+    }
+
+
+def _finite(name: str, *, is_declared: bool) -> Column:
+    """Return a value, of a declared model that at its row; NULL if it is not finite."""
+    column = F.col(quoted(name))
+    column = column[0] if is_declared else column
+    return F.when(F.abs(column) < F.lit(float("inf")), column)

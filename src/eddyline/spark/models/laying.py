@@ -349,6 +349,9 @@ def _column(name: str) -> Column:
     return F.col(quoted(name))
 
 
+# -- versions of segments as they were written ----------------------------------------------------
+
+
 _VERSION, _BEFORE, _END = "__version", "__before", "__end"
 _FIRST = np.iinfo(np.int64).min
 """The version of segments that have none: they were written before all others."""
@@ -457,6 +460,9 @@ def _first(ranges: DataFrame, names: list[str]) -> Row | None:
     before = (F.col(f"{_BEFORE}.{each}").cast("string").alias(each) for each in ("lo", "hi"))
     texts[_BEFORE] = F.struct(*before)
     return found.withColumns(texts).first()
+
+
+# -- columns of early results ---------------------------------------------------------------------
 
 
 _IS_LABEL = "eddyline.is_label"

@@ -80,7 +80,6 @@ if TYPE_CHECKING:
     from eddyline.spark.models.graphs import Graph
     from eddyline.spark.models.laying import Relation, Task
 
-
 INPUT = "rows"
 """The name of the stream in a query that has no other input."""
 RENAME = "name='…' of models.fit"
@@ -210,6 +209,9 @@ def _names(sources: Sequence[Source]) -> list[str]:
         name if given.count(name) == 1 else f"{name} {given[: at + 1].count(name)}"
         for at, name in enumerate(given)
     ]
+
+
+# -- exact answers --------------------------------------------------------------------------------
 
 
 MOST_ENTITIES, MOST_RANGES = 64, 16
