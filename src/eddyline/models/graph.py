@@ -1,24 +1,17 @@
-"""What is done with segments, as a graph: steps over inputs, run on all of some entities at once.
+"""A graph of steps over segments: what it is, what a task runs of it, and how precise it has to be.
 
-A part that several steps read is computed once. Inputs agree on ids: one table says what each
-entity of a block is called.
+A graph is a tree of ``Node`` values over ``Input`` leaves. ``run`` computes it on all segments of
+some entities; a part that several steps read is computed once. Inputs agree on ids: one table says
+what each entity of a block is called. Tasks run a graph, one step, or the pairs of a cell on
+Arrow tables.
 
---- NEXT ---
-
-How near models have to be to rows, for the outputs of a query to be as near as is asked.
-
-``WITHIN`` on outputs becomes a bound for each attribute of each input of a graph (Pulse 3.12). What
-it says is a theorem: if every input is within its bound at every instant, every output is within
-its own.
-
+``required`` says how near models have to be to rows, for results to be as near as is asked
+(Pulse 3.12). ``WITHIN`` on outputs becomes a bound for each attribute of each input. This is a
+theorem: if every input is within its bound at every instant, every output is within its own.
 An output that is linear in its inputs is a weighted integral of them, and takes the whole graph at
-once: MACD ± 0.5 asks for a price within 0.3. Others go back step by step, with a share for each
-input: averages and extremes keep a bound, sums divide it by the width, products look at how large
-their factors are.
-
---- NEXT ---
-
-What a task does with tables of segments: it runs a graph, a step, or the pairs of a cell.
+once: MACD ± 0.5 asks for a price within 0.3. Other outputs go back step by step, with a share for
+each input: averages and extremes keep a bound, sums divide it by the width of the window, and
+products depend on how large their factors are.
 """
 
 from __future__ import annotations

@@ -1,18 +1,16 @@
-"""What is left of segments after later ones: the newest word on each instant counts.
+"""Which of several segments count: the newest on each instant; what early results take back.
 
-Results are solved again for a range, and tombstones say that there is nothing any more. So a later
-segment overrides others where it is, and these go on behind it unless a tombstone says that they do
-not (Pulse 2.3 has them end there; a model that ends early would take back what it does not know).
+A result may be solved again for a range, and a tombstone says that there is nothing any more. So a
+later segment overrides earlier ones where it is valid. These go on behind it, unless a tombstone
+ends them. Pulse 2.3 ends them there; then a model that ends early would take back what it does not
+know.
 
---- NEXT ---
-
-What is new of results that were given before, and what is taken back of them.
-
-A result is known by its entity and the instant with which it begins, since those of one entity do
-not overlap. A later one that begins there replaces it, and a tombstone takes it back. Tombstones
-also cover all that results covered before and do not any more. So two ways to read agree: the
-newest row of each beginning, and at each instant the newest word on it (``updates.latest``), where
-of one version a result counts before a tombstone.
+``revised`` compares early results with those that were given before. A result is known by its
+entity and its first instant, because results of one entity do not overlap. A later result with the
+same first instant replaces it, and a tombstone takes it back. Tombstones also cover all instants
+that results covered before and do not cover any more. So two ways to read agree: the newest row of
+each first instant, and the newest word on each instant (``latest``). Of one version a result counts
+before a tombstone.
 """
 
 from __future__ import annotations

@@ -1,20 +1,16 @@
-"""Tables of arrays of one length: what ranges and pieces have in common.
+"""Segments: pieces of polynomials of time, many at once, as arrays and as rows.
 
---- NEXT ---
+``Segments`` has one array per field, and one entry per segment. A segment is valid on ``[lo, hi)``,
+in microseconds; its coefficients are by ascending powers of seconds since ``origin``.
 
-Segments: pieces of polynomials of time, many at once, as arrays.
+A table of segments has one row per segment (Pulse 7.1), as files and DataFrames keep them. Columns
+are the keys of the entity, ``origin``, ``lo`` and ``hi`` (timestamps), ``is_point``, ``tomb``, and
+for each attribute ``coef_<name>`` and ``err_<name>``. Each other column is a key. ``keyed`` reads a
+table as ``Keyed``: segments whose ``keys`` are places in a table of entities. ``table_of`` writes
+one.
 
---- NEXT ---
-
-Segments as rows: one segment a row of an Arrow table, as files and DataFrames keep them.
-
-Columns are the entity's keys, ``origin``, ``lo`` and ``hi`` (timestamps), ``is_point``, ``tomb``,
-and for each attribute ``coef_<name>`` (coefficients by ascending powers of seconds since
-``origin``) and ``err_<name>`` (Pulse 7.1). What is none of these is a key.
-
---- NEXT ---
-
-Blocks of Arrow batches: large enough for arrays to pay, or with all rows of an entity.
+Tasks take rows in blocks: ``gathered`` makes them large enough for arrays to pay, and
+``entity_blocks`` keeps all rows of an entity together.
 """
 
 from __future__ import annotations

@@ -1,24 +1,20 @@
-"""Errors of results that a double cannot hold, with the entity and the time.
+"""What is done with segments, as values: a step says what comes out, and does it with arrays.
 
---- NEXT ---
+``Step`` is the protocol. ``scope`` says which segments a step has to see together: each by itself,
+all of an entity, or those of several entities. For the precision of results a step also says
 
-What is done with segments, as values: a step says what comes out, and does it with arrays.
+* which attributes of its input it reads (``reads``), and in which ranges its values are;
+* how much of each input is in a linear output (``kernels``);
+* how near its input has to be to rows for its output to be near enough (``back``).
 
-``scope`` says which segments a step has to see together: each by itself, all of an entity, or of
-several. A step also says what it needs of its input (``reads``), in which ranges its values are,
-how much of each input is in them (``kernels``, of what is linear), and how near its input has to be
-for what comes out to be near enough (``back``); ``precision`` puts these together.
+``graph.required`` puts these together. Steps over each segment come first, then windows and values
+over entities, then pairs of different entities. The work itself is in ``solving/`` and
+``windows/``: a step only calls it.
 
---- NEXT ---
+``DifferentEntities`` cuts its work into cells. Entities are in groups, and a cell has the pairs of
+two groups. So each pair is in exactly one cell, and a cell needs no other entities.
 
-Pairs of different entities, as a step whose work is cut into cells.
-
-Entities are in groups, and a cell has the pairs of two groups: each pair is in one cell, and a cell
-needs nothing else.
-
---- NEXT ---
-
-Steps over windows of time, and over entities at an instant.
+A result that a double cannot hold is an error with the entity and the time.
 """
 
 from __future__ import annotations

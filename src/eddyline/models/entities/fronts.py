@@ -1,36 +1,30 @@
-"""How far what comes out of segments is final: until when no later segment changes it, by entity.
+"""How far results are final: until when no later segment changes them, by entity.
 
-What holds an entity back is its open run: rows of which no segment is final yet, until a gap or a
-horizon is over. Where nothing holds it, event time itself says how far it is, whether rows of it
-come or not; an entity that nobody has seen can begin there at the earliest. So entities without
-rows hold nothing for longer than a gap.
+An open run holds an entity back: rows of which no segment is final yet, until a gap or a horizon is
+over. Where nothing holds it, the watermark says how far it is, whether rows of it come or not. An
+entity that nobody has seen can begin there at the earliest. So entities without rows hold nothing
+for longer than a gap.
 
 Of several entities:
 
 - a pair is final up to the lesser of the two fronts of its entities. Its segments are the overlaps
-  of theirs, so each is final as soon as both are: it is given in the batch in which the later one
-  of the two comes, and what came before is kept as far as another entity may still overlap it;
-- the value of a group is final up to the least front of all entities of the group, those that are
-  not known among them. A piece of it is given when it is over before that front: another entity
-  may cut it until then.
+  of theirs, so each is final as soon as both are. A batch gives it when the later one of the two
+  comes, and earlier ones are kept as far as another entity may still overlap them;
+- the value of a group is final up to the least front of all entities of the group, unknown ones
+  included. A piece is given when it is over before that front: another entity may cut it until
+  then.
 
-Windows that may close in a gap have pieces that are over where the next segment begins. What is
-made of these is final a width before the front of their entity, or as far as is known of each.
+Windows that may close in a gap have pieces that are over where the next segment begins. Results of
+these are final a width before the front of their entity, or as far as is known of each.
 
-Fronts never go back. No segment of rows that is final ends behind the front of its entity; of what
-stages give, some may.
+Fronts never go back. No final segment of rows ends behind the front of its entity; a result of a
+stage may.
 
---- NEXT ---
-
-What a bucket knows of entities, and when it looks at them although nothing of them comes.
-
---- NEXT ---
-
-Rows of open runs, which come again with each batch that concerns their entity.
-
-A run of rows that no gap has ended is fitted from the first row on that is in no final segment. All
-rows from there on are held, so a batch adds those that are new to files; a record of the entity has
-the first and the last one, which say where it is held and until when no gap has ended it.
+``Books`` has what a bucket knows of its entities, and which of them it has to look at although no
+row of them has come. ``OpenRuns`` has the rows of open runs, which come again with each batch that
+concerns their entity. A run is fitted from the first row on that is in no final segment. Each batch
+appends the new rows to files. A record of the entity has the first and the last row: where the run
+is held, and until when no gap has ended it.
 """
 
 from __future__ import annotations

@@ -1,27 +1,20 @@
-"""What a graph over segments of the same entities gives in a batch, and what it keeps for later.
+"""What the stages of a graph give in a batch, and what they keep for later.
 
-Segments come when they are final. Results of an entity are given up to its front (``frontiers``),
-each once: until when that was is kept with the entity.
+Final segments come in; ``Flow`` is what goes on to the next stage. ``fronts`` says what is final.
 
---- NEXT ---
+``Looking`` is the stage of a graph over the same entities. It gives the results of an entity up to
+its front, each once: it keeps with the entity until when that was.
 
-Values over the entities of groups, of streams: what they give in a batch, and what stays.
+``Crossing`` is the stage of pairs, and of values over entities. The pairs of a batch are those of
+new segments with kept ones; kept segments that end before the first new one begins are not read. A
+segment stays as long as an entity may have another one that overlaps it. For each group it keeps
+only the pieces that can still affect the result: all of them for sums, the possible extremes for
+least and greatest. Pieces are appended as they arrive and read once the front of the group reaches
+them. If all entities are one group, ``Crossing`` has it.
 
-Each group has a front of its own. Pieces of segments that may count are written as they come,
-by the codes of their groups, and read when the front of their group has come to one of them. So
-that neither has to be looked for in them, a record of each group that has any says where the first
-one begins that was not told yet, and before which front none of them is over.
-
---- NEXT ---
-
-Pairs and values over entities of streams: what they give in a batch, and what stays.
-
-``frontiers`` says what is final when. Pairs of a batch are those of segments that are new with kept
-ones; those that end before the first new one begins are not read. A segment stays as long as an
-entity may have another one that overlaps it. Of the segments of a group stay the pieces that may
-still count (all that are added up, or those that may be extreme), from its front on: they are
-written as they come, and read when the front has come to them. If all entities are one group, it is
-here; several groups are in ``groups``.
+``GroupsBatch`` has several groups, each with a front of its own. Pieces are written by the codes of
+their groups. A record of each group says where its first piece begins that was not given yet, and
+before which front no piece is over. So a batch reads only groups that have something to give.
 """
 
 from __future__ import annotations

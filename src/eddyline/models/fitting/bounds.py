@@ -1,40 +1,21 @@
-"""Lengths of time as people write them.
+"""Bounds of attributes: as a user gives them, and taken back from results to the inputs of a query.
 
---- NEXT ---
+``FitOptions`` and ``Bound`` say how a model is fitted. The rest serves ``graph.required``: if
+inputs are within their bounds at every instant, results are within theirs.
 
-How a model is fitted, as values: bounds of attributes, the method, and what a gap is.
-
---- NEXT ---
-
-By how much outputs move if inputs do, of what is linear.
-
-Such an output is a weighted integral of the past of its inputs, and it moves by at most the
-integral of the weights' absolute values (Pulse 3.12): MACD, a difference of two averages, by 5/3.
-
---- NEXT ---
-
-Splits of an error: how far inputs may be off, so that what is computed of them is near enough.
-
-Inputs that are each within their share are together within the whole: sums add the errors of their
-parts, and a product ``p q`` errs by at most ``|p| e_q + |q| e_p + e_p e_q``. Shares are equal, or
-as the inputs move (Pulse 3.12). As printed there the latter divides by values and lets slopes of
-two signs cancel; here it is by absolute slopes, so that no share is above the whole.
-
---- NEXT ---
-
-Bounds of what is computed, taken back to what it is computed of, one step at a time.
-
-If inputs are within theirs at every instant, what is computed of them is within its own. A share of
-a value (``1 %``) goes through where nothing cancels; elsewhere bounds become distances, for which
-the ranges of values have to be known: an output that may be 0 has no such bound, and is refused.
-
---- NEXT ---
-
-Ranges of values that a user says the rows of a stream keep to, and rows that do not.
-
-Bounds of some results depend on how large values are, which nobody can read of a stream before it
-comes. What is said is taken at its word: bounds of models follow from it, and rows outside are
-counted. Errors of results are of the models as they are, so that they tell of such rows, too.
+* **Inversion** takes a bound of a result back to what it is computed of, one step at a time. A
+  share of a value (``1 %``) goes through where nothing cancels. Elsewhere bounds become distances,
+  and the ranges of values have to be known: a result that may be 0 has no such bound, and the
+  query is refused.
+* **Splits** share an error between inputs: sums add the errors of their parts, and a product
+  ``p q`` errs by at most ``|p| e_q + |q| e_p + e_p e_q``. Shares are equal, or as the inputs move
+  (Pulse 3.12). As printed there the latter divides by values and lets slopes of two signs cancel;
+  here it is by absolute slopes, so no share is above the whole.
+* **Gains** are for linear results. Such a result is a weighted integral of the past of its inputs,
+  and moves by at most the integral of the absolute weights: MACD by 5/3.
+* **Ranges of values** of a stream are what a user says, because the rows have not come yet. Bounds
+  of models follow from them, and rows outside are counted. Errors of results are computed from the
+  models as they are, so they also cover such rows.
 """
 
 from __future__ import annotations

@@ -1,21 +1,14 @@
-"""Compiled: rows of declared models, each against the model of its entity that goes on.
+"""Models that are declared: an equation in ``t`` gives the value of a row from its instant on.
 
---- NEXT ---
+``lon = lon + vlon * t`` makes a row a segment with the coefficients ``[lon, vlon]``: on the right a
+name is the value in the row, and ``t`` the seconds since its instant. The segment is valid until
+the next row of its entity, and no longer than the horizon (Pulse 2.4).
 
-Rows of declared models that say nothing new: those that the model before predicts.
-
-A row whose values are as near to the model of its entity as they have to be begins none: the model
-goes on, for a horizon from the latest row that it predicts. The first row that is not near enough
-begins the next one (Pulse 3.12). Rows are taken by entity and time, so what becomes of them depends
-neither on the order in which they come nor on how they are cut into batches.
-
---- NEXT ---
-
-Models that are declared: an equation in ``t`` says what a row is worth from its instant on.
-
-``lon = lon + vlon * t`` makes of a row a segment with the coefficients ``[lon, vlon]``: on the
-right a name is the value in the row, and ``t`` the seconds since its instant. It is valid until the
-next row of its entity, and no longer than the horizon (Pulse 2.4).
+With bounds, rows that say nothing new are dropped (``passed``). If the values of a row are as near
+to the model of its entity as they have to be, the row begins no model: the model goes on, for a
+horizon from the latest row that it predicts. The first row that is not near enough begins the next
+one (Pulse 3.12). Rows are taken by entity and time. So neither their order nor the cut into batches
+changes what becomes of them.
 """
 
 from __future__ import annotations

@@ -1,18 +1,17 @@
 """Models from rows: segments that are never farther from a row than the bound of its attribute.
 
-The bound is certified in double precision: what is stored is evaluated at the rows' times exactly
-as a reader does, and the largest distance is the segment's error [Pulse 4].
+``fit`` takes arrays of rows; ``fitted`` takes Arrow batches, an entity of any number of rows in
+blocks. The bound is certified in double precision: what is stored is evaluated at the times of the
+rows exactly as a reader does, and the largest distance is the error of the segment (Pulse 4).
 
 Rows come by entity and time, or are sorted once. A row without a value of an attribute (NULL, NaN,
-infinite) says nothing of that attribute; where no row of a segment has one, its coefficients are
-NaN. Rows of an entity at one instant are all within the bound, or the greatest value wins and the
-others are counted. A segment ends where the next one begins; the last of a run, which is what has
-no gap in it, one typical spacing after its last row: the median of the run's first rows, a second
-if it has one instant alone.
+infinite) says nothing of that attribute. If no row of a segment has one, its coefficients are NaN.
+Rows of an entity at one instant are all within the bound, or the greatest value wins and the others
+are counted.
 
---- NEXT ---
-
-Rows of Arrow batches become segments: an entity of any number of rows goes through in blocks.
+A segment ends where the next one begins. A run has no gap in it; its last segment ends one typical
+spacing after the last row. That is the median spacing of the first rows of the run, or a second if
+the run has one instant only.
 """
 
 from __future__ import annotations

@@ -1,24 +1,20 @@
-"""Compiled: the state of one growing segment that is a constant, a cone or a best line.
+"""Compiled: the state of one growing segment: a constant, a cone, a best line, or a polynomial.
 
 Every instant of an attribute is an interval of values, ``[low, high]``, and a segment grows as long
 as one function passes all of them. ``x`` is microseconds since the segment began, exact in a
 double. Rounding may let in an instant too many: what is stored is verified afterwards, always.
 
 The best line keeps the lines of least and of greatest slope that pass all intervals, and the two
-hulls on which they turn; each point enters and leaves a hull once, so a row costs O(1) on average
+hulls on which they turn. Each point enters and leaves a hull once, so a row costs O(1) on average
 and segments are the fewest that do not join (O'Rourke, An on-line algorithm for fitting straight
 lines between data ranges, 1981; Xie, Pang, Zhou, Zhang and Deng, Maximum error-bounded piecewise
 linear representation for online stream approximation, 2014). The cone is the swing filter
 (Elmeleegy, Elmagarmid, Cecchet, Aref and Zwaenepoel, Online piece-wise linear approximation of
 numerical streams with precision guarantees, 2009).
 
---- NEXT ---
-
-Compiled: polynomials of degree 2 to 4 through intervals, by least squares and a check of all.
-
-The fit is made in time scaled to ``[-1, 1]``, where the equations keep their digits, and moved up
-or down so that its largest distances above and below are in balance. Accepted is a range only if
-the coefficients as they are stored pass all of its intervals.
+Polynomials of degree 2 to 4 are fitted by least squares, in time scaled to ``[-1, 1]``, where the
+equations keep their digits. They are then moved up or down to balance the largest distances above
+and below. A range is accepted only if the coefficients as stored pass all of its intervals.
 """
 
 from __future__ import annotations

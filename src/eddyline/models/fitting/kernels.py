@@ -1,24 +1,16 @@
-"""Compiled: rows of entities to intervals of values at instants.
+"""Compiled: rows of entities become segments, in one pass over all entities.
 
-Rows of one entity at one instant are one interval: the values that are within the bound of all of
-them. If there are none, the greatest value wins, whatever the order of the rows, and the others
-count as conflicts: no function of time is near all of them.
-
---- NEXT ---
-
-Compiled: runs of instants to segments, one pass over all entities.
-
-A segment ends where the first of its attributes breaks, so attributes share break points. What is
-stored is verified against the rows as a reader evaluates it: ``(time - origin) * 1e-6`` and Horner
-from the highest coefficient. A segment that fails is fitted again with half of its instants; one
-instant always holds, as its value is stored as it is.
-
---- NEXT ---
-
-Compiled: runs without a gap become segments, each run by the fitter that stores least for it.
-
-A fitter is chosen by the segments that it makes of a run's first instants. Where these are all that
-there are, the segments of the best trial are the result, and nothing is fitted again.
+1. Rows of one entity at one instant become one interval: the values that are within the bound of
+   all of them. If there are none, the greatest value wins, whatever the order of the rows, and the
+   others count as conflicts: no function of time is near all of them.
+2. ``fit_runs`` takes one run without a gap after the other, and chooses the fitter that stores
+   least for it. It compares the segments that fitters make of the first instants of the run. If
+   these are all instants, the segments of the best trial are the result.
+3. ``fit_run`` grows segments by one fitter. A segment ends where the first of its attributes
+   breaks, so attributes share break points. What is stored is verified against the rows as a reader
+   evaluates it: ``(time - origin) * 1e-6`` and Horner from the highest coefficient. A segment that
+   fails is fitted again with half of its instants. One instant always holds, because its value is
+   stored as it is.
 """
 
 from __future__ import annotations

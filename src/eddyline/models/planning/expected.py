@@ -1,22 +1,18 @@
-"""What was observed while a graph ran over segments: small, mergeable, keyed by texts.
+"""What steps over segments will give, estimated from what tasks have seen.
 
---- NEXT ---
+``ModelProfile`` is what tasks saw while a graph ran: small, mergeable, keyed by texts.
 
-What may be asked of the sides of a join before it, and what each way costs.
+A **way** of a join is an order of sides that it asks before it makes pairs. To ask a side takes
+time for each of its segments and makes pairs fewer. If pairs are of the same entity, an entity that
+one side has lost is not asked on the other side. Costs are those of whole plans
+(``estimates.plans``): rates go down, costs add up.
 
-A way is an order of sides. To ask one takes time for each of its segments and makes pairs fewer;
-where pairs are of the same entity, entities that one side has no longer are not asked on the other
-one. Costs are those of whole plans (``estimates.plans``): rates go down, costs add up.
-
---- NEXT ---
-
-What steps will give, estimated from what was seen: segments for each that comes in.
-
-Filters are estimated from coefficients of what they compare, AND and OR by when comparisons hold;
-joins by pairs that overlap and, where a comparison of both sides is a difference of what each has,
-by the cells of both; windows by how many segments they see at once. How far each is off is measured
-(``loop``), so what they share with all of their kind, such as that values of entities go together,
-is put right.
+``of_step`` and ``of_join`` estimate results for each segment that comes in. Filters are estimated
+from the coefficients of what they compare, AND and OR from when comparisons hold. Joins are
+estimated from pairs that overlap and, if a comparison is a difference of one value of each side,
+from the histogram cells of both. Windows are estimated from how many segments they see at once.
+``choice`` measures how far each estimate is off, and corrects what all of its kind share, such as
+values of entities that go together.
 """
 
 from __future__ import annotations

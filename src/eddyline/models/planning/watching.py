@@ -1,11 +1,9 @@
-"""What tasks did with models in a batch: time by step, errors of models and results.
+"""What tasks did with models in a batch: time by step, errors of results, and the profile.
 
---- NEXT ---
-
-Takes the profile of a graph while a task runs it: what came out of steps, and what is sampled.
-
-Counting takes nothing to speak of. Where a sample is wanted, a few segments are looked at for each
-comparison; the time of that is counted, so that the loop can keep it within a budget.
+``Work`` is small and mergeable, for people. ``Watching`` looks on while a task runs a graph, and
+takes the profile: what came into steps and out of them. Counting costs next to nothing. If a sample
+is wanted, ``Watching`` also looks at a few segments for each comparison. It measures the time of
+that, so the choice can keep it within a budget.
 """
 
 from __future__ import annotations

@@ -1,26 +1,19 @@
-"""How far what is computed of models may be from what the rows would give, rounding included.
+"""Conditions exactly as on the rows: where models settle them, and where rows have to be read.
 
-A row's value is within the certified error of its segment's polynomial. What is computed of it errs
-by more: coefficients and values are rounded, roots are found to some digits and stored as whole
-microseconds. ``doubt`` has all of this, so a sign that is farther from 0 is the sign of the rows.
+The error of a segment is certified: each row is within it. So where a polynomial is farther from 0
+than its error, the comparison has the result that it has on the rows (``decide``). Only in the
+ranges in between is it open, and only rows in these are read. The answer is then the one without
+models, row for row.
 
---- NEXT ---
+The certificate holds for rows with finite values that lost against no other row at their instant.
+``uncovered`` finds the other rows once, where rows are fitted, and these are always read. As
+everywhere in this room, no comparison is true of a value that is missing or not finite.
 
-Conditions exactly as on the rows: where models settle them, and where rows have to be read.
+Results of arithmetic err by more than their inputs: coefficients and values are rounded, roots are
+found to some digits and stored as whole microseconds. ``doubt`` has all of this. So a sign that is
+farther from 0 is the sign of the rows.
 
-A segment's error is certified: each row is within it. So where a polynomial is farther from 0 than
-its error, the comparison is that of the rows; only in the ranges in between is it open, and only
-rows in these are read. The answer is then the one without models, row for row.
-
-The certificate holds for rows with finite values that lost against no other at their instant. Rows
-that it does not hold for are found once, where rows are fitted (``uncovered``), and always read.
-As everywhere in this room, no comparison is true of a value that is missing or not finite.
-
---- NEXT ---
-
-What tasks do for exact answers: where conditions may hold, and of which rows models say nothing.
-
-Both come as ranges of entities: a row outside all of them does not satisfy the condition.
+Tasks return ranges of entities: a row outside of all of them does not satisfy the condition.
 """
 
 from __future__ import annotations

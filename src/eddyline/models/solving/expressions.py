@@ -1,19 +1,14 @@
-"""Arithmetic over modelled attributes, as values: trees whose result is a polynomial again.
+"""Arithmetic and conditions over modelled attributes, as values.
 
-Sums, products, whole powers and slopes of polynomials are polynomials (Pulse 3.5). Trees stay as
-they are written: ``(a - b)`` squared keeps digits that ``a*a - 2*a*b + b*b`` loses.
-``Absolute`` and ``Root`` are none; ``conditions`` rewrites the comparisons that they stand in.
+An ``Expression`` is a tree whose result is a polynomial again: sums, products, whole powers and
+slopes of polynomials are polynomials (Pulse 3.5). Trees stay as they are written: ``(a - b)``
+squared keeps digits that ``a*a - 2*a*b + b*b`` loses. ``terms_of`` computes the coefficients,
+``error_of`` how far they may be off, and ``range_of`` between which values they are.
 
---- NEXT ---
-
-Ranges of attributes' values, and of what is computed of them, with how fast they move.
-
---- NEXT ---
-
-Conditions on modelled attributes as values: AND and OR of comparisons of a polynomial with 0.
-
-There is no NOT: it is the opposite comparison, as a model has no NULL. ``|p|`` and the square root
-are rewritten as comparisons of polynomials that hold at the same instants (Pulse 3.1, 3.10).
+A ``Condition`` is AND and OR of comparisons of a polynomial with 0. There is no NOT: a model has no
+NULL, so the opposite comparison says the same. ``Absolute`` and ``Root`` are no polynomials.
+``compared`` rewrites a comparison with one of them as comparisons of polynomials that hold at the
+same instants (Pulse 3.1, 3.10).
 """
 
 from __future__ import annotations

@@ -1,24 +1,15 @@
-"""Compiled: pairs of ranges that overlap in time and are near each other in value.
+"""Joins: pairs of segments read at the same instants, where a condition on both holds.
 
---- NEXT ---
+Time is part of every join. Both sides are read at one instant, and a pair exists where its segments
+overlap (Pulse 3.4, 7.2). Solutions are segments again, of pairs instead of entities.
 
-Pairs of segments that overlap in time: of one entity, or of different ones.
+1. ``Asking`` leaves out segments on which a condition of one side alone surely holds nowhere. It
+   cuts no segment. Roots are found on pairs in any case, so results are the same to the last digit.
+2. ``overlap_pairs`` and the functions beside it find pairs that overlap: of the same entity, of two
+   sides, or among the entities of one side. A sweep finds pairs that are also near each other.
+3. ``joined`` and the functions beside it solve the condition on these pairs.
 
-Ranges are ``[lo, hi)``; a point is the microsecond from its instant on. Sources: Pulse 3.4, 7.2.
-
---- NEXT ---
-
-What a condition of a join asks of one side alone, asked before segments are paired.
-
-A segment on which such a part surely holds nowhere is left out. No segment is cut: roots are
-sought on pairs, as they are without it, so results are the same to the last digit.
-
---- NEXT ---
-
-Joins: pairs of segments read at the same instants, where a condition on both holds.
-
-Time is part of every join: both sides are read at one instant, and a pair is there where its
-segments overlap (Pulse 3.4). Solutions are segments again, of pairs instead of entities.
+Ranges are ``[lo, hi)``; a point is the microsecond from its instant on.
 """
 
 from __future__ import annotations

@@ -1,15 +1,11 @@
-"""Compiled: roots of many polynomials, and their signs between instants.
+"""Polynomials by their coefficients, many at once: values, shifts, products, roots.
 
-The critical points of a polynomial split its range into pieces on which it is monotone, and each
-holds at most one root; critical points are the roots of the derivative, of a degree less
-(Pulse 3.2). A value that rounding cannot tell from 0 is 0: so a curve that touches 0 has a root.
+Coefficients are rows of ascending powers, ``[n, degree + 1]``, of seconds. Sums and products of one
+polynomial with many follow NumPy's rules. Sources: Pulse 3.1, 3.2, 3.5.
 
---- NEXT ---
-
-Polynomials by their coefficients, many at once: values, shifts, products, roots.
-
-Coefficients are rows of ascending powers, ``[n, degree + 1]``; what they take is in seconds. Sums
-and products of one with many follow NumPy's rules. Sources: Pulse 3.1, 3.2, 3.5.
+Roots: the critical points of a polynomial split its range into pieces on which it is monotone, and
+each piece holds at most one root. Critical points are the roots of the derivative, of a degree less
+(Pulse 3.2). A value that rounding cannot tell from 0 is 0, so a curve that touches 0 has a root.
 """
 
 from __future__ import annotations

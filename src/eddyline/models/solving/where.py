@@ -1,24 +1,18 @@
-"""Compiled: the ranges of time on which a condition holds, of one segment after the other.
+"""Where conditions hold: ranges of time on which comparisons of polynomials are true.
 
-Time is a grid of microseconds. A polynomial is 0 at an instant whose microsecond has a root. At any
-other instant it has the sign between its roots. So exactly one of ``<``, ``=`` and ``>`` holds at
-each instant.
+Segments and a condition come in; ``where`` returns ranges, and ``solutions`` the segments cut to
+these. The answer is a set of whole microseconds. A range ``[lo, hi)`` contains ``lo`` and not
+``hi``, so ``x > 3`` begins a microsecond after ``x = 3``. A solution of one instant is a point. A
+root between two microseconds belongs to the earlier one.
 
-Bounds by the terms say of most comparisons that they hold all along, or nowhere. Where they leave
-the condition open, each polynomial is solved on its own; then the roots of all of them cut the
-segment into instants and gaps, on each of which every sign is known, and AND and OR are the lesser
-and the greater of two (Pulse 3.2, 3.3). Polynomials keep the origin of their segment, so earlier
-cuts of the segment do not move a root.
+A polynomial is 0 at an instant whose microsecond has a root. At any other instant it has the sign
+between its roots. So exactly one of ``<``, ``=`` and ``>`` holds at each instant.
 
---- NEXT ---
-
-Where conditions hold: ranges of time on which comparisons of polynomials are true.
-
-The work is done by ``solving_kernels``, of one segment after the other.
-
-The answer is a set of whole microseconds. A range ``[lo, hi)`` contains ``lo`` and not ``hi``, so
-``x > 3`` begins a microsecond after ``x = 3``. A solution of one instant is a point. A root between
-two microseconds belongs to the earlier one.
+The kernel takes one segment after the other. Bounds by the terms say of most comparisons that they
+hold all along, or nowhere. Where they leave the condition open, each polynomial is solved on its
+own. The roots of all cut the segment into instants and gaps, and on each of these every sign is
+known: AND and OR are the lesser and the greater of two (Pulse 3.2, 3.3). Polynomials keep the
+origin of their segment, so an earlier cut of the segment does not move a root.
 """
 
 from __future__ import annotations

@@ -1,15 +1,11 @@
-"""Sources of a SELECT of models: a stream or table with what MODEL says of its rows.
+"""Reads a query of models: a SELECT over sources with MODEL, or over such SELECTs.
 
---- NEXT ---
+``read_model_query`` takes a text and returns a recipe (``scope``). WHERE and ON leave out rows by
+keys and by columns that are not modelled, before rows become segments. Conditions on modelled
+attributes are solved on segments.
 
-Joins of models: the same entities at the same instants, or pairs of different ones.
-
---- NEXT ---
-
-Reads a query of models: a SELECT over sources with MODEL, or over such SELECTs.
-
-What WHERE and ON ask of keys and of columns that are not modelled leaves rows out before they
-become segments; what they ask of modelled attributes is solved on segments.
+``Sources`` reads FROM: a stream or table with what MODEL says of its rows. ``joined`` reads joins:
+the same entities at the same instants, or pairs of different ones.
 """
 
 from __future__ import annotations

@@ -1,21 +1,14 @@
-"""What a query of models does, as values: which rows become segments, and what is called on them.
+"""What a query of models does, as values, and what the names in it mean.
 
-The calls are those of ``el.models`` and of its segments, so that a text says what a program says.
+``ModelQuery`` is the recipe: which rows become segments, and what is called on them. The calls are
+those of ``el.models`` and of its segments, so a text says what a program says.
 
---- NEXT ---
+``Scope`` knows what names in a SELECT mean: keys, modelled attributes, distances, other columns.
+``Selection`` has the output columns: which keys, attributes and times, under which names.
 
-Distances of two entities in a query: sums of squares of differences, and their roots.
-
-A distance is no polynomial (Pulse 3.10). Its comparison with a number is one of squares, its
-average over windows has a closed form; either says how near two entities have to come at all.
-
---- NEXT ---
-
-What names in a SELECT of models mean: keys, modelled attributes, distances, other columns.
-
---- NEXT ---
-
-The output columns of a SELECT of models: which keys, attributes and times, under which names.
+The distance of two entities is a root of a sum of squares of differences, which is no polynomial
+(Pulse 3.10). Its comparison with a number is one of squares, and its average over windows has a
+closed form. Either says how near two entities have to come at all.
 """
 
 from __future__ import annotations

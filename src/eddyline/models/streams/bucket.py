@@ -1,17 +1,15 @@
-"""The work of a bucket of entities in a batch: what its rows and those before give, and what stays.
+"""The work of a bucket of entities in a batch: its results, and what it keeps.
 
-Only entities of which something has come, or that time concerns, are looked at. ``streaming`` says
-when results are given.
+Rows of a batch and the state before come in; results, the state after and a report go out.
+``BucketBatch`` looks only at entities of which a row has come, or that the watermark concerns.
+``plan`` says when results are given.
 
---- NEXT ---
-
-Early results: what the rows that have come give as if no other one came, and what is taken back.
-
-After each batch there is one answer for all rows so far: the final results, and behind them those
-of a stream that ends here (``_Ended``), of open segments and of rows that event time has not passed
-yet. What was given before and is not in it any more is taken back (``revised``), so that the newest
-word of all batches together is that answer, whatever the batches are. Once event time has passed
-all rows these are the results that are given without early ones.
+``EarlyBatch`` also gives early results. After each batch there is one answer for all rows so far:
+the final results, and behind them those of a stream that ends here (``_Ended``), with open segments
+and rows that the watermark has not passed yet. It takes back what it gave before and what is not in
+that answer any more (``revisions.revised``). So the newest word of all batches together is that
+answer, whatever the batches are. Once the watermark has passed all rows, these are the results that
+are given without early ones.
 """
 
 from __future__ import annotations

@@ -1,26 +1,17 @@
-"""A graph over streams, cut where its entities become other ones.
+"""Models of streams: what is asked, what a bucket of entities keeps, and what it reports.
 
-Pairs and values over entities are stages of their own: what is done before is by entity, and what
-is done behind by pair or group.
+A row is looked at when the watermark has passed it, so nothing depends on how rows are cut into
+batches. A segment is given when no later row changes it, and a result when no later segment does.
+Results are given once and never taken back, unless early results are asked for (``bucket``).
 
---- NEXT ---
+``StreamPlan`` is what is asked: inputs and a graph. ``ModelStep`` is that as a step of a query.
+``staged`` cuts the graph where its entities become other ones. Pairs and values over entities are
+stages of their own: steps before them are by entity, and steps behind them by pair or group.
 
-Rows, segments and results of a few entities, kept to be drawn: no part of any answer.
-
-The entities are those of the least codes, which are hashes of keys: so they are the same however
-rows come, and whichever bucket has them. Of each the newest rows are kept, and what is over these.
-
---- NEXT ---
-
-Models of streams: what is asked, what a bucket of entities keeps, and what it reports.
-
-A row is looked at when event time has passed it, so that nothing depends on how rows are cut into
-batches. A segment is given when no later row changes it, and a result when no later segment does:
-results are given once and never taken back, unless they are asked for before (``early``).
-
---- NEXT ---
-
-The step of a query that makes segments of the rows of relations and solves what is asked.
+``BucketState`` and ``ModelPart`` are the saved state; ``BucketReport`` is what a bucket tells the
+driver after a batch. A ``Sketch`` in it has rows, segments and results of a few entities to draw,
+and is no part of any answer. These entities have the least codes, which are hashes of keys: they
+are the same in any order of rows and whichever bucket has them. Of each the newest rows are kept.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""Models of a stream as they stand, for people, and what is saved of them.
+"""Models of a stream as they stand, for people: counts and bounds in words, and curves to draw.
 
---- NEXT ---
-
-A sketch as curves: rows, pieces of polynomials, their bounds and what was asked of them.
-
-Curves are values at instants, in which None is where a curve is interrupted.
+``ModelView`` and ``ModelRecord`` are read by the report, the page and the progress. ``ModelCounts``
+is what a run saves of them. ``pictures`` makes curves of a sketch: rows, pieces of polynomials,
+their bounds, and what was asked of them. A curve has values at instants; None interrupts it.
 """
 
 from __future__ import annotations

@@ -1,19 +1,13 @@
-"""The least or the greatest of many curves at each instant, as pieces of them.
-
-Curves are merged two and two, all groups at once, until one is left in each: as many rounds as the
-number of curves in a group can be halved (Pulse 3.6). A piece of the result is a piece of a curve,
-on its own origin and with its own coefficients.
-
---- NEXT ---
-
-Compiled: the least values of windows that close at ticks, without an envelope for the rest.
-
---- NEXT ---
-
-Least and greatest values: of several entities at an instant, and of one over a window.
+"""Least and greatest values: of several entities at an instant, and of one over a window.
 
 The least or greatest of polynomials is an envelope: at each instant a piece of one of them
-(Pulse 3.6). Points have no length and are left out; so are tombstones, and segments without values.
+(Pulse 3.6). Curves are merged two and two, all groups at once, until one is left in each: as many
+rounds as the number of curves in a group can be halved. A piece of the result is a piece of a
+curve, on its own origin and with its own coefficients.
+
+Windows that close at ticks need no envelope: a kernel takes the least value of each.
+
+Points have no length and are left out; so are tombstones, and segments without values.
 """
 
 from __future__ import annotations

@@ -1,47 +1,28 @@
-"""Rows out of segments: their values on a grid of instants, or where they begin and end.
+"""Sums and averages: over sliding windows, over entities, and of distances; and rows at ticks.
 
-Ticks are the multiples of a length since 1970, so that they do not depend on where segments begin
-(Pulse 2.5, 3.9).
-
---- NEXT ---
-
-Compiled: when windows' formulas change, and the integrals of polynomials over windows.
-
---- NEXT ---
-
-Sums and averages over sliding windows, as polynomials of the time at which a window closes.
-
-The integral over ``(t - width, t]`` is the tail of the piece in which the window begins, the pieces
-in between, and the head of the one in which it closes. Its formula changes where either end passes
-from one piece into the next: at most twice as many pieces as there are segments (Pulse 3.7).
+**Windows.** The result is a polynomial of the time at which a window closes. The integral over
+``(t - width, t]`` is the tail of the piece in which the window begins, the pieces in between, and
+the head of the one in which it closes. Its formula changes where either end passes from one piece
+into the next: at most twice as many pieces as there are segments (Pulse 3.7).
 
 A sum over time is an integral: an average is weighted by time, not by rows. A window counts once
-segments cover all of it; with ``covered`` it counts as soon as they cover a part, and averages
-divide by the covered time. Windows that close in a gap count as others do, also in what is behind
-the last segment. Points have no length and count as nothing; tombstones are gaps, and so are
-segments without values for the attribute that has none: it has no value where a window does not
-count because of them, and nothing is there where no attribute has one.
+segments cover all of it. With ``covered`` it counts as soon as they cover a part, and averages
+divide by the covered time. Windows that close in a gap, or behind the last segment, count as others
+do. Points have no length and count as nothing. Tombstones are gaps, and so are segments without
+values for the attribute that has none: it has no value where a window does not count because of
+them, and nothing is there where no attribute has one.
 
---- NEXT ---
+**Rows at ticks.** Ticks are the multiples of a length since 1970, so they do not depend on where
+segments begin (Pulse 2.5, 3.9).
 
-Compiled: sums of the polynomials that are there between two instants.
+**Sums over entities.** Between two instants at which a segment of a group begins or ends, the same
+segments exist, so the sum of their polynomials is one polynomial (Pulse 3.7). It is added up anew
+for each such range, in the order of entities. So neither the order of rows nor the length of a
+stream changes a digit. Points, tombstones and segments without values are left out.
 
---- NEXT ---
-
-Sums and averages of the values that entities have at an instant.
-
-Between two instants at which a segment of a group begins or ends the same segments are there, so
-the sum of their polynomials is one (Pulse 3.7). It is added up anew for each such range, by the
-order of entities, and never from the sum of the range before: so neither what came first nor how
-long a stream runs changes a digit. Points have no length and are left out; so are tombstones, and
-segments without values.
-
---- NEXT ---
-
-The average distance of two entities over windows, at ticks, in closed form.
-
-Of two that move in straight lines the distance is the square root of a quadratic, no polynomial;
-but its integral is known, and at ticks nothing else is needed (Pulse 2.7.2, 3.10).
+**Distances.** The distance of two entities that move in straight lines is the square root of a
+quadratic, which is no polynomial. Its integral is known, so averages over windows have a closed
+form at ticks (Pulse 2.7.2, 3.10).
 """
 
 from __future__ import annotations

@@ -1,16 +1,13 @@
-"""Between which values the rows of a DataFrame are, and how fast they change.
+"""Graphs over segments of DataFrames: what calls build, checked, and as precise as results need.
 
---- NEXT ---
+A ``Graph`` has sources and a tree of steps over them (``models.graph``). Pairs and values over
+entities need tasks of their own, so a ``Crossing`` stands for them as a source; ``whole`` puts the
+crossings back into one tree, and ``crossed`` cuts them out of it. Each call of ``frame.Segments``
+reads its arguments here and returns a graph with one more step.
 
-Graphs over segments of DataFrames, and how near models have to be for what is asked of them.
-
---- NEXT ---
-
-What a caller gives to segments, read and checked: attributes, sides, conditions on both.
-
---- NEXT ---
-
-Values over windows and over entities: what a caller gives, as the steps that compute them.
+``precise`` takes the bounds of results back to models (``models.graph.required``). If these bounds
+depend on how large values are, it reads the ranges of values from the rows of a batch DataFrame
+once; of a stream the user has to say them.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
 """Segments as Spark plans: one shuffle of rows, or of segments, and one Arrow task.
 
---- NEXT ---
+A ``Source`` is where segments come from: rows that are fitted, or segments that are there.
+``laid`` runs a graph over sources; ``paired`` and ``over_entities`` run what crosses entities.
 
-Segments as they were written: which of them hold, by version, and that no two of them do.
-
---- NEXT ---
-
-Early results on Spark: their columns, and the newest word of all that were written.
+``Versions`` says which segments hold of those that were written more than once, and checks that no
+two of them do at one instant. ``latest`` keeps the newest word of all early results.
 """
 
 from __future__ import annotations

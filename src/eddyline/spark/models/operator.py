@@ -1,15 +1,12 @@
-"""What comes to the buckets of entities: the rows of streams, and segments that are there at once.
+"""Models of a stream on Spark: rows go to the buckets of their entities in one shuffle.
 
-Rows of several streams are one DataFrame: ``SIDE`` says which input a row is of, keys and times are
-in common columns, the others in columns of their input.
+``ModelOperator`` runs a ``ModelStep``. A bucket is a partition and does its work in a Python worker
+(``task``). The joins of the graph have a choice of what they ask before they make pairs
+(``models.planning.choice``).
 
---- NEXT ---
-
-What joins of models ask before, planned by an operator from batch to batch.
-
---- NEXT ---
-
-Models of a stream on Spark: rows go to the buckets of their entities in one shuffle.
+Rows of several streams are one DataFrame (``Arriving``): ``SIDE`` says which input a row is of,
+keys and times are in common columns, and the others in columns of their input. Segments that exist
+from the start come with the first batch.
 """
 
 from __future__ import annotations

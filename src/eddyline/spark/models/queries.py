@@ -1,13 +1,12 @@
-"""Graphs over streams as queries, which are started as any other.
+"""Graphs over streams as queries, and answers of rows exactly as without models.
 
---- NEXT ---
+``query_of`` makes a graph over streams a query, which is started as any other.
 
-Answers of rows, exactly as without models: models say which rows need not be read.
-
-What comes out is what Spark's SQL says of the rows, for it is asked: so NaN, ties at an edge and
-rows of one instant are as they are there. Of segments that are kept those ranges are read on which
-their certified errors leave room for the condition to hold, and the instants of rows for which
-errors do not hold; these are looked for once for the same segments and rows.
+``exact_rows`` returns what Spark's SQL says of the rows, because Spark evaluates the condition:
+NaN, ties at an edge and rows of one instant are as they are there. Stored segments only say which rows
+can be skipped. Spark reads the ranges in which their certified errors leave room for the condition
+to hold, and the instants of rows for which errors do not hold. These instants are found once for
+the same segments and rows.
 """
 
 from __future__ import annotations
