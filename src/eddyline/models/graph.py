@@ -119,7 +119,7 @@ class SameEntity:
 class OtherEntities:
     """Two parts of different entities, at the same instants.
 
-    Over tables tasks of their own pair them (``tasks.paired``), of streams a stage of a bucket.
+    Over tables tasks of their own pair them (``paired``), of streams a stage of a bucket.
     """
 
     left: Node

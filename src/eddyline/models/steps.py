@@ -219,7 +219,7 @@ class Where(Kept):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Within(Kept):
-    """How near attributes have to be: inputs are fitted so that they are (``precision``)."""
+    """How near attributes have to be: inputs are fitted so that they are (``graph.required``)."""
 
     bounds: Mapping[str, Bound]
     by_pace: bool = False
@@ -227,7 +227,7 @@ class Within(Kept):
     any_values: frozenset[str] | None = None
     """The attributes whose bound holds whatever values are; None before inputs have theirs."""
     ranges_said: Mapping[str, Range] = field(default_factory=dict)
-    """Ranges that attributes of models are said to be in; see ``assumed``."""
+    """Ranges that attributes of models are said to be in; see ``fitting.bounds``."""
     scope: ClassVar[Scope] = "segment"
 
     def shape(self, given: Shape) -> Shape:

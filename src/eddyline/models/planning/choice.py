@@ -1,6 +1,6 @@
 """What joins of segments ask of each side alone, before they make pairs: the choice.
 
-``profile`` objects of tasks come in, one per batch; a plan goes out: which sides each join asks,
+One ``ModelProfile`` of each batch comes in; a plan goes out: which sides each join asks,
 and in what order. A condition that reads one side leaves out segments before the join pairs them.
 Asking takes time for each segment and saves pairs, so the cheapest way depends on the data.
 

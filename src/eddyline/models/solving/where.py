@@ -151,7 +151,7 @@ def begun(segments: Segments, names: Iterable[str]) -> dict[str, Terms]:
 
 
 def program_of(condition: Condition, expressions: Sequence[Expression]) -> Ints:
-    """Return a condition as ``solving_kernels`` read it, over expressions by their places."""
+    """Return a condition as the kernel reads it, over expressions by their places."""
     places = {each: at for at, each in enumerate(expressions)}
 
     def tokens(part: Condition) -> list[int]:

@@ -102,7 +102,7 @@ class BucketState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
     waiting: dict[int, tuple[RunFile, ...]] = struct_field(default_factory=dict)
     """Rows from that instant on, by input."""
     rows: dict[int, tuple[RunFile, ...]] = struct_field(default_factory=dict)
-    """Rows of open runs, by input; see ``open_runs``."""
+    """Rows of open runs, by input; see ``entities.fronts``."""
     wakes: tuple[RunFile, ...] = ()
     """When which entities are looked at although no row of them comes."""
     entities: tuple[EntityRun, ...] = ()
@@ -175,7 +175,7 @@ class BucketReport:
     sketch: Sketch | None = None
     """Of a few entities, to be drawn."""
     observed: Any = None
-    """What a step that makes ranges has observed; see ``stages.RangeStep``."""
+    """What a step that makes ranges has observed; see ``RangeStep``."""
     profile: ModelProfile | None = None
     """What steps gave, and what joins asked."""
 
@@ -197,7 +197,7 @@ class StreamPlan:
     inputs: tuple[StreamInput, ...]
     node: graph.Node
     is_early: bool = False
-    """Whether results are given before they are final, and taken back; see ``early``."""
+    """Whether results are given before they are final, and taken back; see ``bucket``."""
     samples: bool = False
     """Whether tasks look at how coefficients are spread; see ``planning``."""
 

@@ -37,7 +37,7 @@ class ModelWorker:
     offset: int
     """From the time of a row to its instant (µs)."""
     zone: str | None
-    """The time zone of timestamps; see ``rows.table_of``."""
+    """The time zone of timestamps; see ``segments.table_of``."""
     cut: int = ANY
     """The greatest code of an entity that is drawn."""
     columns: tuple[dict[str, str], ...] | None = None
