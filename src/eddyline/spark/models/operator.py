@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from eddyline.models.streams.plan import BucketReport, ModelStep
+    from eddyline.models.streams.plan import BucketReport, ModelStep, StreamPlan
     from eddyline.query.steps import Step
     from eddyline.runtime.choice import Choice
     from eddyline.runtime.journal import JournalEntry
@@ -211,9 +211,12 @@ class ModelOperator(Operator):
 
     def prepare(self, df: DataFrame, batch: Batch) -> None:  # noqa: ARG002
         """Take in the plan that is in force by now."""
+        self.asked = self._planned()
+
+    def _planned(self) -> StreamPlan:
+        """Return what is done with the rows of a batch, by the plan in force."""
         plan, planning = self.step.plan, self.planning
-        node = planning.planned(plan.node)
-        self.asked = replace(plan, node=node, samples=planning.wants_sample)
+        return replace(plan, node=planning.planned(plan.node), samples=planning.wants_sample)
 
     def lay(self, df: DataFrame, batch: Batch) -> Laid:
         """Return the results that event time allows after a batch."""
@@ -292,12 +295,12 @@ class ModelOperator(Operator):
                     self._n_early += each.n_early
                     self._n_taken_back += each.n_taken_back
                     self._work += each.work
-                entries = self._plan(found.values(), batch.id)
+                entries = self._learn_joins(found.values(), batch.id)
                 drawn = [each.sketch for each in found.values() if each.sketch is not None]
                 self._sketch = self._sketch.with_later(drawn, self.asked.row_times)
         return entries
 
-    def _plan(self, reports: Collection[BucketReport], batch_id: int) -> list[JournalEntry]:
+    def _learn_joins(self, reports: Collection[BucketReport], batch_id: int) -> list[JournalEntry]:
         """Learn from what steps gave and joins asked in a batch."""
         profiles = [each.profile for each in reports if each.profile is not None]
         fresh = reduce(lambda one, other: one.merged(other), profiles, ModelProfile())

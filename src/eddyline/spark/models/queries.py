@@ -4,9 +4,9 @@
 
 ``exact_rows`` returns what Spark's SQL says of the rows, because Spark evaluates the condition:
 NaN, ties at an edge and rows of one instant are as they are there. Stored segments only say which
-rows can be skipped. Spark reads the ranges in which their certified errors leave room for the condition
-to hold, and the instants of rows for which errors do not hold. These instants are found once for
-the same segments and rows.
+rows can be skipped. Spark reads the ranges in which their certified errors leave room for the
+condition to hold, and the instants of rows for which errors do not hold. These instants are found
+once for the same segments and rows.
 """
 
 from __future__ import annotations
