@@ -47,7 +47,6 @@ from eddyline.models.solving.expressions import (
     Sum,
     names_in,
     range_of,
-    terms_of,
     walk,
 )
 from eddyline.options import in_range, is_one_of
@@ -59,7 +58,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from eddyline.data.arrays import Floats, Mask
-    from eddyline.models.solving.expressions import Ranges, Terms
+    from eddyline.models.solving.expressions import Ranges
 
     Path = tuple[tuple[int, ...], int, str]
     """The sides of pairs that an input came through, its place, and the name of its attribute."""
@@ -580,23 +579,6 @@ def shares_of(paces: Mapping[str, float]) -> dict[str, float]:
     }
     whole = sum(shares.values())
     return {name: each / whole for name, each in shares.items()}
-
-
-def reach_on(given: Mapping[str, Terms], length: Floats) -> Reach:
-    """Return what gives the greatest values of expressions on segments.
-
-    Args:
-        given: for each attribute its polynomials from where segments begin.
-        length: how long segments are, in seconds, ``[n]``.
-    """
-
-    def reach(part: Expression) -> Floats:
-        coefs = terms_of(part, given).coefs
-        rows = np.broadcast_to(coefs, (len(length), coefs.shape[1]))
-        low, high = polynomials.extremes(rows, length)
-        return np.maximum(np.abs(low), np.abs(high))
-
-    return reach
 
 
 def _equal(matters: Mapping[str, Mask], n: int) -> dict[str, Floats]:
