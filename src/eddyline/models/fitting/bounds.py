@@ -272,7 +272,7 @@ def _ends(name: str, given: Any) -> tuple[float, float]:
 
 
 def _is_finite(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    return _is_number(value) and math.isfinite(value)
 
 
 def common_range(one: Range, other: Range, name: str) -> Range:
@@ -501,8 +501,6 @@ def _have_one_sign(one: Range | None, other: Range | None) -> bool:
 
 LEAST_SHARE = 1 / 64
 """The least share that slopes leave to an input, in parts of an equal one."""
-_SHRUNK = 1 - 2.0**-44
-"""What is left of bounds, so that rounding does not take them beyond what they were."""
 _STEPS = 30
 """Newton's steps from above to where an error that grows like a polynomial is the whole."""
 
@@ -652,7 +650,7 @@ def _largest(growth: Floats, amount: Floats) -> Floats:
             scale = np.where(np.isfinite(step), scale - step, scale)
         # The error is convex in s and 0 at 0: a part of s has at most that part of the error.
         error = polynomials.evaluate(growth, scale)
-        scale = np.where(error > amount, scale * (amount / error), scale) * _SHRUNK
+        scale = np.where(error > amount, scale * (amount / error), scale) * SHRUNK
     return np.where(np.isfinite(scale) & (amount > 0), scale, 0.0)
 
 
