@@ -5,5 +5,6 @@ kept, go out. Invariant: each result is given once, when no later segment can ch
 are never written again.
 
 Read ``kept`` (records and rows in files), ``fronts`` (how far each entity is final, open runs),
-``stages`` (what each stage of a graph gives and keeps).
+``stages`` (what each stage of a graph gives and keeps). Imports ``steps``, ``graph``,
+``windows/``, ``streams.plan`` and files of ``state/``.
 """

@@ -7,4 +7,5 @@ row than the bound.
 Read ``bounds`` (what a user asks for, and bounds of results taken back to models), ``fit`` (models
 from rows), ``kernels`` and ``growing_kernels`` (its compiled work), ``declared`` (models that are
 equations). A new fitter is a state in ``growing_kernels``, grown and chosen in ``kernels``.
+Imports ``segments``, ``timeline`` and ``solving/``.
 """

@@ -6,5 +6,7 @@ answer is a set of whole microseconds, and exactly one of ``<``, ``=`` and ``>``
 Read ``polynomials`` (coefficients, roots), ``expressions`` (trees of arithmetic and conditions),
 ``where`` (the ranges on which a condition holds), ``joins`` (pairs of segments), ``exact`` (where
 models settle a condition as on the rows), ``text`` (conditions as SQL), ``earth`` (positions). A
-new function of attributes is a case in ``expressions``, and one in ``text``.
+new function of attributes is a case in ``expressions``, and one in ``text``. Imports
+``segments`` and ``timeline``; ``earth`` also bounds of ``fitting/``, and tasks of ``exact`` the
+``graph``.
 """

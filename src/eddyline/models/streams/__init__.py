@@ -4,5 +4,5 @@ The rows of a batch and the state before it come in; results, the state after it
 out. Invariant: all batches together give what one batch of all rows would give.
 
 Read ``plan`` (what is asked, its stages, saved state and reports), ``bucket`` (the work of a batch,
-and early results), ``view`` (what people see of it).
+and early results), ``view`` (what people see of it). Imports all other floors but ``sql/``.
 """
