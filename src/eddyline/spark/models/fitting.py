@@ -98,7 +98,7 @@ def fit(
             ``latest``.
         name: of the query of a stream.
         **options: ``method``, ``degree``, ``prefix_rows`` and ``rounding``; see
-            ``eddyline.models.bounds.FitOptions``.
+            ``eddyline.models.fitting.bounds.FitOptions``.
 
     Returns:
         Segments; nothing runs before they are used.
