@@ -1,6 +1,6 @@
 """Least and greatest values of expressions on segments: which constants a segment may meet.
 
-Bounds are by terms, as ``models.solving`` settles a comparison by them, and wider by more than
+Bounds are by terms, as ``solving.where`` settles a comparison by them, and wider by more than
 rounding takes: what is outside them is settled there, too, so it need not be asked.
 """
 

@@ -4,7 +4,7 @@ Sorted constants say which alarms a segment may meet (covered sharing, Pulse 4.1
 the pairs of a segment and a constant between its bounds, and with the changes between a segment and
 the next one, not with alarms. Of an AND each comparison is computed on segments only that those
 before it leave, and an alarm is looked for by the one that leaves the fewest pairs, or by two that
-keep an expression between two constants. What is left is solved as ``models.solving`` solves one
+keep an expression between two constants. What is left is solved as ``solving.where`` solves one
 alarm, so ranges are the same to the microsecond whatever the plan (``plan``).
 """
 
