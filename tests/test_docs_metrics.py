@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from eddyline.watch.metrics import KINDS
+from eddyline.report.metrics import KINDS
 
 PAGE = (Path(__file__).resolve().parents[1] / "docs" / "metrics.md").read_text("utf-8")
 NAMES = {kind.name for kind in KINDS}

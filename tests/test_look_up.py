@@ -92,8 +92,8 @@ def test_a_package_that_fails_to_load_is_named_with_the_cause(install, code, cau
 
 
 def test_a_policy_of_another_package_orders_a_conjunction(install):
-    install("still", "still = still_code:Options", "from eddyline.ordering import fixed\n"
-            "class Options(fixed.FixedOptions): pass")  # fmt: skip
+    install("still", "still = still_code:Options", "from eddyline.ordering import protocol\n"
+            "class Options(protocol.FixedOptions): pass")  # fmt: skip
     loop = FilterLoop("arrow", ("a", "b"), FilterOptions(policy="still"))
     assert type(loop.policy).__name__ == "Fixed"
 

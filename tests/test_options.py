@@ -9,19 +9,27 @@ import pytest
 from eddyline.change import DETECTORS
 from eddyline.errors import OptionError
 from eddyline.filters.loop import check_options
-from eddyline.options import OFF_SWITCH, FilterOptions, adaptation_is_off
+from eddyline.joins.orders import pipelines as joins
+from eddyline.options import (
+    OFF_SWITCH,
+    REMOVED,
+    AlarmOptions,
+    FilterOptions,
+    JoinOptions,
+    ModelOptions,
+    SharingOptions,
+    adaptation_is_off,
+)
+from eddyline.rules import loop as rules
 from eddyline.runtime.monitors import monitor as find_monitor
+from eddyline.runtime.order_loop import MIN_FILL, WARMUP_PROB, WINDOW_ROWS
+from eddyline.spark.filters.operator import READ_SAMPLE_ROWS
 
 RANGES = {
     "sample_prob": (0.0, 1.0),
-    "warmup_prob": (0.0, 1.0),
     "max_overhead": (1e-6, 1.0),
-    "min_fill": (1, 1000),
-    "window_rows": (100, 2**31),
-    "read_sample_rows": (1, 2**31),
     "seed": (0, 2**63),
 }
-COUNTS = ["min_fill", "window_rows", "read_sample_rows", "seed"]
 ENDS = [(name, end) for name, ends in RANGES.items() for end in ends]
 
 
@@ -33,12 +41,11 @@ def test_the_ends_of_a_range_belong_to_it(name, end):
 OUTSIDE = [
     (name, value)
     for name, (low, high) in RANGES.items()
-    if name != "window_rows"
     for value in (low - 1, high + 1, -math.inf, math.inf, math.nan, True, "1", None)
 ]
 
 
-@pytest.mark.parametrize(("name", "value"), [*OUTSIDE, ("window_rows", 0), ("window_rows", 2**32)])
+@pytest.mark.parametrize(("name", "value"), OUTSIDE)
 def test_a_value_out_of_range_is_refused_with_the_range(name, value):
     with pytest.raises(OptionError, match=rf"'{name}' must be a .*number in \[") as caught:
         FilterOptions.of(**{name: value})
@@ -46,25 +53,44 @@ def test_a_value_out_of_range_is_refused_with_the_range(name, value):
     assert repr(value) in caught.value.message
 
 
-@pytest.mark.parametrize("name", COUNTS)
 @pytest.mark.parametrize("value", [100.5, 200.0, np.float64(300)])
-def test_what_counts_something_is_whole(name, value):
+def test_what_counts_something_is_whole(value):
     with pytest.raises(OptionError, match="whole number"):
-        FilterOptions.of(**{name: value})
+        FilterOptions.of(seed=value)
 
 
 def test_numbers_of_numpy_are_numbers():
-    options = FilterOptions(window_rows=np.int64(500), sample_prob=np.float32(0.5))
-    assert (options.window_rows, options.sample_prob) == (500, 0.5)
+    options = FilterOptions(seed=np.int64(500), sample_prob=np.float32(0.5))
+    assert (options.seed, options.sample_prob) == (500, 0.5)
 
 
-def test_a_warm_up_that_could_not_end_is_refused():
-    with pytest.raises(OptionError, match=r"'min_fill' .* \[1, 50\], got 100"):
-        FilterOptions(window_rows=50)
-    assert FilterOptions(window_rows=50, min_fill=50).min_fill == 50
+GONE = {
+    "warmup_prob": [(FilterOptions, WARMUP_PROB, "a tenth")],
+    "min_fill": [(FilterOptions, MIN_FILL, "100")],
+    "window_rows": [(FilterOptions, WINDOW_ROWS, "1,000"), (JoinOptions, WINDOW_ROWS, "1,000")],
+    "read_sample_rows": [(FilterOptions, READ_SAMPLE_ROWS, "2,000")],
+    "sample_rows": [
+        (SharingOptions, rules.SAMPLE_ROWS, "2,000"),
+        (JoinOptions, joins.SAMPLE_ROWS, "200"),
+    ],
+    "review_rows": [(SharingOptions, rules.REVIEW_ROWS, "50,000")],
+    "min_change": [(SharingOptions, rules.MIN_CHANGE, "a tenth")],
+    "risk": [(AlarmOptions, None, "expected cost"), (ModelOptions, None, "expected cost")],
+}
 
 
-@pytest.mark.parametrize("name", ["adaptive", "read_sample"])
+def test_an_option_that_is_gone_says_what_is_done_now():
+    assert GONE.keys() == REMOVED.keys()
+    for name, uses in GONE.items():
+        for options, constant, words in uses:
+            with pytest.raises(OptionError, match=f"option '{name}' is gone: ") as caught:
+                options.of(**{name: constant})
+            assert words in caught.value.message
+            if constant is not None:
+                assert words == ("a tenth" if constant == 0.1 else f"{constant:,}")
+
+
+@pytest.mark.parametrize("name", ["adaptive", "routing", "read_sample"])
 @pytest.mark.parametrize("value", ["no", 0, 1, None])
 def test_a_switch_is_true_or_false(name, value):
     with pytest.raises(OptionError, match=f"'{name}' must be True or False"):
@@ -89,12 +115,6 @@ def test_a_monitor_is_a_name_or_a_detector(monitor):
         check_options(FilterOptions(monitor=monitor))
 
 
-@pytest.mark.parametrize("routing", [None, "yes", 1, 0])
-def test_routing_is_a_switch_or_options(routing):
-    with pytest.raises(OptionError, match="'routing' must be True, False or RouterOptions"):
-        check_options(FilterOptions(routing=routing))
-
-
 @pytest.mark.parametrize("route_by", ["city", 3, [3], [""], {"city"}])
 def test_route_by_is_a_list_of_texts(route_by):
     with pytest.raises(OptionError, match="'route_by' must be a list"):
@@ -107,7 +127,7 @@ def test_route_by_keeps_each_name_once():
 
 @pytest.mark.parametrize(
     ("given", "hint"),
-    [("sample_probability", "sample_prob"), ("windowrows", "window_rows"), ("Seed", "seed")],
+    [("sample_probability", "sample_prob"), ("maxoverhead", "max_overhead"), ("Seed", "seed")],
 )
 def test_an_unknown_option_comes_with_a_hint(given, hint):
     with pytest.raises(OptionError, match=f"did you mean '{hint}'") as caught:

@@ -67,8 +67,8 @@ def test_a_detector_loads_only_what_it_needs():
         "runtime.order_loop",
         "filters.executor",
         "ordering",
-        "stats.window",
-        "watch.terminal.explain",
+        "stats.profile",
+        "report.terminal",
     ],
 )
 def test_what_decides_needs_no_spark(module):

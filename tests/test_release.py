@@ -32,7 +32,7 @@ def test_a_whole_wheel_and_archive_pass():
 
 @pytest.mark.parametrize(
     "name",
-    ["py.typed", "spark/log4j2.properties", "watch/html/templates/page.html"],
+    ["py.typed", "spark/log4j2.properties", "report/templates/page.html"],
 )
 def test_a_wheel_that_lacks_a_file_does_not_pass(name):
     with pytest.raises(release.ReleaseError, match=f"the wheel lacks eddyline/{name}"):

@@ -48,7 +48,7 @@ def test_every_room_of_the_package_is_listed(check):
     ("path", "code"),
     [
         ("stats/costs.py", "import numpy, os.path\nfrom eddyline.data import codes"),
-        ("stats/costs.py", "from eddyline.stats.window import ProfileWindow"),
+        ("stats/costs.py", "from eddyline.stats.profile import ProfileWindow"),
         ("options.py", "from eddyline.errors import OptionError"),
         ("spark/run.py", "import pyspark\nfrom eddyline.runtime import loop"),
         ("__init__.py", "from eddyline.spark import engine"),
@@ -88,10 +88,10 @@ def test_a_breach_is_reported_with_its_place(breaches, path, code, said):
 @pytest.mark.parametrize(
     ("path", "code", "said"),
     [
-        ("watch/terminal/x.py", "from eddyline.watch import rules", "imports rules/"),
-        ("watch/html/x.py", "from eddyline.joins.view import JoinView", "imports joins/"),
-        ("watch/sections.py", "import eddyline.filters.view", "imports filters/"),
-        ("watch/sections.py", "def f():\n    from . import joins", "imports joins/"),
+        ("report/terminal.py", "from eddyline.report import rules", "imports rules/"),
+        ("report/html.py", "from eddyline.joins.view import JoinView", "imports joins/"),
+        ("report/sections.py", "import eddyline.filters.view", "imports filters/"),
+        ("report/sections.py", "def f():\n    from . import joins", "imports joins/"),
         ("spark/run/x.py", "from eddyline.spark.rules.live import L", "imports rules/"),
         ("spark/operator.py", "from eddyline.spark import filters", "imports filters/"),
     ],
@@ -105,9 +105,9 @@ def test_what_serves_every_operator_names_none(breaches, path, code, said):
 @pytest.mark.parametrize(
     ("path", "code"),
     [
-        ("watch/rules.py", "from eddyline.rules.view import RuleView"),
-        ("watch/terminal/x.py", "from eddyline.query.rules import sources"),
-        ("spark/rules/operator.py", "from eddyline.watch import rules"),
+        ("report/rules.py", "from eddyline.rules.view import RuleView"),
+        ("report/terminal.py", "from eddyline.query.rules import sources"),
+        ("spark/rules/operator.py", "from eddyline.report import rules"),
         ("spark/engine.py", "from eddyline.spark.joins.window_join import window_join"),
         ("runtime/x.py", "from eddyline.runtime.records import joins"),
     ],

@@ -21,7 +21,7 @@ ROOMS = [
     "change", "ordering", "routing",
     "state", "runtime", "constraints",
     "filters", "rules", "joins", "aggregates", "models", "alarms",
-    "watch", "serve", "spark", "care", "sigma", "cli", "testing",
+    "report", "serve", "spark", "care", "sigma", "cli", "testing",
 ]  # fmt: skip
 """Top to bottom: a room imports itself and what stands above it."""
 
@@ -32,9 +32,9 @@ PYSPARK_ROOMS = {"spark"}
 """Rooms that may import pyspark."""
 
 OPERATORS = {"filters", "rules", "joins", "aggregates", "models", "alarms"}
-"""Rooms of an operator each; ``watch/`` and ``spark/`` have a sub-room for each of them."""
+"""Rooms of an operator each; ``report/`` and ``spark/`` have a sub-room for each of them."""
 
-NAMELESS = {"runtime", "watch", "serve", "spark/run", "spark/operator", "spark/query"}
+NAMELESS = {"runtime", "report", "serve", "spark/run", "spark/operator", "spark/query"}
 """What serves every operator and so names none, but for the sub-rooms of operators in it."""
 
 FACE = {"__init__", "__main__", "demo"}
@@ -67,7 +67,7 @@ def imported_by(node: ast.AST, package: tuple[str, ...]) -> list[tuple[int, str]
 
 def operator_of(parts: Sequence[str]) -> str | None:
     """Return the operator whose room or sub-room a module is in, None for any other."""
-    sub_room = parts[1:2] if parts[0] in {"watch", "spark"} else ()
+    sub_room = parts[1:2] if parts[0] in {"report", "spark"} else ()
     return next((each for each in (parts[0], *sub_room) if each in OPERATORS), None)
 
 

@@ -23,9 +23,9 @@ from rich.console import Console
 from rich.text import Text
 
 import eddyline as el
-from eddyline.serve.source import key_of
+from eddyline.report.terminal import ProgressLine
+from eddyline.serve.runs import key_of
 from eddyline.spark.run.live import runs_of
-from eddyline.watch.terminal.progress import ProgressLine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -25,7 +25,7 @@ from benchmarks.harness.arena import arena
 from benchmarks.harness.isolated import alone
 from benchmarks.harness.spark import workers_peak_bytes
 from benchmarks.harness.statistics import median, spread
-from eddyline.aggregates.view import AggregateView
+from eddyline.aggregates.loop import AggregateView
 from eddyline.spark.run.running_query import RunFace
 
 HERE = "benchmarks.aggregates.race"

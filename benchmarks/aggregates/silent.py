@@ -24,13 +24,13 @@ from benchmarks.harness.scenario import Measurement, Runs, Settings
 from benchmarks.harness.statistics import median, spread
 from eddyline.aggregates.bucket import BucketBatch
 from eddyline.aggregates.cells import CHECK, CODE
-from eddyline.aggregates.change_bucket import ChangeBatch
+from eddyline.aggregates.changes import ChangeBatch
 from eddyline.aggregates.plan import AggregatePlan, BucketState, Partials
-from eddyline.aggregates.session_bucket import SessionBatch
+from eddyline.aggregates.sessions import SessionBatch
 from eddyline.data.arrays import Ints
 from eddyline.query.query import Emits
 from eddyline.query.windows import SessionWindow, UnboundedWindow, Window
-from eddyline.state.place import StatePlace
+from eddyline.state.manifest import StatePlace
 from eddyline.state.rows import ALWAYS, Rows
 
 N_ACTIVE = 1_000

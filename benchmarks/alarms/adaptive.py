@@ -18,9 +18,9 @@ from benchmarks.alarms.prices import observed, priced
 from benchmarks.harness.scenario import Measurement, Runs, Settings
 from benchmarks.harness.timing import on_over_off, seconds_of, times_told
 from eddyline.alarms.loop import SAMPLE_EVERY, AlarmLoop
-from eddyline.alarms.observing import Observing
 from eddyline.alarms.plan import SHARINGS, AlarmPlan, TemplatePlan
 from eddyline.alarms.program import AlarmProgram
+from eddyline.alarms.ranges import Observing
 from eddyline.alarms.sweep import Sweep
 from eddyline.models.segments import Segments
 from eddyline.options import AlarmOptions

@@ -7,15 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from benchmarks.models.data import SECOND_US
-from eddyline.alarms.definitions import read_alarm
-from eddyline.alarms.pairs import Found
+from eddyline.alarms.alarm_set import read_alarm
 from eddyline.alarms.plan import AlarmPlan, TemplatePlan
+from eddyline.alarms.profile import Tally
 from eddyline.alarms.program import AlarmProgram, program_of
-from eddyline.alarms.sweep import Sweep
-from eddyline.alarms.tally import Tally
+from eddyline.alarms.sweep import Found, Sweep
 from eddyline.data.arrays import Floats
 from eddyline.models.segments import Segments
-from eddyline.models.solving.where import where
+from eddyline.models.solving import where
 
 N_SEGMENTS = 20_000
 ADVANCE_S = 10.0

@@ -8,13 +8,11 @@ from contextlib import contextmanager
 import numpy as np
 
 from benchmarks.alarms.data import swept
-from eddyline.alarms.observing import Observing
-from eddyline.alarms.pairs import Found
 from eddyline.alarms.plan import AlarmPlan
-from eddyline.alarms.profile import AlarmProfile
+from eddyline.alarms.profile import AlarmProfile, Tally
 from eddyline.alarms.program import AlarmProgram
-from eddyline.alarms.sweep import Sweep
-from eddyline.alarms.tally import Tally
+from eddyline.alarms.ranges import Observing
+from eddyline.alarms.sweep import Found, Sweep
 from eddyline.models.segments import Segments
 
 CALL_NS = (60_000, 5_000, 20_000, 90_000)

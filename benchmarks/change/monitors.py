@@ -21,7 +21,7 @@ from benchmarks.filters.simulated_loop import BATCH_ROWS, CountedLoop, CountedRu
 from benchmarks.harness.scenario import Measurement, Runs, Settings
 from benchmarks.harness.statistics import median
 from eddyline.change import DETECTORS
-from eddyline.data.sampling import seed_of
+from eddyline.data.outcomes import seed_of
 from eddyline.runtime.monitors.detectors import DetectorMonitorOptions
 
 COST_NS = 10_000.0

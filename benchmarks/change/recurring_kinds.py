@@ -18,11 +18,8 @@ from benchmarks.alarms.data import program_over, segments_of
 from benchmarks.alarms.prices import observed, priced
 from benchmarks.harness.scenario import Measurement, Runs, Settings
 from benchmarks.harness.statistics import median
-from eddyline.aggregates.loop import AggregateLoop
-from eddyline.aggregates.pin import REDUCED, AggregatePin
-from eddyline.aggregates.profile import AggregateProfile
-from eddyline.alarms.loop import AlarmLoop
-from eddyline.alarms.pin import AlarmPin
+from eddyline.aggregates.loop import REDUCED, AggregateLoop, AggregateProfile
+from eddyline.alarms.loop import AlarmLoop, AlarmPin
 from eddyline.alarms.plan import fixed_plans, from_plain
 from eddyline.constraints.bounds import bins_of
 from eddyline.joins.done import DoneChoice
@@ -80,7 +77,7 @@ class Aggregates:
     """10,000 rows of a few groups, or of nearly as many as rows; not answered by the driver."""
 
     def __init__(self) -> None:
-        self.target = AggregatePin(AggregateLoop(plans=("early", "late")))
+        self.target = AggregateLoop(plans=("early", "late"))
 
     def draw(self, rng: np.random.Generator, situation: int) -> AggregateProfile:
         """Return a batch of a situation."""
@@ -98,7 +95,7 @@ class Aggregates:
 
     def learn(self, batch: AggregateProfile, number: int) -> list[JournalEntry]:
         """Let the loop take in a batch."""
-        return self.target.loop.step(batch, number)
+        return self.target.step(batch, number)
 
 
 N_RULES = 40
@@ -112,10 +109,10 @@ class Rules:
     """40 rules of two columns, one of which has 4,000 values; a tenth of 2,000 rows is sampled."""
 
     def __init__(self) -> None:
-        options = SharingOptions(
-            method="witnesses", sample_prob=0.1, sample_rows=1_000, review_rows=10_000
+        options = SharingOptions(method="witnesses", sample_prob=0.1)
+        self.loop = RuleLoop(
+            PROGRAM, options, logged_as="tens", sample_rows=1_000, review_rows=10_000
         )
-        self.loop = RuleLoop(PROGRAM, options, logged_as="tens")
         self.matcher = Matcher(PROGRAM, self.loop.plan)
         self._n = 0
 

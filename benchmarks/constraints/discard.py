@@ -23,19 +23,16 @@ from benchmarks.constraints.learned import GRAPH, both
 from benchmarks.constraints.thesis import ARRIVALS_A_CHILD, BATCH, FULL_AT, MADE, varying_k
 from benchmarks.harness.scenario import Measurement, Runs, Settings
 from eddyline.data.arrays import Ints
+from eddyline.joins.arrival_order import watched
 from eddyline.joins.discards import Discards, kept_text
 from eddyline.joins.graph import JoinGraph
-from eddyline.joins.loop import written_orders
 from eddyline.joins.operator.bucket import BucketBatch
-from eddyline.joins.operator.done_rows import PASSED
-from eddyline.joins.operator.lost_results import LostCounts
+from eddyline.joins.operator.done_rows import PASSED, LostCounts
+from eddyline.joins.orders.pipelines import written_orders
 from eddyline.joins.plan import BatchPlan
 from eddyline.joins.state_part import JoinPart
-from eddyline.joins.value_order import watched
 from eddyline.state.bucket_state import BucketState
-from eddyline.state.dropped_key_kernels import BITS, DEPTH
-from eddyline.state.dropped_keys import MOST_LISTED, SKETCH_WORDS
-from eddyline.state.dropped_rows import MOST_SLICES
+from eddyline.state.dropped_rows import BITS, DEPTH, MOST_LISTED, MOST_SLICES, SKETCH_WORDS
 from eddyline.state.grid import Grid
 from eddyline.state.manifest import ManifestFolder
 from eddyline.state.rows import FOREVER, Rows

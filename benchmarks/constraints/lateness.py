@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from benchmarks.harness.scenario import Measurement, Runs, Settings
-from eddyline.constraints.bounds import bins_of
-from eddyline.constraints.lateness import Disorder, LatenessRule
+from eddyline.constraints.bounds import Disorder, LatenessRule, bins_of
 from eddyline.data.arrays import Ints
 
 SHARE = 0.9999

@@ -23,8 +23,7 @@ import numpy as np
 from eddyline.data.arrays import Floats
 from eddyline.errors import OptionError
 from eddyline.options import in_range
-from eddyline.ordering.fixed import Fixed
-from eddyline.ordering.protocol import OrderingPolicy, PolicyOptions, Proposal, WindowPolicy
+from eddyline.ordering.protocol import Fixed, OrderingPolicy, PolicyOptions, Proposal, WindowPolicy
 from eddyline.registry import unknown
 from eddyline.stats.profile import FilterProfile, Order
 

@@ -38,10 +38,9 @@ from benchmarks.workloads import (
     regex_predicates,
     skewed_partitions_v1,
 )
-from eddyline.data.sampling import seed_of
+from eddyline.data.outcomes import seed_of
 from eddyline.filters.executor import ArrowExecutor
-from eddyline.filters.loop import FilterLoop
-from eddyline.filters.task import run_batch
+from eddyline.filters.loop import FilterLoop, run_batch
 from eddyline.options import FilterOptions
 from eddyline.query.predicates import Arrays, FunctionPredicate, predicate
 from eddyline.testing.reference_orders import cheapest_order

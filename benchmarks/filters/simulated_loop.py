@@ -7,7 +7,7 @@ evaluation that profiling adds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,10 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from eddyline.data.arrays import Floats, Mask
-from eddyline.data.sampling import sampled_rows, seed_of
+from eddyline.data.outcomes import sampled_rows, seed_of
 from eddyline.filters.executor import ArrowExecutor, Sample
-from eddyline.filters.loop import FilterLoop
-from eddyline.filters.task import run_batch
+from eddyline.filters.loop import FilterLoop, run_batch
 from eddyline.options import FilterOptions
 from eddyline.query.attributes import Attribute
 from eddyline.query.predicates import predicate
@@ -29,7 +28,17 @@ BATCH_ROWS = 10_000
 """Rows of an Arrow batch: Spark's default ``spark.sql.execution.arrow.maxRecordsPerBatch``."""
 
 THESIS = {"sample_prob": 0.01, "warmup_prob": 0.01, "window_rows": 1000, "max_overhead": 1.0}
-"""Options that sample as the thesis does: a fixed probability, whatever that costs."""
+"""Settings that sample as the thesis does: a fixed probability, whatever that costs."""
+
+OF_LOOP = ("window_rows", "min_fill", "warmup_prob")
+"""Settings of an experiment that are arguments of the loop; the others are options."""
+
+
+def loop_of(filter_ids: tuple[str, ...], settings: Mapping[str, Any], **more: Any) -> FilterLoop:
+    """Return a loop with the settings of an experiment."""
+    of_loop = {name: settings[name] for name in OF_LOOP if name in settings}
+    options = {name: value for name, value in settings.items() if name not in OF_LOOP}
+    return FilterLoop("arrow", filter_ids, FilterOptions.of(**options), **of_loop, **more)
 
 
 @dataclass(frozen=True)
@@ -152,7 +161,7 @@ class CountedLoop:
         written: the order in which the user wrote the filters; by index if omitted.
         attributes: what may tell classes of rows apart, as columns of ``Stream.values``.
         reads: for each filter, by index, the attributes that it reads itself.
-        options: see ``eddyline.options.FilterOptions``.
+        settings: options, see ``eddyline.options.FilterOptions``, and those of ``OF_LOOP``.
     """
 
     def __init__(
@@ -162,7 +171,7 @@ class CountedLoop:
         *,
         attributes: tuple[Attribute, ...] = (),
         reads: tuple[frozenset[str], ...] | None = None,
-        **options: Any,
+        **settings: Any,
     ) -> None:
         n = len(costs_ns)
         self.written = written or tuple(range(n))
@@ -170,10 +179,9 @@ class CountedLoop:
         self.filters = [_CountedFilter(float(costs_ns[f]), self.clock) for f in range(n)]
         named = [predicate(self.filters[f], reads=["x"], name=f"f{f}") for f in self.written]
         self.executor = ArrowExecutor(named, [(f,) for f in self.written], clock=self.clock)
-        self.loop = FilterLoop(
-            "arrow",
+        self.loop = loop_of(
             self.executor.filter_ids,
-            FilterOptions.of(**options),
+            settings,
             attributes=attributes,
             reads=reads and tuple(reads[f] for f in self.written),
             thinks_freely=True,  # its thoughts take no time, and evidence for a log is kept

@@ -24,6 +24,7 @@ from benchmarks.filters.simulated_loop import (
     code_costs,
     concatenated,
     fixed_work,
+    loop_of,
     next_sample,
     run_counted,
 )
@@ -32,8 +33,6 @@ from benchmarks.harness.statistics import median, spread
 from benchmarks.workloads import SPREAD_FRACS, correlated_v1, exact_histogram
 from eddyline.data.arrays import Floats, Ints, Mask
 from eddyline.filters.executor import ArrowExecutor
-from eddyline.filters.loop import FilterLoop
-from eddyline.options import FilterOptions
 from eddyline.ordering.a_greedy import AGreedyOptions
 from eddyline.query.predicates import predicate
 from eddyline.testing.reference_orders import cheapest_order
@@ -177,8 +176,8 @@ def _shares_of_time(n: int, prob: float, n_rows: int, seed: int) -> tuple[float,
     values = pa.array(rng.integers(N_KEYS, size=n_rows))
     executor = ArrowExecutor(named, [(0,)] * n)
     options = {**AS_THESIS["a_greedy"], "sample_prob": prob, "warmup_prob": prob}
-    loop = FilterLoop("arrow", executor.filter_ids, FilterOptions.of(**options))
-    frozen = FilterLoop("arrow", executor.filter_ids, FilterOptions.of(adaptive=False))
+    loop = loop_of(executor.filter_ids, options)
+    frozen = loop_of(executor.filter_ids, {"adaptive": False})
     seconds = np.zeros(3)
     for number, start in enumerate(range(0, n_rows, BATCH_ROWS)):
         batch = [values.slice(start, BATCH_ROWS)]

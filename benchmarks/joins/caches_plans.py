@@ -29,7 +29,7 @@ from benchmarks.joins.runs import (
     used_always,
 )
 from benchmarks.joins.trees import run_tree, told, trees
-from eddyline.joins.caches.loop import INTERVAL
+from eddyline.joins.caches.choice import INTERVAL
 from eddyline.joins.caches.prefix_invariant import (
     Candidate,
     are_compatible,

@@ -35,12 +35,11 @@ from benchmarks.joins.streams import FACTORS, PRIME
 from eddyline.data.arrays import Ints
 from eddyline.joins.graph import JoinGraph
 from eddyline.joins.grid import chosen_grid
-from eddyline.joins.loop import written_orders
 from eddyline.joins.operator.bucket import BucketBatch
+from eddyline.joins.orders.pipelines import written_orders
 from eddyline.joins.plan import BatchPlan, BucketReport
 from eddyline.joins.state_part import JoinPart
-from eddyline.state.bucket_state import BucketState
-from eddyline.state.compaction import FAN_IN
+from eddyline.state.bucket_state import FAN_IN, BucketState
 from eddyline.state.grid import N_BINS, Grid, bins_of
 from eddyline.state.manifest import ManifestFolder
 from eddyline.state.rows import Rows, SortedRun

@@ -17,17 +17,15 @@ import pyarrow as pa
 from pyarrow import fs
 
 from eddyline.data.arrays import Ints
-from eddyline.joins.caches import between_batches
-from eddyline.joins.caches.candidate_estimates import CacheCosts
+from eddyline.joins.caches import bucket_caches
+from eddyline.joins.caches.choice import BUDGET, CacheCosts, JoinCaches
 from eddyline.joins.caches.counts import NO_CACHES, CachePlan, CacheReport
-from eddyline.joins.caches.loop import BUDGET, JoinCaches
 from eddyline.joins.caches.prefix_invariant import Candidate, prefix_invariant
 from eddyline.joins.graph import JoinGraph
-from eddyline.joins.loop import JoinLoop
 from eddyline.joins.operator.bucket import BucketBatch
-from eddyline.joins.operator.probe_counts import Join, JoinWork, ProbeWork
+from eddyline.joins.orders.pipelines import JoinLoop
 from eddyline.joins.orders.probe_profiling import DropSample
-from eddyline.joins.plan import BatchPlan, BucketReport
+from eddyline.joins.plan import BatchPlan, BucketReport, Join, JoinWork, ProbeWork
 from eddyline.joins.profile import JoinProfile
 from eddyline.options import JoinOptions
 from eddyline.state.bucket_state import BucketState
@@ -121,7 +119,7 @@ def run(
         loop: decides about orders; as the arrivals say if omitted.
         is_counted: whether ``caches`` learns counted work, not time.
     """
-    between_batches.forget()
+    bucket_caches.forget()
     folder = tempfile.mkdtemp(prefix="eddyline-")
     place = ManifestFolder(fs.LocalFileSystem(), folder).place("join")
     graph, done, before, low = arrivals.graph, Run(), BucketState(), ALWAYS
@@ -164,7 +162,7 @@ def run(
             samples = tuple(map(evenly_priced, profile.samples))
             loop.step(replace(profile, samples=samples), batch)
     shutil.rmtree(folder)
-    between_batches.forget()
+    bucket_caches.forget()
     return done
 
 

@@ -31,7 +31,7 @@ from eddyline.models.solving.text import read_condition
 from eddyline.models.steps import Changes, Integral, Shape, Where
 from eddyline.models.streams.bucket import BucketBatch, EarlyBatch
 from eddyline.models.streams.plan import BucketState, StreamInput, StreamPlan
-from eddyline.state.place import StatePlace
+from eddyline.state.manifest import StatePlace
 
 SHAPE = Shape(("k",), ("x", "y"))
 SEGMENTS = graph.Input(0, SHAPE)

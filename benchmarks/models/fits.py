@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from eddyline.models.bounds import Bound, FitOptions
 from pyarrow import parquet
 
 from benchmarks.harness.scenario import Measurement, Runs, Settings
@@ -16,11 +17,9 @@ from benchmarks.harness.statistics import median, spread
 from benchmarks.harness.timing import interleaved
 from benchmarks.models.data import REAL, Rows
 from eddyline.data.arrays import Floats, Mask
-from eddyline.models import timeline
-from eddyline.models.fitting.bounds import Bound, FitOptions
-from eddyline.models.fitting.fit import fit
+from eddyline.models import polynomials, timeline
+from eddyline.models.fitting import fit
 from eddyline.models.segments import Segments, in_seconds
-from eddyline.models.solving import polynomials
 
 BOUNDS = ("1 %", "0.05 %")
 

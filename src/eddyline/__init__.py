@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from eddyline.alarms.alarm_set import AlarmSet
     from eddyline.change import detector, detector_bank
     from eddyline.query.rules.rule import Rule
+    from eddyline.report.metrics import prometheus_text
     from eddyline.spark.aggregates.window_aggregate import window_aggregate
     from eddyline.spark.engine import Engine
     from eddyline.spark.filters.conjunction import all_of
     from eddyline.spark.joins.window_join import window_join
     from eddyline.spark.rules.rule_set import RuleSet
     from eddyline.spark.session import session
-    from eddyline.watch.prometheus import prometheus_text
 
 __version__ = "0.1.0"
 
@@ -34,7 +34,7 @@ _ON_USE = {
     "detector": "eddyline.change",
     "detector_bank": "eddyline.change",
     "models": "eddyline.models",
-    "prometheus_text": "eddyline.watch.prometheus",
+    "prometheus_text": "eddyline.report.metrics",
     "session": "eddyline.spark.session",
     "sigma": "eddyline.sigma",
     "window_aggregate": "eddyline.spark.aggregates.window_aggregate",

@@ -13,7 +13,7 @@ from rich.console import Console
 
 import eddyline
 from eddyline.errors import EddylineError, EddylineWarning
-from eddyline.watch.html.report import check_packages, write_reports
+from eddyline.report.html import check_packages, write_reports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -199,9 +199,13 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
 ) -> None:
     """Say what is wrong with this installation or a checkpoint (then the exit code is 1)."""
-    from eddyline.care.checkpoints import check_checkpoint  # noqa: PLC0415 - packages may be broken
-    from eddyline.care.findings import findings_json, is_fine, told  # noqa: PLC0415
-    from eddyline.care.machine import check_machine  # noqa: PLC0415
+    from eddyline.care.doctor import (  # noqa: PLC0415
+        check_checkpoint,
+        check_machine,
+        findings_json,
+        is_fine,
+        told,
+    )
 
     found = check_machine()
     if checkpoint is not None:

@@ -26,8 +26,8 @@ from rich.table import Table
 
 from eddyline.errors import EddylineError, SourceError
 from eddyline.query.predicates import predicate
-from eddyline.watch.formatting import count, duration
-from eddyline.watch.orders import order_series
+from eddyline.report.formatting import count, duration
+from eddyline.report.series import order_series
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -1,4 +1,8 @@
-"""Options of an adaptive conjunction, declared once: name, meaning, range, default."""
+"""Options of queries, declared once: name, meaning, range, default.
+
+Only what a user has a reason to set is an option. Any other number is a constant beside its use,
+and ``REMOVED`` says what has become of those that once were options.
+"""
 
 from __future__ import annotations
 
@@ -76,35 +80,23 @@ class FilterOptions(_Keywords):
     """False freezes the order as written and switches profiling off."""
     sample_prob: float = 0.01
     """Most input rows that are profiled ([0, 1]); less where ``max_overhead`` says so."""
-    warmup_prob: float = 0.1
-    """Share of rows profiled until the first ``min_fill`` profile tuples are there ([0, 1])."""
-    min_fill: int = 100
-    """Profile tuples that end the warm-up ([1, ``window_rows``])."""
-    window_rows: int = 1000
-    """Profile tuples in the window (≥ 1)."""
     max_overhead: float = 0.01
     """Most work that profiling may add, as a share of the work itself ((0, 1])."""
-    routing: Any = True
-    """Whether classes of rows may get orders of their own, where that pays; or RouterOptions."""
+    routing: bool = True
+    """Whether classes of rows may get orders of their own, where that pays."""
     route_by: tuple[str, ...] | None = None
-    """Columns, or SQL expressions, that may tell classes apart; None: chosen by their types."""
+    """Columns, or SQL expressions, one of which may tell classes apart: the one by which routing
+    saves most. None: candidates are chosen by their types."""
     read_sample: bool = True
     """Batch inputs: read a bounded sample before the job to order the native predicates."""
-    read_sample_rows: int = 2000
-    """Rows of that sample (≥ 1)."""
     seed: int = 0
     """Chooses the profiled rows; never changes an answer (≥ 0)."""
 
     def __post_init__(self) -> None:
         in_range(self, "sample_prob", 0.0, 1.0)
-        in_range(self, "warmup_prob", 0.0, 1.0)
         in_range(self, "max_overhead", 1e-6, 1.0)
-        in_range(self, "window_rows", 1, 2**31)
-        # More than the window holds would never come together, and the warm-up never end.
-        in_range(self, "min_fill", 1, self.window_rows)
-        in_range(self, "read_sample_rows", 1, 2**31)
         in_range(self, "seed", 0, 2**63)
-        for name in ("adaptive", "read_sample"):
+        for name in ("adaptive", "routing", "read_sample"):
             is_switch(self, name)
         if self.route_by is not None:
             object.__setattr__(self, "route_by", _names(self.route_by))
@@ -129,20 +121,11 @@ class SharingOptions(_Keywords):
     """False keeps the plan that is made before any row is seen."""
     sample_prob: float = 0.01
     """Share of the rows that every attribute is looked at for ([0, 1])."""
-    sample_rows: int = 2000
-    """Such rows that a plan is made from: the newest (≥ 1)."""
-    review_rows: int = 50_000
-    """Rows between two looks at whether the plan still does what it did (λ; ≥ 1)."""
-    min_change: float = 0.1
-    """Change that has it made again, as a share of what it was (μ; [0, 10]); 0: at every look."""
     seed: int = 0
     """Chooses the sampled rows; never changes an answer (≥ 0)."""
 
     def __post_init__(self) -> None:
         in_range(self, "sample_prob", 0.0, 1.0)
-        in_range(self, "sample_rows", 1, 2**24)
-        in_range(self, "review_rows", 1, 2**40)
-        in_range(self, "min_change", 0.0, 10.0)
         in_range(self, "seed", 0, 2**62)
         is_switch(self, "adaptive")
         is_one_of(self, "method", METHODS)
@@ -167,11 +150,6 @@ class JoinOptions(_Keywords):
     no table to the rows."""
     buckets: int | None = None
     """Most buckets that rows are cut into; Spark's shuffle partitions if None ([1, 240])."""
-    sample_rows: int = 200
-    """New rows of each input whose partners are looked up in every window, per bucket and batch
-    ([0, 2^20]); 0 keeps the orders of pipelines as written."""
-    window_rows: int = 1000
-    """Profile tuples that an order is chosen by: the newest (≥ 1)."""
     caches: bool = False
     """Whether joined rows may be kept by key where that saves more than it costs."""
     cache_bytes: int = 64 << 20
@@ -193,8 +171,6 @@ class JoinOptions(_Keywords):
             raise OptionError(msg, name="constraints", value=self.constraints)
         if self.buckets is not None:
             in_range(self, "buckets", 1, 240)
-        in_range(self, "sample_rows", 0, 2**20)
-        in_range(self, "window_rows", 1, 2**31)
         in_range(self, "cache_bytes", 0, 2**40)
         in_range(self, "seed", 0, 2**62)
         for name in ("adaptive", "caches"):
@@ -234,13 +210,10 @@ class AlarmOptions(_Keywords):
     """Monitor, which tells fresh evidence; see ``FilterOptions.monitor``."""
     adaptive: bool = True
     """False solves all templates covered, in the order as written, and takes no profile."""
-    risk: float = 0.0
-    """How much the width of an estimate counts against the estimate itself ([0, 1])."""
     seed: int = 0
     """Chooses what policies draw; never changes an answer (≥ 0)."""
 
     def __post_init__(self) -> None:
-        in_range(self, "risk", 0.0, 1.0)
         in_range(self, "seed", 0, 2**63)
         is_switch(self, "adaptive")
 
@@ -255,11 +228,8 @@ class ModelOptions(_Keywords):
 
     adaptive: bool = True
     """False has joins ask by samples, and nothing estimated."""
-    risk: float = 0.0
-    """How much the width of an estimate counts against the estimate itself ([0, 1])."""
 
     def __post_init__(self) -> None:
-        in_range(self, "risk", 0.0, 1.0)
         is_switch(self, "adaptive")
 
 
@@ -278,6 +248,19 @@ class RunOptions(_Keywords):
     def __post_init__(self) -> None:
         is_switch(self, "recall")
 
+
+REMOVED = {
+    "warmup_prob": "a tenth of the rows is profiled until a warm-up ends",
+    "min_fill": "a warm-up ends at 100 profile tuples",
+    "window_rows": "an order is chosen by the newest 1,000 profile tuples",
+    "read_sample_rows": "a sample of 2,000 rows is read",
+    "sample_rows": "a set of rules plans from its newest 2,000 sampled rows, and a join looks up "
+    "200 new rows of each input, per bucket and batch",
+    "review_rows": "the plan of a set of rules is reviewed every 50,000 rows",
+    "min_change": "the plan of a set of rules is made again after a change by a tenth",
+    "risk": "plans are compared by their expected cost alone",
+}
+"""Options that are gone, and what is done now instead."""
 
 EXACT, DISCARD = "exact", "discard"
 """Values of ``JoinOptions.constraints``, beside True and False."""
@@ -307,10 +290,18 @@ def in_range(options: Any, name: str, low: float, high: float) -> None:
 
 
 def check_names(kind: str, given: Iterable[str], known: list[str]) -> None:
-    """Check that options exist, with a hint for a name that does not."""
+    """Check that options exist, with a hint for a name that does not.
+
+    Raises:
+        OptionError: a name is unknown, or of an option that is gone: then it says what is done now.
+    """
     for name in given:
-        if name not in known:
-            raise OptionError(unknown(kind, name, known), name=name, known=known)
+        if name in known:
+            continue
+        msg = unknown(kind, name, known)
+        if name in REMOVED:
+            msg = f"option {name!r} is gone: {REMOVED[name]}; leave it out"
+        raise OptionError(msg, name=name, known=known)
 
 
 def is_switch(options: Any, name: str) -> None:

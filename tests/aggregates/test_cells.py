@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from pyarrow import fs
 
 from eddyline.aggregates.cells import CHECK, CODE, of_groups
-from eddyline.state.row_files import open_rows, write_rows
 from eddyline.state.rows import Rows
+from eddyline.state.run_files import open_rows, write_rows
 from tests.examples import examples
 
 CODES = st.lists(st.integers(-4, 4), max_size=12)

@@ -12,7 +12,7 @@ import pytest
 from pyarrow import fs
 
 from eddyline.aggregates.cells import CHECK, CODE
-from eddyline.aggregates.correlations.batch import CorrelationBatch, CorrelationPlan
+from eddyline.aggregates.correlations import CorrelationBatch, CorrelationPlan
 from eddyline.aggregates.plan import BucketState, Partials
 from eddyline.query.correlations import (
     ALERT,
@@ -29,7 +29,7 @@ from eddyline.query.correlations import (
     Reference,
 )
 from eddyline.query.windows import UNBOUNDED
-from eddyline.state.place import StatePlace
+from eddyline.state.manifest import StatePlace
 from eddyline.state.rows import ALWAYS, FOREVER, Rows
 from tests.oracles.correlations import Alert, Match, alerts
 

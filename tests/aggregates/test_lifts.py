@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from eddyline.aggregates.comparing import Beside
-from eddyline.aggregates.lifts import Lift, lifted
+from eddyline.aggregates.bucket import Beside
 from eddyline.aggregates.monoids import MONOIDS
+from eddyline.aggregates.plan import Lift, lifted
 
 INSTANTS = np.array([7, 8, 9])
 DECIMALS = pa.decimal128(20, 2)

@@ -12,10 +12,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from pyarrow import fs
 
-from eddyline.aggregates import change_bucket, count_bucket
+from eddyline.aggregates import changes as change_windows
 from eddyline.aggregates.cells import CHECK, CODE
-from eddyline.aggregates.change_bucket import ChangeBatch
-from eddyline.aggregates.count_bucket import CountBatch
+from eddyline.aggregates.changes import ChangeBatch, CountBatch
 from eddyline.aggregates.plan import (
     INSTANT,
     IS,
@@ -29,7 +28,7 @@ from eddyline.aggregates.plan import (
     Partials,
 )
 from eddyline.query.windows import UNBOUNDED, RangeWindow, RowsWindow
-from eddyline.state.place import StatePlace
+from eddyline.state.manifest import StatePlace
 from eddyline.state.rows import Rows
 from tests.examples import examples
 from tests.oracles.aggregate_strategies import CONDITIONS, GROUPS, WORLDS, plain_table, streams
@@ -179,7 +178,6 @@ def test_windows_of_time(case):
 @examples(100)
 def test_results_in_many_parts(case):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(change_bucket, "MOST_RESULTS", 2)
-        patch.setattr(count_bucket, "MOST_RESULTS", 2)
-        patch.setattr(count_bucket, "MOST_ROWS", 3)
+        patch.setattr(change_windows, "MOST_RESULTS", 2)
+        patch.setattr(change_windows, "MOST_ROWS", 3)
         check(case)

@@ -13,12 +13,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pyarrow import fs
 
+from eddyline.aggregates.bucket import state_of
 from eddyline.aggregates.cells import CHECK, CODE
-from eddyline.aggregates.moving import state_of
 from eddyline.aggregates.plan import AggregatePart, AggregatePlan, BucketState, Partials
-from eddyline.aggregates.session_bucket import SessionBatch
+from eddyline.aggregates.sessions import SessionBatch
 from eddyline.query.windows import SessionWindow
-from eddyline.state.place import StatePlace
+from eddyline.state.manifest import StatePlace
 from eddyline.state.rows import ALWAYS, Rows
 from tests.examples import examples
 

@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import fs
 
+from eddyline.aggregates.bucket import state_of
 from eddyline.aggregates.cells import coarser, group_bounds
-from eddyline.aggregates.moving import state_of
 from eddyline.aggregates.plan import AggregatePart, AggregatePlan, Partials, Share
-from eddyline.aggregates.shared_bucket import SharedBatch
+from eddyline.aggregates.slides import SharedBatch
 from eddyline.query.windows import SlideWindow
-from eddyline.state.place import StatePlace
+from eddyline.state.manifest import StatePlace
 from eddyline.state.rows import ALWAYS, Rows
 from tests.examples import examples
 

@@ -1,4 +1,8 @@
-"""The loop of alarms: it changes the plan for what is cheaper, says why, and never an answer."""
+"""The loop of alarms: it changes the plan for what is cheaper, says why, and never an answer.
+
+Learned plans stand beside all that there are; in the log, plans are known again by what holds, and
+priced by how values are spread.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +11,22 @@ from dataclasses import dataclass, field, replace
 import msgspec
 import numpy as np
 import pytest
-from benchmarks.alarms.prices import observed
+from benchmarks.alarms.adaptive import TEMPLATES
+from benchmarks.alarms.data import program_over, segments_of
+from benchmarks.alarms.prices import observed, priced
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eddyline.alarms.loop import MIN_ROWS, AlarmLoop
-from eddyline.alarms.pin import AlarmPin
-from eddyline.alarms.plan import SHARINGS, TemplatePlan
+from eddyline.alarms.loop import MIN_ROWS, WARM_UP, AlarmLoop, AlarmPin
+from eddyline.alarms.plan import SHARINGS, TemplatePlan, fixed_plans, plain
 from eddyline.alarms.ranges import AlarmRanges
 from eddyline.errors import PlanError, StateError
 from eddyline.models import graph
 from eddyline.models.segments import Segments
 from eddyline.models.steps import Changes
 from eddyline.options import AlarmOptions
+from eddyline.report import decisions as words
+from eddyline.runtime.plan_log import PlanLog
 from tests.alarms.alone import ranges_of
 from tests.models.batches import FIT, INPUT, SECOND, at_once, shown, streamed, table_of
 from tests.models.batches import rows_of as drawn_rows
@@ -201,3 +208,183 @@ def test_plans_change_with_any_batch_of_a_stream(seed, n, cuts, lateness, n_trie
     calm = graph.Unary(Changes(), graph.Unary(AlarmRanges(program), INPUT))
     found = streamed(table, FIT, restless, own, lateness, rng, n_tries=n_tries)
     assert shown(found) == shown(at_once(table, FIT, calm))
+
+
+N_ROWS = 2_000
+
+
+def block(at, *, swapped):
+    """Segments of which nearly all have what next to none have of the others, and back."""
+    rng = np.random.default_rng([at, 96])
+    one, other = (
+        np.stack([rng.normal(0, 1, N_ROWS), rng.normal(0, 0.02, N_ROWS)], axis=1) for _ in "xy"
+    )
+    if swapped:
+        one[:, 0], other[:, 0] = one[:, 0] + 5, other[:, 0] - 5
+    return segments_of({"x": one, "y": other})
+
+
+class Life:
+    """Alarms and the log of their plans, batch by batch, at fixed prices of work."""
+
+    def __init__(self, *, recalls=True):
+        self.program = program_over(block(0, swapped=False), TEMPLATES["three"])
+        (self.template,) = self.program.templates
+        self.loop = AlarmLoop(AlarmOptions(), self.program)
+        self.log, self.n, self.decided = PlanLog(recalls=recalls), 0, []
+
+    @property
+    def targets(self):
+        return {"alarms": AlarmPin(self.loop)}
+
+    def phase(self, n_batches, *, swapped):
+        """Run batches; returns the work of the plan after each over that of the best one."""
+        found = []
+        for _ in range(n_batches):
+            segments, before = block(self.n, swapped=swapped), self.targets["alarms"].plan
+            samples = self.loop.wants_sample
+            _, profile, _ = observed(self.program, segments, self.loop.plan, samples=samples)
+            self.decided += self.loop.step(profile, self.n)
+            self.decided += self.log.step(self.targets, {"alarms": before}, N_ROWS, self.n)
+            self.n += 1
+            plans = fixed_plans(self.template)
+            costs = [priced(self.program, segments, {self.template.text: p}) for p in plans]
+            found.append(priced(self.program, segments, self.loop.plan) / min(costs))
+        return found
+
+    def view(self):
+        return self.log.views(self.targets)[0]
+
+    def count(self, event):
+        return sum(each.event == event for each in self.decided)
+
+
+def test_a_plan_of_alarms_is_recalled_after_one_batch():
+    life, without = Life(), Life(recalls=False)
+    for n in range(6):
+        work = life.phase(20, swapped=bool(n % 2))
+        learned = without.phase(20, swapped=bool(n % 2))
+        if n > 1:
+            assert max(work) < 1.02
+    assert max(learned[:4]) > 1.4
+    assert (life.count("recall"), life.count("mistaken")) == (2, 0)
+    view = life.view()
+    assert view.n_situations == 2
+    assert without.view().hindsight.saved < view.hindsight.saved < 0.2
+    (section,) = words.log_sections([view])
+    assert "the best single plan, all covered, as written" in section.parts[1].pairs[0][1]
+    assert "per segment)" in section.parts[1].pairs[0][1]
+
+
+def test_where_nothing_recurs_nothing_is_recalled():
+    life, without = Life(), Life(recalls=False)
+    for each in (life, without):
+        each.work = each.phase(20, swapped=True)
+    assert life.work == without.work
+    assert life.count("recall") == 0
+
+
+def test_the_log_of_alarms_outlives_its_process():
+    life = Life()
+    for n in range(2):
+        life.phase(20, swapped=bool(n % 2))
+    life.phase(4, swapped=False)
+    loop, log = msgspec.json.decode(
+        msgspec.json.encode([life.loop.snapshot(), life.log.snapshot()])
+    )
+    again = Life()
+    again.loop.restore(loop)
+    again.log.restore(log, again.targets)
+    assert again.view() == life.view()
+    assert max(again.phase(4, swapped=True)) < 1.02
+    assert again.view().n_situations == 2
+    log["alarms"]["situations"][0]["evidence"] = [[], {again.template.text: [1.0]}]
+    with pytest.raises(StateError, match="the saved log of plans is damaged"):
+        PlanLog().restore(log, again.targets)
+
+
+def test_the_log_goes_on_when_templates_come_and_go():
+    life = Life()
+    life.phase(10, swapped=False)
+    both = {"c": "x > 1", "d": "y < -9 AND x > 9"}
+    for texts in (both, TEMPLATES["three"] | both, TEMPLATES["three"]):
+        life.program = program_over(block(0, swapped=False), texts)
+        life.loop.follow(life.program)
+        life.view()
+        for at in range(3):
+            _, profile, _ = observed(life.program, block(at, swapped=True), life.loop.plan)
+            life.loop.step(profile, at)
+            before = {"alarms": life.targets["alarms"].plan}
+            life.log.step(life.targets, before, N_ROWS, at)
+    view = life.view()
+    assert view.n_rows + view.n_left_out == 19 * N_ROWS
+
+
+@pytest.mark.parametrize("way", ["unshared", "covered"])
+def test_the_log_knows_the_best_plan_that_nobody_ran(way):
+    """What it says that a plan took, and the best one would have, is what running them takes."""
+    (template,) = (program := ranges_of(lines(0), NEAR).program).templates
+    loop, log = AlarmLoop(AlarmOptions(), program), PlanLog()
+    pin = AlarmPin(loop)
+    pin.hold({NEAR_TEXT: {"sharing": way, "order": ["x > ?", "y < ?"]}})
+    took = dict.fromkeys(fixed_plans(template), 0)
+    for at in range(WARM_UP):  # values of these are sampled
+        program = ranges_of(lines(at), NEAR).program
+        _, profile, _ = observed(program, lines(at), loop.plan)
+        loop.step(profile, at)
+        log.step({"alarms": pin}, {"alarms": pin.plan}, 4_000, at)
+        for each in took:
+            took[each] += priced(program, lines(at), {NEAR_TEXT: each})
+    seen = log.views({"alarms": pin})[0].hindsight
+    held = took[TemplatePlan(way, (0, 1))]
+    assert seen.cost == pytest.approx(held / WARM_UP / 4_000, rel=0.05)
+    assert seen.cost / seen.best_cost == pytest.approx(held / min(took.values()), rel=0.2)
+    best = min(took, key=took.__getitem__)
+    assert seen.best == pin.said({NEAR_TEXT: plain(best, template)})
+    if way == "unshared":
+        assert seen.saved < -1
+
+
+TEXT = "x > ? AND y > ?"
+N_BATCHES = 10
+
+
+def together(seed, how, n=2_000):
+    """Return segments of which y goes with x, against it, or knows nothing of it."""
+    found = lines(seed, n)
+    x = found.coefs["x"]
+    y = {"with": x, "against": np.array([1.0, 0.0]) - x, "apart": found.coefs["y"] * [1, 0]}[how]
+    return replace(found, coefs={"x": x, "y": y})
+
+
+def alarms(x, y, n=12):
+    return {f"a{at}": f"x > {x + at / 1000} AND y > {y + at / 1000}" for at in range(n)}
+
+
+@pytest.mark.parametrize("how", ["with", "against", "apart"])
+@pytest.mark.parametrize("thresholds", [(0.2, 0.9), (0.9, 0.2), (0.7, 0.7)])
+def test_a_learned_plan_costs_as_the_best_of_all(how, thresholds):
+    texts = alarms(*thresholds)
+    loop = loop_of(texts)
+    for at in range(N_BATCHES):
+        run(loop, together(at, how), texts, at)
+    segments = together(99, how)
+    program = ranges_of(segments, texts).program
+    (template,) = program.templates
+    costs = {plan: priced(program, segments, {TEXT: plan}) for plan in fixed_plans(template)}
+    learned = replace(loop.plan[TEXT], order=loop.plan[TEXT].order_of(template))
+    assert costs[learned] <= 1.1 * min(costs.values())
+    assert costs[learned] < 0.9 * max(costs.values())
+
+
+def test_thresholds_that_move_move_the_plan():
+    loop = loop_of(alarms(0.2, 0.9))
+    orders = []
+    for number in range(24):
+        texts = alarms(0.2, 0.9) if number < 12 else alarms(0.9, 0.2)
+        if number == 12:  # the same templates, with other constants
+            loop.follow(ranges_of(lines(0), texts).program)
+        run(loop, together(number, "apart"), texts, number)
+        orders.append(loop.plan[TEXT].order)
+    assert orders[11] == (1, 0)
+    assert orders[-1] == (0, 1)

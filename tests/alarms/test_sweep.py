@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eddyline.alarms.witnesses import witnesses
+from eddyline.alarms.meeting import witnesses
 from eddyline.models.segments import Keyed
 from eddyline.models.steps import Changes, result_table
 from tests.alarms.alone import alone, ranges_of, together

@@ -34,7 +34,7 @@ from benchmarks.harness.scenario import Settings
 from benchmarks.harness.scenarios import scenarios
 
 from eddyline.change import DETECTORS, options_of
-from eddyline.ordering.greedy import Evidence, restore_invariant
+from eddyline.ordering.a_greedy import Evidence, restore_invariant
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile
 from eddyline.testing.reference_orders import static_greedy

@@ -9,6 +9,8 @@ from pyarrow import fs
 
 from eddyline.joins.state_part import JoinPart
 from eddyline.joins.view import JoinRecord
+from eddyline.report.sections import Column, RunView, Section, Table
+from eddyline.report.stored import RunLog
 from eddyline.runtime.checkpoint import write_format
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import BatchRecord, OrderRecord
@@ -18,8 +20,6 @@ from eddyline.state.grid import Grid
 from eddyline.state.manifest import ManifestFolder
 from eddyline.state.rows import Rows, SortedRun
 from eddyline.state.run_files import write_run
-from eddyline.watch.run_log import RunLog
-from eddyline.watch.sections import Column, RunView, Section, Table
 
 SECRET = "SesameOpen"
 """A value of a row."""

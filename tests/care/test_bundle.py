@@ -6,8 +6,14 @@ import zipfile
 import pytest
 from typer.testing import CliRunner
 
-from eddyline.care.bundle import write_bundle
-from eddyline.care.redaction import Redaction, error_class, evidence, settings, without_literals
+from eddyline.care.bundle import (
+    Redaction,
+    error_class,
+    evidence,
+    settings,
+    without_literals,
+    write_bundle,
+)
 from eddyline.cli import app
 from eddyline.errors import StateError
 from tests.care.conftest import SECRET

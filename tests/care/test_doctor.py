@@ -9,10 +9,8 @@ from collections import namedtuple
 import pytest
 from typer.testing import CliRunner
 
-from eddyline.care import machine
-from eddyline.care.checkpoints import check_checkpoint
-from eddyline.care.findings import is_fine
-from eddyline.care.machine import check_machine
+from eddyline.care import doctor
+from eddyline.care.doctor import check_checkpoint, check_machine, is_fine
 from eddyline.cli import app
 from eddyline.errors import StateError
 from tests.care.conftest import committed
@@ -32,9 +30,9 @@ def levels(findings):
 @pytest.fixture
 def sound(monkeypatch):
     """A machine without a fault, whatever this one is."""
-    monkeypatch.setattr(machine.java, "problem", lambda: None)
-    monkeypatch.setattr(machine.java, "in_use", lambda: ("/opt/java", 17))
-    monkeypatch.setattr(machine.shutil, "disk_usage", lambda _: Usage(0, 0, 100 << 30))
+    monkeypatch.setattr(doctor.java, "problem", lambda: None)
+    monkeypatch.setattr(doctor.java, "in_use", lambda: ("/opt/java", 17))
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: Usage(0, 0, 100 << 30))
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
 
 
@@ -48,7 +46,7 @@ def test_a_sound_machine(sound):
 
 @pytest.mark.parametrize(("free", "level"), [(1 << 30, "warning"), (1 << 20, "error")])
 def test_little_room(sound, monkeypatch, free, level):
-    monkeypatch.setattr(machine.shutil, "disk_usage", lambda _: Usage(0, 0, free))
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: Usage(0, 0, free))
     assert "make room" in said_of(check_machine(), "temporary files", level)
 
 
@@ -62,22 +60,22 @@ def test_extras_that_are_there_and_how_to_get_others(sound, monkeypatch):
     assert re.fullmatch(
         r"[a-z, ]*metrics, report, serve[a-z, ]*", said_of(check_machine(), "extras", "ok")
     )
-    installed = machine._installed
+    installed = doctor._installed
     gone = {"prometheus-client", "grpcio"}  # the second is asked for by an extra of pyspark
-    monkeypatch.setattr(machine, "_installed", lambda n: None if n in gone else installed(n))
+    monkeypatch.setattr(doctor, "_installed", lambda n: None if n in gone else installed(n))
     said = said_of(check_machine(), "extras", "ok")
     assert said.endswith("; for more: pip install 'eddyline[connect,metrics]'")
     assert "serve" in said.partition(";")[0]
 
 
 def test_no_java(sound, monkeypatch):
-    monkeypatch.setattr(machine.java, "problem", lambda: "Spark needs Java 17")
+    monkeypatch.setattr(doctor.java, "problem", lambda: "Spark needs Java 17")
     assert said_of(check_machine(), "Java", "error") == "Spark needs Java 17"
 
 
 def test_packages_that_are_not_supported(sound, monkeypatch):
     needed = ["pandas<2,>=1", "no-such-package>=1", "pytest<1; extra == 'dev'", "numpy>=1"]
-    monkeypatch.setattr(machine.metadata, "requires", lambda _: needed)
+    monkeypatch.setattr(doctor.metadata, "requires", lambda _: needed)
     found = check_machine()
     assert "pip install 'pandas>=1,<2'" in said_of(found, "pandas", "error")
     assert "not installed" in said_of(found, "no-such-package", "error")
@@ -86,7 +84,7 @@ def test_packages_that_are_not_supported(sound, monkeypatch):
 
 
 def test_an_old_python(sound, monkeypatch):
-    monkeypatch.setattr(machine.platform, "python_version", lambda: "3.9.2")
+    monkeypatch.setattr(doctor.platform, "python_version", lambda: "3.9.2")
     assert "this is 3.9.2" in said_of(check_machine(), "Python", "error")
 
 
@@ -189,17 +187,17 @@ def test_state_that_is_behind_the_batches(checkpoint):
 
 def test_a_run_that_goes_on_meanwhile_is_no_fault(checkpoint, monkeypatch):
     committed(checkpoint, 2)
-    from eddyline.state import checking  # noqa: PLC0415 - patched
+    from eddyline.state import run_files  # noqa: PLC0415 - patched
 
-    opened = checking.open_tables
+    opened = run_files.open_tables
 
     def while_it_runs(files, paths, checksum):
-        monkeypatch.setattr(checking, "open_tables", opened)
+        monkeypatch.setattr(run_files, "open_tables", opened)
         for batch_id in (3, 4):
             committed(checkpoint, batch_id)
         return opened(files, paths, checksum)
 
-    monkeypatch.setattr(checking, "open_tables", while_it_runs)
+    monkeypatch.setattr(run_files, "open_tables", while_it_runs)
     said = said_of(check_checkpoint(checkpoint), "checkpoint: state", "ok")
     assert "after batch 4" in said
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from eddyline.care.checkpoints import check_checkpoint
+from eddyline.care.doctor import check_checkpoint
+from eddyline.report.stored import read_run
 from eddyline.runtime.checkpoint import FORMAT, read_format, write_format
 from eddyline.runtime.records import n_batches
-from eddyline.watch.stored import read_run
 
 KEPT = sorted(Path(__file__).parent.glob("format_*"))
 

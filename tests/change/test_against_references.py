@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.change import DETECTORS, detector_bank, options_of
-from eddyline.change.single import Detector
+from eddyline.change.protocol import Detector
 from tests.examples import examples
 from tests.oracles.detectors import REFERENCES, ReferenceOptions
 

@@ -8,8 +8,8 @@ import pytest
 from eddyline.change import detector, detector_bank
 from eddyline.change.beta_fit import beta_of_moments, fit_beta, log_likelihood
 from eddyline.change.meta import kuiper
+from eddyline.change.protocol import Detector
 from eddyline.change.scalar import LoopBank, ScalarDetector, ScalarOptions
-from eddyline.change.single import Detector
 from tests.oracles.detectors import reference_kuiper
 
 TRAINING = [0.30, 0.32, 0.28, 0.35, 0.25, 0.31, 0.29, 0.33, 0.27, 0.30]

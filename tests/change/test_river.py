@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import eddyline as el
-from eddyline.data.array_text import pack
+from eddyline.data.arrays import pack
 from eddyline.errors import OptionError, StateError
 
 drift = pytest.importorskip("river.drift")

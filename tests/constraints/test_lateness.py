@@ -8,8 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eddyline.constraints.bounds import bins_of, changes, top_of
-from eddyline.constraints.lateness import Disorder, LatenessRule, LearnedLateness
+from eddyline.constraints.bounds import (
+    Disorder,
+    LatenessRule,
+    LearnedLateness,
+    bins_of,
+    changes,
+    top_of,
+)
 from eddyline.state.rows import ALWAYS, FOREVER
 
 BATCH_ROWS = 20_000

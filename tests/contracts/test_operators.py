@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 
 import eddyline as el
 from eddyline.aggregates.functions import AGGREGATES
-from eddyline.alarms.step import AlarmStep
+from eddyline.alarms.alarm_set import AlarmStep
 from eddyline.errors import StateError
 from eddyline.models import graph
 from eddyline.models.fitting.declared import Declared, read_equations
@@ -43,6 +43,9 @@ from eddyline.query.steps import (
     UnionStep,
 )
 from eddyline.query.windows import SlideWindow
+from eddyline.report.html import write_report
+from eddyline.report.sections import RunView, Section, sections_json
+from eddyline.report.terminal import explain
 from eddyline.rules.step import RuleStep
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import History
@@ -53,9 +56,6 @@ from eddyline.spark.operators import OPERATORS, laid_out
 from eddyline.spark.relation import Relation
 from eddyline.spark.run.chain import Chain
 from eddyline.state.manifest import ManifestFolder, StatePart
-from eddyline.watch.html.report import write_report
-from eddyline.watch.sections import RunView, Section, sections_json
-from eddyline.watch.terminal.explain import explain
 from tests.operators.newest import NewestOperator, NewestStep
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ N_ROWS, N_BATCHES, WAIT_S = 3_000, 3, 30.0
 RULES = {f"r{n}": f"c = 'always' AND t = 't{n}'" for n in range(8)}
 """By the first of two conditions, which nearly all rows fulfil, or by the second."""
 
-LEARNS_SOON = {"sample_prob": 0.5, "warmup_prob": 0.5, "min_fill": 20, "max_overhead": 1.0}
+LEARNS_SOON = {"sample_prob": 0.5, "max_overhead": 1.0}
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from eddyline.errors import StateError
 from eddyline.estimates import filters
-from eddyline.estimates.histograms import MAX_CELLS, CoefHistogram, merged
-from eddyline.estimates.joins import share
-from eddyline.estimates.values import ValueSketch
+from eddyline.estimates.histograms import MAX_CELLS, CoefHistogram, ValueSketch, merged
+from eddyline.estimates.results import share_of_pairs
 from eddyline.models.solving import polynomials
 
 N = 4_000
@@ -159,7 +158,7 @@ def test_joins(size):
         other[:, 0] += shift
         low, _ = polynomials.extremes(one - other, length)
         true = (low < 0).mean()
-        found = share(
+        found = share_of_pairs(
             CoefHistogram.of(one, length), CoefHistogram.of(other, length), is_aligned=True
         )
         assert found.value == pytest.approx(true, abs=0.02 if size == 2 else 0.04)

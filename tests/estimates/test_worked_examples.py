@@ -5,13 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eddyline.estimates import aggregates, filters, plans
-from eddyline.estimates.accuracy import Accuracy
-from eddyline.estimates.filters import Estimate, Times
+from eddyline.estimates import filters, plans, results
+from eddyline.estimates.filters import Estimate, Times, below, bernstein, ordered, pairs_below
 from eddyline.estimates.histograms import CoefHistogram
-from eddyline.estimates.joins import overlaps, share
-from eddyline.estimates.plans import Node
-from eddyline.estimates.volumes import below, bernstein, ordered, pairs_below
+from eddyline.estimates.plans import Accuracy, Node
+from eddyline.estimates.results import overlaps, share_of_pairs
 from eddyline.models.solving.polynomials import evaluate, shifted
 
 ROOT = Node(0.0)
@@ -131,29 +129,34 @@ def test_5_8_bounds_of_a_conjunction():
 
 def test_5_9_rate_of_a_join():
     x, y = cells((10, [(0, 1), (0, 0)], 10)), cells((10, [(5, 6), (0, 0)], 10))
-    assert (share(x, y, is_aligned=True).value, share(y, x, is_aligned=True).value) == (1, 0)
+    assert (
+        share_of_pairs(x, y, is_aligned=True).value,
+        share_of_pairs(y, x, is_aligned=True).value,
+    ) == (1, 0)
     assert overlaps(10, 10, is_aligned=True) / 20 == 0.5
     assert overlaps(10, 10, is_aligned=False) / 20 == 0.95
     half = cells((10, [(0, 0), (1, 1)], 10)), cells((10, [(5, 5), (0, 0)], 10))
-    assert share(*half, is_aligned=True).value == pytest.approx(1.0)  # pieces, however long
+    assert share_of_pairs(*half, is_aligned=True).value == pytest.approx(
+        1.0
+    )  # pieces, however long
     assert [overlaps(10, 7, is_aligned=False), overlaps(3, 20, is_aligned=False)] == [16, 22]
-    assert aggregates.n_sums(17, 2, is_aligned=False) == 16
-    assert aggregates.n_sums(20, 2, is_aligned=True) == 10
+    assert results.n_sums(17, 2, is_aligned=False) == 16
+    assert results.n_sums(20, 2, is_aligned=True) == 10
 
 
 def test_5_10_share_of_a_maximum():
     own = cells((6, [(20, 30)], 10), size=1)
     other = cells((5, [(0, 10)], 10), (3, [(10, 20)], 10), (2, [(20, 30)], 10), size=1)
-    assert 6 * aggregates.share_of_maximum([own, other], 0) == pytest.approx(6 * 0.9)
+    assert 6 * results.share_of_maximum([own, other], 0) == pytest.approx(6 * 0.9)
     third = cells((5, [(0, 10)], 10), (5, [(50, 60)], 10), size=1)
-    found = aggregates.share_of_maximum([own, other, third], 0)
+    found = results.share_of_maximum([own, other, third], 0)
     assert found == pytest.approx(0.9 * 0.5)
     alike = [cells((10, [(0, 1)], 10), size=1)] * 5
-    assert aggregates.share_of_maximum(alike, 0) == pytest.approx(0.2, abs=0.01)
+    assert results.share_of_maximum(alike, 0) == pytest.approx(0.2, abs=0.01)
 
 
 def test_5_11_maximum_of_a_window():
-    assert [aggregates.stays_constant(n) for n in (2, 3, 6)] == pytest.approx([1 / 3, 0.5, 5 / 7])
+    assert [results.stays_constant(n) for n in (2, 3, 6)] == pytest.approx([1 / 3, 0.5, 5 / 7])
 
 
 def covered(upstream, cover, gives, compensations):

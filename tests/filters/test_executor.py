@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from eddyline.data.outcome_codes import unpack
+from eddyline.data.outcomes import unpack
 from eddyline.errors import PredicateError
 from eddyline.filters.executor import ArrowExecutor, Sample
 from eddyline.query.predicates import predicate

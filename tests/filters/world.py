@@ -7,13 +7,23 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from eddyline.data.sampling import sampled_rows, seed_of
+from eddyline.data.outcomes import sampled_rows, seed_of
 from eddyline.filters.executor import ArrowExecutor
 from eddyline.filters.loop import FilterLoop
 from eddyline.options import FilterOptions
 from eddyline.query.predicates import predicate
 
 BATCH_ROWS = 4096
+
+OF_LOOP = ("window_rows", "min_fill", "warmup_prob")
+"""Settings of a loop that are arguments of it, and no options of a query."""
+
+
+def loop_of(names, settings, **more) -> FilterLoop:
+    """Return a loop with some settings: options, and those of ``OF_LOOP``."""
+    of_loop = {name: settings[name] for name in OF_LOOP if name in settings}
+    options = {name: value for name, value in settings.items() if name not in OF_LOOP}
+    return FilterLoop("arrow", names, FilterOptions.of(**options), **of_loop, **more)
 
 
 @dataclass
@@ -51,10 +61,9 @@ class World:
 
         return passes
 
-    def loop(self, **options) -> FilterLoop:
+    def loop(self, **settings) -> FilterLoop:
         # The time that policies take is not part of the world.
-        given = FilterOptions.of(**options)
-        return FilterLoop("arrow", self.executor.filter_ids, given, clock=lambda: 0)
+        return loop_of(self.executor.filter_ids, settings, clock=lambda: 0)
 
     def columns(self):
         rng = np.random.default_rng(seed_of(self.seed, self.batch))

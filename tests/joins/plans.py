@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pyarrow import fs
 
 from eddyline.joins.caches.prefix_invariant import by_store, candidates
-from eddyline.joins.caches.selection_problem import CacheProblem
+from eddyline.joins.caches.selection import CacheProblem
 from eddyline.joins.graph import JoinGraph
 from eddyline.state.grid import N_BINS, Grid, Split, bins_of
 from eddyline.state.manifest import ManifestFolder

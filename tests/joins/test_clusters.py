@@ -10,9 +10,8 @@ import pytest
 
 from eddyline.constraints.bounds import bins_of
 from eddyline.errors import StateError
-from eddyline.joins.clusters import MARGIN, MOST, Clusters, Spans
+from eddyline.joins.arrival_order import MARGIN, MOST, Clusters, Spans, watched
 from eddyline.joins.graph import JoinGraph
-from eddyline.joins.value_order import watched
 
 PAIR = JoinGraph(("s", "t"), (frozenset("st"),))
 LENGTH = 1_000_000

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from eddyline.errors import StateError
-from eddyline.joins.table_filter import LEAST_DROPPED, LEAST_SHARE, REST, TRIAL, DropChoice
+from eddyline.joins.tables import LEAST_DROPPED, LEAST_SHARE, REST, TRIAL, DropChoice
 
 TABLES = {"s": ("v", "w")}
 KEYS = {"s": 100}

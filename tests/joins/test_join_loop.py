@@ -11,17 +11,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from eddyline.data import outcome_codes as outcome
+from eddyline.data import outcomes as outcome
 from eddyline.errors import OptionError, StateError
 from eddyline.joins.caches.counts import CacheReport
 from eddyline.joins.graph import JoinGraph
-from eddyline.joins.loop import JoinLoop, written_orders
-from eddyline.joins.operator.delta_join import results
-from eddyline.joins.operator.probe_counts import JoinWork, ProbeWork
-from eddyline.joins.orders.loop import Growth
+from eddyline.joins.operator.pipeline import results
+from eddyline.joins.orders import pipelines as orders
+from eddyline.joins.orders.pipelines import Growth, JoinLoop, written_orders
 from eddyline.joins.orders.probe_order import has_cycle, way_filters
 from eddyline.joins.orders.probe_profiling import DropSample, drop_samples
-from eddyline.joins.plan import BucketReport
+from eddyline.joins.plan import BucketReport, JoinWork, ProbeWork
 from eddyline.joins.profile import JoinProfile
 from eddyline.options import JoinOptions
 from eddyline.ordering.a_greedy import AGreedyOptions
@@ -152,7 +151,8 @@ def python_orders_hold_still_where_nothing_changes():
 # -- orders ----------------------------------------------------------------------------------------
 
 
-def test_e4_the_order_of_the_filters_gives_that_of_the_windows():
+def test_e4_the_order_of_the_filters_gives_that_of_the_windows(monkeypatch):
+    monkeypatch.setattr(orders, "WINDOW_ROWS", 100)
     """A-Greedy ranks F3, F2, F1, F4, F5; the pipeline is 3, 4, 2, 5, 6."""
     filters = way_filters(E4, "1")
     drops = np.zeros((100, 5), bool)
@@ -163,7 +163,7 @@ def test_e4_the_order_of_the_filters_gives_that_of_the_windows():
     drops[80:90, 3:] = True  # 5
     drops[90:95, 4] = True  # 6
     drops = closed_outwards(filters, drops)
-    loop = JoinLoop(E4, JoinOptions(policy=EXACT, window_rows=100))
+    loop = JoinLoop(E4, JoinOptions(policy=EXACT))
     (entry,) = [
         entry for entry in step(loop, [sample_of(filters, drops)], 4) if entry.event == "order"
     ]
@@ -175,14 +175,14 @@ def test_e4_the_order_of_the_filters_gives_that_of_the_windows():
     assert record.cost_ns < record.as_written_ns
 
 
-def test_e7_probes_of_the_core_example():
+def test_e7_probes_of_the_core_example(monkeypatch):
     """Tuples 2, 4, 7, 2, 5, 4 in the profile: the greedy order is F3, F1, F2, F4."""
     graph = JoinGraph(tuple("x1234"), tuple(frozenset({"x", f}) for f in "1234"))
     filters = way_filters(graph, "x")
     dropped_by = {2: "3", 4: "234", 7: "1", 5: "124"}
     drops = [[f in dropped_by[value] for f in "1234"] for value in (2, 4, 7, 2, 5, 4)]
-    options = JoinOptions(policy=EXACT, monitor="window", window_rows=6)
-    loop = JoinLoop(graph, options)
+    monkeypatch.setattr(orders, "WINDOW_ROWS", 6)
+    loop = JoinLoop(graph, JoinOptions(policy=EXACT, monitor="window"))
     step(loop, [sample_of(filters, drops)], 0)
     assert loop.plan["x"] == tuple("3124")
     assert loop.drop_fracs("x") == pytest.approx({"1": 2 / 6, "2": 3 / 6, "3": 4 / 6, "4": 3 / 6})
@@ -228,10 +228,11 @@ def random_graph(rng, n):
 
 @pytest.mark.large
 @pytest.mark.parametrize("seed", range(100))
-def python_orders_are_always_legal_and_survive_a_restart(seed):
+def test_orders_are_always_legal_and_survive_a_restart(seed, monkeypatch):
     rng, numbers = random.Random(seed), np.random.default_rng(seed)
     graph = random_graph(rng, rng.randint(2, 6))
-    options = JoinOptions(window_rows=rng.choice([1, 50, 1000]), seed=seed)
+    monkeypatch.setattr(orders, "WINDOW_ROWS", rng.choice([1, 50, 1000]))
+    options = JoinOptions(seed=seed)
     loop = JoinLoop(graph, options)
     for batch_id in range(25):
         probing = loop.probing()
@@ -262,22 +263,24 @@ def python_orders_are_always_legal_and_survive_a_restart(seed):
     assert again.probing() == loop.probing()
 
 
-def test_two_tasks_count_equally():
+def test_two_tasks_count_equally(monkeypatch):
+    monkeypatch.setattr(orders, "WINDOW_ROWS", 200)
     filters = way_filters(STAR, "r")
     one = sample_of(filters, np.tile([True, False, False, False], (300, 1)))
     other = sample_of(filters, np.tile([False, True, True, True], (300, 1)))
-    loops = [JoinLoop(STAR, JoinOptions(window_rows=200)) for _ in range(2)]
+    loops = [JoinLoop(STAR, JoinOptions()) for _ in range(2)]
     for samples, loop in zip([[one, other], [other, one]], loops, strict=True):
         step(loop, samples, 0)
         fracs = loop.drop_fracs("r")
         assert fracs == {"s": 0.5, "t": 0.5, "u": 0.5, "w": 0.5}
 
 
-def test_profiling_keeps_to_its_share_of_the_time():
+def test_profiling_keeps_to_its_share_of_the_time(monkeypatch):
     """A batch of 100 ms pays for 2 ms of profiling, which takes 5."""
     filters = way_filters(STAR, "r")
     drops = np.random.default_rng(0).random((400, 4)) < 0.5
-    loop = JoinLoop(STAR, JoinOptions(window_rows=500))
+    monkeypatch.setattr(orders, "WINDOW_ROWS", 500)
+    loop = JoinLoop(STAR, JoinOptions())
     profiled = []
     for batch_id in range(40):
         probing = loop.probing()
@@ -399,13 +402,12 @@ def test_the_tree_waits_until_all_pairs_were_counted():
 # -- switched off, restored ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [{"adaptive": False}, {"sample_rows": 0}])
-def test_switched_off_orders_stay_as_written(options):
+def test_switched_off_orders_stay_as_written():
     learned = JoinLoop(STAR, JoinOptions())
     star = Star(DRAWN[0])
     run_batches(learned, star, 5)
     assert learned.plan != written_orders(STAR)
-    loop = JoinLoop(STAR, JoinOptions(**options))
+    loop = JoinLoop(STAR, JoinOptions(adaptive=False))
     assert loop.probing() is None
     loop.restore(learned.snapshot())
     filters = way_filters(STAR, "r")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from eddyline.constraints.bounds import bins_of
-from eddyline.joins.monitor_budget import (
+from eddyline.joins.leaving import (
     CHANGED,
     MANY_COLD,
     MAX_OVERHEAD,

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from eddyline.joins.graph import JoinGraph
-from eddyline.joins.loop import JoinLoop, PipelineChoice
+from eddyline.joins.orders.pipelines import JoinLoop, PipelineChoice
 from eddyline.joins.orders.probe_order import way_filters
 from eddyline.joins.profile import JoinProfile
 from eddyline.options import JoinOptions

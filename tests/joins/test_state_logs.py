@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from eddyline.errors import StateError
-from eddyline.joins.caches.loop import JoinCaches
+from eddyline.joins.caches.choice import JoinCaches
 from eddyline.joins.done import TRIAL, DoneChoice
 from eddyline.joins.operator.done_rows import MATCHED, DoneCounts
 from eddyline.joins.tiers import MARGIN, TierChoice
+from eddyline.report import decisions as words
 from eddyline.runtime.plan_log import PlanLog
-from eddyline.watch import plan_log as words
 from tests.joins.test_done_loop import HOT, NS
 from tests.joins.test_grid_loop import CHAIN, counted
 from tests.joins.test_grid_loop import loop as grid_loop
@@ -92,7 +92,7 @@ def test_tiers_are_recalled_after_one_batch():
     # The best single one holds what the wider situation needs, for all of the time.
     assert view.hindsight.best_cost == pytest.approx(_cost(105 * SECOND, SECOND), rel=0.01)
     assert without.view().hindsight.saved < view.hindsight.saved
-    assert "windows of hot rows per row" in words.sections([view])[0].parts[1].pairs[0][1]
+    assert "windows of hot rows per row" in words.log_sections([view])[0].parts[1].pairs[0][1]
 
 
 def test_tiers_that_were_recalled_by_mistake_cost_time_alone():

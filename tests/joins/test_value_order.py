@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from eddyline.errors import StateError
+from eddyline.joins.arrival_order import ValueOrders, disorder_of, watched
 from eddyline.joins.graph import JoinGraph
-from eddyline.joins.value_order import ValueOrders, disorder_of, watched
 
 PAIR = JoinGraph(("s", "t"), (frozenset("st"),))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eddyline.joins.way import MOST_BYTES, MOST_ROWS, WayChoice
+from eddyline.joins.tables import MOST_BYTES, MOST_ROWS, WayChoice
 
 
 @pytest.mark.parametrize(

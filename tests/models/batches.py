@@ -22,7 +22,7 @@ from eddyline.models.solving.text import read_condition, read_expression
 from eddyline.models.steps import Extremum, Integral
 from eddyline.models.streams.bucket import BucketBatch
 from eddyline.models.streams.plan import BucketState, StreamInput, StreamPlan
-from eddyline.state.place import StatePlace
+from eddyline.state.manifest import StatePlace
 
 SECOND = 1_000_000
 

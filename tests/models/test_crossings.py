@@ -27,7 +27,7 @@ from eddyline.models.steps import (
 )
 from eddyline.models.streams.bucket import BucketBatch
 from eddyline.models.streams.plan import BucketState, StreamInput, StreamPlan, check_streams, staged
-from eddyline.state.place import StatePlace
+from eddyline.state.manifest import StatePlace
 from tests.examples import examples
 from tests.models.batches import (
     DECLARED,

@@ -18,7 +18,7 @@ from eddyline.models.fitting.bounds import Bound
 from eddyline.models.fitting.declared import Declared, declared, read_equations
 from eddyline.models.streams.bucket import BucketBatch
 from eddyline.models.streams.plan import BucketState, StreamInput, StreamPlan
-from eddyline.state.place import StatePlace
+from eddyline.state.manifest import StatePlace
 from tests.models.batches import (
     DECLARED,
     DOOR,

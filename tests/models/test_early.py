@@ -21,7 +21,7 @@ from eddyline.models.segments import TOMB, keyed, unified
 from eddyline.models.steps import Envelope, Project, result_table
 from eddyline.models.streams.bucket import BucketBatch, EarlyBatch, check_early
 from eddyline.models.streams.plan import BucketState, StreamInput, StreamPlan
-from eddyline.state.place import StatePlace
+from eddyline.state.manifest import StatePlace
 from tests.examples import examples
 from tests.models.batches import (
     DECLARED,

@@ -23,7 +23,7 @@ from eddyline.models.steps import Envelope, Extremum, Integral
 from eddyline.models.streams.bucket import BucketBatch
 from eddyline.models.streams.plan import BucketState, RowCounts, StreamInput, StreamPlan
 from eddyline.models.streams.view import waiting_rows
-from eddyline.state.place import StatePlace
+from eddyline.state.manifest import StatePlace
 from eddyline.state.rows import FOREVER
 from tests.examples import examples
 from tests.models.batches import (

@@ -19,20 +19,21 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from eddyline.errors import StateError
+from eddyline.report.decisions import last_change
+from eddyline.report.sections import Column, Facts, Section, Table, Text, Tile
 from eddyline.runtime.choice import OneOfFew
 from eddyline.runtime.reports import TaskReport
 from eddyline.spark.arrow_tasks import task_ids
 from eddyline.spark.operator import PREFIX, Batch, Laid, Observed, Operator, Pending, Site
 from eddyline.spark.run.observed_metrics import PendingMetrics
 from eddyline.state.manifest import StatePart
-from eddyline.watch.sections import Column, Facts, Section, Table, Text, Tile, last_change
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History
-    from eddyline.state.place import StatePlace
+    from eddyline.state.manifest import StatePlace
 
 N_BUCKETS = 2
 """Parts into which keys are cut, each with a file of its own."""

@@ -19,10 +19,10 @@ from pyspark.errors import AnalysisException
 import eddyline as el
 from eddyline.errors import PlanError, StateError
 from eddyline.query.steps import RESULT
+from eddyline.report.terminal import batch_line
 from eddyline.spark.operator import Operator
 from eddyline.spark.operators import OPERATORS
 from eddyline.spark.sinks.files import FileSink
-from eddyline.watch.terminal.progress import batch_line
 from tests import examples
 from tests.operators import newest_queries
 from tests.operators.newest import NewestOperator, NewestStep

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from eddyline.data.arrays import Floats, Ints
-    from eddyline.data.outcome_codes import Bits
+    from eddyline.data.outcomes import Bits
 
 
 _CHUNK_ROWS = 4096

@@ -13,7 +13,7 @@ from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile
 
 if TYPE_CHECKING:
-    from eddyline.data.outcome_codes import Bits
+    from eddyline.data.outcomes import Bits
     from eddyline.stats.profile import Order
 
 COSTS_NS = (1.0, 2.0, 3.0, 10.0, 50.0)

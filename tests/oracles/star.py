@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pyarrow as pa
 
-from eddyline.data import outcome_codes as outcome
+from eddyline.data import outcomes as outcome
 from eddyline.errors import OptionError
 from eddyline.options import in_range
-from eddyline.stats.attributes import AttributeSample
+from eddyline.stats.profile import AttributeSample
 from eddyline.testing.generators import Below
 
 if TYPE_CHECKING:
     from eddyline.data.arrays import Floats, Ints
-    from eddyline.data.outcome_codes import Bits
+    from eddyline.data.outcomes import Bits
     from eddyline.stats.profile import Order
 
 

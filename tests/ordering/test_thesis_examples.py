@@ -13,8 +13,7 @@ from eddyline.ordering.independent import IndependentOptions
 from eddyline.ordering.local_swaps import LocalSwapsOptions
 from eddyline.ordering.matrix_view import drop_fracs, expected_cost_ns
 from eddyline.stats.costs import CostSums
-from eddyline.stats.profile import FilterProfile
-from eddyline.stats.window import ProfileWindow
+from eddyline.stats.profile import FilterProfile, ProfileWindow
 from eddyline.testing.reference_orders import optimal, static_greedy
 from eddyline.testing.simulation import run_batch
 from tests.oracles.conjunctions import TupleAGreedy, count_evaluations, matrix_view

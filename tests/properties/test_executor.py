@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eddyline.data.outcome_codes import unpack
-from eddyline.data.sampling import sampled_rows
+from eddyline.data.outcomes import sampled_rows, unpack
 from eddyline.errors import PredicateError
 from eddyline.filters.executor import ArrowExecutor, Groups, Sample
 from eddyline.filters.loop import FilterLoop

@@ -15,8 +15,8 @@ import pytest
 
 import eddyline as el
 from eddyline.errors import OptionError, PredicateError, QueryError, StateError
+from eddyline.report.stored import read_run
 from eddyline.runtime.checkpoint import LOCK
-from eddyline.watch.stored import read_run
 
 pytestmark = pytest.mark.spark
 

@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 
 from eddyline.errors import StateError
-from eddyline.options import SharingOptions
 from eddyline.query.conditions import Compare, Rule
 from eddyline.rules.compile.compiler import compile_rules
 from eddyline.rules.loop import RuleLoop
 from eddyline.rules.pin import NOT_KEPT, RulePin
 from eddyline.rules.planning.access_predicates import PAIR_NS, WALK_NS
 from eddyline.runtime.plan_log import LogView, PlanLog
-from tests.rules.test_rule_loop import PROGRAM, A, Run
+from tests.rules.test_rule_loop import PROGRAM, A, Run, loop_of
 
 OPTIONS = {
     "method": "witnesses",
@@ -29,7 +28,7 @@ class Life(Run):
 
     def __init__(self, *, recalls=True, seed=1):
         super().__init__(seed=seed, **OPTIONS)
-        self.loop = RuleLoop(PROGRAM, self.loop.options, logged_as="tens", clock=self.clock)
+        self.loop = loop_of(PROGRAM, OPTIONS, logged_as="tens", clock=self.clock)
         self.log, self.n, self.decided = PlanLog(recalls=recalls), 0, []
 
     @property
@@ -81,7 +80,7 @@ def test_what_adapting_brought_is_that_of_the_counted_pairs():
 
 def test_a_plan_that_was_never_learned_in_a_situation_is_chosen_by_its_evidence():
     life = Life()
-    life.loop.options = SharingOptions(**OPTIONS | {"review_rows": 10**6})
+    life.loop.review_rows = 10**6
     life.phase(4, rare_a=True)
     assert min(life.phase(4, rare_a=False)) > 0.9  # never reviewed
     life.phase(4, rare_a=True)

@@ -11,7 +11,7 @@ import pytest
 from eddyline.options import SharingOptions
 from eddyline.query.conditions import And, Compare, Operand, Rule
 from eddyline.rules.compile.compiler import compile_rules
-from eddyline.rules.loop import FIRST_ROWS, MAX_PARTS, RuleLoop
+from eddyline.rules.loop import FIRST_ROWS, MAX_PARTS, SAMPLE_ROWS, RuleLoop
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.planning.access_predicates import MIN_ROWS, plan_of
 from eddyline.rules.profile import SharingProfile
@@ -25,13 +25,24 @@ PROGRAM = compile_rules(
 SECOND = 10**9
 
 
+OF_LOOP = ("sample_rows", "review_rows", "min_change")
+"""Settings of a loop that are arguments of it, and no options of a set of rules."""
+
+
+def loop_of(program, settings, **more) -> RuleLoop:
+    """Return a loop with some settings: options, and those of ``OF_LOOP``."""
+    of_loop = {name: settings[name] for name in OF_LOOP if name in settings}
+    options = {name: value for name, value in settings.items() if name not in OF_LOOP}
+    return RuleLoop(program, SharingOptions.of(**options).resolved(), **of_loop, **more)
+
+
 class Run:
     """Batches through a matcher under the plans of a loop; evaluation takes what it is told."""
 
     def __init__(self, *, evaluation_ns=SECOND, planning_ns=0, seed=1, **options):
         self.now = 0
         self.planning_ns = planning_ns
-        self.loop = RuleLoop(PROGRAM, SharingOptions(**options), clock=self.clock)
+        self.loop = loop_of(PROGRAM, options, clock=self.clock)
         self.matcher = Matcher(PROGRAM, self.loop.plan)
         self.rng = np.random.default_rng(seed)
         self.evaluation_ns = evaluation_ns
@@ -144,7 +155,7 @@ def test_at_no_change_at_all_every_look_plans():
 
 @pytest.mark.parametrize("sample_prob", [0.0, 0.01, 1.0])
 def test_small_batches_do_not_pile_up(sample_prob):
-    loop = RuleLoop(PROGRAM, SharingOptions(sample_prob=sample_prob, review_rows=10**9))
+    loop = RuleLoop(PROGRAM, SharingOptions(sample_prob=sample_prob), review_rows=10**9)
     empty = SharingProfile.empty(PROGRAM)
     for at in range(5_000):
         n_sampled = len(loop.sample(5, at, 1))
@@ -159,7 +170,7 @@ def test_small_batches_do_not_pile_up(sample_prob):
         assert len(loop._window) <= 2 * MAX_PARTS
     assert loop.total.n_rows == 5_000
     if sample_prob == 1.0:
-        most = loop.options.sample_rows
+        most = SAMPLE_ROWS
         assert most <= loop.profile.n_sampled <= most * (1 + 2 / MAX_PARTS)
 
 
@@ -173,7 +184,7 @@ def test_a_loop_goes_on_with_anothers_plan():
 
 def test_no_rules():
     program = compile_rules([])
-    loop = RuleLoop(program, SharingOptions(min_change=0.0, review_rows=1))
+    loop = RuleLoop(program, SharingOptions(), min_change=0.0, review_rows=1)
     matcher = Matcher(program, loop.plan)
     for _ in range(5):
         matches, seen = matcher.match([], n_rows=300, sample=loop.sample(1, 0, 300))

@@ -152,10 +152,9 @@ def test_the_order_follows_under_any_monitor(monitor):
 
 def test_what_a_change_made_stale_is_dropped_and_what_came_after_it_kept():
     rng = np.random.default_rng(8)
-    options = FilterOptions(
-        monitor=DetectorMonitorOptions(detector="adwin", two_sample=False), window_rows=100_000
-    )
-    loop = FilterLoop("arrow", NAMES, options, clock=lambda: 0)
+    monitor = DetectorMonitorOptions(detector="adwin", two_sample=False)
+    options = FilterOptions(monitor=monitor)
+    loop = FilterLoop("arrow", NAMES, options, window_rows=100_000, clock=lambda: 0)
     for _ in range(30):
         loop.step(sample_of((0.9, 0.3, 0.2), 200, rng))
     known = loop.window.profile().n_tuples

@@ -5,20 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eddyline.aggregates.loop import AggregateLoop
-from eddyline.aggregates.pin import AggregatePin
-from eddyline.aggregates.profile import AggregateProfile
+from eddyline.aggregates.loop import AggregateLoop, AggregateProfile
 from eddyline.errors import PlanError, StateError
 from eddyline.filters.loop import FilterLoop
 from eddyline.filters.pin import FilterPin
 from eddyline.joins.graph import JoinGraph
-from eddyline.joins.loop import JoinLoop, PipelineChoice
+from eddyline.joins.orders.pipelines import JoinLoop, PipelineChoice
 from eddyline.options import FilterOptions, JoinOptions
+from eddyline.report import decisions as words
 from eddyline.runtime.by_hand import Pins
 from eddyline.runtime.choice import AsItStands
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile
-from eddyline.watch import pins as words
 
 PLANS = ("early", "late")
 FEW = AggregateProfile(n_rows=10_000, n_cells=10)
@@ -45,7 +43,7 @@ def loop():
 
 @pytest.fixture
 def targets(loop):
-    return {"aggregate": AggregatePin(loop)}
+    return {"aggregate": loop}
 
 
 @pytest.fixture
@@ -88,9 +86,9 @@ def test_pins_outlive_their_process(loop, targets, pins):
     pins.pin(targets, {"aggregate": "late"}, 3)
     other = AggregateLoop(plans=PLANS)
     again = Pins(pins.path)
-    assert again.apply({"aggregate": AggregatePin(other)}, -1) == []
+    assert again.apply({"aggregate": other}, -1) == []
     assert (other.plan, other.is_held) == ("late", True)
-    again.adapt({"aggregate": AggregatePin(other)}, 3)
+    again.adapt({"aggregate": other}, 3)
     assert Pins(pins.path).views(targets) == ()
 
 
@@ -106,7 +104,7 @@ def test_a_plan_that_is_not_possible_pins_nothing(loop, targets, pins):
 
 def test_a_pin_ends_with_what_it_was_of(loop, targets, pins):
     pins.pin(targets, {"aggregate": "early"}, 3)
-    fresh = {"aggregate": AggregatePin(AggregateLoop(plans=PLANS))}
+    fresh = {"aggregate": AggregateLoop(plans=PLANS)}
     (entry,) = pins.apply(fresh, 7)
     assert (entry.batch_id, entry.event) == (7, "adapt")
     assert entry.evidence == {"why": "what the plan was of has changed"}
@@ -175,7 +173,7 @@ def test_what_only_looks_like_names_is_no_order(plan):
     with pytest.raises(PlanError, match="is no plan of 'native'"):
         FilterPin(loop).hold(plan)
     with pytest.raises(PlanError, match="is no plan of 'aggregate'"):
-        AggregatePin(AggregateLoop(plans=PLANS)).hold(plan)
+        AggregateLoop(plans=PLANS).hold(plan)
     with pytest.raises(PlanError, match="possible is only the plan in force"):
         Standing("12").hold(plan)
 
@@ -195,11 +193,11 @@ def test_what_is_pinned_is_told_in_words(tmp_path):
     pins = Pins(tmp_path / "pins.json")
     pins.pin({"native": pin}, {"native": ["dear", "cheap"]}, 12)
     views = pins.views({"native": pin})
-    ((_, said),) = words.sections(views)[0].parts[0].pairs
+    ((_, said),) = words.pin_sections(views)[0].parts[0].pairs
     assert "pinned by a person after batch 12; the evidence says the best order" in said
-    assert words.lines(views) == ("pinned: native",)
-    assert words.sections(()) == []
-    assert words.lines(()) == ()
+    assert words.pin_lines(views) == ("pinned: native",)
+    assert words.pin_sections(()) == []
+    assert words.pin_lines(()) == ()
 
 
 CHAINED = JoinGraph(("r", "s", "t"), (frozenset("rs"), frozenset("st")))

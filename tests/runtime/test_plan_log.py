@@ -15,6 +15,8 @@ from eddyline.errors import StateError
 from eddyline.filters.loop import FilterLoop
 from eddyline.filters.pin import FilterPin
 from eddyline.options import FilterOptions
+from eddyline.report import decisions as words
+from eddyline.report.sections import Facts
 from eddyline.runtime.choice import Choice
 from eddyline.runtime.order_pin import ONE_ORDER
 from eddyline.runtime.plan_log import (
@@ -30,8 +32,6 @@ from eddyline.runtime.plan_log import (
     hindsight,
 )
 from eddyline.runtime.situations import Situation
-from eddyline.watch import plan_log as words
-from eddyline.watch.sections import Facts
 
 N_ROWS = 1_000
 
@@ -426,7 +426,7 @@ def _seen(share):
 
 
 def _said(view):
-    ((_, facts),) = [each.parts for each in words.sections([view])]
+    ((_, facts),) = [each.parts for each in words.log_sections([view])]
     assert isinstance(facts, Facts)
     return dict(facts.pairs)[view.component]
 
@@ -463,9 +463,9 @@ def test_what_adapting_brought_is_told(seen, said):
 def test_why_nothing_is_known_is_told_beside_what_is():
     known = LogView("native", 1, 10.0, hindsight=Hindsight(1.0, ["x"], 1.0, 1))
     unknown = LogView("rules", why_not="nobody measures it")
-    (section,) = words.sections([known, unknown])
+    (section,) = words.log_sections([known, unknown])
     assert dict(section.parts[1].pairs)["rules"] == "not known: nobody measures it"
-    assert words.sections([unknown]) == []
+    assert words.log_sections([unknown]) == []
 
 
 # -- orders of filters ----------------------------------------------------------------------------

@@ -132,7 +132,7 @@ def test_switched_off_nothing_is_let_go():
 def test_the_budget_follows_what_rows_cost_now():
     """Behind a filter that drops everything profiling is dear; when it stops, there is money."""
     rng = np.random.default_rng(4)
-    loop = FilterLoop("arrow", NAMES, FilterOptions(warmup_prob=0.01))
+    loop = FilterLoop("arrow", NAMES, FilterOptions(), warmup_prob=0.01)
     loop._warmups_ns = float("inf")  # not the staleness, the budget alone
     costs = CostSums.of_rows(1_000, np.array([10.0, 10_000.0, 10_000.0]))
     loop.step(sample_of((0.999, 0.3, 0.2), 2_000, rng, costs=costs))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from eddyline.errors import QueryError
+from eddyline.report.sections import RunView
 from eddyline.runtime.by_hand import RuleList, RuleShown
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import Backlog, BatchRecord, History, OrderRecord
-from eddyline.watch.sections import RunView
-from tests.watch.fakes import a_run
+from tests.report.fakes import a_run
 
 TOKEN = "0123456789abcdef0123"
 

@@ -11,15 +11,14 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
+from eddyline.report.sections import Section, Text
 from eddyline.runtime.journal import JournalEntry
-from eddyline.serve import views
-from eddyline.serve.failures import Failure
+from eddyline.serve import pages
+from eddyline.serve.runs import Failure, key_of
 from eddyline.serve.server import serve
-from eddyline.serve.source import key_of
-from eddyline.watch.sections import Section, Text
+from tests.report.fakes import a_run
+from tests.report.pages import EVIL
 from tests.serve.fakes import TOKEN, FakeRun, FakeRuns, RunOfRules, SteeredRun, a_long_run
-from tests.watch.fakes import a_run
-from tests.watch.pages import EVIL
 
 WIDE, NARROW = 1600, 360
 LONGEST_MS = 20_000
@@ -40,7 +39,7 @@ def chromium():
 @pytest.fixture(autouse=True)
 def _pages_are_made_soon(monkeypatch):
     """On a slow machine a page that may take half a percent of it is made once in minutes."""
-    monkeypatch.setattr(views, "SHARE", 1.0)
+    monkeypatch.setattr(pages, "SHARE", 1.0)
 
 
 @pytest.fixture

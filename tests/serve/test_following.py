@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 
 from eddyline.joins.view import JoinRecord
+from eddyline.report.clock import ClockRecord
+from eddyline.report.sections import RunView
 from eddyline.rules.view import RuleRecord
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import (
@@ -18,9 +20,6 @@ from eddyline.runtime.records import (
     coarser,
     read_progress,
 )
-from eddyline.serve.cells import cells
-from eddyline.serve.effects import Effects, short
-from eddyline.serve.failures import Failure
 from eddyline.serve.following import (
     ASK_EVERY_S,
     BACKLOG_EVERY_S,
@@ -29,9 +28,8 @@ from eddyline.serve.following import (
     Following,
     work_of,
 )
-from eddyline.serve.health import health
-from eddyline.watch.clock import ClockRecord
-from eddyline.watch.sections import RunView
+from eddyline.serve.measures import Effects, cells, health, in_short
+from eddyline.serve.runs import Failure
 from tests.serve.fakes import FakeRun, FakeRuns
 
 NOW = 1_790_000_100.0
@@ -206,7 +204,7 @@ def test_only_batches_between_two_decisions_are_compared():
 def test_the_first_batch_is_not_compared_with():
     first = JournalEntry(0, "arrow", "order", ["a"], ["b"])
     assert Effects(batches(5), [first]).of(first).startswith("Only the first batch with rows ran")
-    assert short(Effects(batches(5), [first]).of(first)) == ""
+    assert in_short(Effects(batches(5), [first]).of(first)) == ""
 
 
 def test_the_first_batch_with_rows_warms_up():
@@ -233,13 +231,13 @@ def test_what_cannot_be_judged_is_no_effect(before, after, why):
     found = Effects(took, [entry]).of(entry)
     assert found.startswith("A row took ")
     assert found.endswith(why)
-    assert short(found) == ""
+    assert in_short(found) == ""
 
 
 def test_a_decision_in_few_words():
     entry = JournalEntry(4, "arrow", "order", ["a"], ["b"])
     took = [*batches(5, seconds=3.0), *batches(5, start=5, seconds=1.0)]
-    assert short(Effects(took, [entry]).of(entry)) == "a row took 3 × less time"
+    assert in_short(Effects(took, [entry]).of(entry)) == "a row took 3 × less time"
 
 
 def test_what_plans_saved_is_summed_over_the_run():

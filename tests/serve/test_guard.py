@@ -6,7 +6,7 @@ import pytest
 
 from eddyline.serve.app import Page
 from eddyline.serve.guard import Guard
-from eddyline.serve.source import key_of
+from eddyline.serve.runs import key_of
 from tests.serve.fakes import TOKEN, FakeRun, FakeRuns, SteeredRun
 
 RUN = f"/run/{key_of(FakeRun())}"

@@ -13,7 +13,7 @@ import pytest
 
 import eddyline as el
 from eddyline.serve.guard import Guard
-from eddyline.serve.source import key_of
+from eddyline.serve.runs import key_of
 from eddyline.spark.run.live import LiveRun, runs_of
 from tests.serve.fakes import TOKEN
 

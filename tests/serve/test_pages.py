@@ -10,17 +10,16 @@ from dataclasses import replace
 import pytest
 
 from eddyline.errors import PlanError, PredicateError, SourceError
+from eddyline.report.clock import ClockRecord
+from eddyline.report.formatting import IN_FORCE, Wording
+from eddyline.report.sections import Column, RunView, Section, Table, Text
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import Backlog, BatchRecord, History, OrderRecord
-from eddyline.serve.failures import Failure
-from eddyline.serve.source import key_of
-from eddyline.watch.clock import ClockRecord
-from eddyline.watch.formatting import IN_FORCE, Wording
-from eddyline.watch.sections import Column, RunView, Section, Table, Text
+from eddyline.serve.runs import Failure, key_of
+from tests.report.fakes import a_run
+from tests.report.pages import EVIL, elements_of
 from tests.serve.fakes import FakeRun, SteeredRun, a_long_run
 from tests.serve.test_guard import HERE
-from tests.watch.fakes import a_run
-from tests.watch.pages import EVIL, elements_of
 
 
 def path_of(run):

@@ -7,11 +7,11 @@ import html
 import pytest
 
 from eddyline.runtime.by_hand import RuleChange
-from eddyline.serve.rule_forms import MAX_RULES
-from eddyline.serve.source import key_of
+from eddyline.serve.app import MAX_RULES
+from eddyline.serve.runs import key_of
+from tests.report.pages import EVIL, elements_of
 from tests.serve.fakes import TOKEN, FakeRun, RunOfRules, SteeredRun
 from tests.serve.test_guard import HERE
-from tests.watch.pages import EVIL, elements_of
 
 RULES = {"big": "n > 5", "small": "n < 2\n  OR n IS NULL"}
 

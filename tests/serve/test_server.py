@@ -12,11 +12,10 @@ import time
 import pytest
 
 from eddyline.errors import OptionError, SourceError
-from eddyline.serve import connections
-from eddyline.serve.failures import Failure
+from eddyline.serve import app
 from eddyline.serve.guard import Guard
+from eddyline.serve.runs import Failure, key_of
 from eddyline.serve.server import serve
-from eddyline.serve.source import key_of
 from tests.serve.fakes import TOKEN, FakeRun, FakeRuns
 
 LONGEST_S = 10.0
@@ -172,7 +171,7 @@ def opened(server, said=b""):
 
 @pytest.mark.parametrize("before", ["", "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"])
 def test_who_does_not_end_a_request_is_not_waited_for(server, monkeypatch, before):
-    monkeypatch.setattr(connections, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(app, "PATIENCE_S", 0.2)
     half = opened(server(FakeRun()), before.encode())
     if before:
         assert b"401" in half.recv(10_000)
@@ -184,7 +183,7 @@ def test_who_does_not_end_a_request_is_not_waited_for(server, monkeypatch, befor
 
 
 def test_streams_of_events_outlast_the_patience(server, monkeypatch):
-    monkeypatch.setattr(connections, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(app, "PATIENCE_S", 0.1)
     run = FakeRun()
     answer = get(server(run), "/events")
     time.sleep(0.3)
@@ -193,7 +192,7 @@ def test_streams_of_events_outlast_the_patience(server, monkeypatch):
 
 
 def test_connections_are_so_many_at_most(server, monkeypatch):
-    monkeypatch.setattr(connections, "MOST", 3)
+    monkeypatch.setattr(app, "MOST_CONNECTIONS", 3)
     made = server(FakeRun())
     open_ones = [opened(made) for _ in range(3)]
     with opened(made) as further:

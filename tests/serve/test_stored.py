@@ -10,18 +10,17 @@ from dataclasses import replace
 import pytest
 
 from eddyline.errors import StateError
+from eddyline.report.sections import sections_json, sections_of
+from eddyline.report.stored import save_view
 from eddyline.runtime.checkpoint import JOURNAL, OWN, PROGRESS, VIEW
 from eddyline.runtime.journal import Journal
 from eddyline.runtime.records import Progress
 from eddyline.serve import stored
-from eddyline.serve.source import key_of
+from eddyline.serve.runs import key_of
 from eddyline.serve.stored import StoredRuns
-from eddyline.watch.plain_sections import sections_of
-from eddyline.watch.sections import sections_json
-from eddyline.watch.stored import save_view
+from tests.report.fakes import a_run
 from tests.serve.fakes import TOKEN
 from tests.serve.test_server import get
-from tests.watch.fakes import a_run
 
 
 def kept(folder, view, status="running", error=""):

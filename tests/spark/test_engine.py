@@ -25,10 +25,10 @@ from eddyline.errors import (
     SourceError,
     StateError,
 )
+from eddyline.report.sections import sections_json
+from eddyline.report.series import order_series
+from eddyline.report.stored import read_run
 from eddyline.spark.run.run import REPORT_WAIT_S
-from eddyline.watch.orders import order_series
-from eddyline.watch.sections import sections_json
-from eddyline.watch.stored import read_run
 from tests.spark.parquet_files import schema_of
 
 pytestmark = pytest.mark.spark

@@ -12,8 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import eddyline as el
-from eddyline.constraints.bounds import bins_of
-from eddyline.constraints.lateness import Disorder, LearnedLateness
+from eddyline.constraints.bounds import Disorder, LearnedLateness, bins_of
 from eddyline.errors import OptionError
 from eddyline.spark.clock import StreamClock
 from eddyline.state.rows import ALWAYS

@@ -11,12 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import fs
 
-from eddyline.state import dropped_keys, dropped_rows
-from eddyline.state.dropped_keys import DroppedKeys
-from eddyline.state.dropped_rows import MOST_SLICES, DroppedRows, Slice, alive, kept
+from eddyline.state import dropped_rows
+from eddyline.state.dropped_rows import MOST_SLICES, DroppedKeys, DroppedRows, Slice, alive, kept
 from eddyline.state.key_filters import AskedKeys
 from eddyline.state.rows import ALWAYS, FOREVER, Rows, SortedRun
-from eddyline.state.run_index_kernels import hashes_of
+from eddyline.state.run_index import hashes_of
 
 FILES = fs.LocalFileSystem()
 
@@ -38,7 +37,7 @@ def asked(codes):
 )
 def test_no_key_has_more_rows_than_is_said_and_lists_are_exact(parts, most):
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(dropped_keys, "MOST_LISTED", most)
+        patched.setattr(dropped_rows, "MOST_LISTED", most)
         each = [DroppedKeys.of(run_of(codes, range(len(codes))), 0) for codes in parts]
         whole = DroppedKeys.together(each)
         truth, wanted = Counter(code for codes in parts for code in codes), [*range(-10, 50)]
@@ -95,7 +94,7 @@ def test_slices_are_read_as_they_were_written_and_damage_is_found(tmp_path, monk
     folder = str(tmp_path)
     rng = np.random.default_rng(1)
     for most in (10, 10_000):
-        monkeypatch.setattr(dropped_keys, "MOST_LISTED", most)
+        monkeypatch.setattr(dropped_rows, "MOST_LISTED", most)
         slice_ = Slice.of(run_of(rng.integers(0, 500, 2_000), np.arange(2_000)))
         (file,) = kept(FILES, folder, [slice_], horizon=0, length=1_000)
         again = Slice.read(FILES, folder, file)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs
 
-from eddyline.data import durable_files
+from eddyline.data import files
 from eddyline.errors import StateError
 from eddyline.joins.state_part import JoinPart
 from eddyline.state.bucket_state import BucketState, ColdRuns
@@ -177,10 +177,8 @@ def test_no_room_for_a_manifest_leaves_the_one_before(folder, monkeypatch):
 
 def test_what_a_manifest_names_is_on_the_disk_before_it(folder, monkeypatch):
     flushed = []
-    sync, replace = durable_files._sync, Path.replace
-    monkeypatch.setattr(
-        durable_files, "_sync", lambda path: flushed.append(Path(path).name) or sync(path)
-    )
+    sync, replace = files._sync, Path.replace
+    monkeypatch.setattr(files, "_sync", lambda path: flushed.append(Path(path).name) or sync(path))
     monkeypatch.setattr(
         Path, "replace", lambda path, to: flushed.append(Path(to).name) or replace(path, to)
     )

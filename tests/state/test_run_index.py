@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eddyline.state.end_times import run_of
+from eddyline.state.row_windows import run_of
 from eddyline.state.rows import ALWAYS, FOREVER, Rows, SortedRun
-from eddyline.state.run_index import CROWDED, Index, Pairs, Probes, stacked
-from eddyline.state.run_index_kernels import GROUP, LONG, hashes_of
+from eddyline.state.run_index import CROWDED, GROUP, LONG, Index, Pairs, Probes, hashes_of, stacked
 
 INSTANTS = st.one_of(
     st.integers(0, 12), st.sampled_from([ALWAYS, ALWAYS + 1, -1, FOREVER - 1, FOREVER])

@@ -1,5 +1,8 @@
+"""Profiles merge, keep attributes of sampled rows, and slide."""
+
 from __future__ import annotations
 
+import json
 import pickle
 from dataclasses import replace
 
@@ -8,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eddyline.data import outcome_codes as outcome
+from eddyline.data import outcomes as codes
+from eddyline.data import outcomes as outcome
 from eddyline.errors import PlanError
 from eddyline.stats.costs import CostSums
-from eddyline.stats.profile import FilterProfile, merge
+from eddyline.stats.profile import AttributeSample, FilterProfile, ProfileWindow, joined, merge
 from tests.oracles import profile_strategies as strategies
 
 NAMES = ("a", "b", "c")
@@ -141,3 +145,233 @@ def test_costs_of_a_sample_are_unknown_unless_given():
     assert not FilterProfile.of_sample(NAMES, drops).costs.is_known.any()
     costs = CostSums.of_rows(1, np.array([1.0, 2.0, 3.0]))
     assert FilterProfile.of_sample(NAMES, drops, costs=costs).costs is costs
+
+
+def made(n_rows, start=0, names=("a", "b"), n_filters=3):
+    rows = np.arange(start, start + n_rows)
+    bits = (rows[:, None] >> np.arange(n_filters)) & 1 == 1
+    values = rows[:, None] * 10.0 + np.arange(len(names))
+    return AttributeSample(names, values, codes.pack(bits), rows + 1.0)
+
+
+def same(left, right):
+    assert left.attributes == right.attributes
+    for name in ("values", "codes", "weights"):
+        np.testing.assert_array_equal(getattr(left, name), getattr(right, name))
+
+
+def test_empty_has_the_shape_of_what_comes():
+    empty = AttributeSample.empty(["a", "b"], 9)
+    assert (empty.n_rows, empty.attributes) == (0, ("a", "b"))
+    assert empty.values.shape == (0, 2)
+    assert empty.codes.shape == (0, 2)
+    assert empty.bits(9).shape == (0, 9)
+    same(joined([AttributeSample.empty(("a", "b"), 3), made(4)]), made(4))
+
+
+def test_bits_are_those_that_were_packed():
+    np.testing.assert_array_equal(made(6).bits(3)[5], [True, False, True])
+
+
+@pytest.mark.parametrize("sizes", [[1], [2, 3], [0, 4, 0], [1, 1, 1, 7]])
+def test_joined_keeps_the_order_of_arrival(sizes):
+    starts = np.cumsum([0, *sizes])
+    parts = [made(n, start) for n, start in zip(sizes, starts, strict=False)]
+    same(joined(parts), made(sum(sizes)))
+
+
+def test_joining_is_associative():
+    a, b, c = made(2), made(3, 2), made(1, 5)
+    same(joined([joined([a, b]), c]), joined([a, joined([b, c])]))
+
+
+@pytest.mark.parametrize("n_rows", [0, 1, 4, 5, 6])
+def test_last_keeps_the_newest(n_rows):
+    kept = made(5).last(n_rows)
+    assert kept.weights.tolist() == [1.0, 2.0, 3.0, 4.0, 5.0][max(0, 5 - n_rows) :]
+    same(kept, made(5).take(slice(max(0, 5 - n_rows), None)))
+
+
+def test_slice_takes_a_range():
+    same(made(9).take(slice(2, 5)), made(3, 2))
+
+
+def test_of_chooses_and_fills_in():
+    chosen = made(3).of(("b", "new", "a"))
+    assert chosen.attributes == ("b", "new", "a")
+    np.testing.assert_array_equal(chosen.values[:, 0], made(3).values[:, 1])
+    np.testing.assert_array_equal(chosen.values[:, 2], made(3).values[:, 0])
+    assert np.isnan(chosen.values[:, 1]).all()
+    np.testing.assert_array_equal(chosen.weights, made(3).weights)
+    assert made(3).of(()).values.shape == (3, 0)
+
+
+def test_nothing_and_different_attributes_cannot_be_joined():
+    with pytest.raises(PlanError, match="no samples"):
+        joined([])
+    with pytest.raises(PlanError, match="cannot join"):
+        joined([made(2), made(2, names=("a", "c"))])
+
+
+def test_inputs_stay_as_they_are():
+    whole = made(6)
+    before = whole.values.copy()
+    other = whole.of(("a", "z"))
+    other.values[:] = -1.0
+    np.testing.assert_array_equal(whole.values, before)
+
+
+def profile_of(drops, **given) -> FilterProfile:
+    return FilterProfile.of_sample(NAMES, drops, **given)
+
+
+def newest_codes(drops, max_tuples):
+    return profile_of(drops[drops.any(axis=1)][-max_tuples:]).codes
+
+
+@given(
+    st.lists(strategies.drops(n_filters=st.just(3), max_rows=8), min_size=1, max_size=12),
+    st.integers(1, 15),
+    st.data(),
+)
+def test_window_holds_the_newest_tuples(batches, max_tuples, data):
+    window = ProfileWindow(NAMES, max_tuples)
+    for batch in batches:
+        window.push(profile_of(batch))
+        if data.draw(st.booleans()):
+            window.profile()
+    held = window.profile()
+    np.testing.assert_array_equal(held.codes, newest_codes(np.concatenate(batches), max_tuples))
+
+
+@pytest.mark.parametrize("batch_rows", [1, 2, 7, 49, 50, 51, 100])
+def test_window_does_not_depend_on_the_batches(batch_rows):
+    drops = np.random.default_rng(0).random((300, 3)) < 0.4
+    window = ProfileWindow(NAMES, 80)
+    for start in range(0, 300, batch_rows):
+        window.push(profile_of(drops[start : start + batch_rows]))
+        window.profile()
+    np.testing.assert_array_equal(window.profile().codes, newest_codes(drops, 80))
+
+
+def test_costs_leave_with_their_batch():
+    window = ProfileWindow(NAMES, 4)
+    drops = np.eye(3, dtype=np.bool_)
+    for ns in (1.0, 10.0, 100.0):
+        window.push(profile_of(drops, costs=CostSums.of_rows(1, np.full(3, ns))))
+    # the last batch is whole and the one before contributes its newest tuple
+    np.testing.assert_allclose(window.profile().costs.per_row_ns, 55)
+
+
+def test_passed_rows_leave_in_proportion():
+    window = ProfileWindow(NAMES, 3)
+    drops = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 0], [0, 0, 0]], dtype=np.bool_)
+    window.push(profile_of(drops))
+    window.push(profile_of(drops))
+    assert window.profile().passed == pytest.approx(2 + 1)
+
+
+def test_empty_window():
+    window = ProfileWindow(NAMES, 5)
+    assert window.profile().n_tuples == 0
+    assert window.profile().filter_ids == NAMES
+
+
+def test_restored_window_holds_the_same_profile():
+    drops = np.random.default_rng(0).random((50, 3)) < 0.5
+    window, restored = ProfileWindow(NAMES, 20), ProfileWindow(NAMES, 20)
+    for part in np.split(drops, 10):
+        window.push(profile_of(part))
+    restored.restore(json.loads(json.dumps(window.to_state(), allow_nan=False)))
+    assert pickle.dumps(restored.profile()) == pickle.dumps(window.profile())
+    for _ in range(5):
+        for one in (window, restored):
+            one.push(profile_of(drops[:3]))
+        assert pickle.dumps(restored.profile()) == pickle.dumps(window.profile())
+
+
+def test_a_profile_taken_out_does_not_change_later():
+    window = ProfileWindow(NAMES, 5)
+    window.push(profile_of(np.ones((3, 3), dtype=np.bool_)))
+    taken = window.profile()
+    before = pickle.dumps(taken)
+    window.push(merge([taken, taken]))
+    window.profile()
+    assert pickle.dumps(taken) == before
+
+
+def cost_of(ns):
+    return CostSums.of_calls(np.full(3, 1000.0), np.full(3, 1000.0 * ns))
+
+
+@pytest.mark.parametrize("per_batch", [0, 1, 5, 40])
+def test_old_costs_leave_however_few_tuples_a_batch_brings(per_batch):
+    window = ProfileWindow(NAMES, 100)
+    drops = np.ones((per_batch, 3), dtype=np.bool_)
+    one = np.ones((1, 3), dtype=np.bool_)
+    for batch in range(2000):
+        window.push(profile_of(drops, costs=cost_of(1)))
+        if batch % 10 == 0:
+            window.push(profile_of(one))
+        window.profile()
+    needed = 1200 if per_batch == 0 else 220 // per_batch + 2
+    for batch in range(needed):
+        window.push(profile_of(drops, costs=cost_of(100)))
+        if batch % 10 == 0:
+            window.push(profile_of(one))
+        window.profile()
+    np.testing.assert_allclose(window.profile().costs.per_row_ns, 100)
+
+
+@pytest.mark.parametrize("max_tuples", [1, 2, 15, 16, 31, 100, 1000])
+def test_the_window_keeps_few_parts(max_tuples):
+    rng = np.random.default_rng(0)
+    window = ProfileWindow(NAMES, max_tuples)
+    for _ in range(3000):
+        window.push(profile_of(rng.random((rng.integers(0, 4), 3)) < 0.3))
+    assert len(window._parts) <= 70
+
+
+def test_partial_codes_of_many_orders():
+    # Tuples that can no longer be read must not take room for ever.
+    window = ProfileWindow(NAMES, 200)
+    orders = [(0, 1, 2), (1, 0, 2), (2, 1, 0)]
+    one = np.array([[True, False, False]])
+    for batch in range(2000):
+        order = orders[batch // 7 % 3]
+        window.push(profile_of(one, basis=order))
+        held = window.profile()
+        assert held.basis == order
+        assert batch % 7 + 1 <= held.n_tuples <= 200
+    for _ in range(400):
+        window.push(profile_of(one, basis=orders[0]))
+        window.profile()
+    assert window.profile().n_tuples == 200
+
+
+@given(
+    st.lists(strategies.drops(n_filters=st.just(3), max_rows=8), min_size=1, max_size=12),
+    st.integers(1, 40),
+)
+def test_looking_does_not_change_the_window(batches, max_tuples):
+    looked_at, left_alone = ProfileWindow(NAMES, max_tuples), ProfileWindow(NAMES, max_tuples)
+    for batch in batches:
+        fresh = profile_of(batch, costs=cost_of(len(batch) + 1))
+        looked_at.push(fresh)
+        looked_at.profile()
+        left_alone.push(fresh)
+    assert pickle.dumps(looked_at.profile()) == pickle.dumps(left_alone.profile())
+
+
+@given(
+    st.lists(strategies.drops(n_filters=st.just(3), max_rows=8), max_size=40), st.integers(1, 60)
+)
+def test_a_restored_window_goes_on_as_the_saved_one(batches, max_tuples):
+    one, other = ProfileWindow(NAMES, max_tuples), ProfileWindow(NAMES, max_tuples)
+    for number, batch in enumerate(batches):
+        one.push(profile_of(batch, costs=cost_of(number + 1)))
+    other.restore(json.loads(json.dumps(one.to_state(), allow_nan=False)))
+    for batch in batches:
+        one.push(profile_of(batch))
+        other.push(profile_of(batch))
+        assert pickle.dumps(one.profile()) == pickle.dumps(other.profile())

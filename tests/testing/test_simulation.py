@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.ordering.a_greedy import AGreedyOptions
-from eddyline.ordering.fixed import FixedOptions
 from eddyline.ordering.local_swaps import LocalSwapsOptions
+from eddyline.ordering.protocol import FixedOptions
 from eddyline.ordering.sweep import SweepOptions
 from eddyline.testing.generators import CorrelatedStream
 from eddyline.testing.simulation import run_batch, simulate

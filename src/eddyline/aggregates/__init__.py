@@ -1,6 +1,17 @@
 """Windowed aggregates: partial results per slice and group, put together per window.
 
-``functions`` says of which partials an aggregate is made and how its value comes of them,
-``monoids`` how partials of ranges of entries combine, with the kernels beside it; ``user`` is what
-an aggregate of a user looks like. Imports what stands above ``aggregates/`` and no other operator.
+In come rows, or cells of rows, of a bucket; out come the results of its windows, and files of the
+cells that later windows need. Invariant: results depend on event time alone, and neither on how
+rows are cut into batches nor on where they become cells.
+
+Read first ``functions`` (of which partials an aggregate is made, and how its value comes of them)
+and ``monoids`` with ``monoids_kernels`` (how partials of ranges combine; ``user`` is an aggregate
+of a user, ``columns`` are Arrow's columns as arrays). Then ``plan`` (what goes to a task and comes
+back), ``cells`` (cells, and those of before) and ``bucket`` (one batch of one bucket). Each kind of
+window is a bucket of its own: ``slides``, ``changes``, ``sessions``, ``rows`` (OVER) and
+``correlations``; ``ranges_kernels`` finds the ranges of their results. ``loop`` decides where rows
+become cells, and ``samples`` keeps values of a few groups for people.
+
+A new function is a line in ``functions``, a new monoid a class in ``monoids``, a new window a
+subclass of ``BucketBatch``. Imports what stands above ``aggregates/`` and no other operator.
 """

@@ -1,44 +1,56 @@
 """The work of one bucket of an aggregate: cells in, results and files out.
 
 Cells wait until event time has passed them. Then they are answered, together with the cells of
-before that windows reach back to. What is answered depends on event time alone, and neither on how
-rows are cut into batches nor on where their cells are.
+before that windows reach back to. Answers depend on event time alone, and neither on how rows are
+cut into batches nor on where their cells are. Each kind of window is a class of its own: it says
+which cells are answered, and which ranges of cells make a result.
+
+If only changes are wanted, the result before is most often the one that was just given, so its
+values are computed once (``Beside``). If output columns are values as they are, tasks compare these
+and send no result of before. If the number of buckets has changed, a bucket takes its cells from
+the files of all buckets of before (``state_of``).
 """
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eddyline.aggregates.cells import CHECK, CODE, group_bounds, in_order, merged, together
-from eddyline.aggregates.columns import one_array
-from eddyline.aggregates.comparing import Beside
-from eddyline.aggregates.history import History, Reach, Span
-from eddyline.aggregates.keys import ranks_of
-from eddyline.aggregates.plan import (
-    INSTANT,
-    IS,
-    OLD,
-    SHOWN,
-    WAS,
-    BucketReport,
-    BucketState,
+from eddyline.aggregates.cells import (
+    BY_END,
+    CHECK,
+    CODE,
+    History,
+    Reach,
+    Span,
+    group_bounds,
+    in_order,
+    merged,
+    of_bucket,
+    together,
 )
-from eddyline.aggregates.samples import Marks
-from eddyline.data.one_chunk import whole
-from eddyline.state.reorder_buffer import HeldRows
+from eddyline.aggregates.columns import one_array, ranks_of
+from eddyline.aggregates.plan import INSTANT, IS, OLD, WAS, BucketReport, BucketState
+from eddyline.data.arrays import whole
+from eddyline.state.event_time import HeldRows
 from eddyline.state.rows import ALWAYS, Rows
+from eddyline.state.run_files import open_rows, write_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from eddyline.aggregates.plan import AggregatePlan
+    from numpy.typing import NDArray
+
+    from eddyline.aggregates.monoids import Monoid
+    from eddyline.aggregates.plan import AggregatePart, AggregatePlan
     from eddyline.data.arrays import Ints, Mask
-    from eddyline.state.place import StatePlace
+    from eddyline.state.manifest import StatePlace
     from eddyline.state.run_files import RunFile
 
 ROOM_COLUMNS = 4
@@ -65,7 +77,6 @@ class BucketBatch:
         self.partials = plan.partials.made
         self.since, self.until = self.answered(plan.before), self.answered(plan.after)
         """The cells that start in this half-open range are answered now (µs)."""
-        self.marks = Marks(plan.watched or (), bucket)
         self._n_read = 0
 
     def run(self, arrived: Rows | None) -> Iterator[pa.Table]:
@@ -98,7 +109,6 @@ class BucketBatch:
             n_arrived=0 if arrived is None else len(arrived),
             n_read=self._n_read,
             n_results=n_results,
-            busiest=self.marks.busiest,
             work_ns=time.thread_time_ns() - started,
             n_bytes=n_bytes,
         )
@@ -200,16 +210,8 @@ class BucketBatch:
         """
         of = pa.array(places)
         columns = {name: cells.payload[name].take(of) for name in self.plan.groups}
-        if self.plan.watched is not None:
-            columns[SHOWN] = self._shown(cells.codes[CODE][places])
         columns[INSTANT] = pa.array(instants)
         return columns
-
-    def _shown(self, codes: Ints) -> pa.Array:
-        """Return the codes of the groups of results where they are marked."""
-        is_other = np.ones(codes.size, np.bool_)
-        is_other[self.marks.of(codes)] = False
-        return pa.array(codes, mask=is_other)
 
 
 def with_ties(cells: Rows, columns: tuple[str, ...]) -> Rows:
@@ -291,3 +293,139 @@ class _Nothing(HeldRows):
 
 
 _NOTHING = _Nothing()
+
+
+_KNOWN = (
+    pa.types.is_boolean,
+    pa.types.is_integer,
+    pa.types.is_floating,
+    pa.types.is_decimal,
+    pa.types.is_date,
+    pa.types.is_timestamp,
+    pa.types.is_string,
+    pa.types.is_binary,
+)
+
+
+def can_compare(kind: pa.DataType) -> bool:
+    """Return whether values of a type are equal here where Spark says that they are not distinct.
+
+    >>> can_compare(pa.float64()), can_compare(pa.list_(pa.int64()))
+    (True, False)
+    """
+    return any(is_it(kind) for is_it in _KNOWN)
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Ranges of results, and those of the results before them, which follow each other.
+
+    ``ranges`` has lo and hi of each, and lo and hi of the one before ((results, 4)).
+    """
+
+    ranges: Ints
+
+    @cached_property
+    def is_apart(self) -> Mask:
+        """Which results have one before that is not the result that stands before them."""
+        found = np.ones(self.ranges.shape[0], np.bool_)
+        found[1:] = (self.ranges[1:, 2:] != self.ranges[:-1, :2]).any(axis=1)
+        return found
+
+    @cached_property
+    def at(self) -> Ints:
+        """Where the values of each result are; those of the one before stand before them."""
+        found: Ints = np.arange(self.is_apart.size) + np.cumsum(self.is_apart)
+        return found
+
+    @cached_property
+    def every(self) -> tuple[Ints, Ints]:
+        """All ranges, in order: lo and hi."""
+        size = self.at.size + int(np.count_nonzero(self.is_apart))
+        lo, hi = np.empty(size, np.int64), np.empty(size, np.int64)
+        lo[self.at], hi[self.at] = self.ranges[:, 0], self.ranges[:, 1]
+        before = self.at[self.is_apart] - 1
+        lo[before], hi[before] = self.ranges[self.is_apart, 2], self.ranges[self.is_apart, 3]
+        return lo, hi
+
+    def values(self, monoid: Monoid, column: pa.ChunkedArray) -> pa.Array:
+        """Return the values of all ranges."""
+        return monoid.value(whole(column), *self.every)
+
+    def differs(self, values: pa.Array, among: Ints) -> Mask:
+        """Return which of some results differ in a value from the one before.
+
+        Args:
+            values: of all ranges.
+            among: the results that are asked about, by their places.
+        """
+        at = self.at[among]
+        if at.size == self.at.size == len(values) - 1:  # of one group: no copies
+            return _distinct(values.slice(1), values.slice(0, len(values) - 1))
+        return _distinct(values.take(pa.array(at)), values.take(pa.array(at - 1)))
+
+
+def _distinct(one: pa.Array, other: pa.Array) -> Mask:
+    """Return which entries are distinct: NULL is as NULL, and NaN as NaN."""
+    same = _mask(pc.equal(one, other))
+    if pa.types.is_floating(one.type):
+        same |= _mask(pc.is_nan(one)) & _mask(pc.is_nan(other))
+    if one.null_count and other.null_count:
+        same |= _mask(pc.is_null(one)) & _mask(pc.is_null(other))
+    return ~same
+
+
+def _mask(found: pa.Array) -> NDArray[np.bool_]:
+    filled: Any = pc.fill_null(found, False) if found.null_count else found
+    mask: NDArray[np.bool_] = filled.to_numpy(zero_copy_only=False)
+    return mask
+
+
+def state_of(
+    part: AggregatePart, bucket: int, n_buckets: int, place: StatePlace | None
+) -> BucketState:
+    """Return the files that a bucket starts from.
+
+    Where the number of buckets is another one than before, its cells are taken from the files of
+    all of them and written as files of its own, once.
+
+    Raises:
+        OSError: files cannot be read or written.
+    """
+    if place is None or part.n_buckets == n_buckets or not part.buckets:
+        return part.buckets.get(bucket, BucketState())
+    move = _Move(place, bucket, n_buckets)
+    waiting = [move.file(each) for state in part.buckets.values() for each in state.waiting]
+    kinds = {kind for state in part.buckets.values() for kind in state.history}
+    history = {}
+    for kind in sorted(kinds):
+        spans = [each for state in part.buckets.values() for each in state.history.get(kind, ())]
+        spans.sort(key=lambda each: each.file.first_start)
+        moved = [move.span(each) for each in spans]
+        history[kind] = tuple(each for each in moved if each is not None)
+    return BucketState(tuple(each for each in waiting if each is not None), history)
+
+
+class _Move:
+    def __init__(self, place: StatePlace, bucket: int, n_buckets: int) -> None:
+        self.place = place
+        self.bucket = bucket
+        self.n_buckets = n_buckets
+
+    def file(self, file: RunFile | None) -> RunFile | None:
+        """Return a file of the cells of another one that are in the bucket, if there is any."""
+        if file is None:
+            return None
+        cells = open_rows(self.place.files, self.place.runs, file)
+        mine = of_bucket(cells, self.bucket, self.n_buckets)
+        if not len(mine):
+            return None
+        if BY_END in mine.payload.column_names:  # the places of cells are other ones now
+            payload = mine.payload.drop_columns([BY_END])
+            mine = Rows(mine.codes, mine.starts, mine.ends, payload)
+        return write_rows(self.place.files, self.place.runs, mine, is_sorted=True)
+
+    def span(self, span: Span) -> Span | None:
+        """Return the same of cells with their summary."""
+        cells, summary = self.file(span.cells), self.file(span.summary)
+        return None if cells is None and summary is None else Span(cells, summary)

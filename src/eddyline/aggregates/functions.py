@@ -23,7 +23,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eddyline.aggregates.sketches import united
+from eddyline.aggregates.monoids import united
 from eddyline.errors import QueryError
 from eddyline.registry import unknown
 

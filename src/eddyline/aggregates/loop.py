@@ -1,23 +1,28 @@
 """Keeps the plan of an aggregate good: where rows become cells, and where cells are answered.
 
-Early, a task makes one cell of the rows of a group and slice that it reads, and cells are shuffled,
-which pays where they are fewer than rows. Late, rows are shuffled and then made cells, once. By the
-driver, cells are made early and fetched: where they are few, starting tasks for their buckets takes
-longer than the work of these.
+*Early*, a task makes one cell of the rows of a group and slice that it reads, and cells are
+shuffled; this pays if they are fewer than rows. *Late*, rows are shuffled and then made cells,
+once. By the *driver*, cells are made early and fetched: if they are few, starting tasks for their
+buckets takes longer than the work of these.
+
+``AggregateLoop.step`` takes the profile of a batch, and changes the plan if that says so.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import sqrt
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from eddyline.aggregates.plan import COMPONENT
-from eddyline.aggregates.profile import AggregateProfile
 from eddyline.errors import StateError
+from eddyline.runtime.choice import OneOfFew
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import Numbers
+from eddyline.runtime.situations import Situation
 
 PLANS = ("early", "late", "driver")
 
@@ -69,8 +74,11 @@ class AggregateRecord:
         return replace(self, profile=earlier.profile.merge(self.profile))
 
 
-class AggregateLoop:
+class AggregateLoop(OneOfFew):
     """Decides where rows become cells.
+
+    Its prices in the log of plans are those at which its thresholds lie. It weighs several batches,
+    and takes some to leave a plan; where conditions were met before, the log takes one.
 
     Args:
         adaptive: whether the plan may change.
@@ -79,6 +87,8 @@ class AggregateLoop:
     """
 
     component = COMPONENT
+    why_unlogged = ""
+    cost_unit = "shuffled rows' worth"
 
     def __init__(
         self, *, adaptive: bool = True, plan: str = "early", plans: tuple[str, ...] = PLANS
@@ -86,8 +96,6 @@ class AggregateLoop:
         self.plan = plan
         self.plans = plans
         self.is_adaptive = adaptive
-        self.is_held = False
-        """Whether the plan stays whatever the evidence; see ``runtime.pins``."""
         self.known = AggregateProfile()
         """The newest batches, each half as much as the next."""
         self.newest = AggregateProfile()
@@ -126,6 +134,58 @@ class AggregateLoop:
         n_handled, n_bytes = self.newest.n_handled, self.newest.n_bytes
         return n_handled <= room * FEW and n_bytes <= room * FEW_BYTES
 
+    @property
+    def advised(self) -> str | None:  # type: ignore[override]
+        """The plan that the evidence calls the best."""
+        return self.best()
+
+    # -- the log of plans -----------------------------------------------------------------------
+
+    def situation(self) -> Situation | None:
+        """Return how many cells the rows of the last batch became, and how large it was."""
+        newest = self.newest
+        if not newest.n_rows:
+            return None
+        per_row, handled = newest.n_cells / newest.n_rows, _handled(newest)
+        n_rows = float(newest.n_rows)
+        return Situation(
+            names=("cells for each row", "cells beside those that the driver answers at most"),
+            shares=np.array([min(per_row, 1.0), handled / (handled + FEW)]),
+            counts=np.full(2, n_rows),
+            evidence=[per_row, handled / n_rows, FEW / n_rows],
+            n_sampled=n_rows,
+            is_settled=newest.n_rows >= LEAST_ROWS,
+        )
+
+    @property
+    def identity(self) -> str:
+        """What evidence says: that of older checkpoints told cells alone, and is let go of."""
+        return "cells, handled, starting"
+
+    def rows_met(self, n_rows: int) -> int:  # noqa: ARG002
+        """Return the rows that were aggregated."""
+        return self.newest.n_rows
+
+    def cost_of(self, plan: str, evidence: Any) -> float:
+        """Return what a row costs, in rows that are shuffled.
+
+        A cell is shuffled and reduced as a row is. The driver shuffles none; it handles cells one
+        after the other, and as many as it answers at most are worth what starting tasks takes.
+        """
+        n_cells, n_handled, starting = map(float, evidence)
+        starting = starting if "driver" in self.plans else 0.0
+        if plan == "late":
+            return 1.0 + REDUCED + starting
+        made = REDUCED + n_cells * (1.0 + REDUCED)
+        return made + (n_handled if plan == "driver" else starting)
+
+    def take(self, plan: str, evidence: Any) -> None:  # noqa: ARG002 - the newest batch says it
+        """Put a plan in force, and forget the batches of before."""
+        self.adopt(plan)
+        self.known = self.newest
+
+    # -- seeing and saving ----------------------------------------------------------------------
+
     def record(self) -> AggregateRecord:
         """Return the plan after the newest batch; the operator adds what is kept."""
         return AggregateRecord(COMPONENT, self.plan, self.newest, 0, 0)
@@ -151,3 +211,83 @@ class AggregateLoop:
         if self.is_adaptive:
             self.plan = saved.plan
             self.known = AggregateProfile(saved.n_rows, saved.n_cells)
+
+
+REDUCED = sqrt(LATE_BELOW * EARLY_ABOVE) - 1.0
+"""What it takes to reduce a row, where to shuffle it takes 1: so much that early and late cost the
+same in the middle between the ratios at which the loop takes the one and the other."""
+
+
+def _handled(newest: AggregateProfile) -> float:
+    """Return the cells that buckets handled, or as many as have the size of what they did."""
+    return max(float(newest.n_handled), newest.n_bytes / FEW_BYTES * FEW)
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateProfile:
+    """Rows and cells of a batch; profiles add up."""
+
+    n_rows: int = 0
+    """Rows that were aggregated."""
+    n_cells: int = 0
+    """Cells that they became, one for each group and slice."""
+    n_read: int = 0
+    """Cells of before that were read."""
+    n_results: int = 0
+    work_ns: int = 0
+    """Time in which buckets computed results and kept cells (ns)."""
+    n_bytes: int = 0
+    """Size of the cells and of the results."""
+
+    def merge(self, *others: AggregateProfile) -> AggregateProfile:
+        """Return what several batches, or parts of one, showed together."""
+        every = (self, *others)
+        return AggregateProfile(
+            sum(each.n_rows for each in every),
+            sum(each.n_cells for each in every),
+            sum(each.n_read for each in every),
+            sum(each.n_results for each in every),
+            sum(each.work_ns for each in every),
+            sum(each.n_bytes for each in every),
+        )
+
+    @property
+    def n_handled(self) -> int:
+        """Cells and results that buckets handled."""
+        return self.n_cells + self.n_read + self.n_results
+
+    @property
+    def rows_per_cell(self) -> float:
+        """Rows that became one cell; nan if there was none."""
+        return self.n_rows / self.n_cells if self.n_cells else float("nan")
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateView:
+    """An aggregate as it stands."""
+
+    name: str
+    windows: tuple[str, ...]
+    """As a query would write them."""
+    groups: tuple[str, ...]
+    """The expressions that rows are grouped by."""
+    calls: tuple[str, ...]
+    """As a query would write them."""
+    plan: str
+    """``early`` or ``late``; empty where rows are answered one by one."""
+    newest: AggregateProfile
+    """The newest batch."""
+    total: AggregateProfile
+    """All batches of the run."""
+    n_waiting: int
+    """Cells, or rows, of which more may come, or that are not answered yet."""
+    n_kept: int
+    """Cells of before that windows reach back to."""
+    n_bytes: int
+    """Size of all files (bytes)."""
+    n_files: int
+    n_buckets: int
+    fullest: float
+    """New cells of the fullest bucket by those of the mean one; nan if there were none."""
+    is_adaptive: bool
+    notes: tuple[str, ...] = ()

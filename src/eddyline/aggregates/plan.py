@@ -1,24 +1,34 @@
-"""The work of the buckets of an aggregate in one batch, and what they report: values."""
+"""The work of the buckets of an aggregate in one batch, and what they report: values.
+
+``AggregatePlan`` goes to workers, ``BucketReport`` comes back, and ``AggregatePart`` is the state
+between batches. ``Lift`` says how a task makes a column of those that travel: several aggregates
+read the same column, and most partials of one row are such a column as it is. So each column
+crosses from Spark to Python once.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec import Struct
 from msgspec import field as struct_field
 
-from eddyline.aggregates.history import Span, names_of
+from eddyline.aggregates.cells import Span, names_of
 from eddyline.aggregates.monoids import MONOIDS
 from eddyline.aggregates.user import UserMonoid
+from eddyline.data.arrays import whole
 from eddyline.state.manifest import StatePart
 from eddyline.state.run_files import RunFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from eddyline.aggregates.lifts import Lift
-    from eddyline.aggregates.monoid import Monoid
+    from eddyline.aggregates.monoids import Monoid
+    from eddyline.data.arrays import Ints
     from eddyline.query.query import Emits
     from eddyline.query.windows import SlideWindow, Window
 
@@ -40,10 +50,6 @@ PASSES = "__passes"
 OWN_CODE, OWN_CHECK = "__own_code", "__own_check"
 """Columns of the two hashes of the groups of rows that are counted by other columns; see
 ``cells``."""
-
-SHOWN = "__shown"
-"""The column of results that has the code of the group of those that show how it went on; NULL of
-others."""
 
 OLD = "__old"
 """Start of the names of the partial aggregates of the results before."""
@@ -122,8 +128,6 @@ class AggregatePlan:
     may be of one. Empty: they have the same names."""
     spans: bool = False
     """Whether the rows of a group, where rows are counted, are of several partitions."""
-    watched: tuple[int, ...] | None = None
-    """Codes of groups of which some results are marked; None: none is, and nothing is counted."""
     shares: tuple[Share, ...] = ()
     """Of several queries, in the place of a window: those of each."""
     lifts: Mapping[str, Lift] = field(default_factory=dict)
@@ -204,9 +208,87 @@ class BucketReport:
     n_read: int = 0
     """Cells of before that were read."""
     n_results: int = 0
-    busiest: Mapping[int, int] = field(default_factory=dict)
-    """Results of the groups that had most, by their codes; see ``samples``."""
     work_ns: int = 0
     """Time in which the bucket computed results and kept cells (ns)."""
     n_bytes: int = 0
     """Size of what arrived and of the results."""
+
+
+Way = Literal["same", "number", "true", "present", "one", "mean", "moments", "timed"]
+"""How a column is made: ``same`` is the column itself, ``number`` another type, ``true`` and
+``present`` 1 where a value is true or not NULL and 0 elsewhere, ``one`` always 1; others are
+partials of their monoids."""
+
+WAYS: Mapping[tuple[str, str], Way] = {
+    ("{x}", "min"): "same",
+    ("{x}", "max"): "same",
+    ("{x}", "sum"): "number",
+    ("{x}", "count"): "present",
+    ("1", "count"): "one",
+    ("CAST({x} AS {number})", "mean"): "mean",
+    ("CAST({x} AS DOUBLE)", "moments"): "moments",
+    ("struct({t} AS t, {x} AS x)", "first"): "timed",
+    ("struct({t} AS t, {x} AS x)", "last"): "timed",
+}
+"""By lift and monoid of a partial, how it is made of the argument."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lift:
+    """How a column of rows is made."""
+
+    way: Way = "same"
+    of: str = ""
+    """The column that travels; none of ``one``."""
+    kind: pa.DataType | None = None
+    """Type of a number, and of the sum of a ``mean``."""
+
+    def column(self, travelled: pa.Table, instants: Ints) -> pa.Array | pa.ChunkedArray:
+        """Return the column of some rows.
+
+        Args:
+            travelled: the columns that travel.
+            instants: of the rows (µs).
+        """
+        if self.way == "one":
+            return pa.array(np.ones(instants.size, np.int64))
+        given = travelled[self.of]
+        return given if self.way == "same" else self._made(whole(given), instants)
+
+    def _made(self, array: pa.Array, instants: Ints) -> pa.Array:
+        """Return what is made of values."""
+        if self.way == "true":
+            return pc.fill_null(array, False).cast(pa.int64())
+        if self.way == "present":
+            return _present(array)
+        if self.way == "timed":
+            return pa.StructArray.from_arrays([pa.array(instants), array], ["t", "x"])
+        numbers = _cast(array, self.kind)
+        if self.way == "mean":
+            return pa.StructArray.from_arrays([numbers, _present(array)], ["sum", "n"])
+        if self.way == "number":
+            return numbers
+        # The deviation of a row from itself: NaN of infinity, as Spark has it.
+        parts = [_present(array), numbers, pc.subtract(numbers, numbers)]
+        return pa.StructArray.from_arrays(parts, ["n", "mean", "m2"])
+
+
+def lifted(
+    travelled: pa.Table, instants: Ints, lifts: Mapping[str, Lift]
+) -> dict[str, pa.Array | pa.ChunkedArray]:
+    """Return the columns of rows, by name; see ``Lift``."""
+    return {name: each.column(travelled, instants) for name, each in lifts.items()}
+
+
+def _present(array: pa.Array) -> pa.Array:
+    """Return 1 where something is there, 0 where not."""
+    if not array.null_count:
+        return pa.array(np.ones(len(array), np.int64))
+    return pc.is_valid(array).cast(pa.int64())
+
+
+def _cast(array: pa.Array, kind: pa.DataType | None) -> pa.Array:
+    """Return numbers as a type that holds them; of whole ones the nearest doubles, as in Java."""
+    if kind is None or array.type == kind:
+        return array
+    return array.cast(kind, safe=not pa.types.is_floating(kind))

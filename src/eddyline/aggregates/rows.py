@@ -8,17 +8,16 @@ import numpy as np
 import pyarrow as pa
 
 from eddyline.aggregates.bucket import BucketBatch, kept_spans, no_cells, with_ties
-from eddyline.aggregates.cells import group_bounds, in_order, together
-from eddyline.aggregates.history import History, Reach
+from eddyline.aggregates.cells import History, Reach, group_bounds, in_order, together
 from eddyline.aggregates.ranges_kernels import row_ranges
-from eddyline.data.one_chunk import whole
+from eddyline.data.arrays import whole
 from eddyline.query.windows import LONGEST
 from eddyline.state.rows import ALWAYS, Rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eddyline.aggregates.history import Span
+    from eddyline.aggregates.cells import Span
     from eddyline.aggregates.plan import Frame
     from eddyline.data.arrays import Mask
 

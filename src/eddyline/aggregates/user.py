@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from eddyline.aggregates.columns import is_there, one_array, taken
-from eddyline.aggregates.monoid import Monoid
+from eddyline.aggregates.monoids import Monoid
 from eddyline.errors import OptionError, PlanError
 
 if TYPE_CHECKING:

@@ -1,23 +1,33 @@
-"""``el.AlarmSet``: named alarms that may change while they run."""
+"""``el.AlarmSet``: named alarms that may change while they run, and the step that asks them.
+
+An alarm is a name and a condition over modelled attributes and keys, given as text or as
+``el.Rule`` (``AlarmSource``). A query reads its text over the keys and attributes of its segments
+(``Alarm``), checks each later change of the set, and takes the alarms of the moment a micro-batch
+starts.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import weakref
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
-from eddyline.alarms.definitions import Given, check_alarm, source_of
-from eddyline.errors import QueryError
-from eddyline.query.rules.rule import chosen
+from eddyline.errors import NotSupportedError, QueryError
+from eddyline.models.solving.text import split_condition
+from eddyline.models.streams.plan import ModelStep
+from eddyline.query.rules.rule import Rule, chosen
 from eddyline.registry import checked_text, unknown
 from eddyline.runtime.journal import Journal
+from eddyline.sql.parsing import parse_condition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
     from pathlib import Path
 
-    from eddyline.alarms.definitions import AlarmSource
+    from eddyline.models.solving.expressions import Condition
     from eddyline.query.rules.rule import Facts
     from eddyline.runtime.journal import JournalEntry
 
@@ -278,3 +288,113 @@ def _by_name(alarms: Any, alarm: Given | None) -> dict[str, AlarmSource]:
             msg = f"an alarm is named by a text that is not empty, got {name!r}"
             raise QueryError(msg, alarm=name)
     return {name: source_of(name, each) for name, each in given.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class AlarmStep(ModelStep):
+    """Rows of a relation as segments, and when alarms of a set hold, as these are by then.
+
+    The plan has the alarms of the moment when it was made; what identifies the query has not.
+    """
+
+    alarms: AlarmSet = field(kw_only=True, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.plan.is_early:
+            msg = (
+                "alarms are told once they are final, so that what a set asks may change while it "
+                "runs; leave out results='early', or ask segments.where(…).changes()"
+            )
+            raise NotSupportedError(msg)
+
+    def __str__(self) -> str:
+        return f"{super(AlarmStep, self).__str__()}; alarms {self.alarms.name}"
+
+
+Given = str | Rule
+"""A condition as text, or one with its level, tags and title."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlarmSource:
+    """An alarm as it was given, with what people need to know of it."""
+
+    name: str
+    text: str
+    info: Mapping[str, Any]
+
+
+def source_of(name: str, given: Any) -> AlarmSource:
+    """Return an alarm of its text, or of a rule.
+
+    Raises:
+        QueryError: it is neither, or a rule whose condition is no text.
+    """
+    rule = given if isinstance(given, Rule) else Rule(given)
+    if not isinstance(rule.condition, str):
+        msg = (
+            f"alarm {name!r} is a text such as 'x > 1000', or an el.Rule of one: add('far', "
+            f"'x > 1000') or add({{'far': 'x > 1000'}}); got {type(rule.condition).__name__}"
+        )
+        raise QueryError(msg, alarm=name)
+    return AlarmSource(name, rule.condition, rule.info)
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """An alarm over segments whose keys and attributes are known."""
+
+    name: str
+    text: str
+    keys: str | None
+    """What it asks of keys, as SQL; None if nothing."""
+    condition: Condition | None
+    """What it asks of models; None if nothing: it holds wherever there is one."""
+
+    @property
+    def definition(self) -> int:
+        """A number that tells it from other alarms and from other texts of its name (64 bits)."""
+        return definition_of(self.name, self.text)
+
+
+def definition_of(name: str, text: str) -> int:
+    """Return a number that tells an alarm from others, and a text of its from others (64 bits)."""
+    said = hashlib.blake2b(f"{len(name)} {name}{text}".encode(), digest_size=8).digest()
+    return int.from_bytes(said, "little", signed=True)
+
+
+def check_alarm(name: str, text: str) -> None:
+    """Check that a text is a condition; names in it are looked up when it meets segments.
+
+    Raises:
+        QueryError: it is none.
+    """
+    try:
+        parse_condition(text, "the condition")
+    except QueryError as error:
+        raise _named(error, name) from error
+
+
+def read_alarm(name: str, text: str, attributes: Collection[str], keys: Collection[str]) -> Alarm:
+    """Return an alarm over segments.
+
+    Args:
+        name: of the alarm.
+        text: as for ``Segments.where``.
+        attributes: the modelled attributes.
+        keys: the columns that say the entity.
+
+    Raises:
+        QueryError: it cannot be read, or names what there is not.
+        NotSupportedError: no comparison of polynomials says the same.
+    """
+    try:
+        native, condition = split_condition(text, attributes, keys)
+    except QueryError as error:
+        raise _named(error, name) from error
+    on_keys = " AND ".join(f"({each})" for each in native) if native else None
+    return Alarm(name, text, on_keys, condition)
+
+
+def _named(error: QueryError, name: str) -> QueryError:
+    return type(error)(f"alarm {name!r}: {error.message}", **{**error.facts, "alarm": name})

@@ -1,37 +1,64 @@
 """Keeps the plan of alarms good: what each template shares, and the order of its comparisons.
 
-A template goes from one way to another when that is estimated to cost less by ``MIN_GAIN``, at the
-end of a batch; what it then took is noted beside the estimate, and puts later ones right. Nothing
-is carried over: alarms keep nothing between batches that depends on the plan.
+``AlarmLoop.step`` takes the profile of a batch and returns journal entries. A template goes from
+one way to another at the end of a batch, if that is estimated to cost less by ``MIN_GAIN``. What it
+then took is noted beside the estimate, and corrects later ones. Plans change freely: alarms keep
+nothing between batches that depends on the plan.
+
+Below the loop stand its plan as a person or the log of plans sets it (``AlarmPin``), the conditions
+by which the log knows situations (``AlarmConditions``), the estimate of results (``share_held``),
+what a run saves (``Learned``), and what people see (``TemplateView``).
 """
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from eddyline.alarms.conditions import AlarmConditions
-from eddyline.alarms.costing import Shares, cost_of, shares_of
-from eddyline.alarms.plan import COMPONENT, TemplatePlan, fixed_plans, sharings_of
-from eddyline.alarms.profile import AlarmProfile
-from eddyline.alarms.results import held
-from eddyline.alarms.saving import Learned, Saved, SavedTemplate, read
-from eddyline.alarms.tally import aged
-from eddyline.alarms.view import AlarmRecord, TemplateView
-from eddyline.estimates.accuracy import Accuracy
+import msgspec
+import numpy as np
+
+from eddyline.alarms.plan import (
+    COMPONENT,
+    Shares,
+    TemplatePlan,
+    cost_of,
+    fixed_plans,
+    from_plain,
+    plain,
+    shares_of,
+    sharings_of,
+)
+from eddyline.alarms.profile import KINDS, AlarmProfile, aged
+from eddyline.alarms.program import slots_in
+from eddyline.errors import StateError
+from eddyline.estimates import filters
+from eddyline.estimates.filters import Estimate
+from eddyline.estimates.histograms import CoefHistogram, ValueSketch
+from eddyline.estimates.plans import Accuracy, SavedAccuracy
+from eddyline.models.planning.expected import combined
 from eddyline.options import FilterOptions
+from eddyline.runtime.by_hand import OfLoop
+from eddyline.runtime.choice import UNKNOWN_NS, Advice
 from eddyline.runtime.journal import JournalEntry
-from eddyline.runtime.order_loop import OrderLoop
+from eddyline.runtime.order_loop import OrderLoop, OrderState
+from eddyline.runtime.records import Numbers
+from eddyline.runtime.situations import Conditions, Met
+from eddyline.stats.costs import CostSums
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Sequence
 
     from eddyline.alarms.plan import AlarmPlan
     from eddyline.alarms.profile import TemplateCounts
-    from eddyline.alarms.program import AlarmProgram
-    from eddyline.alarms.templates import Template
-    from eddyline.estimates.filters import Estimate
+    from eddyline.alarms.program import AlarmProgram, Template
+    from eddyline.data.arrays import Floats
+    from eddyline.estimates.filters import Times
+    from eddyline.models.solving.expressions import Comparison
     from eddyline.options import AlarmOptions
+    from eddyline.runtime.situations import Situation
 
 FRESH = 0.8
 """What a segment of a batch counts one batch later."""
@@ -260,7 +287,7 @@ class AlarmLoop:
         """Let a template be solved in the way that is estimated to cost least."""
         state, template = self._state(text), self._templates[text]
         shares = shares_of(template, self._bases, self._known.values)
-        state.expected = held(template, self._bases, self._known.coefs)
+        state.expected = share_held(template, self._bases, self._known.coefs)
         if shares is None or self._known.n_rows < MIN_ROWS or self._n_steps <= FIRST:
             return []
         if state.plan.sharing not in state.accuracy and state.since > FIRST:
@@ -268,9 +295,8 @@ class AlarmLoop:
             given = self._estimate(text, state.plan, shares)
             state.accuracy[state.plan.sharing] = Accuracy().after(given.value, state.ns)
         costs = self._costs(text, shares)
-        before, way, risk = state.plan, _cheapest(costs, self.options.risk), self.options.risk
-        was = _objective(costs[before.sharing], risk)
-        gain = 1.0 - _objective(costs[way], risk) / max(was, 1e-9)
+        before, way = state.plan, _cheapest(costs)
+        gain = 1.0 - costs[way].value / max(costs[before.sharing].value, 1e-9)
         stays = self.is_held or state.since < SETTLED or way == before.sharing or gain < MIN_GAIN
         chosen = before.sharing if stays else way
         state.estimate = self._estimate(text, replace(before, sharing=chosen), shares)
@@ -332,7 +358,7 @@ class AlarmLoop:
             if shares is None:
                 found[text] = state.plan
                 continue
-            way = _cheapest(self._costs(text, shares), self.options.risk)
+            way = _cheapest(self._costs(text, shares))
             found[text] = replace(state.plan, sharing=way)
         return found
 
@@ -389,13 +415,13 @@ class AlarmLoop:
         Raises:
             StateError: it is damaged.
         """
-        saved: Saved = read(state)
+        known, templates = _learned_of(state)
         if not self.is_adaptive:
             return
-        self._known, self._saved = saved.known, saved.templates
+        self._known, self._saved = known, templates
         self._n_steps = FIRST + 1  # what is restored was not learned from one batch alone
         self._states = {}
-        for text in [*saved.templates]:
+        for text in [*templates]:
             if text in self._templates:
                 self._state(text)
 
@@ -414,9 +440,365 @@ class AlarmLoop:
         return state
 
 
-def _cheapest(costs: Mapping[str, Estimate], risk: float) -> str:
-    return min(costs, key=lambda way: _objective(costs[way], risk))
+def _cheapest(costs: Mapping[str, Estimate]) -> str:
+    return min(costs, key=lambda way: costs[way].value)
 
 
-def _objective(given: Estimate, risk: float) -> float:
-    return (1.0 - risk) * given.value + risk * (given.high - given.low)
+class AlarmPin(OfLoop):
+    """How templates are solved, by their texts; those that are left out stay as they are."""
+
+    loop: AlarmLoop
+    why_unlogged = ""
+    per = "segment"
+
+    def __init__(self, loop: AlarmLoop) -> None:
+        super().__init__(loop)
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        """The plan in force."""
+        return self._plain(self.loop.plan)
+
+    @property
+    def possible(self) -> str:
+        """The plans that may be pinned, in words."""
+        texts = ", ".join(map(repr, self.loop.templates))
+        return (
+            "for some templates {'sharing': 'covered', 'union' or 'unshared', 'order': a list of "
+            f"its comparisons, each once}}, where a union needs two; templates are {texts:.300}"
+        )
+
+    def is_possible(self, plan: Any) -> bool:
+        """Return whether each template is one of the set, and has a plan of its own."""
+        templates = self.loop.templates
+        return isinstance(plan, Mapping) and all(
+            text in templates and from_plain(each, templates[text]) is not None
+            for text, each in plan.items()
+        )
+
+    def adopt(self, plan: Mapping[str, Any]) -> None:
+        """Put another plan in force."""
+        found = {text: from_plain(each, self.loop.templates[text]) for text, each in plan.items()}
+        self.loop.adopt({text: each for text, each in found.items() if each is not None})
+
+    def advice(self) -> Advice | None:
+        """Return the plan that the evidence calls the best."""
+        best = self.loop.best()
+        return Advice(self._plain(best)) if best else None
+
+    # -- the log of plans -----------------------------------------------------------------------
+
+    @property
+    def identity(self) -> str:
+        """The templates: their plans and prices are of no others."""
+        texts = "\n".join(sorted(self.loop.templates))
+        return hashlib.blake2b(texts.encode(), digest_size=16).hexdigest()
+
+    def in_words(self, plan: Mapping[str, Any]) -> str:
+        """Return a plan in words: of templates that are not covered, and asked as written."""
+        usual = self._plain({})
+        others = [
+            f"{text} {each['sharing']}, {' then '.join(each['order'])}"
+            for text, each in plan.items()
+            if each != usual.get(text)
+        ]
+        return "; ".join(others) or "all covered, as written"
+
+    def situation(self) -> Situation | None:
+        """Return on how many segments comparisons and alarms hold."""
+        return self.loop.seen.situation(self.plan)
+
+    def rows_met(self, n_rows: int) -> int:  # noqa: ARG002
+        """Return the segments of the last batch."""
+        return self.loop.n_newest
+
+    def foreseen(self, plan: Any, evidence: Any) -> tuple[Floats, Floats]:  # noqa: ARG002
+        """Return on what share of segments alarms hold."""
+        return held_of(evidence)
+
+    def cost_of(self, plan: Mapping[str, Any], evidence: Any) -> float:
+        """Return what the templates of the evidence cost (ns per segment).
+
+        Of orders that are not told apart it is that of the one that asks the same first.
+        """
+        if evidence is None:
+            return UNKNOWN_NS
+        total, templates = 0.0, self.loop.templates
+        for text, prices in evidence[1].items():
+            own = from_plain(plan[text], templates[text])
+            known = dict(zip(fixed_plans(templates[text]), prices, strict=True))
+            if own is None:
+                return UNKNOWN_NS
+            if own not in known:
+                first, *rest = own.order
+                own = replace(own, order=(first, *sorted(rest)))
+            total += known[own]
+        return total
+
+    def best_single(self, held: Sequence[tuple[Any, float]]) -> dict[str, Any]:
+        """Return the best plan of each template for all situations together."""
+        sums: dict[str, Floats] = {}
+        for evidence, n_rows in held:
+            for text, prices in evidence[1].items():
+                sums[text] = sums.get(text, np.zeros(len(prices))) + n_rows * np.array(prices)
+        templates = self.loop.templates
+        best = {text: fixed_plans(templates[text])[np.argmin(of)] for text, of in sums.items()}
+        return self._plain(best)
+
+    def take(self, plan: Mapping[str, Any], evidence: Any) -> None:  # noqa: ARG002
+        """Put a plan in force; the next batch tells how values are spread."""
+        self.adopt(plan)
+        self.loop.is_surprised = True
+
+    def let_go(self) -> None:
+        """Have the next batch tell how values are spread."""
+        self.loop.is_surprised = True
+
+    def _plain(self, plan: AlarmPlan) -> dict[str, Any]:
+        templates = self.loop.templates
+        return {
+            text: plain(plan.get(text, TemplatePlan()), each) for text, each in templates.items()
+        }
+
+
+MOST_SEEN = 32
+"""Templates whose conditions are told apart: those of most alarms."""
+
+LEAST_SAMPLED = 64
+"""Sampled segments by which a plan may be chosen."""
+
+
+class AlarmConditions:
+    """What is known of the segments since they last changed."""
+
+    def __init__(self) -> None:
+        self.known = Conditions()
+        self.prices: dict[str, list[float]] = {}
+        """What the fixed plans of templates cost a segment (ns), by their texts."""
+        self._held = self._n_rows = np.zeros(0)
+
+    def step(
+        self, templates: Mapping[str, Template], bases: Sequence[str], fresh: AlarmProfile
+    ) -> bool:
+        """Take in a batch; returns whether segments were of other conditions before it."""
+        seen = sorted(templates.values(), key=lambda each: (-len(each), each.text))[:MOST_SEEN]
+        names = [f"{each.text} holds" for each in seen]
+        counts = [fresh.templates.get(each.text) for each in seen]
+        self._n_rows = np.array([float(each.n_rows) if each else 0.0 for each in counts])
+        self._held = np.array(
+            [
+                min(each.n_held / (each.n_rows * len(template)), 1.0)
+                if each and each.n_rows
+                else np.nan
+                for template, each in zip(seen, counts, strict=True)
+            ]
+        )
+        shares, rows = [*self._held.tolist()], [*self._n_rows.tolist()]
+        n_sampled = min((each.total for each in fresh.values.values()), default=0.0)
+        for template in seen:
+            found = shares_of(template, bases, fresh.values)
+            for at, each in enumerate(template.conjuncts):
+                names += [f"an alarm of {each.text} holds", f"any alarm of {each.text} holds"]
+                own = [np.nan] * 2 if found is None else [found.any[:, at].mean(), found.cover[at]]
+                shares += own
+                rows += [0.0 if found is None else n_sampled] * 2
+        told = np.clip(np.array(shares, np.float64), 0.0, 1.0)
+        is_other = self.known.step(tuple(names), told, np.array(rows), n_sampled)
+        if is_other:
+            self.prices = {}
+        return is_other
+
+    def situation(self, plan: Any) -> Situation | None:
+        """Return the conditions as the log knows them, of which all rows met a plan."""
+        if not len(self._held) or not np.isfinite(self._held).any():
+            return None
+        evidence = None
+        if self.prices:
+            known = self.known.shares[: len(self._held)].tolist()
+            held = [round(share, 5) if np.isfinite(share) else None for share in known]
+            evidence = [held, self.prices]
+        met = Met(plan, self._held, np.maximum(self._n_rows, 1.0))
+        least = LEAST_SAMPLED if self.prices else np.inf
+        return self.known.situation(evidence, least, met)
+
+
+def held_of(evidence: Any) -> tuple[Floats, Floats]:
+    """Return on what share of segments alarms hold by an evidence, and of how many that is known.
+
+    It is the same under all plans.
+    """
+    shares = np.array([np.nan if share is None else share for share in evidence[0]], np.float64)
+    return shares, np.full(len(shares), np.inf)
+
+
+MOST_ALARMS = 3
+"""Alarms of a template that stand for all: their constants are spread evenly among those of all."""
+
+MOST_LEAVES = 4
+"""Comparisons of a condition up to which it is estimated."""
+
+
+def share_held(
+    template: Template, bases: Sequence[str], coefs: Mapping[str, CoefHistogram]
+) -> Estimate | None:
+    """Return on how many segments an alarm holds somewhere, as a share, on average.
+
+    None if nothing is known of an expression, or if a comparison is ``=`` or ``<>``.
+
+    Args:
+        template: its alarms.
+        bases: what the expressions of a program are called.
+        coefs: how their coefficients are spread.
+    """
+    given = [coefs.get(bases[each]) for each in template.bases]
+    if len(given) > MOST_LEAVES or {*template.ops} & {"=", "<>"}:
+        return None
+    known = [each for each in given if each is not None and each.total > 0.0]
+    if len(known) < len(given):
+        return None
+
+    def of(alarm: int) -> Estimate:
+        def leaf(each: Comparison) -> tuple[Estimate, Times]:
+            (at,) = slots_in(each)
+            constant = float(template.constants[alarm, at])
+            return filters.comparison(known[at], template.ops[at], constant)
+
+        share = combined(template.condition, leaf)
+        assert share is not None  # it can be said of each comparison
+        return share[0]
+
+    order = np.lexsort(template.constants.T[::-1])
+    places = np.unique(np.linspace(0, len(order) - 1, MOST_ALARMS).round().astype(int))
+    found = [of(int(order[place])) for place in places]
+    return Estimate(
+        *(
+            float(np.mean([getattr(each, name) for each in found]))
+            for name in ("value", "low", "high")
+        )
+    )
+
+
+class SavedTemplate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is saved of a template."""
+
+    plan: dict[str, Any]
+    accuracy: dict[str, SavedAccuracy]
+    results: SavedAccuracy
+    orders: OrderState | None = None
+
+    @classmethod
+    def of(
+        cls,
+        plan: TemplatePlan,
+        template: Template,
+        accuracy: Mapping[str, Accuracy],
+        results: Accuracy,
+        orders: OrderLoop | None,
+    ) -> Self:
+        """Return it of what is known."""
+        return cls(
+            plain(plan, template),
+            {way: each.saved for way, each in accuracy.items()},
+            results.saved,
+            None if orders is None else orders.snapshot(),
+        )
+
+    def plan_of(self, template: Template) -> TemplatePlan | None:
+        """Return the plan; None if it is of another template."""
+        return from_plain(self.plan, template)
+
+    @property
+    def accuracies(self) -> dict[str, Accuracy]:
+        """How far costs were off, by how it was solved."""
+        return {way: Accuracy.of(each) for way, each in self.accuracy.items()}
+
+    @property
+    def result(self) -> Accuracy:
+        """How far results were off."""
+        return Accuracy.of(self.results)
+
+
+class Learned(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The saved state of the loop."""
+
+    n_rows: int
+    n_blocks: int
+    costs: list[list[float | None]]
+    values: dict[str, dict[str, Any]]
+    coefs: dict[str, dict[str, Any]]
+    templates: dict[str, SavedTemplate]
+
+    @classmethod
+    def of(cls, known: AlarmProfile, templates: dict[str, SavedTemplate]) -> Self:
+        """Return it of what is known."""
+        return cls(
+            known.n_rows,
+            known.n_blocks,
+            known.costs.to_state(),
+            {name: each.to_state() for name, each in known.values.items()},
+            {name: each.to_state() for name, each in known.coefs.items()},
+            templates,
+        )
+
+
+def _learned_of(state: Any) -> tuple[AlarmProfile, dict[str, SavedTemplate]]:
+    """Return what a loop saved: its profile, and what is known of templates by their texts.
+
+    Raises:
+        StateError: it is damaged.
+    """
+    try:
+        given = msgspec.convert(state, Learned, from_attributes=True)
+        costs = CostSums.from_state(given.costs)
+    except (ValueError, TypeError) as error:
+        msg = f"the saved plan of alarms is damaged: {error}; start from an empty checkpoint"
+        raise StateError(msg) from error
+    if costs.n_filters != len(KINDS):
+        msg = "the saved plan of alarms is damaged: its costs are of other kinds of work"
+        raise StateError(msg)
+    known = AlarmProfile(
+        given.n_rows,
+        given.n_blocks,
+        costs,
+        values={name: ValueSketch.from_state(each) for name, each in given.values.items()},
+        coefs={name: CoefHistogram.from_state(each) for name, each in given.coefs.items()},
+    )
+    return known, dict(given.templates)
+
+
+@dataclass(frozen=True, slots=True)
+class AlarmRecord:
+    """The plan of alarms after a batch."""
+
+    component: str
+    plan: Mapping[str, Any]
+    """How templates are solved that are not covered, by their texts."""
+    n_alarms: int
+    cost_ns: float
+    """Time for each segment, all templates together (ns)."""
+
+    def numbers(self, n_rows: int) -> Numbers:  # noqa: ARG002 - segments are no rows
+        """Return how many alarms there are, and what they cost."""
+        return Numbers({}, {"n_alarms": self.n_alarms, "cost_ns": self.cost_ns})
+
+    def with_earlier(self, earlier: AlarmRecord, share: float) -> AlarmRecord:  # noqa: ARG002
+        """Return one record for several batches: the last one."""
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateView:
+    """A template as it stands."""
+
+    text: str
+    n_alarms: int
+    sharing: str
+    order: tuple[str, ...]
+    estimate: Estimate | None
+    """What a segment is estimated to cost (ns)."""
+    ns: float
+    """What it took (ns)."""
+    expected: Estimate | None
+    """Share of segments on which an alarm is estimated to hold."""
+    held: float
+    """Ranges that an alarm had for each segment in the newest batch; nan: none was asked."""

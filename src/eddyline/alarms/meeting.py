@@ -1,4 +1,20 @@
-"""Which alarms a segment may meet: their constants, sorted, against its bounds."""
+"""Which alarms a segment may meet: sorted constants against the bounds of expressions on it.
+
+*Bounds.* ``Basis`` computes the least and the greatest value of an expression, for the segments
+that it is asked of. Bounds are by terms, as ``models.solving`` settles a comparison, and wider by
+more than rounding takes: a constant outside them is settled there, too, so it need not be asked.
+
+*Meeting.* ``Constants`` has the constants of alarms in ascending order and says which lie between
+the bounds of a segment. ``states`` says of a pair of a segment and an alarm whether the alarm holds
+nowhere, perhaps, or all along.
+
+*Covers.* The loosest constants of a template say which segments any of its alarms may meet.
+
+*Witnesses.* An alarm is looked for by a comparison that holds wherever the alarm does. Of an AND
+one part is enough, the rarest; of an OR all parts are needed (access predicates of rules are chosen
+the same way). Two comparisons of an AND that keep one expression between two constants are one
+part, a *band*: each alone holds nearly everywhere, and both next to nowhere.
+"""
 
 from __future__ import annotations
 
@@ -14,26 +30,161 @@ from eddyline.alarms.meeting_kernels import (
     EQUAL,
     OTHER,
     along,
+    bounded,
     met,
     places,
     places_in,
     spans,
 )
-from eddyline.alarms.templates import slots_in
-from eddyline.data.unique import distinct
+from eddyline.alarms.profile import BOUNDS
+from eddyline.alarms.program import slots_in
+from eddyline.data.arrays import distinct
 from eddyline.models import timeline
-from eddyline.models.solving.expressions import And, Comparison
+from eddyline.models.solving.expressions import (
+    ROUNDING,
+    And,
+    Comparison,
+    Condition,
+    Or,
+    Terms,
+    holds,
+    names_in,
+    overflowing,
+    terms_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from eddyline.alarms.bounds import Bounds
     from eddyline.alarms.meeting_kernels import States
-    from eddyline.alarms.templates import Template
+    from eddyline.alarms.profile import Tally
+    from eddyline.alarms.program import Template
     from eddyline.data.arrays import Floats, Indices, Ints, Mask
-    from eddyline.models.solving.expressions import Condition
+    from eddyline.models.segments import Segments
+    from eddyline.models.solving.expressions import Expression
 
-WIDER = 2.0**-48
+    Looked = tuple[int, ...]
+    """A slot, or the two of a band: that which holds above its constant, then that below."""
+    Counted = Callable[[Looked], Ints]
+    """In how many segments they may hold, by alarm, ``[n]``."""
+
+BOUNDS_WIDER = 2.0**-40
+"""How much wider, in parts of the size of the terms; a sign is settled from 2**-48 of them on."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """An expression on segments that are no tombstones.
+
+    Attributes:
+        coefs: its polynomials on the origins of segments, without terms that are rounding but for
+            the constant one, ``[n, degree + 1]``.
+        size: how large the terms are that the constant one was summed from, ``[n]``.
+        low: where the expression may be equal to a constant, the constant is not less, ``[n]``;
+            infinite if it has no value.
+        high: the constant is not greater, ``[n]``; then minus infinite.
+    """
+
+    coefs: Floats
+    size: Floats
+    low: Floats
+    high: Floats
+
+    @property
+    def arrays(self) -> tuple[Floats, ...]:
+        """All it has of segments."""
+        return self.coefs, self.size, self.low, self.high
+
+    def take(self, rows: Indices) -> Bounds:
+        """Return the same on some segments, which come once each and in their order."""
+        if len(rows) == len(self.low):
+            return self
+        return Bounds(*(each[rows] for each in self.arrays))
+
+
+def bounds_of(segments: Segments, expressions: Sequence[Expression]) -> list[Bounds]:
+    """Return expressions on segments, none of which is a tombstone."""
+    names = {name for each in expressions for name in names_in(each)}
+    given = {name: Terms.of(segments.coefs[name]) for name in names}
+    since, until = segments.seconds(segments.lo), segments.seconds(segments.ends)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return [_bounds(each, given, since, until) for each in expressions]
+
+
+class Basis:
+    """An expression on segments, computed for those that it is asked of, of each once.
+
+    Args:
+        segments: none of them is a tombstone.
+        expression: of their attributes.
+        tally: takes note of the work.
+    """
+
+    def __init__(self, segments: Segments, expression: Expression, tally: Tally) -> None:
+        self._segments, self._expression, self._tally = segments, expression, tally
+        self._is_known = np.zeros(len(segments), np.bool_)
+        self._knows_all = False
+        self._found: Bounds | None = None
+
+    def everywhere(self) -> Bounds:
+        """Return it on all segments."""
+        return self.on(np.arange(len(self._segments)))
+
+    def on(self, rows: Indices) -> Bounds:
+        """Return it on all segments, of which only ``rows`` and those before are computed."""
+        if self._found is not None and (self._knows_all or not len(rows)):
+            return self._found
+        asked = np.zeros(len(self._segments), np.bool_)
+        asked[rows] = True
+        missing = np.flatnonzero(asked & ~self._is_known)
+        if len(missing) or self._found is None:
+            self._compute(missing)
+        assert self._found is not None
+        return self._found
+
+    def _compute(self, missing: Indices) -> None:
+        segments = self._segments
+        is_all = are_most(missing, segments)
+        if is_all:
+            missing = np.arange(len(segments))
+        with self._tally.on(BOUNDS, len(missing)):
+            part = segments if is_all else segments.take(missing)
+            (made,) = bounds_of(part, [self._expression])
+        if is_all:
+            self._found = made
+        else:
+            if self._found is None:
+                n, size = len(segments), made.coefs.shape[1]
+                coefs, (own, low, high) = np.empty((n, size)), np.empty((3, n))
+                self._found = Bounds(coefs, own, low, high)
+            for whole, each in zip(self._found.arrays, made.arrays, strict=True):
+                whole[missing] = each
+        self._is_known[missing] = True
+        self._knows_all = is_all
+
+
+def are_most(rows: Indices, segments: Segments) -> bool:
+    """Return whether all segments are computed in less time than some of them are taken out."""
+    return len(rows) * 4 >= len(segments) * 3
+
+
+def _bounds(
+    expression: Expression, given: Mapping[str, Terms], since: Floats, until: Floats
+) -> Bounds:
+    terms = terms_of(expression, given)
+    shape = (len(since), terms.coefs.shape[1])
+    # A constant is one polynomial for all segments.
+    coefs, size = (
+        np.ascontiguousarray(np.broadcast_to(each, shape)) for each in (terms.coefs, terms.size)
+    )
+    made = Bounds(*bounded(coefs, size, since, until, ROUNDING, BOUNDS_WIDER))
+    lost = overflowing(terms, expression, given)
+    if lost is not None:  # solving settles it
+        made.low[lost], made.high[lost] = -np.inf, np.inf
+    return made
+
+
+BANDS_WIDER = 2.0**-48
 """How much earlier bands are looked for, in parts of what is compared."""
 
 NEVER = 1 << 40
@@ -148,7 +299,7 @@ class Constants:
         low = np.where(is_there, bounds.low, np.inf)
         with np.errstate(invalid="ignore", over="ignore"):
             # By more than rounding takes; what is no number is looked for everywhere.
-            first = low - width - WIDER * (np.abs(low) + width)
+            first = low - width - BANDS_WIDER * (np.abs(low) + width)
         first = np.where(np.isnan(first), -np.inf, first)
         return spans(self.values, *self._all(keys), first, bounds.high)
 
@@ -229,3 +380,116 @@ class Counts:
         if op in DOWN:
             return down
         return np.maximum(down - below, 0) if op == "=" else np.full(len(constants), n)
+
+
+def covered(
+    template: Template, condition: Condition, rows: Indices, bounds: Callable[[int], Bounds]
+) -> Mask:
+    """Return which of some segments any alarm of a template may meet a part of its condition on.
+
+    Args:
+        template: with at least one alarm.
+        condition: the part.
+        rows: the segments, each once and in their order, ``[m]``.
+        bounds: for the place of an expression what it is on these.
+    """
+
+    def leaf(comparison: Comparison) -> Mask:
+        (at,) = slots_in(comparison)
+        constants = template.constants[:, at]
+        return _loosest(bounds(template.bases[at]), rows, template.ops[at], constants)
+
+    return holds(condition, leaf)
+
+
+def _loosest(bounds: Bounds, rows: Indices, op: str, constants: Floats) -> Mask:
+    low, high = bounds.low, bounds.high
+    if len(rows) < len(low):
+        low, high = low[rows], high[rows]
+    above: Mask = high >= np.fmin.reduce(constants)
+    below: Mask = low <= np.fmax.reduce(constants)
+    if op in UP:
+        return above
+    if op in DOWN:
+        return below
+    found: Mask = above & below if op == "=" else low <= high
+    return found
+
+
+def witnesses(template: Template, counts: Counted, n: int) -> dict[Looked, Mask]:
+    """Return for each slot or band the alarms of a template that are looked for by it.
+
+    Args:
+        template: the alarms.
+        counts: of each slot and band.
+        n: of how many segments; all are passed once for each slot or band.
+
+    Returns:
+        What no alarm is looked for by is left out.
+    """
+    _, chosen = _cheapest(template, template.condition, counts, n)
+    return {looked: mask for looked, mask in chosen.items() if mask.any()}
+
+
+def bands(template: Template, condition: Condition) -> Iterator[Looked]:
+    """Yield the pairs of comparisons of an AND that keep an expression between two constants."""
+    if not isinstance(condition, And):
+        return
+    slots = [slots_in(each)[0] for each in condition.parts if isinstance(each, Comparison)]
+    ups = [at for at in slots if template.ops[at] in UP]
+    downs = [at for at in slots if template.ops[at] in DOWN]
+    for up in ups:
+        for down in downs:
+            if template.bases[up] == template.bases[down]:
+                yield up, down
+
+
+def _cheapest(
+    template: Template, condition: Condition, counts: Counted, n: int
+) -> tuple[Ints, dict[Looked, Mask]]:
+    """Return how many segments are looked at for each alarm, and by which slots or bands."""
+    if isinstance(condition, Comparison):
+        return _by((slots_in(condition)[0],), counts)
+    parts = [_cheapest(template, each, counts, n) for each in condition.parts]
+    if isinstance(condition, Or):
+        costs = np.stack([cost for cost, _ in parts])
+        return costs.sum(axis=0), {at: mask for _, chosen in parts for at, mask in chosen.items()}
+    parts += [_by(each, counts) for each in bands(template, condition)]
+    costs = np.stack([cost for cost, _ in parts])
+    best = _few(costs, np.array([len(chosen) for _, chosen in parts]) * n)
+    return costs[best, np.arange(costs.shape[1])], {
+        at: mask & (best == number)
+        for number, (_, chosen) in enumerate(parts)
+        for at, mask in chosen.items()
+    }
+
+
+def _few(costs: Ints, passes: Ints) -> Ints:
+    """Return for each alarm the part by which it is looked for, without parts that do not pay.
+
+    Args:
+        costs: by part and alarm.
+        passes: what a part costs that any alarm is looked for by.
+    """
+    left = costs.astype(float)
+    while True:
+        best: Ints = left.argmin(axis=0)
+        used = distinct(best)
+        if len(used) == 1:
+            return best
+        # What others would cost that have a part's alarms, the least first.
+        more = []
+        for part in used:
+            own = left[:, best == part].copy()
+            least = own[part].copy()
+            own[part] = np.inf
+            more.append(float((own.min(axis=0) - least).sum()) - passes[part])
+        worst = int(np.argmin(more))
+        if more[worst] >= 0:
+            return best
+        left[used[worst]] = np.inf
+
+
+def _by(looked: Looked, counts: Counted) -> tuple[Ints, dict[Looked, Mask]]:
+    cost = counts(looked)
+    return cost, {looked: np.ones(len(cost), np.bool_)}

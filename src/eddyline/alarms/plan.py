@@ -1,9 +1,13 @@
-"""How alarms are solved: for each template what its alarms share, and in which order it is asked.
+"""How the alarms of a template may be solved, and what each way would cost.
 
 *Covered*: each comparison is computed once, on the segments that the loosest constants of those
 before it leave, and sorted constants say which alarms are met. *Union*: each alarm is asked its
 first comparison alone; what any of them leaves is put together, each segment once, and the others
 are computed once on these. *Unshared*: each alarm alone. Answers are the same.
+
+All ways are made of the same kinds of work (``profile.KINDS``), so a way can be priced without a
+trial. The constants and the distributions of values say how much there would be of each kind, with
+bounds that hold whatever comparisons know of each other.
 """
 
 from __future__ import annotations
@@ -13,8 +17,24 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from eddyline.alarms.meeting import bands
+from eddyline.alarms.program import slots_in
+from eddyline.estimates.filters import Estimate
+from eddyline.models.solving.expressions import And, Comparison
+
 if TYPE_CHECKING:
-    from eddyline.alarms.templates import Template
+    from collections.abc import Callable, Sequence
+
+    from eddyline.alarms.program import Template
+    from eddyline.data.arrays import Floats
+    from eddyline.estimates.histograms import ValueSketch
+    from eddyline.models.solving.expressions import Condition
+    from eddyline.stats.costs import CostSums
+
+    Both = Callable[[Floats, Floats], Floats]
+    """How often two comparisons hold, of how often each does."""
 
 COMPONENT = "alarms"
 """The name of alarms in the journal."""
@@ -74,3 +94,196 @@ def from_plain(given: Any, template: Template) -> TemplatePlan | None:
     if sharing not in sharings_of(template) or not is_order or sorted(order) != sorted(texts):
         return None
     return TemplatePlan(sharing, tuple(map(texts.index, order)))
+
+
+LEAST, LIKELY, MOST = 0, 1, 2
+
+A_BLOCK = 1_000
+"""Segments of a block, about."""
+
+_TOGETHER: tuple[Both, Both, Both] = (
+    lambda one, other: np.maximum(one + other - 1.0, 0.0),
+    lambda one, other: one * other,
+    np.minimum,
+)
+"""At least, if they know nothing of each other, at most (Fréchet's bounds)."""
+
+
+@dataclass(frozen=True)
+class Shares:
+    """On what share of segments the alarms of a template hold, by conjunct.
+
+    Attributes:
+        any: where an alarm may hold, ``[alarms, conjuncts]``.
+        rarest: where it may by the comparison or band that it is looked for by, ``[alarms]``.
+        parts: as ``any``, with the comparisons of a band as one, ``[alarms, parts]``.
+        whole: where these surely hold, ``[alarms, parts]``.
+        cover: where any of them may, ``[conjuncts]``.
+        n_slots: the expressions of each conjunct, ``[conjuncts]``.
+    """
+
+    any: Floats
+    rarest: Floats
+    parts: Floats
+    whole: Floats
+    cover: Floats
+    n_slots: Floats
+
+
+def shares_of(
+    template: Template, bases: Sequence[str], values: Mapping[str, ValueSketch]
+) -> Shares | None:
+    """Return these shares; None if nothing is known of an expression of the template.
+
+    Args:
+        template: its alarms.
+        bases: what the expressions of a program are called.
+        values: how their values are spread.
+    """
+    sketches = [values.get(bases[each]) for each in template.bases]
+    if any(each is None or each.total <= 0.0 for each in sketches):
+        return None
+    any_, whole, loosest = [], [], []
+    for at, each in enumerate(sketches):
+        assert each is not None
+        own, op = template.constants[:, at], template.ops[at]
+        any_.append(each.any(op, own))
+        whole.append(each.whole(op, own))
+        ends = np.array([np.fmin.reduce(own), np.fmax.reduce(own)])
+        if op == "=":  # the cover is all between the least and the greatest constant
+            between = each.any(">=", ends)[0] + each.any("<=", ends)[1] - 1.0
+            loosest.append(max(float(between), 0.0))
+        else:
+            loosest.append(float(each.any(op, ends).max()))
+    conjuncts = [each.condition for each in template.conjuncts]
+    own_any = np.stack([_of(each, any_) for each in conjuncts], axis=1)
+    own_whole = np.stack([_of(each, whole) for each in conjuncts], axis=1)
+    parts, sure, left = [], [], {*range(len(conjuncts))}
+    place_of = {slots_in(each)[0]: number for number, each in enumerate(conjuncts)}
+    for up, down in bands(template, template.condition):
+        band = {place_of[up], place_of[down]}
+        if band <= left:
+            left -= band
+            parts.append(np.maximum(any_[up] + any_[down] - 1.0, 0.0))
+            sure.append(np.maximum(whole[up] + whole[down] - 1.0, 0.0))
+    parts += [own_any[:, at] for at in sorted(left)]
+    sure += [own_whole[:, at] for at in sorted(left)]
+    return Shares(
+        own_any,
+        np.minimum(own_any.min(axis=1), np.min(parts, axis=0)),
+        np.stack(parts, axis=1),
+        np.stack(sure, axis=1),
+        np.array([float(_of(each, [np.array([x]) for x in loosest])[0]) for each in conjuncts]),
+        np.array([float(len(slots_in(each))) for each in conjuncts]),
+    )
+
+
+def _of(condition: Condition, leaves: Sequence[Floats]) -> Floats:
+    """Return how often a condition holds whose comparisons know nothing of each other."""
+    if isinstance(condition, Comparison):
+        return leaves[slots_in(condition)[0]]
+    parts = np.stack([_of(each, leaves) for each in condition.parts])
+    is_and = isinstance(condition, And)
+    found: Floats = parts.prod(axis=0) if is_and else np.minimum(parts.sum(axis=0), 1.0)
+    return found
+
+
+@dataclass(frozen=True)
+class Work:
+    """How much there is of each kind of work: calls for a block, rows for each segment of it."""
+
+    calls: Floats
+    rows: Floats
+
+    def ns(self, costs: CostSums, n_rows: float) -> float:
+        """Return its cost (ns for each segment), in blocks of so many segments."""
+        fixed, per_row = costs.fit()
+        return float(fixed @ self.calls / max(n_rows, 1.0) + per_row @ self.rows)
+
+
+def work_of(template: Template, plan: TemplatePlan, shares: Shares, case: int = LIKELY) -> Work:
+    """Return the work of a plan for each segment: at least, likely, or at most."""
+    both = _TOGETHER[case]
+    order = plan.order_of(template)
+    if plan.sharing == "unshared":
+        return _unshared(shares, order, both)
+    if plan.sharing == "union":
+        return _union(shares, order, both)
+    return _covered(template, shares, order, both)
+
+
+def _pairs(shares: Shares, both: Both) -> tuple[float, float]:
+    """Return the pairs of a segment and an alarm that may hold, and those that are solved."""
+    may, sure = shares.parts[:, 0], shares.whole[:, 0]
+    for at in range(1, shares.parts.shape[1]):
+        may, sure = both(may, shares.parts[:, at]), both(sure, shares.whole[:, at])
+    return float(may.sum()), float(np.maximum(may - sure, 0.0).sum())
+
+
+def _covered(template: Template, shares: Shares, order: Sequence[int], both: Both) -> Work:
+    n_conjuncts = len(order)
+    may, solved = _pairs(shares, both)
+    if template.is_threshold:
+        return Work(np.array([1.0, 1, 0, 1]), np.array([1.0, 1.0, 0.0, solved]))
+    left, bounds, tests = 1.0, 0.0, 0.0
+    for at in order:
+        bounds, tests = bounds + left * shares.n_slots[at], tests + left
+        left = float(both(np.array(left), np.array(shares.cover[at])))
+    # An alarm is looked for by its rarest conjunct, on what the covers leave.
+    looked_for = float(np.minimum(shares.rarest, left).sum())
+    rows = np.array([bounds, tests + 2 * left, max(looked_for, may), solved])
+    return Work(np.array([shares.n_slots.sum(), n_conjuncts + 2.0, 1, 1]), rows)
+
+
+def _union(shares: Shares, order: Sequence[int], both: Both) -> Work:
+    first, *rest = order
+    n = len(shares.any)
+    bounds, tests = n * shares.n_slots[first], float(n)
+    pairs = float(shares.any[:, first].sum())
+    # Each alarm is asked by itself: what is left is less than a cover leaves of far constants.
+    left = float(min(shares.cover[first], pairs))
+    n_calls = float(n)
+    for at in rest:
+        n_calls += shares.n_slots[at] * float(_called(left))
+        bounds, tests = bounds + left * shares.n_slots[at], tests + left
+        passed = float(both(np.array(left), np.array(shares.cover[at])))
+        pairs, left = pairs * (passed / left if left else 0.0), passed
+    solved = _pairs(shares, both)[1]
+    return Work(np.array([n_calls, n_calls, 1, 1]), np.array([bounds, tests, pairs, solved]))
+
+
+def _called(left: Any) -> Any:
+    """Return how likely there is something left of a block to call for, of shares of segments."""
+    return np.minimum(left * A_BLOCK, 1.0)
+
+
+def _unshared(shares: Shares, order: Sequence[int], both: Both) -> Work:
+    left = np.ones(len(shares.any))
+    bounds = tests = n_calls = 0.0
+    for at in order:
+        n_calls += float(_called(left).sum())
+        bounds, tests = bounds + float(left.sum()) * shares.n_slots[at], tests + float(left.sum())
+        left = both(left, shares.any[:, at])
+    may, solved = float(left.sum()), _pairs(shares, both)[1]
+    alarms = float(len(left))
+    return Work(
+        np.array([n_calls, n_calls, alarms, alarms]), np.array([bounds, tests, may, solved])
+    )
+
+
+def cost_of(
+    template: Template, plan: TemplatePlan, shares: Shares, costs: CostSums, n_rows: float
+) -> Estimate:
+    """Return what a plan costs for each segment (ns).
+
+    Args:
+        template: its alarms.
+        plan: how they would be solved.
+        shares: on what share of segments they hold.
+        costs: of the kinds of work.
+        n_rows: segments of a block, on average.
+    """
+    low, value, high = (
+        work_of(template, plan, shares, case).ns(costs, n_rows) for case in (LEAST, LIKELY, MOST)
+    )
+    return Estimate(value, min(low, value), max(high, value))

@@ -1,22 +1,45 @@
-"""Alarms of one moment, sorted by what they share."""
+"""Alarms of one moment, sorted by what they share.
+
+``program_of`` takes alarms over the same keys and attributes and returns an ``AlarmProgram``: one
+``Template`` for all conditions that differ in constants alone, and the conditions on keys as rules
+over entities (``EntityRules``).
+
+A comparison ``e - c op 0`` is taken apart into what it reads, ``e``, and the constant ``c``. Its
+mirror image ``-e + c`` is the same comparison: signs are exact, so what is computed of the two
+differs by its sign alone.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import OrderedDict
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eddyline.alarms.templates import Templates
+from eddyline.models.solving import where
+from eddyline.models.solving.expressions import (
+    MIRRORED,
+    And,
+    Attribute,
+    Comparison,
+    Condition,
+    Expression,
+    Number,
+    Product,
+    Sum,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from eddyline.alarms.definitions import Alarm
-    from eddyline.alarms.entities import EntityRules
-    from eddyline.alarms.templates import Template
-    from eddyline.data.arrays import Ints
-    from eddyline.models.solving.expressions import Expression
+    import pyarrow as pa
+
+    from eddyline.alarms.alarm_set import Alarm
+    from eddyline.data.arrays import Floats, Ints, Mask
+    from eddyline.rules.compile.program import Program
+    from eddyline.rules.match.matcher import Matcher
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,3 +92,213 @@ def program_of(
         templates=templates.all(),
         whole=np.flatnonzero([each.condition is None for each in alarms]),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """``base op constant``."""
+
+    base: Expression
+    op: str
+    constant: float
+
+
+def threshold_of(comparison: Comparison) -> Threshold:
+    """Return a comparison with 0 as one of an expression without its last constant."""
+    base, op, constant = comparison.expression, comparison.op, 0.0
+    match base:
+        case Sum(part, Number(value)) | Sum(Number(value), part):
+            base, constant = part, -value
+    match base:
+        case Product(Number(-1.0), part):
+            return Threshold(part, MIRRORED[op], -constant)
+    return Threshold(base, op, constant)
+
+
+@dataclass(frozen=True, eq=False)
+class Template:
+    """Alarms whose conditions differ in constants alone.
+
+    Attributes:
+        condition: comparisons of slots, which are attributes ``"0"``, ``"1"``, … in it.
+        bases: for each slot the place of its expression among those of all templates.
+        ops: for each slot its comparison.
+        alarms: the alarms by their places in the set, ``[n]``.
+        constants: what each slot of an alarm is compared with, ``[n, slots]``.
+    """
+
+    condition: Condition
+    bases: tuple[int, ...]
+    ops: tuple[str, ...]
+    alarms: Ints
+    constants: Floats
+    text: str = ""
+    """The condition with question marks for constants: what plans call the template by."""
+    conjuncts: tuple[Conjunct, ...] = ()
+    """The parts of an AND as they were written; of any other condition there is one."""
+
+    def __len__(self) -> int:
+        return len(self.alarms)
+
+    @cached_property
+    def program(self) -> Ints:
+        """The condition as ``models.solving_kernels`` read it, over slots."""
+        return where.program_of(self.condition, [slot(at) for at in range(len(self.bases))])
+
+    @property
+    def is_threshold(self) -> bool:
+        """Whether it is one comparison that holds above its constant, or below it."""
+        return isinstance(self.condition, Comparison) and self.ops[0] not in {"=", "<>"}
+
+
+@dataclass(frozen=True, slots=True)
+class Conjunct:
+    """A part of an AND of slots."""
+
+    condition: Condition
+    text: str
+
+
+@dataclass
+class Templates:
+    """Sorts conditions by their templates."""
+
+    bases: dict[Expression, int] = field(default_factory=dict)
+    """The places of the expressions that are compared."""
+    _found: dict[Condition, tuple[list[int], list[list[float]]]] = field(default_factory=dict)
+
+    def add(self, alarm: int, condition: Condition) -> None:
+        """Take in the condition of an alarm, which is called by its place."""
+        constants: list[float] = []
+        shape = self._without_constants(_flat(condition), constants)
+        alarms, rows = self._found.setdefault(shape, ([], []))
+        alarms.append(alarm)
+        rows.append(constants)
+
+    def all(self) -> tuple[Template, ...]:
+        """Return the templates of all conditions that were taken in."""
+        made = []
+        for shape, (alarms, rows) in self._found.items():
+            slots: list[Comparison] = []
+            condition = _with_slots(shape, slots)
+            bases = tuple(self.bases[each.expression] for each in slots)
+            ops = tuple(each.op for each in slots)
+            parts = condition.parts if isinstance(condition, And) else (condition,)
+            written = shape.parts if isinstance(shape, And) else (shape,)
+            texts = _distinct([text_of(each) for each in written])
+            made.append(
+                Template(
+                    condition,
+                    bases,
+                    ops,
+                    np.array(alarms, np.int64),
+                    np.array(rows, float),
+                    " AND ".join(texts),
+                    tuple(map(Conjunct, parts, texts)),
+                )
+            )
+        return tuple(made)
+
+    def _without_constants(self, condition: Condition, constants: list[float]) -> Condition:
+        if isinstance(condition, Comparison):
+            found = threshold_of(condition)
+            self.bases.setdefault(found.base, len(self.bases))
+            constants.append(found.constant)
+            return Comparison(found.base, found.op)
+        parts = (self._without_constants(each, constants) for each in condition.parts)
+        return replace(condition, parts=tuple(parts))
+
+
+def _distinct(texts: list[str]) -> list[str]:
+    """Return texts, those that come again with their number: parts may differ in constants."""
+    seen: dict[str, int] = {}
+    found = []
+    for each in texts:
+        seen[each] = seen.get(each, 0) + 1
+        found.append(each if seen[each] == 1 else f"{each} ({seen[each]})")
+    return found
+
+
+def text_of(condition: Condition) -> str:
+    """Return a condition without its constants in words."""
+    if isinstance(condition, Comparison):
+        return f"{condition.expression} {condition.op} ?"
+    word = " AND " if isinstance(condition, And) else " OR "
+    return f"({word.join(map(text_of, condition.parts))})"
+
+
+def _with_slots(condition: Condition, slots: list[Comparison]) -> Condition:
+    """Return a condition over slots, and put what was compared into a list."""
+    if isinstance(condition, Comparison):
+        slots.append(condition)
+        return Comparison(slot(len(slots) - 1), condition.op)
+    return replace(condition, parts=tuple(_with_slots(each, slots) for each in condition.parts))
+
+
+def slot(number: int) -> Attribute:
+    """Return the expression that stands for a slot."""
+    return Attribute(str(number))
+
+
+def _flat(condition: Condition) -> Condition:
+    """Return a condition without ANDs that stand right in an AND, and likewise of ORs."""
+    if isinstance(condition, Comparison):
+        return condition
+    parts: list[Condition] = []
+    for each in map(_flat, condition.parts):
+        parts += each.parts if isinstance(each, type(condition)) else [each]
+    return parts[0] if len(parts) == 1 else replace(condition, parts=tuple(dict.fromkeys(parts)))
+
+
+def slots_in(condition: Condition) -> list[int]:
+    """Return the slots of a condition of a template."""
+    if isinstance(condition, Comparison):
+        assert isinstance(condition.expression, Attribute)
+        return [int(condition.expression.name)]
+    return [slot for each in condition.parts for slot in slots_in(each)]
+
+
+MAX_KEPT = 4
+"""Compiled conditions that a process keeps; the one unused for longest goes first."""
+
+_kept: OrderedDict[str, Matcher] = OrderedDict()
+
+
+@dataclass(frozen=True, eq=False)
+class EntityRules:
+    """Conditions on keys, compiled together."""
+
+    program: Program
+    columns: tuple[str, ...]
+    """The key that each column of the program is."""
+    digest: str
+    """Tells them from others."""
+
+    @property
+    def n(self) -> int:
+        """How many conditions there are."""
+        return self.program.n_rules
+
+    def of(self, entities: pa.Table) -> Mask:
+        """Return which conditions are true of which entities, ``[conditions, entities]``."""
+        n = entities.num_rows
+        columns = [entities.column(each).combine_chunks() for each in self.columns]
+        found, _ = self._matcher().match(columns, n_rows=n)
+        allowed = np.zeros((self.n, n), np.bool_)
+        allowed[found.rules, found.rows] = True
+        return allowed
+
+    def _matcher(self) -> Matcher:
+        # Few sets have conditions on keys, and most workers need no matcher.
+        from eddyline.options import SharingOptions  # noqa: PLC0415
+        from eddyline.rules.compile.bitmap_block import BitmapBlocks  # noqa: PLC0415
+        from eddyline.rules.match.matcher import Matcher  # noqa: PLC0415
+        from eddyline.rules.planning.planner import make_plan  # noqa: PLC0415
+
+        if self.digest not in _kept:
+            plan = make_plan(BitmapBlocks(self.program), SharingOptions())
+            _kept[self.digest] = Matcher(self.program, plan)
+            while len(_kept) > MAX_KEPT:
+                _kept.popitem(last=False)
+        _kept.move_to_end(self.digest)
+        return _kept[self.digest]

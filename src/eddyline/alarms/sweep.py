@@ -1,39 +1,75 @@
 """Where alarms hold: the alarms of a template are solved together, or as their plan says.
 
+``Sweep`` takes a program and segments in the order of entities and time, and returns ``Found``, the
+ranges on which alarms hold.
+
 Sorted constants say which alarms a segment may meet (covered sharing, Pulse 4.1): work grows with
 the pairs of a segment and a constant between its bounds, and with the changes between a segment and
-the next one, not with alarms. Of an AND each comparison is computed on segments only that those
-before it leave, and an alarm is looked for by the one that leaves the fewest pairs, or by two that
-keep an expression between two constants. What is left is solved as ``solving.where`` solves one
-alarm, so ranges are the same to the microsecond whatever the plan (``plan``).
+the next one, not with alarms. Of an AND each comparison is computed only on segments that those
+before it leave. An alarm is looked for by the comparison that leaves the fewest pairs, or by two
+that keep an expression between two constants. A pair that bounds do not settle is solved as
+``models.solving`` solves one alarm, so ranges are the same to the microsecond whatever the plan.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eddyline.alarms.bounds import are_most, bounds_of
-from eddyline.alarms.covers import covered
-from eddyline.alarms.meeting import Constants, Counts, by_width, may_hold, state_of
-from eddyline.alarms.meeting_kernels import MISSED
-from eddyline.alarms.pairs import Found, Pairs
+from eddyline.alarms.meeting import (
+    Basis,
+    Constants,
+    Counts,
+    are_most,
+    bounds_of,
+    by_width,
+    covered,
+    may_hold,
+    state_of,
+    states,
+    witnesses,
+)
+from eddyline.alarms.meeting_kernels import MISSED, less, sorted_out
 from eddyline.alarms.plan import TemplatePlan
-from eddyline.alarms.tally import BOUNDS, TESTS
-from eddyline.alarms.templates import slots_in
-from eddyline.alarms.witnesses import witnesses
+from eddyline.alarms.profile import BOUNDS, PAIRS, SOLVED, TESTS, Tally
+from eddyline.alarms.program import slots_in
+from eddyline.data.arrays import distinct
 from eddyline.models import timeline
-from eddyline.models.solving.expressions import Comparison, holds
+from eddyline.models.segments import Columns
+from eddyline.models.solving.expressions import ROUNDING, Comparison, Number, difference, holds
+from eddyline.models.solving.where import BLOCK, solutions, solve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from eddyline.alarms.bounds import Bounds
-    from eddyline.alarms.templates import Template
-    from eddyline.alarms.witnesses import Looked
-    from eddyline.data.arrays import Indices, Ints, Mask
+    from eddyline.alarms.meeting import Bounds, Looked
+    from eddyline.alarms.plan import AlarmPlan
+    from eddyline.alarms.program import AlarmProgram, Template
+    from eddyline.data.arrays import Floats, Indices, Ints, Mask
+    from eddyline.models.segments import Segments
     from eddyline.models.solving.expressions import Condition
+
+
+@dataclass(frozen=True)
+class Found(Columns):
+    """Ranges on which alarms hold; neighbours may touch.
+
+    Attributes:
+        alarms: by their places, ``[m]``.
+        rows: the segment in which a range begins, ``[m]``.
+        lo: where it begins (µs), ``[m]``.
+        hi: where it ends, exclusive (µs), perhaps in a later segment, ``[m]``.
+        is_point: whether it is one instant, ``[m]``.
+    """
+
+    alarms: Ints
+    rows: Indices
+    lo: Ints
+    hi: Ints
+    is_point: Mask
+
 
 MOST_COUNTED = 512
 """Segments of which it is counted where each comparison may hold, about; of more a part."""
@@ -42,7 +78,7 @@ MAX_PAIRS = 1 << 18
 """Pairs of a segment and an alarm that are solved at once, about."""
 
 
-class Sweep(Pairs):
+class Sweep:
     """Alarms over some segments.
 
     Args:
@@ -52,6 +88,21 @@ class Sweep(Pairs):
         plan: how templates are solved.
         tally: takes note of the work.
     """
+
+    def __init__(
+        self,
+        program: AlarmProgram,
+        segments: Segments,
+        allowed: Mask,
+        plan: AlarmPlan | None = None,
+        tally: Tally | None = None,
+    ) -> None:
+        self._program, self._segments, self._allowed = program, segments, allowed
+        self._plan = {} if plan is None else plan
+        self._tally = Tally() if tally is None else tally
+        self._bases = [Basis(segments, each, self._tally) for each in program.bases]
+        self._every = np.arange(len(segments))
+        self._is_linked = _linked(segments)
 
     def run(self) -> Found:
         """Return where the alarms hold."""
@@ -83,7 +134,7 @@ class Sweep(Pairs):
                 found = self._run(template.alarms[constants.alarms[at]], begins, ends)
                 found = found.take(self._is_allowed(found.alarms, found.rows))
             yield found
-            for places, rows in _pairs(first, last):
+            for places, rows in _spread_out(first, last):
                 own = constants.alarms[places]
                 yield self._solved(template, *self._filtered(template, own, rows))
 
@@ -120,7 +171,7 @@ class Sweep(Pairs):
                         first, last = constants.between(of, width, keys)
                     else:
                         first, last = constants.possible(of, op, keys)
-                for places, own_rows in _pairs(first, last):
+                for places, own_rows in _spread_out(first, last):
                     yield self._new(template, before, constants.alarms[places], rows[own_rows])
             before.append((looked, mask))
 
@@ -238,6 +289,122 @@ class Sweep(Pairs):
         found = Found(alarms, rows, segments.lo[rows], segments.hi[last], segments.is_point[rows])
         return found.take(self._is_allowed(alarms, rows))
 
+    # -- pairs of a segment and an alarm -------------------------------------------------------
+
+    def _known(self, base: int) -> Bounds:
+        """Return an expression as far as it is known."""
+        return self._bases[base].on(self._every[:0])
+
+    def _filtered(self, template: Template, own: Indices, rows: Indices) -> tuple[Indices, Indices]:
+        """Return the pairs of which the condition on keys is true."""
+        if self._program.keys is None:
+            return own, rows
+        kept = self._is_allowed(template.alarms[own], rows)
+        return own[kept], rows[kept]
+
+    def _is_allowed(self, alarms: Ints, rows: Indices) -> Mask:
+        if self._program.keys is None:
+            return np.ones(len(alarms), np.bool_)
+        key_of = self._program.key_of[alarms]
+        found = key_of < 0
+        asked = np.flatnonzero(~found)
+        found[asked] = self._allowed[key_of[asked], self._segments.keys[rows[asked]]]
+        return found
+
+    def _checked(self, template: Template, own: Indices, rows: Indices) -> Found:
+        """Return where alarms hold in pairs with segments that they may hold in."""
+        own, rows = self._filtered(template, own, rows)
+        for each in template.bases:
+            self._bases[each].on(rows)
+        with self._tally.on(PAIRS, len(rows)):
+            found = states(template, self._known, own, rows)
+            alarms, first, last, own, rows = sorted_out(
+                found, own, rows, self._is_linked, len(template)
+            )
+        return Found.joined(
+            [self._run(template.alarms[alarms], first, last), self._solved(template, own, rows)]
+        )
+
+    def _run(self, alarms: Ints, first: Indices, last: Indices) -> Found:
+        """Return alarms that hold all along on segments that follow each other."""
+        segments = self._segments
+        return Found(alarms, first, segments.lo[first], segments.hi[last], segments.is_point[first])
+
+    def _solved(self, template: Template, own: Indices, rows: Indices) -> Found:
+        """Return where alarms hold in pairs with segments."""
+        with self._tally.on(SOLVED, len(rows)):
+            parts = [
+                self._solved_at_once(template, own[at : at + BLOCK], rows[at : at + BLOCK])
+                for at in range(0, max(len(rows), 1), BLOCK)
+            ]
+            return parts[0] if len(parts) == 1 else Found.joined(parts)
+
+    def _solved_at_once(self, template: Template, own: Indices, rows: Indices) -> Found:
+        known = [self._known(each) for each in template.bases]
+        width = max(each.coefs.shape[1] for each in known)
+        coefs = np.empty((len(known), len(rows), width))
+        for at, each in enumerate(known):
+            less(each.coefs, each.size, rows, own, template.constants, at, ROUNDING, coefs)
+        lost = self._overflowing(known, template, own, rows, coefs)
+        if lost is not None:
+            return Found.joined(
+                [
+                    self._solved_at_once(template, own[~lost], rows[~lost]),
+                    *self._solved_alone(template, own[lost], rows[lost]),
+                ]
+            )
+        given = self._segments
+        pairs, lo, hi, is_point = solve(
+            template.program,
+            coefs,
+            given.origin[rows],
+            given.lo[rows],
+            given.hi[rows],
+            given.is_point[rows],
+        )
+        return Found(template.alarms[own[pairs]], rows[pairs], lo, hi, is_point)
+
+    def _overflowing(
+        self,
+        known: Sequence[Bounds],
+        template: Template,
+        own: Indices,
+        rows: Indices,
+        coefs: Floats,
+    ) -> Mask | None:
+        """Return the pairs in which numbers overflow; None if there are none."""
+        found = np.zeros(len(rows), np.bool_)
+        with np.errstate(over="ignore"):
+            for at, each in enumerate(known):
+                constants = template.constants[own, at]
+                is_large = ~np.isfinite(each.size[rows] + np.abs(constants))
+                if not is_large.any() and np.isfinite(coefs[at]).all():
+                    continue
+                is_large |= ~np.isfinite(coefs[at]).all(axis=1)
+                found |= is_large & np.isfinite(constants) & (each.low <= each.high)[rows]
+        return found if found.any() else None
+
+    def _solved_alone(self, template: Template, own: Indices, rows: Indices) -> Iterator[Found]:
+        """Solve alarms one by one; yield where they hold."""
+        for alarm in distinct(own):
+            some = rows[own == alarm]
+            found = solutions(self._segments.take(some), self._condition(template, int(alarm)))
+            alarms = np.full(len(found.rows), template.alarms[alarm])
+            yield Found(alarms, some[found.rows], found.lo, found.hi, found.is_point)
+
+    def _condition(self, template: Template, alarm: int) -> Condition:
+        """Return the condition of the alarm at a place of the template."""
+
+        def of(part: Condition) -> Condition:
+            if not isinstance(part, Comparison):
+                return replace(part, parts=tuple(map(of, part.parts)))
+            (at,) = slots_in(part)
+            constant = Number(float(template.constants[alarm, at]))
+            base = self._program.bases[template.bases[at]]
+            return Comparison(difference(base, constant), part.op)
+
+        return of(template.condition)
+
 
 def _count(template: Template, counts: Mapping[int, Counts], looked: Looked) -> Ints:
     """Return in how many segments a slot or a band may hold, by alarm; counts are by base."""
@@ -266,7 +433,7 @@ def _together(parts: Sequence[tuple[Indices, Indices]]) -> tuple[Indices, Indice
     return np.concatenate([own for own, _ in parts]), np.concatenate([rows for _, rows in parts])
 
 
-def _pairs(first: Indices, last: Indices) -> Iterator[tuple[Indices, Indices]]:
+def _spread_out(first: Indices, last: Indices) -> Iterator[tuple[Indices, Indices]]:
     """Yield the places from ``first`` to before ``last`` with the segments that have them."""
     count = np.maximum(last - first, 0)
     rows = np.flatnonzero(count)
@@ -276,3 +443,15 @@ def _pairs(first: Indices, last: Indices) -> Iterator[tuple[Indices, Indices]]:
     for part in np.split(rows, np.flatnonzero(np.diff(number)) + 1):
         run, places = timeline.runs(first[part], count[part])
         yield places, part[run]
+
+
+def _linked(segments: Segments) -> Mask:
+    """Return which segments go on where the one before ends: the same range if both hold, ``[n]``.
+
+    Points stand alone: what touches them is found where ranges are put together.
+    """
+    found = np.zeros(len(segments), np.bool_)
+    solid = ~segments.is_point
+    found[1:] = (segments.keys[1:] == segments.keys[:-1]) & solid[1:] & solid[:-1]
+    found[1:] &= segments.hi[:-1] >= segments.lo[1:]
+    return found

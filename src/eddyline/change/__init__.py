@@ -1,8 +1,17 @@
 """Change detection: has the law of a stream of numbers changed, and since when?
 
-A detector is one file with its options; the table is its registration. Other packages add detectors
-with entry points of the group ``eddyline.change``; detectors of river plug in as they are. Imports
-``data/`` and no other technique; importing this room loads neither numba nor scipy.
+In: numbers, one at a time for each of n streams. Out: which streams changed, and since which item.
+A detector depends on its own items alone: a bank finds what n single detectors find.
+
+Read ``protocol`` (the states of a detector, banks, a single detector), ``machine`` (the
+transitions, once for all banks), ``scalar`` (detectors written for one stream, and river's), then
+the detectors: ``adwin``, ``beta_cusum`` with ``beta_fit``, ``martingale``, ``meta``,
+``change_finder``, ``cusum``, ``page_hinkley``.
+
+A detector is one file with its options; a line of ``DETECTORS`` registers it. Other packages add
+detectors with entry points of the group ``eddyline.change``; detectors of river plug in as they
+are. Imports ``data/`` and no other technique. Importing this room loads neither numba nor scipy:
+``beta_fit`` is a file of its own because it imports scipy.
 """
 
 from __future__ import annotations
@@ -15,11 +24,11 @@ from eddyline.change.adwin import AdwinOptions
 from eddyline.change.beta_cusum import BetaCusumOptions
 from eddyline.change.change_finder import ChangeFinderOptions
 from eddyline.change.cusum import CusumOptions
-from eddyline.change.from_river import RiverOptions, is_river_like
 from eddyline.change.martingale import MartingaleOptions
 from eddyline.change.meta import MetaOptions
 from eddyline.change.page_hinkley import PageHinkleyOptions
-from eddyline.change.single import Detector
+from eddyline.change.protocol import Detector
+from eddyline.change.scalar import RiverOptions, is_river_like
 from eddyline.errors import OptionError
 from eddyline.options import check_names
 

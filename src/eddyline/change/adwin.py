@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eddyline.change.kernel_bank import KernelBank, plain
+from eddyline.change.machine import KernelBank, plain
 from eddyline.data.jit import compiled
 from eddyline.options import in_range, is_one_of
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eddyline.change.kernel_bank import KernelBank
+from eddyline.change.machine import KernelBank
 from eddyline.data.jit import compiled
 from eddyline.errors import OptionError
 from eddyline.options import in_range

@@ -1,9 +1,11 @@
 """Estimates of what no plan has computed yet: from histograms over coefficients, never from rows.
 
-A segment is a point whose coordinates are its coefficients. ``histograms`` counts points by cells
-and merges, ``volumes`` says what part of a cell a condition holds on, ``values`` are distributions
-of single values, enough for thresholds. ``filters``, ``joins`` and ``aggregates`` estimate results
-per segment with a lower and an upper bound, ``plans`` whole plans and what sharing costs;
-``accuracy`` keeps count of how far estimates were off, and corrects by it. Imports ``data/`` and
-``errors``.
+In come histograms of the segments seen so far; out come shares, numbers and costs, each with a
+lower and an upper bound. Invariant: histograms merge by addition, whatever tasks and batches they
+come from.
+
+Read first ``histograms`` (segments as points whose coordinates are coefficients; values for
+thresholds) and ``filters`` (on what share of segments a condition holds, and when). Then
+``results`` (joins and aggregates) and ``plans`` (what a plan costs, and how far estimates were
+off). Imports ``data/`` and ``errors``.
 """

@@ -1,7 +1,8 @@
-"""The Arrow block: evaluates Python predicates over one Arrow batch, in a given order.
+"""The Arrow block: evaluates Python predicates over one Arrow batch, in an order that it is given.
 
-It moves rows and never decides: the order and the sampled rows come from outside, and what it
-observed goes back as a profile.
+In come the columns of a batch, an order (or one per class of rows), and the rows to profile. Out
+come a mask of the rows that pass, the errors that count, and a profile. The executor moves rows and
+never decides.
 
 A selection vector holds the rows that every filter so far has passed, and each filter is called
 once, on the columns it reads of those rows. A sampled row stays in the calls after its first drop,
@@ -22,12 +23,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from eddyline.data import outcome_codes as outcome
+from eddyline.data import outcomes as outcome
 from eddyline.errors import PredicateError
 from eddyline.query.predicate_results import call, coerce_outcome, raised_on
-from eddyline.stats.costs import CostSums
+from eddyline.stats.costs import CostSums, work_ns
 from eddyline.stats.profile import FilterProfile, merge
-from eddyline.stats.work_clock import work_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

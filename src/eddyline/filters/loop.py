@@ -1,6 +1,22 @@
 """The loop of one block of filters: an order, and orders of classes of rows where these pay.
 
-Beside what ``OrderLoop`` does it says, inside a task, how a batch is cut and sampled.
+In come profiles of batches; out come the order and the route table in force, and how the next batch
+is cut and sampled. ``FilterLoop`` does what ``OrderLoop`` does, and beside it keeps ``Routes``
+and answers a task's questions. It runs on the driver and inside tasks alike.
+
+``Routes`` keeps the newest sampled rows with their attributes, asks the router for a table once
+enough of them are new, and holds the table in force. A table is learned and kept on the same
+evidence that orders are: when a change makes evidence stale, the sample goes with it.
+
+``run_batch`` runs the batches of a task through executor and loop in turn. While the loop warms up,
+and at the start of a task, whose rows may be unlike those before, a batch is run in pieces. The
+first piece is just long enough to learn from: a bad order costs a thousand rows and not a batch.
+
+``ProfilingBudget`` says how often batches of a native block are profiled: as often as that takes a
+small share of their time. To profile a sample of the rows of a statement is more than to evaluate
+predicates on it. Spark plans and compiles another statement, and hands all rows from one piece of
+code to the next once more. That takes as long whatever the predicates cost, and longer than cheap
+ones do. So batches are timed with and without, and most short ones are not profiled.
 """
 
 from __future__ import annotations
@@ -10,32 +26,116 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
-from eddyline.filters.executor import Sample
-from eddyline.filters.routing_loop import Routes, RoutesState, can_compile, router_options
+from eddyline.data.outcomes import pack, sampled_rows, seed_of
+from eddyline.errors import PlanError
+from eddyline.filters.executor import Groups, Sample
+from eddyline.filters.view import RouteView
 from eddyline.ordering import policy as find_policy
 from eddyline.ordering.matrix_view import expected_cost_ns
+from eddyline.routing.router import MIN_REFINEMENT, MIN_ROWS, Prices, Router
+from eddyline.routing.table import MAX_GROUPS, RouteTable
+from eddyline.runtime.budget import Budget
+from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.monitors import monitor as find_monitor
 from eddyline.runtime.order_cost import MIN_ROWS_PER_PROFILE
 from eddyline.runtime.order_loop import OrderLoop, OrderState
+from eddyline.stats.profile import AttributeSample, joined
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from eddyline.filters.executor import ArrowExecutor, BatchOutcome
     from eddyline.options import FilterOptions
     from eddyline.query.attributes import Attribute
-    from eddyline.routing.table import RouteTable
-    from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import OrderRecord
-    from eddyline.stats.profile import FilterProfile
+    from eddyline.stats.costs import CostSums
+    from eddyline.stats.profile import FilterProfile, Order
+
+    Values = Sequence[NDArray[np.float64]]
 
 FIRST_ROWS = 500
 """First rows of a task that run apart: enough to see that they are unlike those before."""
 
+MAX_ROWS = 5000
+"""Sampled rows that a table is learned from, the newest ones."""
+
+DUE_ROWS = 400
+"""New sampled rows before the router is asked again, or a quarter of a smaller sample."""
+
+REVIEW_ROWS = 100
+"""New sampled rows before anything is looked at: whether the table in force still pays."""
+
+PAYING_ROWS = 10_000
+"""Input rows before a sample is taken for routing alone: a shorter job would not earn it back."""
+
+BATCH_MEMORY = 20_000
+"""Rows after which two thirds of what is known of the size of batches is of the newest ones."""
+
+RELEARN_EVERY = 8
+"""Batches from one look to the next where no table pays."""
+
+LOOK_UP_NS = 15.0
+"""Cost of finding a row's class in a worker (ns per row)."""
+
+HAND_OVER_NS = 25.0
+"""Cost of handing an attribute over to a worker (ns per row)."""
+
+MOST_SAVED = 0.7
+"""Most of the work that routing is taken to save: the paper's best case. Where that does not pay
+for finding the class, attributes are not handed over at all."""
+
+REGROUP_NS = 40.0
+"""Cost of taking a batch's rows apart by group (ns per row)."""
+
+GROUP_CALL_NS = 30_000.0
+"""Cost to the executor of one more call of a filter, beside the filter's own fixed cost (ns)."""
+
+COMPILED_REFINEMENT = 0.05
+"""Share of the cost that another table of the native block must save: Spark compiles it anew."""
+
+COMPILED_CHAINS = 32
+"""Most conditions in the chains of the native block, one chain per order: with 64 of them, the code
+took two to four times as long as one chain, with 32 it did not."""
+
+MAX_CONDITION_NS = 200.0
+"""Most that the JVM is taken to spend on telling whether a row is of a class (ns). It is a
+comparison or two, so where filters are as cheap as that it costs what the cheapest of them does."""
+
+MAX_BATCH_ROWS = 65_536
+"""Most rows that are evaluated at once, but for those that come together."""
+
+CALLS_FRAC = 0.02
+"""Most that calls may cost beside the rows, as a share of what these cost."""
+
+PROFILING_SHARE = 0.05
+"""Most time that profiling may add to batches, as a share of their time."""
+
+PROFILING_SHARE_OF_WORK = 0.1
+"""The same as a share of the time that predicates take, where that is more: an order saves a part
+of that."""
+
+MOST_SKIPPED = 16
+"""Batches in a row that are not profiled at most: what changes in the data is to be seen."""
+
+FADE = 0.5
+"""What is known of batches weighs so much one batch later."""
+
+MOST_PROFILED = 32
+"""Batches in a row that are profiled at most, so that what they would take without is known."""
+
+MOST_UNLIKE = 2.0
+"""Batches of so many times the rows tell nothing of each other."""
+
 
 def check_options(options: FilterOptions) -> None:
-    """Raise OptionError if options name an unknown policy, monitor or router."""
+    """Raise OptionError if options name an unknown policy or monitor."""
     find_policy(options.policy)
     find_monitor(options.monitor)
-    router_options(options.routing)
 
 
 class FilterState(OrderState, frozen=True, kw_only=True):
@@ -70,12 +170,10 @@ class FilterLoop(OrderLoop):
         self._meets_all = meets_all
         self.routes: Routes | None = None
         self._is_new_task = False
-        fits = hands_over or can_compile(len(filter_ids))
+        fits = hands_over or compiled_groups(len(filter_ids)) >= 2
         can_route = self.is_adaptive and fits and self.policy.needs_all_bits
         if can_route and options.routing and attributes:
-            self.routes = Routes(
-                component, filter_ids, attributes, reads, options.routing, hands_over=hands_over
-            )
+            self.routes = Routes(component, filter_ids, attributes, reads, hands_over=hands_over)
 
     def step(
         self, fresh: FilterProfile, batch_id: int = -1, *, may_switch: bool = True
@@ -143,11 +241,11 @@ class FilterLoop(OrderLoop):
 
     def piece_rows(self, n_rows: int) -> int:
         """Return the number of rows to run before the loop may decide again."""
-        prob = max(self.options.warmup_prob, self.options.sample_prob)
+        prob = max(self.warmup_prob, self.options.sample_prob)
         if not self.is_adaptive or prob == 0.0:
             return n_rows
         if self.is_warming:
-            return min(n_rows, math.ceil(self.options.min_fill / prob))
+            return min(n_rows, math.ceil(self.min_fill / prob))
         if self._n_lacking:
             return min(n_rows, math.ceil(self._n_lacking / prob))
         return min(n_rows, FIRST_ROWS) if self._is_new_task else n_rows
@@ -174,7 +272,7 @@ class FilterLoop(OrderLoop):
 
     def record(self) -> OrderRecord:
         """Return the state of the block after a batch; nan for what is not known."""
-        routed_by = () if self.table is None else self.table.attributes
+        routed_by = () if self.table is None else (self.table.attribute,)
         return replace(super().record(), routed_by=routed_by, meets_all=self._meets_all)
 
     def snapshot(self) -> FilterState:
@@ -186,3 +284,358 @@ class FilterLoop(OrderLoop):
         super()._restore(state)
         if self.routes is not None and state.routes is not None:
             self.routes.restore(state.routes)
+
+
+# -- classes of rows ---------------------------------------------------------------------------
+
+
+def compiled_groups(n_filters: int) -> int:
+    """Return how many orders of so many filters fit into compiled code; less than 2: no table."""
+    return min(COMPILED_CHAINS // max(n_filters, 1), MAX_GROUPS)
+
+
+class RoutesState(msgspec.Struct, frozen=True, kw_only=True):
+    """Saved state of classes of rows."""
+
+    table: dict[str, Any] | None
+    n_batches: int
+    batch_rows: float
+    learned_from: int
+    n_sampled: int
+    n_rows: float
+
+
+class Routes:
+    """The route table of one block, and the evidence for it.
+
+    The columns that each filter reads itself are unknown if omitted; ``hands_over`` says whether
+    attributes have to be handed over to a worker.
+    """
+
+    def __init__(
+        self,
+        component: str,
+        filter_ids: tuple[str, ...],
+        attributes: tuple[Attribute, ...],
+        reads: tuple[frozenset[str], ...] | None,
+        *,
+        hands_over: bool,
+    ) -> None:
+        self.component = component
+        self.filter_ids = filter_ids
+        self.attributes = attributes
+        self.names = tuple(each.name for each in attributes)
+        self.table: RouteTable | None = None
+        self.n_batches = 0
+        self.labels = {each.name: each.labels for each in attributes if not each.text_sql}
+        """Meaning of an attribute's values; of a text, once somebody has looked."""
+        columns = reads or (frozenset(),) * len(filter_ids)
+        own = tuple(
+            frozenset(each.name for each in attributes if each.decides(read)) for read in columns
+        )
+        self._router = Router(
+            filter_ids,
+            self.names,
+            tuple(each.kind for each in attributes),
+            own,
+            max_groups=MAX_GROUPS if hands_over else compiled_groups(len(filter_ids)),
+            min_refinement=MIN_REFINEMENT if hands_over else COMPILED_REFINEMENT,
+        )
+        self._hands_over = hands_over
+        self._sample = AttributeSample.empty(self.names, len(filter_ids))
+        self._n_new = 0
+        self._n_reviewed = 0
+        self._learned_from = 0
+        self._n_sampled = 0
+        self._n_rows = 0.0
+        self._batch_rows = 1.0
+        self._may_pay = True
+
+    @property
+    def is_learning(self) -> bool:
+        """Whether the next batch should bring attributes: a table pays, or may."""
+        is_short = self._sample.n_rows < MAX_ROWS and self._may_pay
+        return is_short or self.table is not None or self.n_batches % RELEARN_EVERY == 0
+
+    @property
+    def n_lacking(self) -> int:
+        """Sampled rows that a first table lacks, if there are rows enough to pay for it."""
+        if self._n_rows < PAYING_ROWS:
+            return 0
+        return max(0, MIN_ROWS - self._n_sampled)
+
+    def count(self, fresh: FilterProfile) -> None:
+        """Take note of what came in, with or without attributes."""
+        self.n_batches += 1
+        self._n_rows += fresh.n_rows
+        if fresh.n_batches:
+            recent = fresh.n_rows / fresh.n_batches
+            weight = fresh.n_rows / (fresh.n_rows + BATCH_MEMORY) if self._batch_rows > 1.0 else 1.0
+            self._batch_rows += weight * (recent - self._batch_rows)
+
+    def observe(self, fresh: AttributeSample) -> None:
+        """Take in sampled rows with their attributes."""
+        self._sample = joined([self._sample, fresh.of(self.names)]).last(MAX_ROWS)
+        self._n_new += fresh.n_rows
+        self._n_sampled += fresh.n_rows
+
+    def reordered(self, order: Order) -> None:
+        """Take note of another order of all rows: rows of no class in particular follow it."""
+        if self.table is not None:
+            self.table = self.table.with_default(order)
+
+    def keep_newest(self, n_rows: int) -> None:
+        """Let older sampled rows go, which a change has made stale."""
+        self._sample = self._sample.last(n_rows)
+        self._n_new = min(self._n_new, self._sample.n_rows)
+        self._n_reviewed = min(self._n_reviewed, self._n_new)
+        self._learned_from = min(self._learned_from, self._sample.n_rows)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there is enough new evidence to ask the router anything."""
+        return self._is_proposal_due or self._is_review_due
+
+    @property
+    def _is_review_due(self) -> bool:
+        """Whether there is enough to see if the table in force still pays."""
+        return self.table is not None and self._n_new - self._n_reviewed >= REVIEW_ROWS
+
+    @property
+    def _is_proposal_due(self) -> bool:
+        """Whether there is enough to learn another table."""
+        least = MIN_ROWS
+        if self.table is not None:  # few rows of a task do not outweigh what all tasks taught
+            least = max(least, self._learned_from)
+        is_enough = self._sample.n_rows >= least
+        return is_enough and self._n_new >= min(DUE_ROWS, self._sample.n_rows / 4)
+
+    def decide(
+        self, order: Order, costs: CostSums, work_ns: float, batch_id: int
+    ) -> list[JournalEntry]:
+        """Ask the router for a better table; under one order, a row costs ``work_ns`` (ns)."""
+        prices = self._prices(order, costs)
+        self._may_pay = prices.route_ns < MOST_SAVED * work_ns
+        proposal = None
+        if self._is_proposal_due:
+            self._n_new = self._n_reviewed = 0
+            proposal = self._router.propose(prices, self.table, self._sample)
+        elif self.table is not None and self._is_review_due:
+            self._n_reviewed = self._n_new
+            proposal = self._router.review(prices, self.table, self._sample)
+        if proposal is None or proposal.table == self.table:
+            return []
+        before, self.table = self.table, proposal.table
+        self._learned_from = self._sample.n_rows
+        if self.table is None:
+            self.keep_newest(REVIEW_ROWS)  # what was before taught a table that pays no more
+        words = (self._words(before), self._words(self.table))
+        return [JournalEntry(batch_id, self.component, "routes", *words, proposal.evidence)]
+
+    def _prices(self, order: Order, costs: CostSums) -> Prices:
+        """Return the costs of filters and of routing."""
+        fixed_ns, per_row_ns = costs.fit()
+        if not self._hands_over:
+            condition_ns = min(float(per_row_ns.min()), MAX_CONDITION_NS)
+            # Half of the conditions are looked at.
+            return Prices(order, per_row_ns, condition_ns, condition_ns / 2.0)
+        handed_over_ns = HAND_OVER_NS * len(self.names)
+        group_ns = float((fixed_ns + GROUP_CALL_NS).sum()) / max(self._batch_rows, 1.0)
+        route_ns = LOOK_UP_NS + REGROUP_NS + handed_over_ns
+        return Prices(order, per_row_ns, route_ns, group_ns)
+
+    def _words(self, table: RouteTable | None) -> Any:
+        """Return a table for the journal."""
+        if table is None:
+            return None
+        orders = [[self.filter_ids[f] for f in order] for order in table.orders]
+        return {"by": [table.attribute], "orders": orders}
+
+    @property
+    def unlabelled(self) -> Attribute | None:
+        """The text that tells classes apart, if only hashes of it are known."""
+        if self.table is None or self.table.attribute in self.labels:
+            return None
+        return next(each for each in self.attributes if each.name == self.table.attribute)
+
+    def views(self) -> tuple[RouteView, ...]:
+        """Return the rows that take each order, for people."""
+        table = self.table
+        if table is None:
+            return ()
+        groups = table.group_of(self._sample.of((table.attribute,)).values[:, 0])
+        counts = np.bincount(groups, minlength=table.n_groups)
+        shares = counts / len(groups) if len(groups) else np.full(table.n_groups, np.nan)
+        words = table.rows_in_words(self.labels.get(table.attribute))
+        return tuple(
+            RouteView(rows, order, float(share))
+            for rows, order, share in zip(words, table.orders, shares, strict=True)
+        )
+
+    @property
+    def note(self) -> str:
+        """The state of classes of rows, in a sentence."""
+        if self.table is not None:
+            return ""
+        names = f"{'one of ' if len(self.names) > 1 else ''}{', '.join(self.names)}"
+        if self._sample.n_rows < MIN_ROWS:
+            return f"looks for classes of rows by {names}: too few sampled rows so far"
+        return f"looked for classes of rows by {names}: none pays"
+
+    def snapshot(self) -> RoutesState:
+        """Return the table as plain values; the sample comes again."""
+        return RoutesState(
+            table=None if self.table is None else self.table.to_state(),
+            n_batches=self.n_batches,
+            batch_rows=self._batch_rows,
+            learned_from=self._learned_from,
+            n_sampled=self._n_sampled,
+            n_rows=self._n_rows,
+        )
+
+    def restore(self, state: RoutesState) -> None:
+        """Continue from a snapshot; a table of attributes that are observed no more is dropped."""
+        # Earlier versions saved tables of several attributes: those are learned anew.
+        saved = state.table
+        table = RouteTable.from_state(saved) if saved and "partition" in saved else None
+        if table is not None and table.n_filters != len(self.filter_ids):
+            msg = f"a table of {table.n_filters} filters for {len(self.filter_ids)}"
+            raise PlanError(msg, component=self.component)
+        if table is not None and table.attribute not in self.names:
+            table = None
+        self.table = table
+        self.n_batches = state.n_batches
+        self._batch_rows = max(1.0, state.batch_rows)
+        self._learned_from = min(MAX_ROWS, state.learned_from)
+        self._n_sampled = max(0, state.n_sampled)
+        self._n_rows = max(0.0, state.n_rows)
+
+
+# -- the batches of a task ---------------------------------------------------------------------
+
+
+def batch_rows(loop: FilterLoop) -> int:
+    """Return the rows to run at once, where more come: so many that calls cost little beside them.
+
+    Each class of rows with an order of its own takes calls of its own. While nothing is known a
+    batch has the rows that come together.
+    """
+    if not loop.is_adaptive or loop.is_warming:
+        return 1
+    known = loop.window.profile()
+    calls_ns = float((known.costs.fit()[0] + GROUP_CALL_NS).sum())
+    if loop.is_learning_routes:
+        calls_ns *= MAX_GROUPS
+    needed = calls_ns / (CALLS_FRAC * expected_cost_ns(loop.order, known))
+    return min(math.ceil(needed), MAX_BATCH_ROWS)
+
+
+def run_batch(
+    executor: ArrowExecutor,
+    loop: FilterLoop,
+    columns: Sequence[pa.Array],
+    *,
+    seed: int,
+    first_row: int,
+    batch_id: int = -1,
+    may_switch: bool = True,
+    values: Values | None = None,
+) -> Iterator[tuple[BatchOutcome, list[JournalEntry]]]:
+    """Yield the outcome of each piece of a batch, and what the loop decided after it.
+
+    The seed, of this query, batch and partition, chooses the profiled rows; ``first_row`` is the
+    number of the batch's first row within the partition. There is at least one row. The values of
+    each of the loop's attributes ((R,) each) are given where they are at hand.
+    """
+    n_rows, start = len(columns[0]), 0
+    if first_row == 0:
+        loop.start_task()
+    while start < n_rows:
+        n_piece = loop.piece_rows(n_rows - start)
+        piece = [column.slice(start, n_piece) for column in columns]
+        row = first_row + start
+        chance = (seed_of(seed, row) & 0xFFFFFFFF) / 2.0**32
+        prob = loop.batch_prob(n_piece, chance)
+        sample = loop.sample(sampled_rows(seed, row, n_piece, prob), prob)
+        here = None if values is None else [each[start : start + n_piece] for each in values]
+        groups = None if here is None else _groups(loop, here)
+        ran = executor.run(piece, loop.order, sample, groups)
+        fresh = ran.profile
+        if here is not None and loop.routes is not None:
+            attributes = _attributes(loop.routes.names, ran, here, sample.prob)
+            fresh = replace(fresh, attributes=attributes)
+            ran = replace(ran, profile=fresh)
+        yield ran, loop.step(fresh, batch_id, may_switch=may_switch)
+        start += n_piece
+
+
+def _groups(loop: FilterLoop, values: Values) -> Groups | None:
+    """Return the order of each row, if classes of rows have orders of their own."""
+    if loop.routes is None or loop.table is None:
+        return None
+    used = values[loop.routes.names.index(loop.table.attribute)]
+    return Groups(loop.table.group_of(used), loop.table.orders)
+
+
+def _attributes(
+    names: tuple[str, ...], ran: BatchOutcome, values: Values, prob: float
+) -> AttributeSample:
+    """Return the sampled rows of a batch with their attributes."""
+    rows = ran.sampled
+    return AttributeSample(
+        names,
+        np.stack([each[rows] for each in values], axis=1),
+        pack(ran.drops),
+        np.full(len(rows), 1.0 / prob),
+    )
+
+
+# -- how often a native block is profiled ------------------------------------------------------
+
+
+class ProfilingBudget:
+    """Keeps what profiling takes to a share of the time of batches."""
+
+    def __init__(self) -> None:
+        self._budget = Budget(1.0, saves=False, most_owed=MOST_SKIPPED)
+        self._plain_ns = self._plain_rows = 0.0
+        """Of batches that were not profiled, newer ones weighing more."""
+        self._n_profiled = 0
+        """Batches that were timed and profiled since one that was not."""
+
+    @property
+    def may(self) -> bool:
+        """Whether the next batch may be profiled."""
+        most = MOST_PROFILED if self._plain_rows else 1
+        return self._budget.may and self._n_profiled < most
+
+    def passed(
+        self, ns: float, *, work_ns: float = 0.0, n_rows: float = 0.0, planned_ns: float = 0.0
+    ) -> None:
+        """Take in a batch.
+
+        Args:
+            ns: its time (ns).
+            work_ns: what its predicates took (ns).
+            n_rows: its rows; 0 if its time says nothing, because other things went on.
+            planned_ns: what planning a profiled statement took at least (ns); 0 if it was not
+                profiled.
+        """
+        if planned_ns:
+            self._n_profiled += n_rows > 0
+            self._budget.spend(max(planned_ns, self._extra_ns(ns, n_rows)))
+        elif n_rows:
+            self._n_profiled = 0
+            self._plain_ns = FADE * self._plain_ns + ns
+            self._plain_rows = FADE * self._plain_rows + n_rows
+        self._budget.earn(max(PROFILING_SHARE * ns, PROFILING_SHARE_OF_WORK * work_ns))
+
+    def _extra_ns(self, ns: float, n_rows: float) -> float:
+        """Return how much longer a batch took than others of as many rows (ns); 0: not known."""
+        if not (self._plain_rows and n_rows):
+            return 0.0
+        # The sums fade alike, so that one over the other is a mean.
+        expected_ns = self._plain_ns * n_rows / self._plain_rows
+        mean_rows = self._plain_rows * (1 - FADE)
+        is_alike = mean_rows / MOST_UNLIKE <= n_rows <= mean_rows * MOST_UNLIKE
+        return ns - expected_ns if is_alike else 0.0

@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from eddyline.constraints.lateness import LearnedLateness
-from eddyline.joins.operator.lost_results import MOST, LostCounts
-from eddyline.joins.value_order import ValueOrders
+from eddyline.constraints.bounds import LearnedLateness
+from eddyline.joins.arrival_order import ValueOrders
+from eddyline.joins.operator.done_rows import MOST, LostCounts
 from eddyline.runtime.journal import JournalEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from eddyline.constraints.lateness import Disorder
-    from eddyline.joins.value_order import Place
+    from eddyline.constraints.bounds import Disorder
+    from eddyline.joins.arrival_order import Place
 
 HELD = 0.99999
 """Share of the rows of a stream whose keys are to be within the order that is learned of them; what

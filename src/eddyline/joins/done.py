@@ -24,7 +24,7 @@ from eddyline.joins.operator.done_rows import DoneCounts
 from eddyline.runtime.choice import UNKNOWN_NS, Choice, are_names
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.situations import Conditions
-from eddyline.state.compaction import FAN_IN
+from eddyline.state.bucket_state import FAN_IN
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -5,29 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from eddyline.joins.caches.counts import NO_CACHES
-from eddyline.joins.operator.probe_counts import JoinWork
 from eddyline.state.bucket_state import BucketState
 from eddyline.state.grid import Bins, Grid
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     import pyarrow as pa
 
-    from eddyline.constraints.lateness import Disorder
+    from eddyline.constraints.bounds import Disorder
+    from eddyline.joins.arrival_order import Closed, Place, Spans
     from eddyline.joins.caches.counts import CachePlan, CacheReport
-    from eddyline.joins.clusters import Closed, Spans
-    from eddyline.joins.graph import JoinGraph
-    from eddyline.joins.operator.done_rows import Done
-    from eddyline.joins.operator.lost_results import LostCounts
+    from eddyline.joins.graph import JoinGraph, UniqueKey
+    from eddyline.joins.operator.done_rows import Done, LostCounts
     from eddyline.joins.operator.partner_ages import AgeCounts
     from eddyline.joins.orders.probe_profiling import DropProbing, DropSample
-    from eddyline.joins.unique_keys import UniqueKey
-    from eddyline.joins.value_order import Place
     from eddyline.query.query import JoinKind
     from eddyline.state.event_time import EventTime, OrderPlan
-    from eddyline.state.repartitioning import Moved
+    from eddyline.state.grid import Moved
     from eddyline.state.rows import KeyColumn
 
 
@@ -36,6 +34,54 @@ COMPONENT = "join"
 
 BUCKETS, BROADCAST = WAYS = "buckets", "broadcast"
 """Where rows meet: in the buckets that windows lie in, or, tables being small, where they are."""
+
+
+Join = tuple[str, str]
+"""A probe: the input of the pipeline, and the input whose window is probed."""
+
+
+@dataclass(slots=True)
+class ProbeWork:
+    """The work of the rows of one pipeline at one window."""
+
+    n_in: int = 0
+    """Rows, or combinations of rows, that were looked up."""
+    n_out: int = 0
+    """Combinations with a row of the window that were found."""
+    ns: int = 0
+    """Time that it took (ns)."""
+
+    def add(self, n_in: int, n_out: int, ns: int) -> None:
+        """Count one look-up of many rows."""
+        self.n_in += n_in
+        self.n_out += n_out
+        self.ns += ns
+
+
+@dataclass(slots=True)
+class JoinWork:
+    """The work of all pipelines of a join."""
+
+    probes: dict[Join, ProbeWork] = field(default_factory=dict)
+
+    def probe(self, pipeline: str, other: str) -> ProbeWork:
+        """Return the counts of one probe; the caller may add to them."""
+        return self.probes.setdefault((pipeline, other), ProbeWork())
+
+    def without(self, pipelines: Collection[str]) -> JoinWork:
+        """Return the counts of all pipelines but some, such as those that begin another order."""
+        return JoinWork(
+            {join: done for join, done in self.probes.items() if join[0] not in pipelines}
+        )
+
+    @classmethod
+    def merge(cls, parts: Iterable[JoinWork]) -> JoinWork:
+        """Return the sum of several tasks or batches."""
+        whole = cls()
+        for part in parts:
+            for (pipeline, other), done in part.probes.items():
+                whole.probe(pipeline, other).add(done.n_in, done.n_out, done.ns)
+        return whole
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 from eddyline.joins.caches.counts import CacheReport
-from eddyline.joins.operator.probe_counts import JoinWork
+from eddyline.joins.plan import JoinWork
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

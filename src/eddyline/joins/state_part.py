@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from eddyline.constraints.lateness import LearnedLateness
+from eddyline.constraints.bounds import LearnedLateness
 from eddyline.joins.discards import DiscardState
 from eddyline.state.bucket_state import BucketState, files_of
 from eddyline.state.grid import Grid

@@ -11,11 +11,11 @@ from eddyline.runtime.records import Numbers, event_time_levels
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from eddyline.constraints.lateness import LearnedLateness
-    from eddyline.joins.clusters import ClusterView
+    from eddyline.constraints.bounds import LearnedLateness
+    from eddyline.joins.arrival_order import ClusterView
     from eddyline.joins.discards import DiscardView
     from eddyline.joins.done import DoneView
-    from eddyline.joins.table_filter import DropView
+    from eddyline.joins.tables import DropView
     from eddyline.joins.tiers import TierView
 
 STATIC = "static"

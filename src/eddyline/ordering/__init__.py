@@ -1,8 +1,15 @@
 """Ordering policies: they choose the cheapest order of the filters of a conjunction.
 
-A policy is one file with its options; the table is its registration. Other packages add policies
-with entry points of the group ``eddyline.ordering``. Imports ``data/`` and ``stats/``, and no other
-technique.
+In: profiles of sampled rows and the order in force. Out: a ``Proposal`` of another order, with its
+evidence. A policy never sees rows, and the same evidence always gives the same proposals.
+
+Read ``protocol`` (what a policy is, and ``Fixed``, the smallest one), ``matrix_view`` (what each
+filter drops behind those before it), ``a_greedy`` (the default), then ``sweep``, ``local_swaps``
+and ``independent``, which sample less and know less.
+
+A policy is one file with its options; a line of ``ORDERING_POLICIES`` registers it. Other packages
+add policies with entry points of the group ``eddyline.ordering``. Imports ``data/`` and ``stats/``,
+and no other technique.
 """
 
 from __future__ import annotations
@@ -12,9 +19,9 @@ from typing import TYPE_CHECKING, Any, cast
 from eddyline import registry
 from eddyline.errors import OptionError
 from eddyline.ordering.a_greedy import AGreedyOptions
-from eddyline.ordering.fixed import FixedOptions
 from eddyline.ordering.independent import IndependentOptions
 from eddyline.ordering.local_swaps import LocalSwapsOptions
+from eddyline.ordering.protocol import FixedOptions
 from eddyline.ordering.sweep import SweepOptions
 
 if TYPE_CHECKING:

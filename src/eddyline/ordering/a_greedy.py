@@ -1,27 +1,31 @@
 """A-Greedy: keep the order that a greedy algorithm would choose on the window [Babu05 4.3].
 
-Detects violations of the greedy invariant in the matrix view and repairs them. The order costs at
-most 4 / ``hysteresis`` times the optimum once the statistics hold still (Thm 4.3.1), and every bit
-that a repair needs is already in the window, so it reacts at once.
+*The greedy step* takes the filter that drops the most weight per cost of what is still alive. An
+order satisfies the *greedy invariant* if every position holds such a filter; it then costs at most
+four times the optimum [Babu05 Def 4.3.1, Thm 4.3.1].
 
-Deviations: the view is checked once per batch instead of once per tuple; several positions can be
+*The policy* detects violations of the invariant in the matrix view and repairs them. The order
+costs at most 4 / ``hysteresis`` times the optimum once the statistics hold still (Thm 4.3.1). Every
+bit that a repair needs is already in the window, so the policy reacts at once.
+
+Deviations: the view is checked once per batch instead of once per tuple. Several positions can be
 violated at once then, so repairs repeat until none is flagged.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
 from eddyline.options import in_range
-from eddyline.ordering.greedy import Evidence, restore_invariant
 from eddyline.ordering.matrix_view import expected_cost_ns, joint_drops, view_of
 from eddyline.ordering.protocol import Proposal, WindowPolicy, reasons
 
 if TYPE_CHECKING:
     from eddyline.data.arrays import Floats
+    from eddyline.data.outcomes import Bits
     from eddyline.stats.profile import FilterProfile, Order
 
 
@@ -135,3 +139,60 @@ def z_scores(joint: Floats, price: Floats) -> Floats:
     squares = view / price**2 + own / price[:, None] - 2.0 * joint / (price * price[:, None])
     spread = np.sqrt(np.maximum(squares, 0.0))
     return np.divide(view / price - own, spread, out=np.zeros_like(spread), where=spread > 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The evidence of a window, read once for all steps of one decision."""
+
+    bits: Bits
+    """Distinct outcome bits by filter index ((K, F))."""
+    weights: Floats
+    """Weight of each ((K,))."""
+    costs_ns: Floats
+    """Cost of one evaluation of each filter (ns; > 0; (F,))."""
+    n_tuples: int
+    """Profile tuples that the weights sum up."""
+    prior: Floats
+    """Prior of each filter's drops at any position, before anything is seen there, by filter
+    index (weight; (F,)). It decides between filters that no tuple tells apart, as behind one that
+    drops everything."""
+
+    @classmethod
+    def of(cls, window: FilterProfile, prior_tuples: float = 0.0) -> Self:
+        """Read the evidence of a window.
+
+        So many prior tuples, dropped by each filter as often as rows are in general, are taken to
+        reach every position (0: none).
+        """
+        bits, weights = window.bits()
+        seen = weights.sum() + window.passed
+        scale = weights.sum() / max(window.n_tuples, 1) / seen if seen > 0 else 0.0
+        prior = prior_tuples * scale * (weights @ bits)
+        return cls(bits, weights, window.costs.per_row_ns, window.n_tuples, prior)
+
+
+def restore_invariant(order: Order, start: int, evidence: Evidence) -> tuple[Order, int]:
+    """Restore the greedy invariant from position ``start`` on [Babu05 Fig 4.7].
+
+    The best filter moves to its position and those between shift right (a rotation: ties keep
+    their order; the printed figure swaps, which contradicts the thesis' own Example 4.3.3). It
+    stops behind the last position that a moved filter came from: further right the set of
+    preceding filters, and so every count, is unchanged.
+
+    Returns:
+        The corrected order and the first position that was not looked at.
+    """
+    bits, weights = evidence.bits, evidence.weights
+    current = list(order)
+    alive = ~bits[:, current[:start]].any(axis=1)
+    position = last = start
+    while position <= last:
+        bits, weights = bits[alive], weights[alive]
+        ratios = ((weights @ bits + evidence.prior) / evidence.costs_ns)[current[position:]]
+        best = position + int(ratios.argmax())
+        last = max(last, best)
+        current.insert(position, current.pop(best))
+        alive = ~bits[:, current[position]]
+        position += 1
+    return tuple(current), position

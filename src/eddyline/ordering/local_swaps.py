@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from eddyline.data import outcome_codes as outcome
+from eddyline.data import outcomes as outcome
 from eddyline.options import in_range
 from eddyline.ordering.matrix_view import by_position
 from eddyline.ordering.protocol import Proposal, reasons

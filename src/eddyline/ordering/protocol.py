@@ -1,7 +1,8 @@
 """The protocol of ordering policies: they see profiles and an order, and may propose another.
 
-A policy never sees rows, never reads a clock and never draws its own random numbers, so it is
-testable without Spark and the same evidence always gives the same proposals.
+A policy never sees rows, never reads a clock and never draws its own random numbers. So it is
+testable without Spark, and the same evidence always gives the same proposals. ``Fixed`` is the
+smallest policy: it never proposes.
 
 Words: ``order[position] -> filter index``; filter index ``f`` names ``profile.filter_ids[f]``.
 """
@@ -112,3 +113,26 @@ class WindowPolicy:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Do nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedOptions:
+    """Nothing to choose."""
+
+    def build(self, n_filters: int, rng: np.random.Generator) -> Fixed:  # noqa: ARG002 protocol
+        """Return the policy."""
+        return Fixed()
+
+
+class Fixed(WindowPolicy):
+    """Never proposes."""
+
+    needs_all_bits: ClassVar[bool] = False
+
+    def extra(self, n_filters: int) -> Mask:
+        """Ask for nothing."""
+        return np.zeros((n_filters, n_filters), dtype=np.bool_)
+
+    def propose(self, order: Order, window: FilterProfile) -> Proposal | None:  # noqa: ARG002 protocol
+        """Keep the order."""
+        return None

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eddyline.data.sampling import sampled_rows
-from eddyline.data.unique import distinct
+from eddyline.data.arrays import distinct
+from eddyline.data.outcomes import sampled_rows
 from eddyline.rules.compile.bitmap_block import BitmapBlocks
 from eddyline.rules.conditions import RuleConditions
 from eddyline.rules.planning.access_predicates import MIN_ROWS
@@ -26,7 +26,7 @@ from eddyline.rules.view import COMPONENT, RuleRecord
 from eddyline.rules.wording import test_text
 from eddyline.runtime.budget import Budget
 from eddyline.runtime.journal import JournalEntry
-from eddyline.stats import work_clock
+from eddyline.stats import costs as work_clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -35,6 +35,17 @@ if TYPE_CHECKING:
     from eddyline.options import SharingOptions
     from eddyline.rules.compile.program import Program
     from eddyline.rules.plan import BitmapBlockPlan, SharingPlan
+
+SAMPLE_ROWS = 2_000
+"""Newest sampled rows that a plan is made from (τ)."""
+
+REVIEW_ROWS = 50_000
+"""Rows between two looks at whether the plan still does what it did (λ)."""
+
+MIN_CHANGE = 0.1
+"""Change that has the plan made again, as a share of what it was (μ); 0: at every look. Where rows
+drift (``sharing_recovery_drifting``) it takes 1.031 times the evaluations of the best, with 0.02 to
+0.1; 1.048 times with 0.5, and 1.169 times with 0, as each look takes a sample."""
 
 FIRST_ROWS = 500
 """First rows of a stream of which nothing is known: every construct looks at them."""
@@ -89,10 +100,14 @@ class RuleLoop:
         is_measured: bool = False,
         may_be_stated: bool = False,
         logged_as: str | None = None,
+        sample_rows: int = SAMPLE_ROWS,
+        review_rows: int = REVIEW_ROWS,
+        min_change: float = MIN_CHANGE,
         clock: Callable[[], int] = work_clock.work_ns,
     ) -> None:
         self.program = program
         self.options = options
+        self.sample_rows, self.review_rows, self.min_change = sample_rows, review_rows, min_change
         self.blocks = BitmapBlocks(program)
         self.total = SharingProfile.empty(program)
         """The counts of all rows, without samples."""
@@ -199,7 +214,7 @@ class RuleLoop:
 
     def _remember(self, profile: SharingProfile) -> None:
         """Keep the profiles of the newest rows, in few parts however small the batches are."""
-        enough = self.options.sample_rows
+        enough = self.sample_rows
         is_open = (
             len(self._window) > self._n_old and self._window[-1].n_sampled < enough / MAX_PARTS
         )
@@ -231,14 +246,14 @@ class RuleLoop:
             if monitor is not None and monitor.is_due(counts):
                 share = round(counts.drop_frac, 4)
                 return {"why": "a bitmap block drops other rows", "drop_frac": share}
-        if self._since.n_rows < self.options.review_rows:
+        if self._since.n_rows < self.review_rows:
             return None
         now, self._since = self._since, SharingProfile.empty(self.program)
         if self.is_settling and self._n_sampled(self._n_old) >= MIN_ROWS:
             while self._n_old:
                 self._forget_oldest()
             # Where planning had to wait for long, there may have been another change meanwhile.
-            is_last = now.n_rows < 2 * self.options.review_rows
+            is_last = now.n_rows < 2 * self.review_rows
             return {"why": SETTLED if is_last else UNSETTLED, "rows": self._n_sampled()}
         return self._compared(now) or self._reordered()
 
@@ -246,9 +261,9 @@ class RuleLoop:
         """Return the difference of this period from the first one of the plan, or None."""
         if self._first is None:
             self._first = now
-            return None if self.options.min_change else {"why": "a look is due"}
+            return None if self.min_change else {"why": "a look is due"}
         before, after = _pairs_per_row(self._first), _pairs_per_row(now)
-        has_moved = has_changed(before, after, self.options.min_change)
+        has_moved = has_changed(before, after, self.min_change)
         if not has_moved or max(before, after) < MIN_PAIRS:
             return None
         said = {"before": round(before, 4), "after": round(after, 4)}
@@ -290,7 +305,7 @@ class RuleLoop:
         self._since = SharingProfile.empty(self.program)
         self._monitors = {}
         for block in self.plan.blocks:
-            monitor = RearrangementMonitor(self.options.review_rows, self.options.min_change)
+            monitor = RearrangementMonitor(self.review_rows, self.min_change)
             monitor.adopt(block.sequence.macro if block.sequence else ())
             self._monitors[block] = monitor
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from eddyline.stats.work_clock import work_ns
+from eddyline.stats.costs import work_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from eddyline.data.durable_files import replace_file
+from eddyline.data.files import replace_file
 from eddyline.errors import PlanError, StateError
 from eddyline.runtime.choice import Choice
 from eddyline.runtime.journal import JournalEntry

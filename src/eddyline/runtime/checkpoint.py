@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from eddyline.data.durable_files import replace_file
+from eddyline.data.files import replace_file
 from eddyline.errors import StateError
 
 SPARK, OWN = "spark", "eddyline"

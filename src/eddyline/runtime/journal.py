@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from eddyline.data.durable_files import replace_file
-from eddyline.data.line_files import append, go_on_with, joined, whole_lines
+from eddyline.data.files import append, go_on_with, joined, replace_file, whole_lines
 from eddyline.errors import StateError
 
 if TYPE_CHECKING:

@@ -21,10 +21,9 @@ from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.monitors import monitor as find_monitor
 from eddyline.runtime.order_cost import costs_ns
 from eddyline.runtime.records import OrderRecord
-from eddyline.stats import work_clock
+from eddyline.stats import costs as work_clock
 from eddyline.stats.costs import CostSums
-from eddyline.stats.profile import FilterProfile, merge
-from eddyline.stats.window import ProfileWindow
+from eddyline.stats.profile import FilterProfile, ProfileWindow, merge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -33,11 +32,20 @@ if TYPE_CHECKING:
     from eddyline.options import FilterOptions
     from eddyline.stats.profile import Order
 
+WINDOW_ROWS = 1000
+"""Newest profile tuples that an order is chosen by (W) [Babu05 Table 4.1]."""
+
+MIN_FILL = 100
+"""Profile tuples that end a warm-up."""
+
+WARMUP_PROB = 0.1
+"""Share of the rows that is profiled while a loop warms up."""
+
 SPIKE_FACTOR = 4.0
 """A call that takes so many times longer than expected is a spike, if it stays the only one."""
 
 WARMUP_SAMPLES = 4
-"""Sampled rows, as a multiple of ``min_fill``, that end a warm-up in which little is dropped."""
+"""Sampled rows, as a multiple of ``MIN_FILL``, that end a warm-up in which little is dropped."""
 
 LOGGED_TUPLES = 256
 """Newest profile tuples that the log of plans keeps of a situation."""
@@ -73,6 +81,9 @@ class OrderLoop:
         options: how the order is learned.
         thinks_freely: whether decisions may take what time they need, as on the driver, where
             one follows a whole job; if not, they keep to a share of what the filters take.
+        window_rows: profile tuples in the window (≥ 1). This and the next two are for experiments.
+        min_fill: profile tuples that end a warm-up (≥ 1).
+        warmup_prob: share of the rows that is profiled until then ([0, 1]).
         clock: monotonic clock (ns), to bound the time that policies take.
     """
 
@@ -85,6 +96,9 @@ class OrderLoop:
         options: FilterOptions,
         *,
         thinks_freely: bool = False,
+        window_rows: int = WINDOW_ROWS,
+        min_fill: int = MIN_FILL,
+        warmup_prob: float = WARMUP_PROB,
         clock: Callable[[], int] = work_clock.work_ns,
     ) -> None:
         n_filters = len(filter_ids)
@@ -93,6 +107,9 @@ class OrderLoop:
         self.options = options
         self.clock = clock
         self.thinks_freely = thinks_freely
+        # More than the window holds would never come together, and the warm-up never end.
+        self.min_fill = min(min_fill, window_rows)
+        self.warmup_prob = warmup_prob
         self.policy = find_policy(options.policy).build(
             n_filters, np.random.default_rng(options.seed)
         )
@@ -101,7 +118,7 @@ class OrderLoop:
         self.is_held = False
         """Whether the order stays whatever the evidence; see ``runtime.pins``."""
         self.monitor = find_monitor(options.monitor).build(n_filters, options.seed)
-        self.window = ProfileWindow(filter_ids, options.window_rows)
+        self.window = ProfileWindow(filter_ids, window_rows)
         self.recent = ProfileWindow(filter_ids, LOGGED_TUPLES if thinks_freely else 1)
         """The newest evidence since the last change, on the driver: never any from before it."""
         self.totals = self.newest = FilterProfile.empty(filter_ids)
@@ -202,8 +219,8 @@ class OrderLoop:
         if found.n_fresh is not None:
             n_kept = max(found.n_fresh - fresh.n_tuples, 0)
             self.recent.keep_newest(n_kept)
-            least = max(n_kept, self.options.min_fill - fresh.n_tuples)
-            is_short = found.n_fresh < self.options.min_fill and n_kept < known.n_tuples
+            least = max(n_kept, self.min_fill - fresh.n_tuples)
+            is_short = found.n_fresh < self.min_fill and n_kept < known.n_tuples
             if is_short and not self._can_warm_up(known):
                 n_kept = least
             if n_kept >= known.n_tuples and found.costs is None:
@@ -219,7 +236,7 @@ class OrderLoop:
     def _can_warm_up(self, known: FilterProfile) -> bool:
         """Return whether the budget pays for another warm-up, and take it from the budget."""
         extra = self.policy.extra(len(self.order))
-        warmup_ns = self.options.min_fill * costs_ns(self.order, known, extra)[1]
+        warmup_ns = self.min_fill * costs_ns(self.order, known, extra)[1]
         if self._warmups_ns + warmup_ns > self.options.max_overhead * self._work_ns:
             return False
         self._warmups_ns += warmup_ns
@@ -284,7 +301,7 @@ class OrderLoop:
         n_tuples = self.window.profile().n_tuples
         if n_tuples == self._new_tuples or self._costs_changed:
             return self._new_tuples > 0
-        is_due = self.monitor.is_due(n_tuples, self._new_tuples, self.options.window_rows)
+        is_due = self.monitor.is_due(n_tuples, self._new_tuples, self.window.max_tuples)
         return is_due and self._can_think()
 
     def _can_think(self) -> bool:
@@ -294,7 +311,7 @@ class OrderLoop:
     @property
     def is_warming(self) -> bool:
         """Whether there is too little evidence to order by."""
-        known, least = self.window.profile(), self.options.min_fill
+        known, least = self.window.profile(), self.min_fill
         return known.n_tuples < least and known.n_tuples + known.n_passed < WARMUP_SAMPLES * least
 
     @property
@@ -316,7 +333,7 @@ class OrderLoop:
         if not self.is_adaptive:
             return 0.0
         if self.lacks_evidence:
-            return max(options.warmup_prob, options.sample_prob)
+            return max(self.warmup_prob, options.sample_prob)
         profile = self.window.profile()
         extra = self.policy.extra(len(self.order))
         work_ns, extra_ns = costs_ns(self.order, profile, extra, n_rows)

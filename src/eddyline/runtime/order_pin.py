@@ -135,7 +135,7 @@ def situation_of(loop: OrderLoop) -> Situation | None:
     total = known.passed + float(weights.sum())
     together = (weights[:, None] * bits).T @ bits / (total or np.nan)
     pairs = list(combinations(range(n), 2)) if n <= MOST_PAIRED else []
-    least = min(loop.options.min_fill, loop.recent.max_tuples)
+    least = min(loop.min_fill, loop.recent.max_tuples)
     is_enough = n_tuples >= least or n_sampled >= WARMUP_SAMPLES * least
     return Situation(
         names=(

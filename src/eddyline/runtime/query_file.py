@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from eddyline.data.durable_files import replace_file
+from eddyline.data.files import replace_file
 from eddyline.errors import OptionError, StateError
 from eddyline.query.identity import Identity, differences, hash_of, in_words
 from eddyline.registry import unknown

@@ -17,9 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 import msgspec
 
-from eddyline.data.durable_files import replace_file
-from eddyline.data.line_files import append, go_on_with, joined, whole_lines
-from eddyline.data.plain_json import encoded
+from eddyline.data.files import append, encoded, go_on_with, joined, replace_file, whole_lines
 from eddyline.errors import StateError
 
 if TYPE_CHECKING:
@@ -34,7 +32,7 @@ class Record(Protocol):
     """One component of an operator after one micro-batch: a frozen value.
 
     Progress and reports show it; what else it holds is between an operator and its own words in
-    ``watch/``.
+    ``report/``.
     """
 
     @property

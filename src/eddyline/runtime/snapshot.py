@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from eddyline.data.durable_files import replace_file
+from eddyline.data.files import replace_file
 from eddyline.errors import StateError
 from eddyline.query.identity import hash_of
 from eddyline.runtime.records import Counters

@@ -1,8 +1,15 @@
 """The page: queries that run, and those of the past, in a browser.
 
-A server of its own thread renders sections as the report does, and names no operator: ``source``
-says what a run must tell, ``following`` counts its batches, ``pages`` makes the pages, ``hands``
-says what a person may change, ``rule_forms`` asks for rules, ``guard`` lets in who has the token,
-``app`` and ``server`` serve them. Imports ``watch/`` and what stands
-above it, and never Spark; Starlette and uvicorn only when a server starts.
+In: runs, as ``runs.WatchedRun`` (of this process, or of checkpoints). Out: HTML pages, events and
+metrics on one port. The page never changes an answer, and it takes a small, stated share of a
+processor. Only a person who has the token is let in. Values of rows are hidden unless asked for.
+
+Read ``runs`` (what a run must tell, what a person may do), ``following`` (what is counted of each
+batch), ``measures`` (numbers, health, effects of decisions), ``pages`` (views and templates), then
+``guard``, ``app`` and ``server``. ``stored`` reads the runs of checkpoints.
+
+A new number of a run goes into ``measures.cells`` and its template. A new button is a line of
+``runs.HANDS``. A new page is a template, a method of ``Pages`` and a route of ``app.Page``. The
+room names no operator: sections come from ``report/``. It imports ``report/`` and what stands above
+it, and never Spark; Starlette and uvicorn are imported when a server starts.
 """

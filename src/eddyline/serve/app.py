@@ -1,4 +1,14 @@
-"""The application: the pages, the files that they load, and events, one for each batch of a run."""
+"""The application: it answers requests with pages, files, events and the changes of a person.
+
+``Page`` has the routes of every page. It makes pages in one thread at a time, so the page takes one
+processor at most. ``Seen`` is what one browser was told: an event for each batch of a run.
+``RuleForms`` lists rules and changes them. A form is sent twice: the first answer says what would
+happen, or what is wrong with the text as it was typed; the second request does it.
+``BoundedProtocol`` limits connections. They are open files of a process that runs queries, so
+nobody may take all of them, whether let in or not.
+
+Imports Starlette and uvicorn, so only ``server`` imports this file, and only when a server starts.
+"""
 
 from __future__ import annotations
 
@@ -10,33 +20,37 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
 
 import anyio
 from anyio import to_thread
 from starlette.applications import Starlette
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from eddyline.errors import EddylineError, PluginError
-from eddyline.serve.cells import cells, spark_line
-from eddyline.serve.failures import Failure
+from eddyline.query.rules.rule import LEVELS
+from eddyline.report.metrics import CONTENT_TYPE, Measured, prometheus_text
+from eddyline.report.optional import package
+from eddyline.runtime.by_hand import RuleChange
 from eddyline.serve.following import LOOK_EVERY_S, Following
 from eddyline.serve.guard import Guarded
-from eddyline.serve.hands import HANDS, Steerable
+from eddyline.serve.measures import cells, spark_line
 from eddyline.serve.pages import NEEDS, Pages
-from eddyline.serve.rule_forms import RuleForms
-from eddyline.serve.sent import fields_of
-from eddyline.watch.optional import package
-from eddyline.watch.prometheus import CONTENT_TYPE, Measured, prometheus_text
+from eddyline.serve.runs import HANDS, RULE_HANDS, Failure, HasRules, Steerable, rules_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    import asyncio
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
     from starlette.requests import Request
 
+    from eddyline.runtime.by_hand import ChangeableRules, RuleShown
     from eddyline.serve.following import Followed
     from eddyline.serve.guard import Guard
-    from eddyline.serve.source import RunSource
+    from eddyline.serve.runs import RunSource
+
 
 NOTE_EVERY_S = 1.0
 """Time between two notes of which runs there are, while nobody looks (s)."""
@@ -47,15 +61,15 @@ PING_EVERY_S = 15.0
 RETRY_MS = 1_500
 """Time after which a browser asks again whose stream of events has ended (ms)."""
 
-MOST_BYTES = 10_000
-"""Size of what a browser may send (bytes)."""
+MOST_FIELD_BYTES = 10_000
+"""Size of a form without a rule that a browser may send (bytes)."""
 
 STATIC = {
     "page.js": ("eddyline.serve", "text/javascript"),
     "page.css": ("eddyline.serve", "text/css"),
     "favicon.svg": ("eddyline.serve", "image/svg+xml"),
-    "figures.js": ("eddyline.watch.html", "text/javascript"),
-    "report.css": ("eddyline.watch.html", "text/css"),
+    "figures.js": ("eddyline.report", "text/javascript"),
+    "report.css": ("eddyline.report", "text/css"),
     "plotly.js": ("", "text/javascript"),
 }
 """The files that pages load: the package whose templates have it, and its type."""
@@ -181,7 +195,7 @@ class Page:
         run = self.following.look_back(request.path_params["key"])
         if run is None or not isinstance(run.run, Steerable):
             return self._problem("Not found", "No run at this address can be changed.", 404)
-        asked = await fields_of(request, MOST_BYTES)
+        asked = await fields_of(request, MOST_FIELD_BYTES)
         if asked is None:
             return self._problem("Not understood", "The request is too long.", 413)
         component = asked.get("component") or None
@@ -327,3 +341,215 @@ def application(page: Page, guard: Guard) -> Any:
         guard,
         lambda why: page.pages.problem("Not let in", why),
     )
+
+
+async def fields_of(request: Request, most_bytes: int) -> dict[str, str] | None:
+    """Return the fields of a form, of each its first value; None if more was sent than allowed."""
+    if int(request.headers.get("content-length") or most_bytes) >= most_bytes:
+        return None
+    found = parse_qs((await request.body()).decode("utf-8", "replace"))
+    return {name: values[0] for name, values in found.items()}
+
+
+MAX_RULES = 200
+"""Rules of a list: of more, the rest is a number."""
+
+MOST_RULE_BYTES = 200_000
+"""Size of a form with a rule that a browser may send (bytes)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changeable:
+    """A run whose rules a person may change."""
+
+    followed: Followed
+    run: HasRules
+    rules: ChangeableRules
+
+
+class RuleForms:
+    """Answers what is asked about the rules of runs.
+
+    Args:
+        following: knows the runs.
+        pages: makes the pages.
+        in_thread: calls something in the thread that asks runs.
+    """
+
+    def __init__(
+        self,
+        following: Any,
+        pages: Pages,
+        in_thread: Callable[[Callable[[], Response]], Awaitable[Any]],
+    ) -> None:
+        self._following = following
+        self._pages = pages
+        self._in_thread = in_thread
+
+    def routes(self) -> list[Route]:
+        """Return what is answered."""
+        path = "/run/{key}/rules"
+        return [
+            Route(path, self.list),
+            *(Route(f"{path}/{how}", partial(self.form, how)) for how in RULE_HANDS),
+            *(
+                Route(f"{path}/{how}", partial(self.sent, how), methods=["POST"])
+                for how in RULE_HANDS
+            ),
+        ]
+
+    async def list(self, request: Request) -> Response:
+        """Answer with the rules whose names have a part."""
+        part = request.query_params.get("part", "").strip()
+
+        def listed(of: Changeable) -> Response:
+            found = of.rules.found(part, MAX_RULES)
+            return self._page("rules.html", of, found=found, part=part)
+
+        return await self._answered(request, listed)
+
+    async def form(self, how: str, request: Request) -> Response:
+        """Answer with a form: an empty one, or of a rule."""
+        name = _typed(request.query_params.get("name", ""))
+
+        def made(of: Changeable) -> Response:
+            if how == "add":
+                return self._form(of, RuleChange(how, ""), None)
+            rule = of.rules.rule(name)
+            text = rule.text if how == "replace" and rule.is_sql else ""
+            return self._form(of, RuleChange(how, name, text, mark=rule.mark), rule)
+
+        return await self._answered(request, made)
+
+    async def sent(self, how: str, request: Request) -> Response:
+        """Answer what was typed: with what would happen, with what is wrong, or by doing it."""
+        fields = await fields_of(request, MOST_RULE_BYTES)
+        if fields is None:
+            return self._problem("Not understood", "The request is too long.", 413)
+        asked = {name: _typed(value) for name, value in fields.items()}
+        change = RuleChange(
+            how,
+            asked.get("name", "").strip() if how == "add" else asked.get("name", ""),
+            asked.get("text", "").strip(),
+            asked.get("level", ""),
+            asked.get("mark", ""),
+        )
+        return await self._answered(
+            request, lambda of: self._sent(of, change, is_sure="sure" in asked)
+        )
+
+    def _sent(self, of: Changeable, change: RuleChange, *, is_sure: bool) -> Response:
+        rule = None if change.how == "add" else of.rules.rule(change.name)
+        try:
+            if not is_sure:
+                of.rules.check(change)
+                return self._page("rule_sure.html", of, change=change, rule=rule)
+            of.run.change_rules(change)
+        except EddylineError as error:
+            return self._form(of, change, rule, wrong=error.message)
+        self._pages.views.forget(of.followed.key)
+        return RedirectResponse(f"/run/{of.followed.key}/rules", 303)
+
+    def _form(
+        self, of: Changeable, change: RuleChange, rule: RuleShown | None, wrong: str = ""
+    ) -> Response:
+        """Return a form with what was typed and, if something is, what is wrong with it."""
+        follows = of.rules.found("", 0).follows
+        if follows:
+            said = f"The rules follow {follows}: change its files."
+            return self._problem("Not possible", said, 409)
+        template = "rule_sure.html" if change.how == "remove" else "rule.html"
+        status = 409 if wrong else 200
+        context = {"change": change, "rule": rule, "wrong": wrong, "levels": LEVELS}
+        return self._page(template, of, status, **context)
+
+    # -- the run ----------------------------------------------------------------------------------
+
+    async def _answered(
+        self, request: Request, answer: Callable[[Changeable], Response]
+    ) -> Response:
+        """Answer about the rules of the run of an address, if it has some."""
+        key = request.path_params["key"]
+
+        def answered() -> Response:
+            followed = self._following.look().get(key)
+            rules = None if followed is None else rules_of(followed.run)
+            if followed is None or rules is None:
+                said = "No run at this address has rules that can be changed."
+                return self._problem("Not found", said, 404)
+            if not followed.run.is_running():
+                said = "The run has ended; its rules are those of its program."
+                return self._problem("Not possible", said, 409)
+            try:
+                return answer(Changeable(followed, followed.run, rules))
+            except EddylineError as error:
+                return self._problem("Not possible", error.message, 409)
+
+        found: Response = await self._in_thread(answered)
+        return found
+
+    def _page(self, template: str, of: Changeable, status: int = 200, **context: Any) -> Response:
+        text = self._pages.render(
+            template, **{"run": of.followed, "rule_hands": RULE_HANDS, "wrong": "", **context}
+        )
+        return HTMLResponse(text, status)
+
+    def _problem(self, title: str, text: str, status: int) -> Response:
+        return HTMLResponse(self._pages.problem(title, text), status)
+
+
+def _typed(text: str) -> str:
+    """Return a text of a form, whose lines browsers end as the network does."""
+    return text.replace("\r\n", "\n")
+
+
+MOST_CONNECTIONS = 400
+"""Connections at a time; of more, the newest are closed."""
+
+PATIENCE_S = 10.0
+"""Longest wait for a whole request, from its first byte or the connection on (s)."""
+
+
+class BoundedProtocol(H11Protocol):
+    """A connection that is closed where a request takes too long to come."""
+
+    _ends: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take in a connection."""
+        super().connection_made(transport)
+        if len(self.connections) > MOST_CONNECTIONS:
+            transport.close()
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        """Take in what has come of a request."""
+        super().data_received(data)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Let go of a connection."""
+        super().connection_lost(exc)
+        self._stop_watching()
+
+    def _watch(self) -> None:
+        if not self._is_waiting:
+            self._stop_watching()
+        elif self._ends is None:
+            self._ends = self.loop.call_later(PATIENCE_S, self._end)
+
+    @property
+    def _is_waiting(self) -> bool:
+        """Whether no whole request is being answered."""
+        cycle = self.cycle
+        return cycle is None or cycle.response_complete
+
+    def _stop_watching(self) -> None:
+        if self._ends is not None:
+            self._ends.cancel()
+            self._ends = None
+
+    def _end(self) -> None:
+        self._ends = None
+        if self._is_waiting:
+            self.transport.close()

@@ -1,4 +1,8 @@
-"""Runs as they are followed: their newest batches and totals, counted once for all who look."""
+"""Runs as they are followed: their newest batches and totals, counted once for all who look.
+
+``Following`` asks the source which runs there are. ``Followed`` takes in the batches of one run
+that ended since the last look. A run stays until another one has its name and place.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +13,17 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
+from eddyline.report.formatting import ratio
 from eddyline.runtime.records import Backlog, event_times, numbers_of
-from eddyline.serve.effects import is_change
-from eddyline.serve.source import key_of
-from eddyline.watch.formatting import ratio
+from eddyline.serve.runs import key_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import BatchRecord
-    from eddyline.serve.failures import Failure
-    from eddyline.serve.source import RunSource, WatchedRun
+    from eddyline.serve.runs import Failure, RunSource, WatchedRun
+
 
 RECENT = 120
 """Newest batches of a run that are kept to be told."""
@@ -35,6 +39,11 @@ BACKLOG_EVERY_S = 2.0
 
 BACKLOG_SHARE = 0.005
 """Most share of the time that these questions take."""
+
+
+def is_change(entry: JournalEntry) -> bool:
+    """Tell whether the driver put another plan in force: the next batch runs under it."""
+    return entry.is_plan_change and entry.batch_id >= 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,35 +1,52 @@
-"""The pages: the list of queries, one query, its decisions. Templates escape every text."""
+"""The pages: the list of queries, one query, its decisions. Templates escape every text.
+
+A page is made of the whole view of a run (``Views``), so its cost grows with the run. A view is
+made anew after a batch, but not before the last making was half a percent of the time since.
+Looking therefore takes at most half a percent of a processor, however long the run and however many
+look. ``Pages`` renders the views.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from eddyline.data.plain_json import writable
+from eddyline.data.files import writable
+from eddyline.report.decisions import told
+from eddyline.report.figures import Figures
+from eddyline.report.formatting import IN_FORCE, Wording, count, plan_text
+from eddyline.report.html import MAX_ITEMS, MAX_ROWS, templates, wordings_of
+from eddyline.report.optional import package
+from eddyline.report.sections import (
+    Facts,
+    Figure,
+    Line,
+    Section,
+    Table,
+    arranged,
+    columns,
+    known,
+    without_values,
+)
+from eddyline.report.series import points_of
 from eddyline.runtime.by_hand import BY_PERSON
 from eddyline.runtime.records import Counting, Numbers
-from eddyline.serve.cells import cells, spark_line
-from eddyline.serve.effects import Effects, is_change, short
-from eddyline.serve.hands import HANDS, Steerable, rules_of
-from eddyline.serve.health import health
-from eddyline.serve.views import Views
-from eddyline.watch.formatting import IN_FORCE, Wording, count, plan_text
-from eddyline.watch.html.parts import MAX_ITEMS, MAX_ROWS, Figures, templates, told, wordings_of
-from eddyline.watch.optional import package
-from eddyline.watch.sections import Facts, Figure, Line, Section, Table, columns, known
-from eddyline.watch.series import points_of
+from eddyline.serve.following import is_change
+from eddyline.serve.measures import Effects, cells, health, in_short, spark_line, time_sections
+from eddyline.serve.runs import HANDS, Steerable, rules_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from eddyline.report.formatting import Wordings
+    from eddyline.report.sections import RunView, Tile
     from eddyline.runtime.journal import JournalEntry
     from eddyline.serve.following import Followed
-    from eddyline.serve.health import Health
-    from eddyline.serve.views import Made
-    from eddyline.watch.formatting import Wordings
-    from eddyline.watch.sections import Tile
+    from eddyline.serve.measures import Health
+
 
 NEEDS = ("the page", "serve")
 """What needs the optional packages, and the extra that has them."""
@@ -127,7 +144,7 @@ class Pages:
         self._controls = controls
         self._templates = templates(package("jinja2", NEEDS), "eddyline.serve")
         self._templates.filters |= {
-            "short_effect": short,
+            "short_effect": in_short,
             "in_words": lambda event: EVENTS.get(event, event.replace("_", " ")),
         }
         self._templates.globals |= {
@@ -324,3 +341,92 @@ def _notes(n_points: int, n_batches: int) -> list[str]:
 def _settings(settings: Mapping[str, str]) -> Section | None:
     pairs = tuple((str(name), str(value)) for name, value in settings.items())
     return Section("settings", (Facts(pairs),), is_aside=True) if pairs else None
+
+
+LEAST_AGE_S = 1.0
+"""A view is never made anew earlier (s)."""
+
+SHARE = 0.005
+"""Most share of a processor that making and rendering the view of one run takes."""
+
+TRIES = 3
+"""How often a view is tried to be made at most."""
+
+ADVICE = "serve(values=True), or --values,"
+"""What shows the values of rows."""
+
+
+@dataclass(slots=True)
+class Made:
+    """A view, and when and how dearly it was made."""
+
+    view: RunView
+    sections: tuple[Section, ...]
+    """Its sections, arranged, those of the time of batches included."""
+    version: tuple[object, ...]
+    """Differs from that of a view of other batches."""
+    at: float
+    """When it was made (s, of the clock)."""
+    cost_s: float
+    """Time of a processor that making and rendering it took (s)."""
+
+    @property
+    def due_at(self) -> float:
+        """When it may be made anew (s, of the clock)."""
+        return self.at + max(LEAST_AGE_S, self.cost_s / SHARE)
+
+
+class Views:
+    """The newest view of each run that somebody looked at.
+
+    Args:
+        values: whether values of rows are shown.
+        clock: returns a time (s) that never goes back.
+        spent: returns the time of a processor that the thread has taken (s).
+    """
+
+    def __init__(
+        self,
+        *,
+        values: bool,
+        clock: Callable[[], float] = time.monotonic,
+        spent: Callable[[], float] = time.thread_time,
+    ) -> None:
+        self.values = values
+        self.clock = clock
+        self.spent = spent
+        self._made: dict[str, Made] = {}
+
+    def of(self, run: Followed) -> Made:
+        """Return the view of a run: the newest, or one that is not too old to be made anew."""
+        version = (id(run.run), run.last_batch, run.state)
+        known = self._made.get(run.key)
+        is_due = known is None or (known.version != version and self.clock() >= known.due_at)
+        if known is not None and not is_due:
+            return known
+        before = self.spent()
+        view = _view(run)
+        found = arranged([*view.sections, *time_sections(run.run.phases())])
+        shown = found if self.values else without_values(found, ADVICE)
+        made = Made(view, tuple(shown), version, self.clock(), self.spent() - before)
+        self._made[run.key] = made
+        return made
+
+    def forget(self, key: str) -> None:
+        """Make the view of a run anew when it is asked for next, such as after a person's hand."""
+        self._made.pop(key, None)
+
+    def wait_s(self, run: Followed) -> float:
+        """Return how long a page should wait for a newer view (s); 0 if it has the newest."""
+        known = self._made.get(run.key)
+        if known is None or known.version == (id(run.run), run.last_batch, run.state):
+            return 0.0
+        return max(0.05, known.due_at - self.clock())
+
+
+def _view(run: Followed) -> RunView:
+    """Return the view of a run, whose batches may change what it is made of meanwhile."""
+    for _ in range(TRIES - 1):
+        with contextlib.suppress(RuntimeError):  # such as a dictionary that changed its size
+            return run.run.run_view()
+    return run.run.run_view()

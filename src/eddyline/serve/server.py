@@ -9,12 +9,12 @@ import threading
 from typing import TYPE_CHECKING, Any, Self, TypedDict
 
 from eddyline.errors import OptionError, SourceError
+from eddyline.report.optional import package
 from eddyline.serve.guard import Guard
 from eddyline.serve.pages import NEEDS
-from eddyline.watch.optional import package
 
 if TYPE_CHECKING:
-    from eddyline.serve.source import RunSource
+    from eddyline.serve.runs import RunSource
 
 LOOPBACK = "127.0.0.1"
 
@@ -58,8 +58,11 @@ class Server:
         package("jinja2", NEEDS)
         package("plotly.offline", NEEDS)
         # These need the packages.
-        from eddyline.serve.app import Page, application  # noqa: PLC0415
-        from eddyline.serve.connections import BoundedProtocol  # noqa: PLC0415
+        from eddyline.serve.app import (  # noqa: PLC0415
+            BoundedProtocol,
+            Page,
+            application,
+        )
 
         host, self.port = listener.getsockname()[:2]
         self.host = f"[{host}]" if ":" in host else host

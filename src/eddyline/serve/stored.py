@@ -11,12 +11,11 @@ import time
 from typing import TYPE_CHECKING
 
 from eddyline.errors import StateError
+from eddyline.report.sections import RunView, sections_of
+from eddyline.report.stored import StoredRun, read_run
 from eddyline.runtime.checkpoint import JOURNAL, PROGRESS, VIEW, find_runs, own_folder
 from eddyline.runtime.records import Backlog
-from eddyline.serve.failures import Failure
-from eddyline.watch.plain_sections import sections_of
-from eddyline.watch.sections import RunView
-from eddyline.watch.stored import StoredRun, read_run
+from eddyline.serve.runs import Failure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from eddyline.data.durable_files import replace_file
+from eddyline.data.files import replace_file
 from eddyline.data.gc_pause import collector_paused
 
 if TYPE_CHECKING:

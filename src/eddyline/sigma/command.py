@@ -27,9 +27,9 @@ from eddyline.errors import MissingFieldsWarning, OptionError
 from eddyline.query.conditions import SkippedRule
 from eddyline.query.rules.rule import LEVELS, Rule
 from eddyline.registry import unknown
+from eddyline.report.formatting import counted, one_line
 from eddyline.sigma.fields import likely_columns
 from eddyline.sigma.loading import read
-from eddyline.watch.formatting import counted, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from eddyline.errors import EddylineWarning, OptionError, PluginError, QueryError, SourceError
-from eddyline.options import SharingOptions
+from eddyline.options import SharingOptions, check_names
 from eddyline.query.rules.rule import Rule
-from eddyline.registry import unknown
 from eddyline.sigma import cache as caches
 from eddyline.sigma.documents import contents
 from eddyline.sigma.rule import Reading, SigmaRules
@@ -199,21 +198,8 @@ def _json_rule(given: Any) -> str | Rule:
 
 def _check_options(options: Mapping[str, Any]) -> None:
     """Raise OptionError before anything is read; an unknown option says what there is."""
-    of_the_set = [field.name for field in fields(SharingOptions)]
-    for each in options:
-        if each not in of_the_set:
-            of_load = (
-                "pipeline",
-                "restrict",
-                "missing",
-                "cache",
-                "on_error",
-                "name",
-                "functions",
-                "watch",
-            )
-            known = (*of_load, *of_the_set)
-            raise OptionError(unknown("option", each, known), name=each, known=known)
+    of_load = "pipeline", "restrict", "missing", "cache", "on_error", "name", "functions", "watch"
+    check_names("option", options, [*of_load, *(field.name for field in fields(SharingOptions))])
     SharingOptions.of(**options)
 
 

@@ -17,9 +17,9 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from eddyline.constraints.bounds import changes
-from eddyline.constraints.lateness import LatenessRule, LearnedLateness
+from eddyline.constraints.bounds import LatenessRule, LearnedLateness, changes
 from eddyline.errors import StateError
+from eddyline.report import clock as words
 from eddyline.spark.arrow_tasks import map_batches
 from eddyline.spark.batch_files import file_column
 from eddyline.spark.disorder import Asked, counted, disorders
@@ -32,7 +32,6 @@ from eddyline.spark.run.observed_metrics import PendingMetrics
 from eddyline.state.late_rows import late_delays, late_rows, settle_late
 from eddyline.state.manifest import StatePart
 from eddyline.state.rows import ALWAYS, FOREVER
-from eddyline.watch import clock as words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,12 +39,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
+    from eddyline.report.sections import Section
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History
     from eddyline.spark.operator import Batch, Clock, Observed
     from eddyline.spark.relation import Relation
-    from eddyline.state.place import StatePlace
-    from eddyline.watch.sections import Section
+    from eddyline.state.manifest import StatePlace
 
 COUNTS_WAIT_S = 10.0
 """Longest wait for what a job that has run observed (s)."""

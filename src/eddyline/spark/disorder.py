@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from pyspark.sql import functions as F
 
-from eddyline.constraints.bounds import BINS_PER_OCTAVE
-from eddyline.constraints.lateness import Disorder
+from eddyline.constraints.bounds import BINS_PER_OCTAVE, Disorder
 from eddyline.spark.operator import PREFIX
 from eddyline.state.rows import ALWAYS
 

@@ -13,7 +13,7 @@ from eddyline.state.late_rows import write_late_table
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from eddyline.state.place import StatePlace
+    from eddyline.state.manifest import StatePlace
 
 MICROS = "__micros"
 """The column of the event time of rows (µs)."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from eddyline.query.steps import Step
+    from eddyline.report.sections import Section
     from eddyline.runtime.by_hand import ChangeableRules
     from eddyline.runtime.choice import Choice
     from eddyline.runtime.journal import JournalEntry
@@ -29,9 +30,7 @@ if TYPE_CHECKING:
     from eddyline.spark.batch_files import BatchFiles
     from eddyline.spark.prepared import Counted
     from eddyline.spark.relation import Relation
-    from eddyline.state.manifest import StatePart
-    from eddyline.state.place import StatePlace
-    from eddyline.watch.sections import Section
+    from eddyline.state.manifest import StatePart, StatePlace
 
 PREFIX = "__eddyline"
 """Start of the names of temporary columns; none of them is left in a result."""

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from eddyline.alarms.step import AlarmStep
+from eddyline.alarms.alarm_set import AlarmStep
 from eddyline.errors import PlanError
 from eddyline.models.streams.plan import ModelStep
 from eddyline.options import FilterOptions

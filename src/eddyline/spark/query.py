@@ -15,6 +15,9 @@ from eddyline.query.identity import as_before, identity_of, steps_differ
 from eddyline.query.step_graph import carries, tree
 from eddyline.query.steps import ReadStep
 from eddyline.registry import checked_folder_name
+from eddyline.report.formatting import clipped, counted
+from eddyline.report.html import fragment
+from eddyline.report.sections import Section, Text
 from eddyline.runtime.query_file import checked_changed, stored_query
 from eddyline.spark.analysis import check_outputs, column_types
 from eddyline.spark.operator import Stateful
@@ -26,9 +29,6 @@ from eddyline.spark.session import check_is_classic, is_on
 from eddyline.spark.sinks.sinks import folder_of, sink_of
 from eddyline.spark.unbounded_state import warn_of_unbounded_state
 from eddyline.sql.parsing import on_one_line
-from eddyline.watch.formatting import clipped, counted
-from eddyline.watch.html.fragment import fragment
-from eddyline.watch.sections import Section, Text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
-from eddyline.constraints.lateness import LatenessRule
+from eddyline.constraints.bounds import LatenessRule
 from eddyline.errors import OptionError, QueryError
 from eddyline.query.cql import read_window
 from eddyline.query.reading import columns_of_stream

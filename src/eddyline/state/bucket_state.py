@@ -1,7 +1,12 @@
-"""State of one bucket of an operator: the files of its windows, input by input."""
+"""The files of one bucket of an operator, input by input, and when runs of them become one.
+
+``BucketState`` is what a manifest says of a bucket. ``upkeep_of`` decides before a batch which runs
+of a window go, as all their rows have left it, and which adjacent ones are merged.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -9,11 +14,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from eddyline.state.rows import ALWAYS
+from eddyline.state.rows import ALWAYS, FOREVER
 from eddyline.state.run_files import RunFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 InputFiles = dict[str, tuple[RunFile, ...]]
 """Files by input, the oldest first; an input without files may be missing."""
@@ -91,7 +96,7 @@ class BucketState(Struct, omit_defaults=True, forbid_unknown_fields=True):
     waiting: InputFiles = field(default_factory=dict)
     """Rows in reorder buffers, from the instant on that event time has not passed yet."""
     ends: InputFiles = field(default_factory=dict)
-    """End times that became known after their runs were written; see ``end_times``."""
+    """End times that became known after their runs were written; see ``row_windows.write_ends``."""
     groups: dict[str, RunFile] = field(default_factory=dict)
     """Row counts of the groups of windows of N rows; see ``row_windows.Groups``."""
     emitted_until: int = ALWAYS
@@ -118,3 +123,73 @@ class BucketState(Struct, omit_defaults=True, forbid_unknown_fields=True):
 def files_of(states: Iterable[BucketState]) -> tuple[str, ...]:
     """Return the names of the files of several buckets, each once, in order of names."""
     return tuple(sorted({name for state in states for name in state.names}))
+
+
+FAN_IN = 4
+"""Runs of about the same size that become one."""
+
+SPARE = 0.25
+"""Share of a window that rows may outlive it because they share a run with later ones."""
+
+HOT_SPARE = 0.125
+"""The same of the time for which rows are hot: that is short already, so that few are merged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """The compaction of a window before a batch."""
+
+    stay: tuple[RunFile, ...]
+    """Those whose rows may still join, the oldest first."""
+    merge: tuple[RunFile, ...]
+    """Adjacent ones of them that are to become one; none if empty."""
+
+
+def upkeep_of(
+    runs: Sequence[RunFile], *, horizon: int, length: int, hot: int | None = None
+) -> Upkeep:
+    """Return the compaction of the runs of one input in one bucket, the oldest first.
+
+    A run goes as a whole when all its rows have left their window (horizon, µs). Runs of a size
+    become one of the next size, so that a row is written again once for each power of FAN_IN by
+    which its window (length in µs, or FOREVER) is larger than a batch; but only if no row waits
+    too long to go with the later ones, or to leave the hot tier where rows are in it for less time
+    (hot, µs; None: as long as they are in their window).
+    """
+    spare = length * SPARE if hot is None or hot >= length else hot * HOT_SPARE
+
+    def fits(group: Sequence[RunFile]) -> bool:
+        if length == FOREVER:
+            return hot is None or _spread_of_starts(group) <= spare
+        return _spread(group) <= length + spare
+
+    stay = tuple(run for run in runs if run.last_end >= horizon)
+    for first in range(len(stay) - FAN_IN + 1):
+        group = stay[first : first + FAN_IN]
+        if len({_size(run) for run in group}) == 1 and fits(group):
+            return Upkeep(stay, group)
+    return Upkeep(stay, ())
+
+
+def by_size(runs: Sequence[RunFile]) -> list[RunFile]:
+    """Return runs of which any may be of any size so that those of a size are adjacent."""
+    return sorted(runs, key=_size, reverse=True)
+
+
+def _size(run: RunFile) -> int:
+    """Return the power of FAN_IN that the rows of a run are about."""
+    power, n_rows = 0, run.n_rows
+    while n_rows >= FAN_IN:
+        n_rows //= FAN_IN
+        power += 1
+    return power
+
+
+def _spread_of_starts(group: Sequence[RunFile]) -> int:
+    """Return the time from the first start of runs to their last one (µs)."""
+    return max(run.last_start for run in group) - min(run.first_start for run in group)
+
+
+def _spread(group: Sequence[RunFile]) -> int:
+    """Return the time from the first start of runs to their last end (µs)."""
+    return max(run.last_end for run in group) - min(run.first_start for run in group)

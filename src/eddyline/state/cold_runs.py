@@ -1,8 +1,10 @@
 """The cold tier of a window: runs that are hardly asked for, behind filters of their keys.
 
-A run goes cold as it is: only a filter of its keys is written beside it. As runs are merged when
-they are many, so are filters: FAN_IN of a size get one of all their keys above them, and no row is
-written again. A key that no filter on the way to a run holds back is looked up in the run.
+A run goes cold as it is: only a filter of its keys is written beside it. When there are many cold
+runs, their filters are merged as hot runs are: FAN_IN filters of one size get a filter of all their
+keys above them, and no row is written again. So cold runs are trees (``ColdRuns``). A look-up
+descends them from the top (``ColdTier``), and opens a run only if each filter on the way to it
+passes the key.
 """
 
 from __future__ import annotations
@@ -14,12 +16,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from eddyline.state.bucket_state import ColdRuns
-from eddyline.state.compaction import by_size, upkeep_of
+from eddyline.state.bucket_state import ColdRuns, by_size, upkeep_of
 from eddyline.state.key_filters import AskedKeys, Filters, KeyFilter
-from eddyline.state.read_files import ReadFiles
 from eddyline.state.rows import Asked, SortedRun
-from eddyline.state.run_files import RunFile, open_tables, write_tables
+from eddyline.state.run_files import ReadFiles, RunFile, as_list, open_tables, write_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -202,8 +202,10 @@ def write_filter(
     columns: dict[str, pa.Array] = {}
     for key in rows[0].rows.codes:
         own = KeyFilter.of([each.rows.codes[key] for each in rows])
-        columns[f"{_WORDS}{key}"] = _as_list(own.words)
-        columns[f"{_ZONE}{key}"] = _as_list(np.array([own.lowest, own.highest], np.int64))
+        columns[f"{_WORDS}{key}"] = as_list(own.words, pa.uint64())
+        columns[f"{_ZONE}{key}"] = as_list(
+            np.array([own.lowest, own.highest], np.int64), pa.int64()
+        )
     name = uuid.uuid4().hex
     written = write_tables(files, [_path(folder, name)], [pa.table(columns)])
     return RunFile(
@@ -241,8 +243,3 @@ def read_filters(files: fs.FileSystem, folder: str, file: RunFile) -> Filters:
 
 def _path(folder: str, name: str) -> str:
     return f"{folder}/{name}.filter.arrow"
-
-
-def _as_list(values: NDArray[np.generic]) -> pa.Array:
-    offsets = pa.array([0, values.size], pa.int64())
-    return pa.LargeListArray.from_arrays(offsets, pa.array(values))

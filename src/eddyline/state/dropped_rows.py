@@ -1,30 +1,39 @@
-"""What stays of the rows of a window that were dropped: summaries of their keys, in slices.
+"""What is known of the rows of a window that were dropped: summaries of their keys, in slices.
 
-Rows that are dropped in one batch are a slice, a file of its own. Slices are merged as runs are,
-FAN_IN of a size become one, so that the newest ones tell the time of their rows best; and where
-there are more than MOST_SLICES, two neighbours with the fewest rows. A slice goes once all its rows
-have left their window. So what is kept is of a bounded size, however many rows were dropped, and
-windows without an end included.
+``Slice.of`` takes the rows that one batch drops; ``DroppedRows.counted`` says how many dropped rows
+a key may have, never too few.
+
+*Slices.* A slice is a file of its own. Slices are merged as runs are, FAN_IN of a size become one,
+so the newest ones tell the time of their rows best. If there are more than MOST_SLICES, the two
+neighbours with the fewest rows become one. A slice goes once all its rows have left their window.
+So what is kept is of a bounded size, however many rows were dropped, even if a window has no end.
+
+*Keys.* Few keys are *listed*, each with the number of its rows and the time of the newest one, and
+counted exactly. More keys than MOST_LISTED are a *sketch* of a fixed size. A filter of the keys
+(see ``key_filters``) comes before either: it rejects nearly all keys that no dropped row had.
+
+*Sketches* are count-min. Each key has a counter in each of DEPTH rows of counters, chosen by its
+hash. Other keys may share a counter, so the least of the counters of a key is an upper bound. What
+others add to a counter on average is known; without it the median of the counters is an estimate
+that is neither too high nor too low (count-mean-min).
 """
 
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from eddyline.state.compaction import upkeep_of
-from eddyline.state.dropped_key_kernels import DEPTH
-from eddyline.state.dropped_keys import DroppedCounts, DroppedKeys
-from eddyline.state.key_filters import AskedKeys, KeyFilter
-from eddyline.state.read_files import ReadFiles
+from eddyline.data.jit import compiled
+from eddyline.state.bucket_state import upkeep_of
+from eddyline.state.key_filters import KEYS_PER_WORD, AskedKeys, KeyFilter, add_hashes
 from eddyline.state.rows import ALWAYS
-from eddyline.state.run_files import RunFile, open_tables, write_tables
-from eddyline.state.run_index_kernels import hashes_of
+from eddyline.state.run_files import ReadFiles, RunFile, as_list, open_tables, write_tables
+from eddyline.state.run_index import hashes_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -111,7 +120,7 @@ class Slice:
             listed = own.hashes, own.counts, own.newest
             arrays = own.filter.words, facts, *listed, own.counters.reshape(-1)
             for (part, kind), values in zip(_PARTS, arrays, strict=True):
-                columns[f"{part}_{key}"] = _as_list(values, kind)
+                columns[f"{part}_{key}"] = as_list(values, kind)
         name = uuid.uuid4().hex
         size, checksum = write_tables(files, [_path(folder, name)], [pa.table(columns)])
         times = self.first_start, self.last_end
@@ -257,6 +266,149 @@ def _path(folder: str, name: str) -> str:
     return f"{folder}/{name}.dropped.arrow"
 
 
-def _as_list(values: NDArray[np.generic], kind: pa.DataType) -> pa.Array:
-    offsets = pa.array([0, values.size], pa.int64())
-    return pa.LargeListArray.from_arrays(offsets, pa.array(values, kind))
+MOST_LISTED = 2**16
+"""Most keys of a list (24 bytes each); more are a sketch, of 1 MiB."""
+
+SKETCH_WORDS = 2**16
+"""Words of the filter of a sketch: four times as many as those of the longest list, as it may come
+to have any number of keys."""
+
+
+class DroppedCounts(NamedTuple):
+    """The dropped rows that have some keys, key by key."""
+
+    most: NDArray[np.int64]
+    """No key has more."""
+    about: NDArray[np.float64]
+    """About how many it has; what is listed exactly."""
+    newest: NDArray[np.int64]
+    """When the newest one came (µs); ALWAYS if it is not known."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DroppedKeys:
+    """The keys of dropped rows (one or more) in one key class."""
+
+    filter: KeyFilter
+    most: int
+    """No key has more rows."""
+    hashes: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
+    """Of the listed keys, ascending; see ``run_index.hashes_of``. None of a sketch."""
+    counts: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    """The rows of each of them."""
+    newest: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    """When the newest one of these came (µs)."""
+    counters: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    """Of a sketch ((DEPTH, 2^BITS)); none of a list."""
+
+    @classmethod
+    def of(cls, run: SortedRun, key: int) -> DroppedKeys:
+        """Return the keys of the rows (one or more) of a run."""
+        index, codes = run.index(key), run.rows.codes[key]
+        hashes, ones = index.hashes, np.ones(len(index), np.int64)
+        listed = _listed(hashes, ones, index.starts)
+        return cls._with(*listed, int(codes.min()), int(codes.max()))
+
+    @classmethod
+    def together(cls, parts: Sequence[DroppedKeys]) -> DroppedKeys:
+        """Return the keys of several parts."""
+        lowest = min(each.filter.lowest for each in parts)
+        highest = max(each.filter.highest for each in parts)
+        if not any(each.counters.size for each in parts):
+            columns = [(each.hashes, each.counts, each.newest) for each in parts]
+            hashes, counts, newest = map(np.concatenate, zip(*columns, strict=True))
+            order = np.argsort(hashes, kind="stable")
+            listed = _listed(hashes[order], counts[order], newest[order])
+            return cls._with(*listed, lowest, highest)
+        return cls._sketch(parts, lowest, highest)
+
+    @classmethod
+    def _with(
+        cls,
+        hashes: NDArray[np.uint64],
+        counts: NDArray[np.int64],
+        newest: NDArray[np.int64],
+        lowest: int,
+        highest: int,
+    ) -> DroppedKeys:
+        """Return a list, or a sketch if it would be too long."""
+        words = np.zeros(hashes.size // KEYS_PER_WORD + 1, np.uint64)
+        add_hashes(words, hashes)
+        known = KeyFilter(words, lowest, highest)
+        listed = cls(known, int(counts.max()), hashes, counts, newest)
+        if hashes.size <= MOST_LISTED:
+            return listed
+        return cls._sketch([listed], lowest, highest)
+
+    @classmethod
+    def _sketch(cls, parts: Sequence[DroppedKeys], lowest: int, highest: int) -> DroppedKeys:
+        words = np.zeros(SKETCH_WORDS, np.uint64)
+        counters = np.zeros((DEPTH, 2**BITS), np.int64)
+        for each in parts:
+            if each.counters.size:
+                words |= each.filter.words
+                counters += each.counters
+            else:
+                add_hashes(words, each.hashes)
+                add_counts(counters, each.hashes, each.counts)
+        most = min(int(counters.max(axis=1).min()), sum(each.most for each in parts))
+        return cls(KeyFilter(words, lowest, highest), most, counters=counters)
+
+    def counted(self, asked: AskedKeys) -> DroppedCounts:
+        """Return the dropped rows with some keys."""
+        if self.counters.size:
+            most, about = counts_of(self.counters, asked.hashes)
+            return DroppedCounts(most, about, np.full(most.size, ALWAYS))
+        places = np.minimum(np.searchsorted(self.hashes, asked.hashes), self.hashes.size - 1)
+        is_there = self.hashes[places] == asked.hashes
+        most = np.where(is_there, self.counts[places], 0)
+        newest = np.where(is_there, self.newest[places], ALWAYS)
+        return DroppedCounts(most, most.astype(np.float64), newest)
+
+
+def _listed(
+    hashes: NDArray[np.uint64], counts: NDArray[np.int64], newest: NDArray[np.int64]
+) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return each hash once, with the sum of its counts and its newest time; hashes ascend."""
+    first = np.flatnonzero(np.concatenate([[True], hashes[1:] != hashes[:-1]]))
+    return hashes[first], np.add.reduceat(counts, first), np.maximum.reduceat(newest, first)
+
+
+DEPTH = 4
+"""Counters of a key; the estimate is the mean of the two in the middle."""
+
+BITS = 15
+"""Counters of a row, as a power of two."""
+
+_SHIFT = np.uint64(64 - BITS)
+_FACTORS = np.array(
+    [0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93], np.uint64
+)
+"""Odd, so that each row of counters takes other bits of a hash together."""
+
+
+@compiled
+def add_counts(
+    counters: NDArray[np.int64], hashes: NDArray[np.uint64], counts: NDArray[np.int64]
+) -> None:
+    """Add rows, by the hash of their key, to counters ((DEPTH, 2^BITS))."""
+    for depth in range(DEPTH):
+        for key in range(hashes.size):
+            counters[depth, (hashes[key] * _FACTORS[depth]) >> _SHIFT] += counts[key]
+
+
+@compiled
+def counts_of(
+    counters: NDArray[np.int64], hashes: NDArray[np.uint64]
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return how many rows of each key there are at most, and about how many."""
+    most, about = np.empty(hashes.size, np.int64), np.empty(hashes.size, np.float64)
+    found, n_rows = np.empty(DEPTH, np.int64), counters[0].sum()
+    for key in range(hashes.size):
+        for depth in range(DEPTH):
+            found[depth] = counters[depth, (hashes[key] * _FACTORS[depth]) >> _SHIFT]
+        found.sort()
+        most[key] = found[0]
+        middle = 0.5 * (found[DEPTH // 2 - 1] + found[DEPTH // 2])
+        about[key] = middle - (n_rows - middle) / (counters.shape[1] - 1)
+    return most, about

@@ -1,17 +1,29 @@
-"""Event time of a query: which rows may still come, and from when on rows are not needed."""
+"""Event time of a query: which rows may still come, which wait, and which are not needed any more.
+
+``EventTime`` has the streams and by how much their rows may come late. The instant before which the
+rows of a stream are late never goes back. ``OrderPlan`` says up to which instant a bucket may
+answer, and which rows are needed afterwards. ``HeldRows`` keeps rows that wait until no earlier row
+can come, in files that never change: rows before an instant have waited long enough, and a file
+goes when that instant is behind its last row.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from eddyline.state.rows import ALWAYS, FOREVER
+from eddyline.state.bucket_state import upkeep_of
+from eddyline.state.rows import ALWAYS, FOREVER, Rows
+from eddyline.state.run_files import between, open_rows, write_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from pyarrow import fs
 
     from eddyline.query.query import Emits
     from eddyline.query.windows import RowsWindow
+    from eddyline.state.run_files import RunFile
 
 
 class Retention(Protocol):
@@ -151,3 +163,46 @@ def ended_until(until: int) -> int:
         until: the instant before which all is answered (µs).
     """
     return until if until in (ALWAYS, FOREVER) else until - 1
+
+
+class HeldRows:
+    """The rows of one input that wait, in files of a folder: those from ``since`` on (µs)."""
+
+    def __init__(
+        self, files: fs.FileSystem, folder: str, held: Sequence[RunFile], since: int
+    ) -> None:
+        self.files = files
+        self.folder = folder
+        self.held = tuple(held)
+        self.since = since
+
+    def before(self, until: int) -> list[Rows]:
+        """Return the rows that need not wait longer than until an instant (µs).
+
+        Raises:
+            OSError: they cannot be read.
+        """
+        due = [file for file in self.held if file.first_start < until]
+        parts = [
+            between(open_rows(self.files, self.folder, file), self.since, until) for file in due
+        ]
+        return [part for part in parts if len(part)]
+
+    def after(self, until: int, new: Rows | None) -> tuple[RunFile, ...]:
+        """Return the files of the rows, new ones among them, that wait from ``until`` on (µs).
+
+        Raises:
+            OSError: they cannot be read or written.
+        """
+        upkeep = upkeep_of(self.held, horizon=until, length=FOREVER)
+        stay = list(upkeep.stay)
+        if upkeep.merge:
+            parts = [
+                between(open_rows(self.files, self.folder, file), until, FOREVER)
+                for file in upkeep.merge
+            ]
+            stay = [file for file in stay if file not in upkeep.merge]
+            stay.insert(0, write_rows(self.files, self.folder, Rows.together(parts)))
+        if new is not None and len(new):
+            stay.append(write_rows(self.files, self.folder, new))
+        return tuple(stay)

@@ -8,6 +8,9 @@ Hashes of keys do not cut a key that most rows have. Its bin can be *split*: the
 class are then a grid of their own for it, with a side for each input that is cut, by hashes of
 event time. A row lies where its own hash says, along the sides of the other inputs everywhere; so
 the rows of a result, which has one of each input, still meet in one bucket [Okcan11 4; Afrati15].
+
+After a change of the grid each bucket starts from the runs of all buckets that may have rows of it
+(``buckets_for``), and takes each of its rows from one of these runs (``Moved``).
 """
 
 from __future__ import annotations
@@ -19,10 +22,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from eddyline.state.bucket_state import BucketState
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from numpy.typing import NDArray
+
+    from eddyline.state.rows import Rows
+    from eddyline.state.run_files import RunFile
 
 N_BINS = 240
 """Parts that hashes are counted in; what divides it can be a length of the grid."""
@@ -170,3 +178,57 @@ class Grid:
         sizes = [size if key in classes else 1 for key, size in enumerate(self.shape)]
         for place in product(*map(range, sizes)):
             yield int(np.ravel_multi_index(place, self.shape)) if place else 0
+
+
+Buckets = dict[int, BucketState]
+"""The state of each bucket, by its number; an empty one may be missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Origin of the runs of a batch, if another grid made them."""
+
+    grid: Grid
+    """That other grid."""
+    buckets: Mapping[str, int]
+    """The bucket of each run there, by its name."""
+
+    @classmethod
+    def of(cls, before: Grid, buckets: Buckets, grid: Grid) -> Moved | None:
+        """Return the origin of the runs of buckets; None if the grid is the same."""
+        if before == grid:
+            return None
+        places = {
+            file.name: bucket
+            for bucket, state in buckets.items()
+            for name in state.runs.keys() | state.cold.keys()
+            for file in state.all_runs(name)
+        }
+        return cls(before, places)
+
+    def taken(self, grid: Grid, bucket: int, name: str, run: str, rows: Rows) -> Rows:
+        """Return the rows of a run that belong to a bucket now; each is taken from one run."""
+        is_mine = grid.holds(bucket, name, rows.codes, rows.starts)
+        is_mine &= self.grid.is_first(self.buckets[run], name, rows.codes, rows.starts)
+        return rows.taken(np.flatnonzero(is_mine))
+
+
+def buckets_for(
+    grid: Grid, before: Grid, buckets: Buckets, classes_of: Mapping[str, Collection[int]]
+) -> Buckets:
+    """Return the state that each bucket of a grid starts from.
+
+    State in the order of event time is never moved: it is in one bucket, and that of every grid.
+    """
+    if before == grid:
+        return buckets
+    every: dict[str, tuple[RunFile, ...]] = {}
+    dropped: dict[str, tuple[RunFile, ...]] = {}
+    for name, classes in classes_of.items():
+        states = [buckets[number] for number in before.once(classes) if number in buckets]
+        every[name] = tuple(file for state in states for file in state.all_runs(name))
+        if gone := tuple(file for state in states for file in state.dropped.get(name, ())):
+            dropped[name] = gone
+    # What is known of dropped rows cannot be cut: where keys of other buckets are in it, too, they
+    # are not asked for, or there are more rows of a key than there were, never fewer.
+    return dict.fromkeys(range(grid.n_buckets), BucketState(every, dropped=dropped))

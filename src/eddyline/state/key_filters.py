@@ -1,9 +1,9 @@
 """Filters of the keys of runs, for keys that a run hardly ever holds.
 
-A filter says of nearly all keys that a run does not hold that it does not, so that the run itself
-is read for few others; of a key that it holds it never says so. It is a Bloom filter whose four
-bits of a key are in one word, with 16 bits a key: about one other key in 200 passes. The least and
-the greatest code of a run (its zone) keep whole batches away where keys ascend with time.
+A filter rejects nearly all keys that a run does not hold, so the run is read for few others. It
+never rejects a key that the run holds. It is a Bloom filter whose four bits of a key are in one
+word, with 16 bits a key: about one other key in 200 passes. The least and the greatest code of a
+run (its zone) reject whole batches if keys ascend with time.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eddyline.state.key_filter_kernels import add_hashes, masks_of, may_hold
-from eddyline.state.run_index_kernels import hashes_of
+from eddyline.data.jit import compiled
+from eddyline.state.run_index import hashes_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,9 +30,9 @@ class AskedKeys:
     """Codes that are looked up."""
 
     hashes: NDArray[np.uint64]
-    """Of the codes; see ``run_index_kernels.hashes_of``."""
+    """Of the codes; see ``run_index.hashes_of``."""
     masks: NDArray[np.uint64]
-    """The bits that a filter has of each of them; see ``key_filter_kernels.masks_of``."""
+    """The bits that a filter has of each of them; see ``masks_of``."""
     codes: NDArray[np.int64]
     places: NDArray[np.int64]
     """The place of each among all that is looked up, ascending."""
@@ -90,3 +90,64 @@ class KeyFilter:
 
 Filters = dict[int, KeyFilter]
 """The filters of a run, by key class."""
+
+
+_HALF = np.uint64(32)
+_LOW = np.uint64(0xFFFFFFFF)
+_SIX = np.uint64(6)
+_PLACE = np.uint64(63)
+
+
+@compiled
+def add_hashes(words: NDArray[np.uint64], hashes: NDArray[np.uint64]) -> None:
+    """Add hashes to the words of a filter; their upper half chooses the word."""
+    n_words = np.uint64(words.size)
+    for row in range(hashes.size):
+        words[((hashes[row] >> _HALF) * n_words) >> _HALF] |= _mask(hashes[row])
+
+
+@compiled
+def masks_of(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return the bits that each hash has in its word."""
+    found = np.empty(hashes.size, np.uint64)
+    for row in range(hashes.size):
+        found[row] = _mask(hashes[row])
+    return found
+
+
+@compiled
+def _mask(value: np.uint64) -> np.uint64:
+    bits, mask = value & _LOW, np.uint64(0)
+    for _ in range(4):
+        mask |= np.uint64(1) << (bits & _PLACE)
+        bits >>= _SIX
+    return mask
+
+
+@compiled
+def may_hold(
+    words: NDArray[np.uint64],
+    lowest: int,
+    highest: int,
+    hashes: NDArray[np.uint64],
+    masks: NDArray[np.uint64],
+    codes: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """Return the places of the codes, and of their hashes, that a filter may hold.
+
+    Args:
+        words: of the filter.
+        lowest: the least code that it holds.
+        highest: the greatest one.
+        hashes: of the codes.
+        masks: of the hashes.
+        codes: what is asked for.
+    """
+    found, n, n_words = np.empty(codes.size, np.int64), 0, np.uint64(words.size)
+    for row in range(codes.size):
+        if codes[row] < lowest or codes[row] > highest:
+            continue
+        word = words[((hashes[row] >> _HALF) * n_words) >> _HALF]
+        found[n] = row
+        n += (word & masks[row]) == masks[row]
+    return found[:n]

@@ -1,4 +1,9 @@
-"""Rows that came too late to be joined: kept beside the window state, so that none is lost."""
+"""Rows that came too late: kept beside the window state, so that none is lost.
+
+A task writes the late rows of an input in a batch as one Parquet file under a new name, with their
+event times and the watermark that they were behind. ``settle_late`` makes the files of a batch
+durable and removes those that only a failed attempt has written. ``late_rows`` reads them back.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +15,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from eddyline.data.durable_files import sync_files
+from eddyline.data.files import sync_files
 from eddyline.errors import StateError
-from eddyline.state.place import names_in
+from eddyline.state.manifest import names_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from eddyline.state.place import StatePlace
+    from eddyline.state.manifest import StatePlace
     from eddyline.state.rows import KeyColumn, Rows
 
 TIME = "_time"

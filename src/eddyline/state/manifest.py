@@ -3,22 +3,27 @@
 Manifest ``n`` is written when the rows of batch ``n`` have reached the sink. A batch that runs
 again starts from the manifest of the batch before, so what a failed attempt wrote is never seen.
 All files that a manifest names are on the disk before it is, and it is there whole or not at all.
+
+``ManifestFolder`` reads and commits manifests, ``StatePlace`` names the folders that an operator's
+tasks write to, and ``check_state`` compares all files with their checksums and changes nothing.
 """
 
 from __future__ import annotations
 
+import os
 import zlib
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
 
 import msgspec
 
-from eddyline.data.durable_files import DRAFT, replace_in
+from eddyline.data.files import DRAFT, is_local, replace_in
 from eddyline.errors import StateError
-from eddyline.state.place import StatePlace, names_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pyarrow import fs
 
@@ -270,3 +275,126 @@ class ManifestFolder:
 def _stem(name: str) -> str:
     """Return the name by which a manifest names a file of the folder of runs."""
     return name.partition(".")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class StatePlace:
+    """The folder of a query's state, as one of its operators uses it; goes to tasks."""
+
+    files: fs.FileSystem
+    folder: str
+    """Folder of the query's state; see ``ManifestFolder``."""
+    operator: str
+    """Name of the operator, unique in the query."""
+
+    @property
+    def runs(self) -> str:
+        """Folder of the run files of all operators: their names are unique."""
+        return f"{self.folder}/runs"
+
+    @property
+    def late(self) -> str:
+        """Folder of the operator's late rows."""
+        return f"{self.folder}/late/{quote(self.operator, safe='')}"
+
+
+def names_in(files: fs.FileSystem, folder: str) -> list[str]:
+    """Return the names of all files and folders in a folder; none if it is not there."""
+    from pyarrow import fs  # noqa: PLC0415
+
+    if is_local(files):  # without a look at each of them
+        try:
+            return os.listdir(folder)
+        except FileNotFoundError:
+            return []
+    chosen = fs.FileSelector(folder, allow_not_found=True)
+    return [info.base_name for info in files.get_file_info(chosen)]
+
+
+MAX_TRIES = 3
+"""Looks at state that a run replaces meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedState:
+    """Durable state after a batch."""
+
+    manifest: Manifest
+    """The newest one."""
+    n_bytes: int
+    """Size of the files that have a checksum."""
+    faults: tuple[str, ...]
+    """Files that are missing or damaged, one sentence each."""
+
+
+def check_state(files: fs.FileSystem, folder: str) -> CheckedState | None:
+    """Read the newest manifest, and compare the checksum of each file that it names.
+
+    Args:
+        files: where it is.
+        folder: of the state.
+
+    Returns:
+        What was found; None if no state is there.
+
+    Raises:
+        StateError: the manifest cannot be read.
+    """
+    if not any(name.startswith("manifest-") for name in names_in(files, folder)):
+        return None
+    folders = ManifestFolder(files, folder)
+    manifest = folders.latest()
+    for _ in range(MAX_TRIES):
+        if manifest is None:
+            return None
+        runs = folders.place("").runs
+        checksums = _checksums(manifest)
+        faults = [*_faults(files, runs, manifest.names, checksums)]
+        newest = folders.latest()
+        if not faults or newest == manifest:
+            break
+        manifest = newest  # a run that goes on has removed what it needs no more
+    assert manifest is not None
+    n_bytes = sum(size for size, _ in checksums.values())
+    return CheckedState(manifest, n_bytes, tuple(faults))
+
+
+def _faults(
+    files: fs.FileSystem,
+    folder: str,
+    named: Iterable[str],
+    checksums: Mapping[str, tuple[int, int]],
+) -> Iterator[str]:
+    """Yield the faults of the files of a manifest."""
+    from eddyline.state.run_files import open_tables  # noqa: PLC0415 - the driver reads no files
+
+    there: dict[str, list[str]] = {}
+    for name in sorted(names_in(files, folder)):
+        there.setdefault(name.partition(".")[0], []).append(f"{folder}/{name}")
+    for name in sorted(named):
+        if name not in there:
+            yield f"{folder}/{name}.* is missing"
+        elif name in checksums:
+            try:
+                open_tables(files, there[name], checksums[name][1])
+            except OSError as error:
+                yield str(error)
+
+
+def _checksums(manifest: Manifest) -> dict[str, tuple[int, int]]:
+    """Return size (bytes) and checksum of the files that operators describe, by name."""
+    contents = [msgspec.json.decode(part.content) for part in manifest.parts.values()]
+    return {
+        each["name"]: (each["n_bytes"], each["checksum"])
+        for content in contents
+        for each in _descriptions(content)
+    }
+
+
+def _descriptions(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield what stands for a file, in the state of any operator."""
+    if isinstance(value, dict) and {"name", "n_bytes", "checksum"} <= value.keys():
+        yield value
+    for each in value.values() if isinstance(value, dict) else value:
+        if isinstance(each, dict | list):
+            yield from _descriptions(each)

@@ -1,4 +1,14 @@
-"""Rows of one input as a join sees them, and the sorted runs that keep them."""
+"""Rows of one input as operators see them, and the sorted runs that keep them.
+
+``Rows`` has rows by columns: the codes of their keys, one array for each key class; the instant
+from which each row is in its window, and the last one; and the payload that results need. A code is
+a whole number that says a key exactly, so a column whose values the codes say need not be in the
+payload (``KeyColumn``).
+
+``SortedRun`` has rows that no longer change, in the order of their first key, with an index for
+each key class. A window is a sequence of runs; its cold tier stands for many of them, and is asked
+as one (``SortedRun.asked``).
+"""
 
 from __future__ import annotations
 
@@ -188,7 +198,7 @@ class SortedRun:
 
         Args:
             key: the key class that the codes are of.
-            hashes: of the codes; see ``run_index_kernels.hashes_of``.
+            hashes: of the codes; see ``run_index.hashes_of``.
             codes: what is looked up.
         """
         return (Asked(self, 0),)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from eddyline.data.arrays import Floats, Mask
-    from eddyline.data.outcome_codes import Bits
+    from eddyline.data.outcomes import Bits
     from eddyline.stats.profile import Order
 
 

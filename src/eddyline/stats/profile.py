@@ -1,27 +1,38 @@
-"""The profile of a conjunction: what execution observed of its filters.
+"""The profile of a conjunction: what execution observed of its filters, and its sliding window.
 
-A profile is keyed by filter id, never by the position in some order, so profiles of different
-tasks, batches and orders merge and survive a change of plan. Profiles merge associatively and,
-as a bag of rows, commutatively. [Babu05 4.3.1]
+*Profile.* A profile is keyed by filter id, never by the position in some order. So profiles of
+different tasks, batches and orders merge, and survive a change of plan. Profiles merge
+associatively and, as a bag of rows, commutatively. [Babu05 4.3.1]
+
+*Attributes.* A profile keeps outcomes only of rows that some filter drops. To see whether an
+attribute tells which filter will drop a row, every sampled row is needed, with the attribute's
+value: ``AttributeSample``.
+
+*Window.* ``ProfileWindow`` holds the newest profile tuples and the costs measured with them. Expiry
+counts profile tuples, not batches, so the window spans the same evidence however rows are cut into
+batches. [Babu05 4.3.1]
 """
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field, replace
 from operator import index
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 
-from eddyline.data import outcome_codes as outcome
+from eddyline.data import outcomes as outcome
 from eddyline.errors import PlanError
-from eddyline.stats.attributes import AttributeSample, interleaved, joined, side_by_side
 from eddyline.stats.costs import CostSums
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
-    from eddyline.data.arrays import Floats, Ints, Mask
+    from eddyline.data.arrays import Floats, Indices, Ints, Mask
+
+    K = TypeVar("K", bound=Hashable)
+    T = TypeVar("T")
 
 
 Order = tuple[int, ...]
@@ -318,3 +329,174 @@ def _joined_attributes(parts: list[FilterProfile]) -> AttributeSample | None:
         return None
     newest = observed[-1].attributes
     return joined([sample for sample in observed if sample.attributes == newest])
+
+
+_PARTS = 16
+"""Parts of a full window: costs leave with a part, so they are at most a sixteenth too old, and
+one merge of all of them per batch stays cheap."""
+
+
+class ProfileWindow:
+    """The newest ``max_tuples`` profile tuples (≥ 1) of one conjunction."""
+
+    def __init__(self, filter_ids: tuple[str, ...], max_tuples: int) -> None:
+        self.filter_ids = filter_ids
+        self.max_tuples = max_tuples
+        self._parts: deque[FilterProfile] = deque()
+        self._merged: FilterProfile | None = None
+
+    def push(self, profile: FilterProfile) -> None:
+        """Add the newest profile and let the oldest profile tuples go."""
+        part = replace(profile.last(self.max_tuples), attributes=None, blocks=None)
+        newest = self._parts[-1] if self._parts else None
+        if newest and newest.n_tuples + part.n_tuples <= self.max_tuples // _PARTS:
+            part = merge([self._parts.pop(), part])
+        self._parts.append(part)
+        self._expire()
+
+    def _expire(self) -> None:
+        """Let the oldest profile tuples go, and the costs of parts that are gone whole."""
+        surplus = sum(part.n_tuples for part in self._parts) - self.max_tuples
+        while surplus > 0:
+            oldest = self._parts.popleft()
+            if oldest.n_tuples > surplus:
+                self._parts.appendleft(oldest.last(oldest.n_tuples - surplus))
+            surplus -= oldest.n_tuples
+        self._merged = None
+
+    def forget_costs(self, filters: Mask) -> None:
+        """Take the costs of some filters ((F,)) out, because they will not come again."""
+        self._parts = deque(
+            replace(part, costs=part.costs.without(filters)) for part in self._parts
+        )
+        self._merged = None
+
+    def keep_newest(self, n_tuples: int) -> None:
+        """Let older profile tuples go, but not the costs: what filters drop has changed."""
+        known = self.profile()
+        kept = known.last(n_tuples) if n_tuples else FilterProfile.empty(self.filter_ids)
+        self._parts = deque([replace(kept, costs=known.costs)])
+        self._merged = None
+
+    def begin_with(self, *profiles: FilterProfile) -> None:
+        """Replace the content by profiles, the oldest first."""
+        self._parts = deque(replace(each, attributes=None, blocks=None) for each in profiles)
+        self._expire()
+
+    def profile(self) -> FilterProfile:
+        """Return everything in the window as one profile."""
+        if self._merged is None:
+            empty = FilterProfile.empty(self.filter_ids)
+            self._merged = merge(self._parts) if self._parts else empty
+        return self._merged
+
+    def to_state(self) -> list[dict[str, Any]]:
+        """Return the content as plain values, part by part, so that expiry goes on as before."""
+        return [part.to_state() for part in self._parts]
+
+    def restore(self, state: list[dict[str, Any]]) -> None:
+        """Replace the content by what ``to_state`` returned."""
+        self._parts = deque(FilterProfile.from_state(self.filter_ids, part) for part in state)
+        self._expire()
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeSample:
+    """M sampled rows, oldest first: values of K attributes, outcomes of F filters."""
+
+    attributes: tuple[str, ...]
+    """Names of the attributes; column k of ``values`` is ``attributes[k]``."""
+    values: Floats
+    """Values as numbers, nan for NULL; of texts, a hash ((M, K))."""
+    codes: outcome.Codes
+    """Outcome codes; zero for a row that passes every filter ((M, B))."""
+    weights: Floats
+    """Input rows that each sampled row stands for ((M,))."""
+
+    @classmethod
+    def empty(cls, attributes: Sequence[str], n_filters: int) -> Self:
+        """Return a sample of no rows."""
+        return cls(
+            tuple(attributes),
+            np.zeros((0, len(attributes))),
+            np.zeros((0, outcome.n_bytes(n_filters)), dtype=np.uint8),
+            np.zeros(0),
+        )
+
+    @property
+    def n_rows(self) -> int:
+        """M, the number of sampled rows."""
+        return len(self.weights)
+
+    def bits(self, n_filters: int) -> outcome.Bits:
+        """Return a mask of the filters that drop each row ((M, F))."""
+        return outcome.unpack(self.codes, n_filters)
+
+    def take(self, rows: Indices | slice) -> Self:
+        """Return the rows at some places, in that order."""
+        return type(self)(self.attributes, self.values[rows], self.codes[rows], self.weights[rows])
+
+    def last(self, n_rows: int) -> Self:
+        """Return the newest rows."""
+        return self if n_rows >= self.n_rows else self.take(slice(self.n_rows - n_rows, None))
+
+    def of(self, attributes: Sequence[str]) -> Self:
+        """Return the sample with these attributes alone; nan where one was not observed."""
+        place = {name: k for k, name in enumerate(self.attributes)}
+        values = np.full((self.n_rows, len(attributes)), np.nan)
+        for column, name in enumerate(attributes):
+            if name in place:
+                values[:, column] = self.values[:, place[name]]
+        return type(self)(tuple(attributes), values, self.codes, self.weights)
+
+
+def interleaved(samples: Sequence[AttributeSample]) -> AttributeSample:
+    """Return one sample of rows that came side by side, as from the partitions of a batch.
+
+    The first rows of each come first and the last rows last, so that the newest rows of the whole
+    are of all of them.
+
+    Raises:
+        PlanError: there is none, or they are of different attributes.
+    """
+    return joined(samples).take(side_by_side([each.n_rows for each in samples]))
+
+
+def side_by_side(lengths: Sequence[int]) -> Indices:
+    """Return the order that interleaves series of some lengths which stand one behind the other.
+
+    >>> side_by_side([2, 4])
+    array([2, 0, 3, 4, 1, 5])
+    """
+    place = np.concatenate([(np.arange(n) + 0.5) / max(n, 1) for n in lengths])
+    return np.argsort(place, kind="stable")
+
+
+def joined(samples: Sequence[AttributeSample]) -> AttributeSample:
+    """Return one sample of all rows, in that order.
+
+    Raises:
+        PlanError: there is none, or they are of different attributes.
+    """
+    if not samples:
+        msg = "cannot join no samples; start from AttributeSample.empty(attributes, n_filters)"
+        raise PlanError(msg)
+    first = samples[0]
+    for sample in samples:
+        if sample.attributes != first.attributes:
+            msg = f"cannot join samples of {first.attributes} and {sample.attributes}"
+            raise PlanError(msg, left=first.attributes, right=sample.attributes)
+    if len(samples) == 1:
+        return first
+    return AttributeSample(
+        first.attributes,
+        np.concatenate([sample.values for sample in samples]),
+        np.concatenate([sample.codes for sample in samples]),
+        np.concatenate([sample.weights for sample in samples]),
+    )
+
+
+def both(one: Mapping[K, T], other: Mapping[K, T], how: Callable[[T, T], T]) -> dict[K, T]:
+    """Return what either has; ``how`` puts together what both have."""
+    found = {**one, **other}
+    return found | {name: how(one[name], other[name]) for name in one if name in other}

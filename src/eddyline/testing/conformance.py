@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eddyline.data.sampling import sampled_rows
+from eddyline.data.outcomes import sampled_rows
 from eddyline.errors import OptionError
-from eddyline.stats.profile import FilterProfile
-from eddyline.stats.window import ProfileWindow
+from eddyline.stats.profile import FilterProfile, ProfileWindow
 from eddyline.testing.generators import CorrelatedStream
 from eddyline.testing.simulation import run_batch
 
 if TYPE_CHECKING:
-    from eddyline.data.outcome_codes import Bits
+    from eddyline.data.outcomes import Bits
     from eddyline.ordering.protocol import OrderingPolicy, PolicyOptions, Proposal
     from eddyline.stats.profile import Order
 

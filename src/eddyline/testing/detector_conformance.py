@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eddyline.change.single import Detector
+from eddyline.change.protocol import Detector
 from eddyline.errors import QueryError, StateError
 
 if TYPE_CHECKING:

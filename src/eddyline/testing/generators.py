@@ -24,7 +24,7 @@ from eddyline.stats.profile import FilterProfile
 
 if TYPE_CHECKING:
     from eddyline.data.arrays import Floats
-    from eddyline.data.outcome_codes import Bits
+    from eddyline.data.outcomes import Bits
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eddyline.errors import OptionError
-from eddyline.ordering.greedy import Evidence, restore_invariant
+from eddyline.ordering.a_greedy import Evidence, restore_invariant
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

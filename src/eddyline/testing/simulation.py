@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eddyline.data.sampling import sampled_rows, seed_of
+from eddyline.data.outcomes import sampled_rows, seed_of
 from eddyline.stats.costs import CostSums
-from eddyline.stats.profile import FilterProfile
-from eddyline.stats.window import ProfileWindow
+from eddyline.stats.profile import FilterProfile, ProfileWindow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from eddyline.data.arrays import Floats, Ints
-    from eddyline.data.outcome_codes import Bits
+    from eddyline.data.outcomes import Bits
     from eddyline.ordering.protocol import OrderingPolicy, PolicyOptions, Proposal
     from eddyline.stats.profile import Order
 

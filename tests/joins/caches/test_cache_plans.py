@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from eddyline.joins.caches.lifecycle import CacheStates, Worths
+from eddyline.joins.caches.choice import CacheStates, Worths
 from eddyline.joins.caches.prefix_invariant import are_compatible, candidates
 from tests.joins.plans import (
     Q3,

@@ -14,7 +14,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 from pyarrow import fs
 
-from eddyline.joins.caches import between_batches
+from eddyline.joins.caches import bucket_caches
 from eddyline.joins.caches.counts import CachePlan
 from eddyline.joins.caches.prefix_invariant import candidates, prefix_invariant
 from eddyline.joins.operator.bucket import BucketBatch
@@ -32,9 +32,9 @@ from tests.oracles.joins import results
 
 @pytest.fixture(autouse=True)
 def _nothing_kept():
-    between_batches.forget()
+    bucket_caches.forget()
     yield
-    between_batches.forget()
+    bucket_caches.forget()
 
 
 class CachedOperator(Operator):
@@ -93,9 +93,9 @@ class CachedOperator(Operator):
     def disturb(self, bucket):
         """Lose what is kept, keep a copy of it, or offer an older copy."""
         what = self.draw(st.sampled_from(8 * [""] + ["lose", "copy", "copy", "offer"]))
-        kept = between_batches._kept
+        kept = bucket_caches._kept
         if what == "lose":
-            between_batches.forget()
+            bucket_caches.forget()
         elif what == "copy" and (self.folder, bucket) in kept:
             self.copies.append(copy.deepcopy(kept[self.folder, bucket]))
         elif what == "offer" and self.copies:
@@ -154,7 +154,7 @@ def finer(batches, draw):
 @examples(100)
 @given(case=join_cases(min_inputs=3).map(supported), data=st.data())
 def test_caches_never_change_an_answer(case, data):
-    between_batches.forget()
+    bucket_caches.forget()
     with TemporaryDirectory() as folder:
         ManifestFolder(fs.LocalFileSystem(), folder)
         operator = CachedOperator(case, data.draw, folder)

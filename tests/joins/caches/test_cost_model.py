@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from eddyline.joins.caches.cost_model import (
+from eddyline.joins.caches.choice import (
     CacheUse,
     Changes,
     JoinEstimate,

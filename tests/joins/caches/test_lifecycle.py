@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from eddyline.joins.caches.lifecycle import CacheStates, State, Worths
+from eddyline.joins.caches.choice import CacheStates, State, Worths
 from eddyline.joins.caches.prefix_invariant import are_compatible, candidates, prefix_invariant
 from tests.joins.plans import (
     E5,

@@ -8,9 +8,8 @@ from itertools import pairwise
 import pytest
 from benchmarks.joins import runs as join_runs
 
+from eddyline.joins.caches.choice import BYPASSED, INTERVAL, JoinCaches
 from eddyline.joins.caches.counts import NO_CACHES
-from eddyline.joins.caches.in_use import BYPASSED
-from eddyline.joins.caches.loop import INTERVAL, JoinCaches
 from eddyline.joins.graph import JoinGraph
 
 ARRIVALS = join_runs.uniform((1, 1, 8), 400, 80_000, length=6_000)

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from eddyline.joins.caches.memory_pool import PAGE_BYTES, limits, shared_out
+from eddyline.joins.caches.choice import PAGE_BYTES, limits, shared_out
 from eddyline.joins.caches.prefix_invariant import Store
 
 A, B, C = (Store(frozenset(windows), (0,), frozenset(windows)) for windows in ("12", "34", "56"))

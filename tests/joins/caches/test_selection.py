@@ -13,16 +13,19 @@ from eddyline.joins.caches.prefix_invariant import (
     forest,
     prefix_invariant,
 )
-from eddyline.joins.caches.selection import select
-from eddyline.joins.caches.selection_problem import (
+from eddyline.joins.caches.selection import (
     NOTHING,
     CacheProblem,
     best_nested,
     by_groups,
     exhaustive,
+    greedy,
+    lp_rounding,
     n_shared,
+    polished,
+    relaxation,
+    select,
 )
-from eddyline.joins.caches.set_cover import greedy, lp_rounding, polished, relaxation
 from tests.joins.plans import E5, SIX, find, on_one_attribute, orders, random_problem, some_problem
 
 

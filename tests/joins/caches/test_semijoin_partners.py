@@ -12,7 +12,7 @@ from benchmarks.joins import runs as join_runs
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from eddyline.joins.caches import between_batches
+from eddyline.joins.caches import bucket_caches
 from eddyline.joins.caches.counts import CachePlan
 from eddyline.joins.caches.prefix_invariant import are_compatible, candidates, is_sound, is_told
 from eddyline.joins.graph import JoinGraph
@@ -25,9 +25,9 @@ H1 = orders(r="st", s="rt", t="sr")
 
 @pytest.fixture(autouse=True)
 def _nothing_kept():
-    between_batches.forget()
+    bucket_caches.forget()
     yield
-    between_batches.forget()
+    bucket_caches.forget()
 
 
 def planned(*used):
@@ -79,7 +79,7 @@ def test_h3_caches_that_exclude_each_other_are_not_used_together(tmp_path):
     both = find(found, "3", *"12"), find(found, "1", *"23")
     assert not are_compatible(*both)
     for used in (both, both[::-1]):
-        between_batches.forget()
+        bucket_caches.forget()
         fed = Fed(graph, pipelines, tmp_path)
         steps = [{"1": [1]}, {"2": [1]}, {"3": [1]}, {"3": [1]}, {"1": [1]}, {"1": [1]}, {"3": [1]}]
         assert [fed.batch(planned(*used), **step)[1] for step in steps] == [0, 0, 1, 1, 2, 2, 3]
@@ -100,9 +100,9 @@ def test_a_copy_that_missed_rows_of_a_partner_is_not_used(fed, plan):
     fed.batch(plan, t=[2])
     fed.batch(plan, length=0, r=[1])
     fed.batch(plan, s=[(1, 2)])  # joins no row of r, so no tap sees it
-    before = copy.deepcopy(between_batches._kept)
+    before = copy.deepcopy(bucket_caches._kept)
     assert fed.batch(plan, r=[1])[1] == 1  # from here on it must be in the entry
-    between_batches._kept.update(before)
+    bucket_caches._kept.update(before)
     report, n_found = fed.batch(plan, r=[1])
     assert (hits_of(report), n_found) == ((0, 1), 1)
 

@@ -20,8 +20,7 @@ from eddyline.joins.operator.bucket import BucketBatch
 from eddyline.joins.operator.composites import Composites
 from eddyline.joins.plan import BatchPlan
 from eddyline.query.windows import RangeWindow, RowsWindow
-from eddyline.state.bucket_state import BucketState
-from eddyline.state.compaction import SPARE
+from eddyline.state.bucket_state import SPARE, BucketState
 from eddyline.state.grid import Grid
 from eddyline.state.manifest import ManifestFolder
 from eddyline.state.rows import ALWAYS, FOREVER, Rows, SortedRun

@@ -17,15 +17,15 @@ from pyarrow import fs
 
 from eddyline.constraints.bounds import top_of
 from eddyline.joins.graph import JoinGraph
-from eddyline.joins.loop import written_orders
 from eddyline.joins.operator.done_rows import CLOSED, MATCHED, PASSED, merged_counts
+from eddyline.joins.orders.pipelines import written_orders
 from eddyline.joins.plan import BatchPlan
 from eddyline.state.cold_runs import ColdTier
 from eddyline.state.key_filters import AskedKeys
 from eddyline.state.manifest import ManifestFolder
-from eddyline.state.mapped_runs import MAPPED
 from eddyline.state.rows import ALWAYS, Rows
-from eddyline.state.run_index_kernels import hashes_of
+from eddyline.state.run_files import MAPPED
+from eddyline.state.run_index import hashes_of
 from tests.joins.operator.fed_bucket import FedBucket
 
 STAR = JoinGraph(("a", "b", "c"), (frozenset("abc"),))

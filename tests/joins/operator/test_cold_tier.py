@@ -25,9 +25,8 @@ from eddyline.joins.plan import BatchPlan
 from eddyline.query.windows import RangeWindow
 from eddyline.state.bucket_state import BucketState, ColdRuns, files_of
 from eddyline.state.cold_runs import ColdTier, write_filter
-from eddyline.state.grid import Grid
+from eddyline.state.grid import Grid, Moved, buckets_for
 from eddyline.state.manifest import ManifestFolder
-from eddyline.state.repartitioning import Moved, buckets_for
 from eddyline.state.rows import ALWAYS, Rows, SortedRun
 from eddyline.state.run_files import RunFile
 from tests.joins.operator.test_bucket import Operator, bag, is_supported

@@ -17,16 +17,14 @@ from pyarrow import fs
 
 from eddyline.joins.discards import Discards, DiscardState
 from eddyline.joins.graph import JoinGraph
-from eddyline.joins.loop import written_orders
 from eddyline.joins.operator.bucket import BucketBatch
-from eddyline.joins.operator.done_rows import PASSED
-from eddyline.joins.operator.lost_results import merged_lost
+from eddyline.joins.operator.done_rows import PASSED, merged_lost
+from eddyline.joins.orders.pipelines import written_orders
 from eddyline.joins.plan import BatchPlan
-from eddyline.state import dropped_keys
+from eddyline.state import dropped_rows
 from eddyline.state.bucket_state import BucketState
-from eddyline.state.grid import Grid
+from eddyline.state.grid import Grid, Moved, buckets_for
 from eddyline.state.manifest import ManifestFolder
-from eddyline.state.repartitioning import Moved, buckets_for
 from eddyline.state.rows import ALWAYS, FOREVER, Rows
 from tests.joins.operator.test_bucket import Operator, bag, is_supported
 from tests.joins.plans import place_in
@@ -270,7 +268,7 @@ def test_nothing_is_missed_where_k_holds_and_what_a_jump_costs_is_bounded(graph,
 @pytest.mark.large
 @pytest.mark.parametrize("graph", [PAIR, CHAIN], ids=["pair", "chain"])
 def test_sketches_never_count_too_few(graph, tmp_path, monkeypatch):
-    monkeypatch.setattr(dropped_keys, "MOST_LISTED", 50)
+    monkeypatch.setattr(dropped_rows, "MOST_LISTED", 50)
     streams = Streams(graph, tmp_path, [*CALM, *WILD], length=FOREVER, alike=(2,))
     for _ in range(len(CALM) + len(WILD)):
         streams.batch()

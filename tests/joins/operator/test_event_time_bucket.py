@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyarrow import fs
 
 from eddyline.joins.graph import JoinGraph
-from eddyline.joins.operator.event_time_bucket import OrderedBatch, latest_after, results_of_all
+from eddyline.joins.operator.event_time import OrderedBatch, latest_after, results_of_all
 from eddyline.joins.plan import BatchPlan
 from eddyline.joins.state_part import InputsPart, JoinPart
 from eddyline.query.windows import RangeWindow, RowsWindow

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from eddyline.joins.operator.gathering import rows_of_parts
+from eddyline.joins.operator.composites import rows_of_parts
 
 
 def parts_of(rng, sizes):

@@ -15,15 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.joins.graph import JoinGraph
-from eddyline.joins.operator.delta_join import BLOCK_ROWS
 from eddyline.joins.operator.partner_bucket import (
     FOUND,
     PartnerBatch,
     decided,
     results_by_partner,
 )
-from eddyline.joins.operator.probe_counts import JoinWork
-from eddyline.joins.plan import BatchPlan, PartnerPlan
+from eddyline.joins.operator.pipeline import BLOCK_ROWS
+from eddyline.joins.plan import BatchPlan, JoinWork, PartnerPlan
 from eddyline.query.select.reader import read_query
 from eddyline.state.event_time import EventTime
 from eddyline.state.rows import FOREVER, Rows, SortedRun

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from eddyline.joins.graph import JoinGraph
-from eddyline.joins.operator.delta_join import results
-from eddyline.joins.operator.probe_counts import JoinWork
+from eddyline.joins.operator.pipeline import results
+from eddyline.joins.plan import JoinWork
 from eddyline.state.rows import Rows, SortedRun
 
 GRAPH = JoinGraph(tuple("rstu"), (frozenset("rs"), frozenset("st"), frozenset("tu")))

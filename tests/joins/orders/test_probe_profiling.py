@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 from pyarrow import fs
 
 from eddyline.joins.graph import JoinGraph
-from eddyline.joins.loop import JoinLoop
 from eddyline.joins.operator.bucket import BucketBatch
+from eddyline.joins.orders import pipelines as join_loops
+from eddyline.joins.orders import pipelines as order_loops
 from eddyline.joins.orders import probe_profiling as drop_probing
+from eddyline.joins.orders.pipelines import JoinLoop
 from eddyline.joins.orders.probe_order import way_filters
 from eddyline.joins.orders.probe_profiling import DropProbing, drop_samples, places
 from eddyline.joins.plan import BatchPlan
@@ -302,12 +304,11 @@ class Learning(Operator):
 def test_results_do_not_depend_on_samples(case, data):
     """Orders learned in haste, from few rows, against the definition."""
     options = JoinOptions(
-        policy=AGreedyOptions(min_fill=1, min_gain=0.0),
-        sample_rows=data.draw(st.integers(0, 5)),
-        window_rows=data.draw(st.integers(1, 20)),
-        seed=data.draw(st.integers(0, 99)),
+        policy=AGreedyOptions(min_fill=1, min_gain=0.0), seed=data.draw(st.integers(0, 99))
     )
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(join_loops, "SAMPLE_ROWS", data.draw(st.integers(1, 5)))
+        patch.setattr(order_loops, "WINDOW_ROWS", data.draw(st.integers(1, 20)))
         ManifestFolder(fs.LocalFileSystem(), folder)
         operator = Learning(case, data.draw, folder, options)
         for number, tables in enumerate(case.batches or [{}]):

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.errors import StateError
-from eddyline.options import SharingOptions
 from eddyline.query.conditions import (
     And,
     Compare,
@@ -27,7 +26,7 @@ from eddyline.query.conditions import (
 from eddyline.query.predicates import FunctionPredicate
 from eddyline.rules.compile.bitmap_block import BitmapBlocks
 from eddyline.rules.compile.compiler import compile_rules
-from eddyline.rules.loop import REORDERED, RuleLoop
+from eddyline.rules.loop import REORDERED
 from eddyline.rules.match import asking, residual
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.plan import PythonOrder
@@ -36,6 +35,7 @@ from eddyline.rules.planning.python_order import MIN_ROWS, python_orders
 from eddyline.rules.profile import AskedProfile, SharingProfile
 from eddyline.sql.types import INT, STRING
 from eddyline.stats.costs import CostSums
+from tests.rules.test_rule_loop import loop_of
 
 N = Operand("`n`", INT, ("n",))
 NO, YES, RAISED = 2, 1, 8
@@ -205,7 +205,7 @@ class Run:
 
     def __init__(self, *trees, state=None, **options):
         self.program = compile_rules([Rule(f"r{at}", tree) for at, tree in enumerate(trees)])
-        self.loop = RuleLoop(self.program, SharingOptions(**options).resolved())
+        self.loop = loop_of(self.program, options)
         self.loop.restore(state)
         self.matcher = Matcher(self.program, self.loop.plan)
         self.entries = []

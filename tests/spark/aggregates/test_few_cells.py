@@ -10,11 +10,9 @@ import pyarrow as pa
 import pytest
 
 import eddyline as el
-from eddyline.aggregates.loop import AggregateLoop
-from eddyline.aggregates.pin import AggregatePin
-from eddyline.aggregates.profile import AggregateProfile
+from eddyline.aggregates.loop import AggregateLoop, AggregateProfile
 from eddyline.spark import clock
-from eddyline.spark.aggregates import bucketed, fetched
+from eddyline.spark.aggregates import bucketed
 from eddyline.spark.buckets import BucketReports
 from eddyline.spark.operator import Batch
 from eddyline.spark.run import chain
@@ -106,11 +104,11 @@ def test_the_job_that_makes_the_cells_tells_the_clock(engine, looks, tmp_path):
 
 @pytest.mark.parametrize("too_many", ["fetched", "answered"])
 def test_what_is_too_much_for_the_driver_is_left_to_tasks(engine, wanted, monkeypatch, too_many):
-    original, found = getattr(fetched, too_many), []
+    original, found = getattr(bucketed, too_many), []
 
     def with_little_room(*args):
         with monkeypatch.context() as little:
-            little.setattr(fetched, "MOST", 4)
+            little.setattr(bucketed, "MOST_FETCHED", 4)
             found.append(original(*args))
         return found[-1]
 
@@ -135,7 +133,7 @@ def test_a_batch_without_rows_counts_none_of_the_one_before():
     own = SimpleNamespace(loop=loop, clock=idle, _lock=lock, _reports=BucketReports())
     assert bucketed.Bucketed.learn(own, [], Batch(3)) == []
     assert loop.record().profile == AggregateProfile()
-    assert AggregatePin(loop).rows_met(100) == 0
+    assert loop.rows_met(100) == 0
     assert loop.known.n_rows == 100, "what plans are chosen by stays"
 
 

@@ -55,5 +55,5 @@ def test_an_option_that_there_is_not_is_refused(spark, folder):
     segments = fitted(spark.read.parquet(str(folder)))
     with pytest.raises(OptionError, match="adaptive"):
         segments.alarms(el.AlarmSet(TEXTS), adaptiv=False)
-    with pytest.raises(OptionError, match="risk"):
+    with pytest.raises(OptionError, match="option 'risk' is gone: plans are compared by their"):
         segments.alarms(el.AlarmSet(TEXTS), risk=2)

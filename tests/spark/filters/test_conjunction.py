@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 
 import eddyline as el
 from eddyline.errors import OptionError, QueryError
+from eddyline.spark.filters.binding import printed_plan
 from eddyline.spark.filters.guard import in_turn
-from eddyline.spark.filters.plan_text import printed_plan
 
 pytestmark = pytest.mark.spark
 
@@ -79,8 +79,6 @@ def test_equals_stock_spark(mixed, policy):
         small,
         policy=policy,
         sample_prob=0.5,
-        warmup_prob=0.5,
-        min_fill=10,
     )
     stock = mixed.where(" AND ".join(f"({text})" for text in NATIVE)).where(
         "x = x AND abs(x) < double('inf') AND NOT isnan(x) AND s LIKE '%b%' "

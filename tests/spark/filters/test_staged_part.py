@@ -118,7 +118,7 @@ def test_rows_are_the_same_job_by_job(rows):
 
 
 def test_evaluations_of_all_crossings_are_counted(rows):
-    keep = el.all_of(ends_in_7, has_no_3, rare, sample_prob=0.0, warmup_prob=0.2)
+    keep = el.all_of(ends_in_7, has_no_3, rare, sample_prob=0.0)
     numbers(rows.transform(keep))
     (before,) = keep.view().blocks
     in_force = staged(keep)
@@ -231,7 +231,6 @@ def test_a_query_of_the_engine_stages_and_goes_on_after_a_restart(spark, tmp_pat
         query = engine.query(
             "SELECT n FROM rows WHERE ends_in_7(wide) AND has_no_3(other) AND rare(few)",
             name="staged",
-            min_fill=20,
         )
         paths = {"path": str(tmp_path / "out"), "checkpoint": str(tmp_path / "checkpoint")}
         done = query.start("parquet", **paths, trigger="available_now")

@@ -14,16 +14,15 @@ import pytest
 
 from eddyline.errors import PredicateError
 from eddyline.filters.executor import ArrowExecutor
-from eddyline.filters.loop import FilterLoop
-from eddyline.filters.task import MAX_BATCH_ROWS, batch_rows
+from eddyline.filters.loop import MAX_BATCH_ROWS, FilterLoop, batch_rows
 from eddyline.options import FilterOptions
 from eddyline.query.predicates import predicate
+from eddyline.runtime.order_loop import WINDOW_ROWS, OrderLoop
 from eddyline.runtime.reports import MAX_ENTRIES, TaskReport
 from eddyline.spark.filters import task as worker
 from eddyline.spark.filters.task import MAX_RUNS, FilterTask
 from eddyline.stats.costs import CostSums
-from eddyline.stats.profile import FilterProfile
-from eddyline.stats.window import ProfileWindow
+from eddyline.stats.profile import FilterProfile, ProfileWindow
 
 RNG = np.random.default_rng(3)
 ROWS = 20_000
@@ -121,8 +120,9 @@ def test_no_rows_no_report(sizes):
     assert list(block().run(batches(sizes))) == []
 
 
-@pytest.mark.parametrize("options", [{"adaptive": False}, {"min_fill": 500}])
-def test_batches_are_answered_one_by_one_while_nothing_is_known(options):
+@pytest.mark.parametrize("options", [{"adaptive": False}, {}])
+def test_batches_are_answered_one_by_one_while_nothing_is_known(options, monkeypatch):
+    monkeypatch.setitem(OrderLoop.__init__.__kwdefaults__, "min_fill", 500)
     # At most one batch is held back, to know which one is the last.
     taken = []
 
@@ -210,15 +210,18 @@ def test_the_off_switch():
 
 
 def test_the_report_is_bounded():
-    options = FilterOptions(sample_prob=1.0, max_overhead=1.0, window_rows=150)
+    options = FilterOptions(sample_prob=1.0, max_overhead=1.0)
     _, (report,) = run(block(options=options), [1000] * 20)
-    assert report.profile.n_tuples == 150
+    assert report.profile.n_tuples == WINDOW_ROWS
     assert len(report.entries) <= MAX_ENTRIES
     assert report.profile.n_rows == ROWS
 
 
-def test_the_sample_does_not_depend_on_the_cut():
-    options = FilterOptions(sample_prob=0.05, warmup_prob=0.05, min_fill=1000, window_rows=10**6)
+def test_the_sample_does_not_depend_on_the_cut(monkeypatch):
+    settings = {"warmup_prob": 0.05, "min_fill": 1000, "window_rows": 10**6}
+    for name, value in settings.items():
+        monkeypatch.setitem(OrderLoop.__init__.__kwdefaults__, name, value)
+    options = FilterOptions(sample_prob=0.05)
     seen = []
     for sizes in ([ROWS], [1000] * 20, [0, 777, 1223, 8000, 10_000]):
         _, (report,) = run(block(options=options, may_switch=False), sizes)

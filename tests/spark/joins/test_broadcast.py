@@ -14,9 +14,9 @@ from pyarrow import fs
 import eddyline as el
 from eddyline.errors import StateError
 from eddyline.spark import disorder
-from eddyline.spark.joins.broadcast import Broadcast
+from eddyline.spark.joins.tables import Broadcast
 from eddyline.spark.joins.task import LateWorker
-from eddyline.state.place import StatePlace
+from eddyline.state.manifest import StatePlace
 from eddyline.state.rows import Rows
 from tests.spark.joins.join_streams import stream_of, write_batch
 
@@ -188,8 +188,8 @@ def test_an_empty_table_has_no_partners_and_time_goes_on(spark, folder):
 
 
 def test_a_large_table_stays_in_buckets(spark, folder, monkeypatch):
-    monkeypatch.setattr("eddyline.spark.joins.broadcast.MOST_ROWS", 2)
-    monkeypatch.setattr("eddyline.joins.way.MOST_ROWS", 2)
+    monkeypatch.setattr("eddyline.spark.joins.tables.MOST_ROWS", 2)
+    monkeypatch.setattr("eddyline.joins.tables.MOST_ROWS", 2)
     run = started(spark, folder, QUERIES["semi"], checkpoint="large")
     assert run.view().way == "buckets"
     assert run.to_arrow().num_rows > 5
@@ -198,7 +198,7 @@ def test_a_large_table_stays_in_buckets(spark, folder, monkeypatch):
 def test_tables_that_were_taken_by_themselves_and_stay_in_buckets_are_counted(
     spark, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("eddyline.joins.way.MOST_BYTES", 0)
+    monkeypatch.setattr("eddyline.joins.tables.MOST_BYTES", 0)
     write_batch(tmp_path, "s", 0, rows_of(0))
     view = started(spark, tmp_path, QUERIES["inner"]).view()
     assert view.way == "buckets"

@@ -11,8 +11,8 @@ import pytest
 
 import eddyline as el
 from eddyline.errors import OptionError
+from tests.report.pages import figures_of
 from tests.spark.joins.join_streams import run_to_end
-from tests.watch.pages import figures_of
 
 pytestmark = pytest.mark.spark
 

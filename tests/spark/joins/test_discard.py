@@ -12,8 +12,8 @@ import pytest
 import eddyline as el
 from eddyline.joins.view import JoinRecord
 from eddyline.spark.joins.operator import JoinOperator
+from tests.report.pages import figures_of
 from tests.spark.joins.join_streams import run_to_end
-from tests.watch.pages import figures_of
 
 pytestmark = pytest.mark.spark
 

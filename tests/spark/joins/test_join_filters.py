@@ -159,7 +159,7 @@ def test_rows_that_predicates_drop_are_counted_by_windows_of_rows(engine, condit
     """A window of the latest 3 rows: a row joins what comes up to two rows later."""
     engine.function("is_even", lambda v: pc.equal(pc.bit_wise_and(v, 1), 0), reads=["v"])
     text = f"SELECT s.k FROM s [ROWS 3], t [NOW] WHERE s.w = t.w AND {condition}"
-    found, run = keys(engine.query(text, name="rows", sample_rows=0))
+    found, run = keys(engine.query(text, name="rows"))
     even = [k for k in range(6_000) if k % 10 in (2, 4, 6, 8)]
     # The newest row waits: no earlier one may come any more once a later one is there.
     assert found == [k for k in even if k < 5_999]

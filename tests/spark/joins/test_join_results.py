@@ -23,7 +23,7 @@ def over_results(engine, **options):  # noqa: F811
 
 @pytest.mark.large
 def test_it_takes_the_options_of_a_join_and_of_filters(engine, tmp_path):  # noqa: F811
-    query = over_results(engine, buckets=3, caches=True, window_rows=50, sample_prob=0.5, seed=3)
+    query = over_results(engine, buckets=3, caches=True, policy="sweep", sample_prob=0.5, seed=3)
     state = tmp_path / "windows"
     run = query.start(trigger="available_now", state=str(state))
     assert run.await_termination(120)
@@ -36,8 +36,7 @@ def test_it_takes_the_options_of_a_join_and_of_filters(engine, tmp_path):  # noq
             "buckets": "3",
             "caches": "True",
             "sample_prob": "0.5",
-            "window_rows": "50",
-            "window_rows of filter pairs": "1000",
+            "policy": "sweep",
             "seed": "3",
         }.items()
     ), query.settings
@@ -47,7 +46,9 @@ def test_it_takes_the_options_of_a_join_and_of_filters(engine, tmp_path):  # noq
 def test_an_option_that_no_operator_knows_is_refused(engine):  # noqa: F811
     with pytest.raises(OptionError, match=r"unknown option 'bucket'; .*did you mean 'buckets'"):
         over_results(engine, bucket=3)
-    with pytest.raises(OptionError, match=r"'min_fill' must be a whole number in \[1, 1000\]"):
+    with pytest.raises(OptionError, match=r"'max_overhead' must be a number in \[1e-06, 1.0\]"):
+        engine.query("SELECT * FROM pairs WHERE a > 1", max_overhead=2)
+    with pytest.raises(OptionError, match=r"option 'min_fill' is gone: a warm-up ends at 100"):
         engine.query("SELECT * FROM pairs WHERE a > 1", min_fill=2000)
     with pytest.raises(OptionError, match="unknown option 'buckets'"):
         engine.query("SELECT * FROM s WHERE v > 1", buckets=3)

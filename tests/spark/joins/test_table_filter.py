@@ -12,10 +12,10 @@ import pytest
 from pyspark.sql import functions as F
 
 import eddyline as el
-from eddyline.joins import table_filter as deciding
+from eddyline.joins import tables as deciding
 from eddyline.joins.state_part import JoinPart
-from eddyline.spark.joins import table_filter
-from eddyline.spark.joins.table_filter import _lacks, words_of
+from eddyline.spark.joins import tables
+from eddyline.spark.joins.tables import _lacks, words_of
 from eddyline.state.bucket_state import BucketState
 from eddyline.state.grid import Grid
 from eddyline.state.run_files import RunFile
@@ -189,7 +189,7 @@ def test_a_filter_in_spark_has_every_key_and_hardly_any_other(spark):
 
 
 def test_a_table_that_is_too_large_filters_nothing(spark, tmp_path, monkeypatch):
-    monkeypatch.setattr(table_filter, "MOST_KEYS", 2)
+    monkeypatch.setattr(tables, "MOST_KEYS", 2)
     write_table(tmp_path, [1, 2, 4])
     for number in range(3):
         write(tmp_path, number)

@@ -27,6 +27,7 @@ from eddyline.query.conditions import (
 )
 from eddyline.query.predicates import FunctionPredicate
 from eddyline.rules.compile.compiler import compile_rules
+from eddyline.rules.loop import RuleLoop
 from eddyline.rules.match.batch import Batch
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.planning.access_predicates import plan_of
@@ -302,6 +303,16 @@ def test_reports_under_different_plans_add_up():
     assert set(two.blocks) == set(plan.blocks)
 
 
+@pytest.fixture(scope="module")
+def plans_at_every_look():
+    """Have loops make their plan again as often as they can."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(RuleLoop.__init__.__kwdefaults__, "review_rows", 1)
+        patch.setitem(RuleLoop.__init__.__kwdefaults__, "min_change", 0.0)
+        yield
+
+
+@pytest.mark.usefixtures("plans_at_every_look")
 @examples(60)
 @given(st.data())
 def test_any_rules_in_any_cut(data):
@@ -312,6 +323,5 @@ def test_any_rules_in_any_cut(data):
     sizes.append(len(table) - sum(sizes))
     method = data.draw(st.sampled_from(["auto", "witnesses", "blocks", "every_row"]))
     options = {"method": method, "sample_prob": data.draw(st.sampled_from([0.0, 0.5, 1.0]))}
-    options |= {"review_rows": 1, "min_change": 0.0}
     found, _ = run(*block(rules, options=options), sizes, table)
     assert found == reference_rules.matches(rules, table)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyarrow.fs import LocalFileSystem
 
-from eddyline.data import durable_files
+from eddyline.data import files
 from eddyline.runtime.journal import Journal
 from eddyline.runtime.snapshot import SnapshotFile
 from eddyline.spark.run.chain import Chain
@@ -240,7 +240,7 @@ class _Marks:
         self._around(ManifestFolder, "_clean", "a manifest is there")
         self._around(Journal, "extend", None, "decisions are noted")
         self._around(SnapshotFile, "save", None, "what was learned is there")
-        self._around(durable_files, "_sync_all", self._drafted)
+        self._around(files, "_sync_all", self._drafted)
         patch.setattr(os, "fsync", crashes.flush)
 
     def _around(
@@ -292,7 +292,7 @@ class _Marks:
     def _drafted(self, paths: Sequence[str]) -> None:
         for path in paths:
             name = path.rpartition("/")[2]
-            if name.endswith(durable_files.DRAFT) and name.startswith("manifest-"):
+            if name.endswith(files.DRAFT) and name.startswith("manifest-"):
                 self._crashes.reach("a manifest is drafted")
-            elif name.endswith(durable_files.DRAFT) and name.startswith("state.json"):
+            elif name.endswith(files.DRAFT) and name.startswith("state.json"):
                 self._crashes.reach("what was learned is drafted")

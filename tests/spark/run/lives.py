@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import eddyline as el
-from eddyline.alarms.step import AlarmStep
+from eddyline.alarms.alarm_set import AlarmStep
 from eddyline.models.streams.plan import ModelStep
 from tests.spark.joins.join_streams import stream_of, write_batch
 from tests.spark.run.early_models import ANSWER, SOON, ended, newest

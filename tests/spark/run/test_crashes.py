@@ -9,7 +9,7 @@ import random
 
 import pytest
 
-from eddyline.joins import table_filter
+from eddyline.joins import tables
 from eddyline.query.steps import SharedAggregateStep
 from eddyline.spark.operators import OPERATORS
 from tests import examples
@@ -36,7 +36,7 @@ def crashes(streams, tmp_path, monkeypatch, name):
 
     Tables drop rows of batches as small as these, too.
     """
-    monkeypatch.setattr(table_filter, "LEAST_DROPPED", 1)
+    monkeypatch.setattr(tables, "LEAST_DROPPED", 1)
     for each in "st":
         (tmp_path / each).symlink_to(streams / each)
     part = (6, [*KINDS].index(name)) if examples.are_few() else (1, 0)

@@ -16,7 +16,7 @@ from tests.spark.joins.join_streams import stream_of, write_batch
 pytestmark = [pytest.mark.spark, pytest.mark.large]
 
 N_ROWS = 4_000
-LEARNS = {"sample_prob": 0.02, "warmup_prob": 0.02, "max_overhead": 1.0, "routing": False}
+LEARNS = {"sample_prob": 0.02, "max_overhead": 1.0, "routing": False}
 
 
 def rows_of(number):

@@ -14,13 +14,13 @@ import pytest
 
 import eddyline as el
 from eddyline.errors import PredicateError, QueryError, StateError
+from eddyline.report.stored import read_run
 from eddyline.runtime.checkpoint import find_runs
 from eddyline.spark.run.run import Run
 from eddyline.spark.run.running_query import explanations, stop_runs
 from eddyline.spark.shared.companions import Start
 from eddyline.spark.shared.filter_query import why_not_shared
 from eddyline.spark.shared.group import SharedQueryRun, start_together
-from eddyline.watch.stored import read_run
 from tests.spark.parquet_files import schema_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]

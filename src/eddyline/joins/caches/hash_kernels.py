@@ -24,7 +24,7 @@ _HALF = np.uint64(32)
 def key_hashes(codes: NDArray[np.int64]) -> NDArray[np.uint64]:
     """Return a hash of each key by its codes ((classes, keys)).
 
-    That of keys of one class is the bijective one of ``run_index_kernels``.
+    That of keys of one class is the bijective one of ``run_index``.
     """
     found = np.zeros(codes.shape[1], np.uint64)
     for part in range(codes.shape[0]):

@@ -26,12 +26,14 @@ from eddyline.joins.caches.hash_kernels import (
     renumbered,
 )
 from eddyline.state.rows import ALWAYS
+from eddyline.state.run_index import stacked
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from eddyline.joins.caches.prefix_invariant import Store
     from eddyline.joins.graph import JoinGraph
+    from eddyline.joins.operator.composites import Composites
 
 PATIENCE = 8
 """Batches without a probe after which a key makes room when memory is short."""
@@ -303,3 +305,19 @@ def _wider(values: NDArray[Any], room: int) -> NDArray[Any]:
     found = np.empty((*values.shape[:-1], room), values.dtype)
     found[..., : values.shape[-1]] = values
     return found
+
+
+class Keys:
+    """The keys of combinations; each kind is made when it is first asked for."""
+
+    def __init__(self, joined: Composites) -> None:
+        self.joined = joined
+        self._made: dict[tuple[int, ...], tuple[NDArray[np.uint64], NDArray[np.int64]]] = {}
+
+    def hashed(self, key: tuple[int, ...]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        """Return the hash and the codes of each combination in some classes."""
+        if key not in self._made:
+            codes = [np.ascontiguousarray(self.joined.codes[each]) for each in key]
+            made = stacked(codes, len(self.joined))
+            self._made[key] = key_hashes(made), made
+        return self._made[key]

@@ -13,25 +13,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eddyline.joins.caches.bucket_caches import caches_of
-from eddyline.joins.caches.row_ids import NEWS
-from eddyline.joins.operator.clustered_rows import spans_of
-from eddyline.joins.operator.delta_join import results
-from eddyline.joins.operator.discarding import Discarding
+from eddyline.joins.arrival_order import disorder_of
+from eddyline.joins.caches.bucket_caches import NEWS, caches_of
 from eddyline.joins.operator.key_check import check_keys, unique_classes
-from eddyline.joins.operator.leaving import Leaving
+from eddyline.joins.operator.leaving_rows import Discarding, Leaving, spans_of
 from eddyline.joins.operator.partner_ages import PartnerAges
+from eddyline.joins.operator.pipeline import results
 from eddyline.joins.orders.probe_profiling import drop_samples
 from eddyline.joins.plan import BucketReport
-from eddyline.joins.value_order import disorder_of
+from eddyline.state.bucket_state import by_size, upkeep_of
 from eddyline.state.cold_runs import ColdTier, cold_run, cooled
-from eddyline.state.compaction import by_size, upkeep_of
 from eddyline.state.grid import N_BINS, bins_of
 from eddyline.state.late_rows import write_late
-from eddyline.state.mapped_runs import MAPPED
 from eddyline.state.rows import ALWAYS, Rows, SortedRun
-from eddyline.state.run_files import RunFile
-from eddyline.stats.work_clock import work_ns
+from eddyline.state.run_files import MAPPED, RunFile
+from eddyline.stats.costs import work_ns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -43,7 +39,7 @@ if TYPE_CHECKING:
     from eddyline.joins.operator.pipeline import Shortcut
     from eddyline.joins.plan import BatchPlan
     from eddyline.state.bucket_state import BucketState
-    from eddyline.state.place import StatePlace
+    from eddyline.state.manifest import StatePlace
 
 
 COUNTED_ROWS = 8_192

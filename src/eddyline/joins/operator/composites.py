@@ -1,4 +1,8 @@
-"""Combinations of rows on their way through a pipeline."""
+"""Combinations of rows on their way through a pipeline, and rows gathered from several tables.
+
+``Composites`` refer to rows by their places and copy nothing until a result is given. The functions
+below gather values from several runs without concatenating these.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
+from eddyline.data.jit import compiled
+from eddyline.state.cold_runs import ColdTier
 from eddyline.state.rows import FOREVER
-from eddyline.state.run_index import Pairs, Probes, stacked
-from eddyline.state.run_index_kernels import hashes_of
+from eddyline.state.run_index import Pairs, Probes, hashes_of, stacked
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -131,3 +137,164 @@ class Composites:
 def _some(probes: Probes, chosen: NDArray[np.int64]) -> Probes:
     hashes, starts, ends, checks = probes
     return Probes(hashes[chosen], starts[chosen], ends[chosen], checks[:, chosen])
+
+
+def asked_of(
+    window: Sequence[SortedRun], rows: NDArray[np.int64]
+) -> tuple[Sequence[SortedRun], NDArray[np.int64]]:
+    """Return the runs of a window of which some rows (one or more) are, and these counted through.
+
+    Of cold runs those alone that have one of them; the others are not opened.
+    """
+    tier = window[0]
+    if not isinstance(tier, ColdTier):
+        return window, rows
+    n_cold, is_cold = len(tier), rows < len(tier)
+    if not is_cold.any():
+        return window[1:], rows - n_cold
+    runs, own = tier.having(rows[is_cold])
+    found = rows + (sum(map(len, runs)) - n_cold)
+    found[is_cold] = own
+    return (*runs, *window[1:]), found
+
+
+def starts_of(window: Sequence[SortedRun], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return from when on some rows (one or more), counted through a window, are in it (µs)."""
+    window, some = asked_of(window, rows)
+    lengths = np.array([len(run) for run in window])
+    ends = np.cumsum(lengths)
+    of = np.searchsorted(ends, some, "right")
+    found = np.empty(some.size, np.int64)
+    for run in np.flatnonzero(np.bincount(of)).tolist():
+        mine = np.flatnonzero(of == run)
+        found[mine] = window[run].rows.starts[some[mine] - (ends[run] - lengths[run])]
+    return found
+
+
+def rows_of_parts(parts: Sequence[pa.Table], rows: NDArray[np.int64]) -> pa.Table:
+    """Return rows, counted through, of tables with equal columns (one or more) that stand for one.
+
+    Arrow concatenates tables before it takes rows of them: work that grows with the tables, not
+    with the rows. So rows are taken from each table and scattered to their places.
+    """
+    if len(parts) == 1:
+        return parts[0].take(pa.array(rows))
+    n_rows = [part.num_rows for part in parts]
+    if sum(n_rows) <= rows.size:
+        return pa.concat_tables(parts).take(pa.array(rows))
+    order, local, cuts = split_by_part(rows, np.cumsum([0, *n_rows]))
+    chosen = [
+        (part, local[start:stop], order[start:stop])
+        for part, start, stop in zip(parts, cuts[:-1], cuts[1:], strict=True)
+        if stop > start
+    ]
+    if not chosen:
+        return parts[0].slice(0, 0)
+    columns = [
+        _column([(part.column(at), local, order) for part, local, order in chosen])
+        for at in range(parts[0].num_columns)
+    ]
+    return pa.Table.from_arrays(columns, schema=parts[0].schema)
+
+
+def _column(
+    parts: Sequence[tuple[pa.ChunkedArray, NDArray[np.int64], NDArray[np.int64]]],
+) -> pa.Array | pa.ChunkedArray:
+    """Return a column from its parts: values, places to take, places in the result."""
+    n_rows = sum(order.size for *_, order in parts)
+    plain = [values for column, *_ in parts if (values := _values(column)) is not None]
+    if len(plain) == len(parts):
+        found = np.empty(n_rows, plain[0].dtype)
+        for values, (_, local, order) in zip(plain, parts, strict=True):
+            put(values, local, order, found)
+        return pa.Array.from_buffers(parts[0][0].type, n_rows, [None, pa.py_buffer(found)])
+    taken = [chunk for column, local, _ in parts for chunk in column.take(pa.array(local)).chunks]
+    back = np.empty(n_rows, np.int64)
+    back[np.concatenate([order for *_, order in parts])] = np.arange(n_rows)
+    return pa.chunked_array(taken).combine_chunks().take(pa.array(back))
+
+
+def _values(column: pa.ChunkedArray) -> NDArray[np.unsignedinteger] | None:
+    """Return the values of a column as bits; None if they have nulls or are no machine words."""
+    kind = column.type
+    if not pa.types.is_primitive(kind) or kind.bit_width not in (8, 16, 32, 64):
+        return None
+    if column.num_chunks != 1 or column.null_count:
+        return None
+    (chunk,) = column.chunks
+    width = kind.bit_width // 8
+    return np.frombuffer(chunk.buffers()[1], f"u{width}", len(chunk), chunk.offset * width)
+
+
+@compiled
+def split_by_part(
+    rows: NDArray[np.int64], firsts: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Sort rows, counted through, by the part they are in; rows of a part keep their order.
+
+    ``firsts`` are the first place of each part, and the number of places.
+
+    Returns:
+        The place of each sorted row among the rows; its place in its part; and where the rows of
+        each part start, and their number.
+    """
+    n_parts = firsts.size - 1
+    parts = np.empty(rows.size, np.uint16)
+    cuts = np.zeros(n_parts + 1, np.int64)
+    part = 0
+    for at in range(rows.size):
+        row = rows[at]
+        # A row is most often in the part of the one before it.
+        if not firsts[part] <= row < firsts[part + 1]:
+            low, high = 0, n_parts
+            while high - low > 1:
+                middle = (low + high) // 2
+                if firsts[middle] <= row:
+                    low = middle
+                else:
+                    high = middle
+            part = low
+        parts[at] = part
+        cuts[part + 1] += 1
+    for each in range(n_parts):
+        cuts[each + 1] += cuts[each]
+    room = cuts[:-1].copy()
+    order, local = np.empty(rows.size, np.int64), np.empty(rows.size, np.int64)
+    for at in range(rows.size):
+        part = parts[at]
+        place = room[part]
+        order[place], local[place] = at, rows[at] - firsts[part]
+        room[part] = place + 1
+    return order, local, cuts
+
+
+@compiled
+def put(
+    values: NDArray[np.unsignedinteger],
+    local: NDArray[np.int64],
+    order: NDArray[np.int64],
+    found: NDArray[np.unsignedinteger],
+) -> None:
+    """Scatter values of a part, from their places in it, to those in the result."""
+    for at in range(local.size):
+        found[order[at]] = values[local[at]]
+
+
+@compiled
+def widest_age(
+    rows: NDArray[np.int64], first: int, starts: NDArray[np.int64], instants: NDArray[np.int64]
+) -> int:
+    """Return the greatest age of the rows of one part at some instants (µs); 0 if there is none.
+
+    Args:
+        rows: counted through all parts; those of other parts do not count.
+        first: the number of the part's first row.
+        starts: from when on the rows of the part are there (µs).
+        instants: at which each of the rows is looked at (µs).
+    """
+    widest = 0
+    for at in range(rows.size):
+        row = rows[at] - first
+        if 0 <= row < starts.size:
+            widest = max(widest, instants[at] - starts[row])
+    return widest

@@ -12,8 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from eddyline.errors import DuplicateKeyError
-from eddyline.joins.operator.composites import SEED, Composites
-from eddyline.joins.operator.gathering import asked_of, rows_of_parts
+from eddyline.joins.operator.composites import SEED, Composites, asked_of, rows_of_parts
 from eddyline.state.row_windows import group_codes
 from eddyline.state.rows import values_of
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from eddyline.joins.unique_keys import UniqueKey
+    from eddyline.joins.graph import UniqueKey
     from eddyline.state.rows import SortedRun
 
 

@@ -1,12 +1,4 @@
-"""Results that a batch misses because rows were dropped: a bound that holds, and an estimate.
-
-A missed result is missed when the last of its rows comes. That row goes through its pipeline, and
-on its way through the windows there is a first one of which the partner was dropped. So at each
-window the combinations that got there are looked up among the dropped rows of that window; those
-that are found there may go on to all partners, kept or dropped, of the windows behind it. Where a
-key of these is known, both are counted by it. Where it was that of the dropped row, no key has more
-partners than the most frequent one.
-"""
+"""."""
 
 from __future__ import annotations
 
@@ -15,65 +7,19 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from eddyline.joins.operator.composites import SEED, Composites
-from eddyline.joins.operator.gathering import widest_age
+from eddyline.joins.operator.composites import SEED, Composites, widest_age
+from eddyline.joins.operator.done_rows import MOST, WHOLE, LostCounts
 from eddyline.state.dropped_rows import DroppedRows
 from eddyline.state.rows import ALWAYS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from eddyline.joins.graph import JoinGraph
-    from eddyline.joins.operator.probe_counts import JoinWork
+    from eddyline.joins.plan import JoinWork
     from eddyline.state.rows import SortedRun
-
-MOST = 2**62
-"""No more results than that are told, which no query has: sums stay whole numbers of 64 bits."""
-
-WHOLE = 2.0**53
-"""Sums of whole numbers are exact below it."""
-
-
-@dataclass(slots=True)
-class LostCounts:
-    """What dropped rows of one input cost in a batch, and what its others were needed for."""
-
-    n_found: int = 0
-    """Results that were found."""
-    widest: int = 0
-    """The greatest age of a row of the input in one of them: the event time from it to the latest
-    row of the result (µs)."""
-    n_most: int = 0
-    """No more results were missed of which a row of the input was the first to be missing."""
-    n_about: float = 0.0
-    """About so many were."""
-    n_seen: int = 0
-    """Combinations of which a dropped partner is known for certain."""
-    widest_seen: int = 0
-    """The greatest age of the newest such partner (µs)."""
-    n_dropped: int = 0
-    """Rows of the input that were dropped."""
-
-    def add(self, other: LostCounts) -> None:
-        """Count those of another part, too."""
-        self.n_found += other.n_found
-        self.widest = max(self.widest, other.widest)
-        self.n_most = min(self.n_most + other.n_most, MOST)
-        self.n_about += other.n_about
-        self.n_seen += other.n_seen
-        self.widest_seen = max(self.widest_seen, other.widest_seen)
-        self.n_dropped += other.n_dropped
-
-
-def merged_lost(parts: Iterable[Mapping[str, LostCounts]]) -> dict[str, LostCounts]:
-    """Return the counts of several buckets, by input."""
-    whole: dict[str, LostCounts] = {}
-    for part in parts:
-        for name, counts in part.items():
-            whole.setdefault(name, LostCounts()).add(counts)
-    return whole
 
 
 class Way(Protocol):

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eddyline.constraints.bounds import bins_of
-from eddyline.joins.operator.gathering import starts_of
-from eddyline.stats.work_clock import work_ns
+from eddyline.joins.operator.composites import starts_of
+from eddyline.stats.costs import work_ns
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence

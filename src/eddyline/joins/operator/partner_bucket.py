@@ -18,14 +18,12 @@ import numpy as np
 import pyarrow as pa
 
 from eddyline.joins.operator.bucket import BucketBatch
-from eddyline.joins.operator.composites import SEED, Composites
-from eddyline.joins.operator.delta_join import BLOCK_ROWS, results
-from eddyline.joins.operator.event_time_bucket import latest_after
-from eddyline.joins.operator.gathering import rows_of_parts
-from eddyline.joins.operator.probe_counts import JoinWork
+from eddyline.joins.operator.composites import SEED, Composites, rows_of_parts
+from eddyline.joins.operator.event_time import latest_after
+from eddyline.joins.operator.pipeline import BLOCK_ROWS, results
 from eddyline.joins.orders.probe_profiling import LookUp
-from eddyline.state.event_time import earlier
-from eddyline.state.reorder_buffer import HeldRows
+from eddyline.joins.plan import JoinWork
+from eddyline.state.event_time import HeldRows, earlier
 from eddyline.state.rows import ALWAYS, FOREVER, Rows, SortedRun, result_column
 
 if TYPE_CHECKING:

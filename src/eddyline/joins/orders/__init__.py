@@ -1,4 +1,7 @@
-"""The order in which new rows of an input probe the windows of the others.
+"""The order in which new rows of an input probe the windows of the others [Babu05 5.2].
 
-Code that decides, from samples. Imports ``joins/`` and ``ordering/``.
+``probe_profiling`` looks sampled rows up in all windows, in tasks. ``probe_order`` says which
+windows may be ranked, and turns a ranking into an order. ``pipelines`` learns the order of each
+pipeline.
+Imports ``joins/`` and ``ordering/``.
 """

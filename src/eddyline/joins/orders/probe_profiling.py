@@ -18,15 +18,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eddyline.data import outcome_codes as outcome
+from eddyline.data import outcomes as outcome
+from eddyline.data.arrays import distinct
 from eddyline.data.jit import compiled
-from eddyline.data.sampling import seed_of
-from eddyline.data.unique import distinct
+from eddyline.data.outcomes import seed_of
 from eddyline.joins.operator.composites import SEED, Composites
-from eddyline.state.run_index import stacked
-from eddyline.state.run_index_kernels import first_alive, hashes_of, shift_of
-from eddyline.stats.costs import CostSums
-from eddyline.stats.work_clock import work_ns
+from eddyline.state.run_index import first_alive, hashes_of, shift_of, stacked
+from eddyline.stats.costs import CostSums, work_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import pyarrow as pa
 
-from eddyline.data.unique import distinct
+from eddyline.data.arrays import distinct
 from eddyline.models import graph, timeline
 from eddyline.models.entities.kept import (
     AT,
@@ -48,7 +48,7 @@ from eddyline.models.entities.kept import (
 from eddyline.models.segments import Keyed, ids_together, is_other_entity, micros_of
 from eddyline.models.steps import Extremum, Integral
 from eddyline.models.streams.plan import NEVER
-from eddyline.state.reorder_buffer import HeldRows
+from eddyline.state.event_time import HeldRows
 from eddyline.state.rows import FOREVER
 from eddyline.state.rows import Rows as Kept
 
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from eddyline.models.entities.kept import EntityRun
     from eddyline.models.segments import Segments
     from eddyline.models.steps import DifferentEntities, Rows
-    from eddyline.state.place import StatePlace
+    from eddyline.state.manifest import StatePlace
     from eddyline.state.run_files import RunFile
 
     Files = tuple[RunFile, ...]

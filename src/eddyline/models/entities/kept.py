@@ -16,18 +16,17 @@ import pyarrow as pa
 from msgspec import Struct
 from msgspec import field as struct_field
 
-from eddyline.data.unique import distinct
+from eddyline.data.arrays import distinct
 from eddyline.models import timeline
 from eddyline.models.segments import ends_of, micros_of
-from eddyline.state.row_files import open_rows, write_rows
 from eddyline.state.rows import FOREVER, Rows
-from eddyline.state.run_files import RunFile
+from eddyline.state.run_files import RunFile, open_rows, write_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from eddyline.data.arrays import Indices, Ints, Mask
-    from eddyline.state.place import StatePlace
+    from eddyline.state.manifest import StatePlace
 
 CODE = "__entity"
 """The column of an entity's code: a hash of its keys. Entities of one code are kept as one."""

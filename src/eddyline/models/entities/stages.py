@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from eddyline.data.unique import distinct
+from eddyline.data.arrays import distinct
 from eddyline.models import graph, timeline
 from eddyline.models.entities.fronts import (
     EarlierFronts,
@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from eddyline.models.graph import Watch
     from eddyline.models.steps import Shape
     from eddyline.models.streams.plan import BucketState, Stage
-    from eddyline.state.place import StatePlace
+    from eddyline.state.manifest import StatePlace
     from eddyline.state.run_files import RunFile
 
     Files = tuple[RunFile, ...]

@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
+from eddyline.data.arrays import distinct
 from eddyline.data.jit import compiled
-from eddyline.data.unique import distinct
 from eddyline.errors import NotSupportedError, OptionError, QueryError
 from eddyline.models.fitting.bounds import MAX_DEGREE, Bound, assumed_in_words, tighter
 from eddyline.models.fitting.fit import FitReport, Part

@@ -27,9 +27,9 @@ import msgspec
 from msgspec import structs
 
 from eddyline.errors import StateError
-from eddyline.estimates.accuracy import Accuracy, SavedAccuracy
 from eddyline.estimates.filters import Estimate
 from eddyline.estimates.histograms import CoefHistogram
+from eddyline.estimates.plans import Accuracy, SavedAccuracy
 from eddyline.models import graph
 from eddyline.models.planning.expected import (
     BY_SAMPLE,
@@ -320,12 +320,10 @@ class AskingChoice(Choice):
         if cost is None:
             return []
         costs = {way: cost.cost(way) for way in cost.ways()}
-        risk = self.options.risk
-        best = min(costs, key=lambda way: costs[way].objective(risk))
+        best = min(costs, key=lambda way: costs[way].cost.value)
         before, now = state.way, best
         if before is not None:
-            was = cost.cost(before)
-            gain = 1.0 - costs[best].objective(risk) / max(was.objective(risk), 1e-9)
+            gain = 1.0 - costs[best].cost.value / max(cost.cost(before).cost.value, 1e-9)
             now = best if gain >= MIN_GAIN and state.since >= SETTLED else before
         if self.is_held or now == before:
             state.estimate = None if before is None else cost.cost(before).cost
@@ -347,7 +345,7 @@ class AskingChoice(Choice):
         for text in self.joins:
             cost = self._cost(text)
             if cost is not None:
-                costs = {way: cost.cost(way).objective(self.options.risk) for way in cost.ways()}
+                costs = {way: cost.cost(way).cost.value for way in cost.ways()}
                 found[text] = min(costs, key=costs.__getitem__)
         return found
 

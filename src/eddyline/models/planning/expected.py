@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from eddyline.estimates import aggregates, filters, joins
+from eddyline.estimates import filters, results
 from eddyline.estimates.filters import Estimate, Times
 from eddyline.estimates.plans import ONE, Node, comes_later, cost_of
 from eddyline.models.graph import OtherEntities, SameEntity, parts
@@ -47,7 +47,7 @@ from eddyline.models.steps import (
     Total,
     Where,
 )
-from eddyline.stats.merging import both
+from eddyline.stats.profile import both
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -480,7 +480,7 @@ def _pairs(what: SameEntity | OtherEntities, counts: StepCounts) -> float:
     """Return how many pairs of segments overlap, of all entities that a join pairs."""
     n_keys, is_aligned = max(counts.n_entities, 1.0), counts.is_aligned
     sizes = counts.n_left / n_keys, (counts.n_in - counts.n_left) / n_keys
-    each = joins.overlaps(*sizes, is_aligned=is_aligned)
+    each = results.overlaps(*sizes, is_aligned=is_aligned)
     if isinstance(what, SameEntity):
         return n_keys * each
     n_pairs = n_keys * (n_keys - 1.0)
@@ -496,7 +496,7 @@ def _share_of_pairs(both: Apart | None, counts: StepCounts, coefs: Coefs) -> Est
         return UNKNOWN
     pair = (one, other) if both.is_below else (other, one)
     is_aligned = counts.is_aligned
-    return joins.share(*pair, is_aligned=is_aligned, max_cells=PAIRED_CELLS)
+    return results.share_of_pairs(*pair, is_aligned=is_aligned, max_cells=PAIRED_CELLS)
 
 
 # -- windows ------------------------------------------------------------------------------------
@@ -521,7 +521,7 @@ def _of_window(what: object, counts: StepCounts) -> Estimate | None:
     if isinstance(what, Extremum):
         n = max(what.width_us / 1e6 / length, 1.0) if length > 0.0 else 1.0
         # A maximum that changes ends a piece that was flat, and is one of its own.
-        return Estimate(2.0 * (1.0 - aggregates.stays_constant(n)), 0.0, 2.0)
+        return Estimate(2.0 * (1.0 - results.stays_constant(n)), 0.0, 2.0)
     # Each edge comes again when it leaves the window.
     return Estimate(2.0, 1.0, 2.0) if isinstance(what, Integral) else None
 
@@ -540,13 +540,13 @@ def _over_entities(
     n_entities = max(counts.n_entities, 1.0)
     if isinstance(what, Total):
         is_aligned = counts.is_aligned
-        n_sums = aggregates.n_sums(counts.n_in, n_entities, is_aligned=is_aligned)
+        n_sums = results.n_sums(counts.n_in, n_entities, is_aligned=is_aligned)
         return Estimate.exactly(n_sums / counts.n_in)
     few = [*profile.groups.get(str(what), {}).values()]
     if not few:
         return None
     sign = few if what.is_largest else [each.negative for each in few]
-    shares = [aggregates.share_of_maximum(sign, at, n_entities) for at in range(len(few))]
+    shares = [results.share_of_maximum(sign, at, n_entities) for at in range(len(few))]
     totals = [each.total for each in few]
     weighted = sum(share * total for share, total in zip(shares, totals, strict=True))
     return Estimate(weighted / max(sum(totals), 1e-9), 0.0, 1.0)

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct, structs
 
-from eddyline.data.unique import distinct
+from eddyline.data.arrays import distinct
 from eddyline.estimates.histograms import CoefHistogram
 from eddyline.models import graph
 from eddyline.models.entities.kept import CODE

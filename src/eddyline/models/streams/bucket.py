@@ -53,7 +53,7 @@ from eddyline.models.streams.plan import (
     alike,
     sketched,
 )
-from eddyline.state.reorder_buffer import HeldRows
+from eddyline.state.event_time import HeldRows
 from eddyline.state.rows import FOREVER
 from eddyline.state.rows import Rows as Kept
 
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from eddyline.models.segments import Keyed
     from eddyline.models.steps import Rows
     from eddyline.models.streams.plan import Stage, StreamInput, StreamPlan
-    from eddyline.state.place import StatePlace
+    from eddyline.state.manifest import StatePlace
     from eddyline.state.run_files import RunFile
 
     Files = tuple[RunFile, ...]

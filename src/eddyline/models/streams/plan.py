@@ -25,7 +25,7 @@ import pyarrow as pa
 from msgspec import Struct
 from msgspec import field as struct_field
 
-from eddyline.data.unique import distinct
+from eddyline.data.arrays import distinct
 from eddyline.errors import NotSupportedError, OptionError
 from eddyline.models import graph
 from eddyline.models.entities.kept import EntityRun, codes_of

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from eddyline.data.unique import distinct
+from eddyline.data.arrays import distinct
 from eddyline.errors import PlanError
 from eddyline.rules.compile.formula import REGION, All, Always, Literal, literals_of
 from eddyline.rules.compile.keys import HIGHEST, LOWEST

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from eddyline.data.unique import distinct
+from eddyline.data.arrays import distinct
 from eddyline.query.conditions import FunctionTest, Raise
 from eddyline.rules.compile.formula import EXTERNAL, Code, jump_code, literals_of, packed
 from eddyline.sql.regex_effort import regex_effort

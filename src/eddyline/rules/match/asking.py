@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eddyline.data.unique import distinct
+from eddyline.data.arrays import distinct
 from eddyline.rules.match.residual import ask
-from eddyline.stats.costs import CostSums
-from eddyline.stats.work_clock import work_ns
+from eddyline.stats.costs import CostSums, work_ns
 
 if TYPE_CHECKING:
     from eddyline.data.arrays import Int32s, Ints

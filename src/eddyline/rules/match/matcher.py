@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eddyline.data import jit
-from eddyline.data.unique import distinct
+from eddyline.data.arrays import distinct
 from eddyline.query.conditions import ValueTest
 from eddyline.rules.compile.bitmap_block import BitmapBlocks
 from eddyline.rules.compile.postings import postings_of

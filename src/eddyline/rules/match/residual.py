@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from eddyline.data.unique import distinct
+from eddyline.data.arrays import distinct
 from eddyline.errors import PredicateError
 from eddyline.query.conditions import FunctionTest, Raise, ValueTest
 from eddyline.query.predicate_results import (
@@ -27,7 +27,7 @@ from eddyline.query.predicate_results import (
 from eddyline.rules.match.lower_case import as_text, decoded
 from eddyline.rules.match.pair_kernels import ASKED_IN_VAIN, IS_FALSE, IS_TRUE, IS_UNKNOWN
 from eddyline.sql.java_regex import compiled
-from eddyline.stats.work_clock import work_ns
+from eddyline.stats.costs import work_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eddyline.change import options_of
-from eddyline.data import outcome_codes as outcome
-from eddyline.data.sampling import seed_of
+from eddyline.data import outcomes as outcome
+from eddyline.data.outcomes import seed_of
 from eddyline.options import in_range, is_switch
 from eddyline.runtime.monitors.protocol import Finding
 from eddyline.runtime.monitors.two_sample import TwoSampleOptions

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WindowOptions:
-    """Nothing to set: the size of the window is the option ``window_rows`` of the conjunction."""
+    """Nothing to set: the loop has a window of ``runtime.order_loop.WINDOW_ROWS``."""
 
     def build(self, n_filters: int, seed: int) -> WindowMonitor:  # noqa: ARG002 protocol
         """Return a fresh monitor."""

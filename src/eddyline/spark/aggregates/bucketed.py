@@ -1,45 +1,49 @@
 """Aggregates in buckets: what those by window and those of each row have in common on Spark.
 
-The driver's half. The rows of a batch go to their buckets in one shuffle, as cells or as they are;
-tasks answer what event time allows, keep the rest, and report.
+The driver's half. The rows of a batch go to their buckets in one shuffle, as cells or as they are
+(``Placement``); tasks answer what event time allows, keep the rest, and report.
+
+A batch with few cells is answered by the driver (``fetched``, ``answered``). Starting tasks for the
+buckets, and a shuffle to them, takes a tenth of a second or more, however little they have to do.
+The work is the same, done by the same code, bucket by bucket.
 """
 
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, StructField, StructType
 
-from eddyline.aggregates.loop import PLANS, AggregateLoop
-from eddyline.aggregates.pin import AggregatePin
-from eddyline.aggregates.plan import (
-    COMPONENT,
-    AggregatePart,
-    AggregatePlan,
-    Partials,
+from eddyline.aggregates.loop import (
+    PLANS,
+    AggregateLoop,
+    AggregateProfile,
+    AggregateView,
 )
-from eddyline.aggregates.profile import AggregateProfile
-from eddyline.aggregates.samples import GroupSamples
+from eddyline.aggregates.plan import COMPONENT, AggregatePart, AggregatePlan, Partials
 from eddyline.errors import QueryError
 from eddyline.options import AggregateOptions
 from eddyline.query.windows import LONGEST
-from eddyline.spark.aggregates.fetched import answered, fetched
-from eddyline.spark.aggregates.grouping import Groups
-from eddyline.spark.aggregates.kept import Kept
-from eddyline.spark.aggregates.lifting import MICROS, Lifting
-from eddyline.spark.aggregates.placement import Placement
+from eddyline.report import aggregates as words
+from eddyline.runtime.reports import TaskReport
+from eddyline.spark.aggregates.columns import MICROS, ROWS, START, Groups, Lifting
 from eddyline.spark.aggregates.task import AggregateWorker
 from eddyline.spark.analysis import arrow_schema
-from eddyline.spark.arrow_tasks import map_batches
+from eddyline.spark.arrow_tasks import BUCKET, map_batches
 from eddyline.spark.buckets import ADAPTIVE, FOUND, REPORT, BucketReports, what_is_found
 from eddyline.spark.clocks_of_results import ResultClock
 from eddyline.spark.event_time import LOCAL, micros_of, time_type
-from eddyline.spark.operator import Laid, Pending, UnboundedState
-from eddyline.spark.prepared import Added, Counted, Known
+from eddyline.spark.operator import Laid, Operator, Pending, UnboundedState
+from eddyline.spark.prepared import Added, Counted, Known, Reduced
 from eddyline.spark.run.observed_metrics import PendingMetrics
 from eddyline.spark.session import is_ansi
 from eddyline.state.rows import ALWAYS
@@ -49,17 +53,20 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
+    from eddyline.aggregates.loop import AggregateRecord
     from eddyline.aggregates.plan import BucketReport
+    from eddyline.aggregates.slides import Slides
     from eddyline.query.aggregates import AggregateCall
     from eddyline.query.windows import Window
+    from eddyline.report.sections import Section
     from eddyline.runtime.journal import JournalEntry
-    from eddyline.spark.aggregates.fetched import Answered
-    from eddyline.spark.aggregates.lifting import LiftedCall
+    from eddyline.runtime.records import History, Record
+    from eddyline.spark.aggregates.columns import LiftedCall, LiftedPartial
     from eddyline.spark.operator import Batch, Clock, Observed, Site
-    from eddyline.state.place import StatePlace
+    from eddyline.state.manifest import StatePart, StatePlace
 
 
-class Bucketed(Kept):
+class Bucketed(Operator):
     """What all aggregates are: rows or cells in buckets, answered as event time allows.
 
     Args:
@@ -78,6 +85,8 @@ class Bucketed(Kept):
     """What does the work of a bucket."""
     gives_all = False
     """Whether each row that tasks return is a result, but for the report."""
+    decides = True
+    """Whether the loop has a plan to choose; without one nothing is learned and saved."""
 
     def __init__(
         self,
@@ -114,8 +123,6 @@ class Bucketed(Kept):
         self.part = AggregatePart(self.n_buckets)
         """The state after the newest batch."""
         self.total = AggregateProfile()
-        self.samples = GroupSamples()
-        """Values over time of a few groups; none unless an aggregate has some."""
         self._loads: tuple[int, ...] = ()
         """New cells of each bucket in the newest batch."""
         self._reports: BucketReports[BucketReport] = BucketReports()
@@ -132,6 +139,11 @@ class Bucketed(Kept):
         own = [each for call in calls for each in call.partials]
         monoids = {each.source: each.name or each.monoid for each in own}
         return Partials(monoids, is_ansi(self.spark))
+
+    @property
+    def lifts(self) -> list[LiftedPartial]:
+        """The partial aggregates of all calls."""
+        return [each for call in self.calls for each in call.partials]
 
     @property
     def n_buckets(self) -> int:
@@ -171,15 +183,25 @@ class Bucketed(Kept):
         return time, ResultClock(self.clock, offset=self.clock.offset)
 
     @property
+    def windows(self) -> tuple[str, ...]:
+        """The windows as a query would write them."""
+        raise NotImplementedError
+
+    @property
+    def reduces(self) -> bool:
+        """Whether rows go to the buckets as they are, and tasks make cells of them."""
+        return False
+
+    @property
     def placement(self) -> Placement:
         """The way of rows to their buckets."""
         is_late = self.laid_by == "late" and not self.by_row and not self.reduces
         return Placement(self.groups, self.n_buckets, is_late, self._known)
 
     @property
-    def choices(self) -> tuple[AggregatePin, ...]:
+    def choices(self) -> tuple[AggregateLoop, ...]:
         """Where rows become cells, if they do before they are counted."""
-        return () if self.by_row else (AggregatePin(self.loop),)
+        return () if self.by_row else (self.loop,)
 
     # -- one batch ------------------------------------------------------------------------------
 
@@ -209,7 +231,7 @@ class Bucketed(Kept):
         df.sparkSession.conf.set(ADAPTIVE, "false")
         done = Observation()
         found = self._worked(self._timely(df), self.place)
-        found = found.observe(done, *self._reported, *self._observes)
+        found = found.observe(done, *self._reported)
         pending = Pending(COMPONENT, PendingMetrics(done))
         counted = Counted(done, FOUND) if self.gives_all else None
         return Laid(self.answers(found.where(f"{REPORT} IS NULL")), (pending,), counted=counted)
@@ -219,17 +241,7 @@ class Bucketed(Kept):
         # PySpark does not take a table without rows that has nested columns.
         rows: Any = done.results if done.results.num_rows else []
         found = df.sparkSession.createDataFrame(rows, StructType(self.fields))
-        pending = [Pending(COMPONENT, done)]
-        if self._observes:
-            told = Observation()
-            found = found.observe(told, *self._observes)
-            pending.append(Pending(COMPONENT, PendingMetrics(told)))
-        return Laid(self.answers(found), tuple(pending))
-
-    @property
-    def _observes(self) -> tuple[Column, ...]:
-        """What is observed of results, beside reports."""
-        return ()
+        return Laid(self.answers(found), (Pending(COMPONENT, done),))
 
     def once(self, df: DataFrame) -> DataFrame:
         """Return all results over batch DataFrames; nothing is kept."""
@@ -310,6 +322,94 @@ class Bucketed(Kept):
             self._loads = tuple(each.n_arrived for each in reports)
             return self.loop.step(profile, batch.id)
 
+    # -- durable state ---------------------------------------------------------------------------
+
+    def attach(self, place: StatePlace) -> None:
+        """Take note of where cells are written."""
+        self.place = place
+
+    def open(self, part: StatePart | None, again: StatePart | None, batch: Batch) -> None:  # noqa: ARG002
+        """Start from the cells after the batch before."""
+        with self._lock:
+            self.part = AggregatePart(self.n_buckets) if part is None else part.read(AggregatePart)
+
+    def is_whole(self, observed: Sequence[Observed]) -> bool:
+        """Return whether every bucket has reported; without rows none need do."""
+        return self.clock.is_idle or self._reports.of(observed).keys() == {*range(self.n_buckets)}
+
+    def close(self, observed: Sequence[Observed], batch: Batch) -> StatePart:  # noqa: ARG002
+        """Return the cells after the batch, of which all files are written."""
+        found = self._reports.of(observed)
+        with self._lock:
+            if not self.clock.is_idle:
+                buckets = {bucket: found[bucket].after for bucket in sorted(found)}
+                self.part = AggregatePart(self.n_buckets, buckets)
+            return self.part.packed()
+
+    # -- what people see -------------------------------------------------------------------------
+
+    def plan(self) -> str | None:
+        """Return where rows become cells; None if there is nothing to decide."""
+        return self.loop.plan if self.decides else None
+
+    def records(self) -> tuple[Record, ...]:
+        """Return the record after a batch."""
+        return (self._record(),)
+
+    def _record(self) -> AggregateRecord:
+        with self._lock:
+            files = [file for each in self.part.buckets.values() for file in each.files]
+            n_kept, n_bytes = (
+                sum(getattr(f, name) for f in files) for name in ("n_rows", "n_bytes")
+            )
+        return replace(self.loop.record(), n_kept=n_kept, n_bytes=n_bytes)
+
+    def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:  # noqa: ARG002
+        """Return what is kept in words, for the progress."""
+        return words.lines(self._record())
+
+    def sections(self, history: History) -> list[Section]:
+        """Return for people what the plan is, why, and what it did."""
+        return words.sections(self.view(), history)
+
+    def view(self) -> AggregateView:
+        """Return the aggregate as it stands."""
+        with self._lock:
+            states = list(self.part.buckets.values())
+            waiting = [file for each in states for file in each.waiting]
+            files = [file for each in states for file in each.files]
+            loads = np.array(self._loads, dtype=np.float64)
+            mean = loads.mean() if loads.size else 0.0
+            return AggregateView(
+                name=self.query,
+                windows=self.windows,
+                groups=tuple(" ".join(text.split()) for _, text in self.groups.columns),
+                calls=tuple(each.call.text for each in self.calls),
+                plan=self.plan() or "",
+                newest=self.loop.newest,
+                total=self.total,
+                n_waiting=sum(each.n_rows for each in waiting),
+                n_kept=sum(each.n_rows for each in files) - sum(each.n_rows for each in waiting),
+                n_bytes=sum(each.n_bytes for each in files),
+                n_files=len(files),
+                n_buckets=self.n_buckets,
+                fullest=float(loads.max() / mean) if mean > 0 else float("nan"),
+                is_adaptive=self.options.adaptive,
+            )
+
+    def snapshot(self) -> Any:
+        """Return the learned state; None if nothing is learned."""
+        return msgspec.to_builtins(self.loop.snapshot()) if self.decides else None
+
+    def restore(self, state: Any) -> None:
+        """Continue from what ``snapshot`` returned.
+
+        Raises:
+            StateError: it is damaged.
+        """
+        if self.decides:
+            self.loop.restore(state)
+
 
 def _with_report(fields: Sequence[StructField]) -> list[StructField]:
     return [*fields, StructField(REPORT, BinaryType())]
@@ -332,3 +432,134 @@ def unbounded_values(
                 f"window ([{window.text}]) drops none",
                 "give it a window that drops rows, such as [RANGE 1 HOUR]",
             )
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The buckets of groups, and whether rows are shuffled before they become cells."""
+
+    groups: Groups
+    n_buckets: int
+    is_late: bool
+    """Whether Spark makes cells behind the shuffle."""
+    known: Known = field(default_factory=Known)
+    """Steps of the operator that were laid before."""
+
+    def coded(self, rows: DataFrame, start: str = MICROS) -> DataFrame:
+        """Return rows with the start of their cells, their groups with codes, and their buckets.
+
+        Args:
+            rows: with their event time.
+            start: SQL of the start of the cell of each (µs).
+        """
+        return self._coded(self._grouping(rows, start))
+
+    def grouped(self, rows: DataFrame, start: str, reduced: Sequence[Column]) -> DataFrame:
+        """Return the cells of rows; they are in their buckets if rows are shuffled first.
+
+        Args:
+            rows: with their event time.
+            start: SQL of the start of the cell of each (µs).
+            reduced: the partial aggregates of a cell.
+        """
+        rows = self._grouping(rows, start)
+        if not self.is_late and not self.groups.are_nested:
+            return self._coded(self._reduced(rows, self.groups.own_keys, reduced))
+        rows = self._coded(rows)
+        rows = self.in_buckets(rows) if self.is_late else rows
+        return self._reduced(rows, self.groups.keys, reduced)
+
+    def _grouping(self, rows: DataFrame, start: str) -> DataFrame:
+        """Return rows with the columns that tell cells apart."""
+        return self.known.selected(rows, "*", *self.groups.values, f"{start} AS {START}")
+
+    def _coded(self, rows: DataFrame) -> DataFrame:
+        """Return rows, or cells, of which there are fewer, with codes and buckets."""
+        return self.known.selected(rows, "*", *self.groups.codes(self.n_buckets))
+
+    def _reduced(
+        self, rows: DataFrame, keys: Sequence[Column], reduced: Sequence[Column]
+    ) -> DataFrame:
+        """Return the cells of rows; of an operator, these are always reduced alike."""
+        if len(keys) not in self.known.reductions:
+            aggregates = [F.count(F.lit(1)).alias(ROWS), *reduced]
+            self.known.reductions[len(keys)] = Reduced(keys, aggregates)
+        return self.known.reductions[len(keys)].over(rows)
+
+    def placed(self, cells: DataFrame) -> DataFrame:
+        """Return rows or cells in the partitions that are their buckets."""
+        return cells if self.is_late else self.in_buckets(cells)
+
+    def in_buckets(self, rows: DataFrame) -> DataFrame:
+        """Return rows or cells in the partitions that are their buckets."""
+        return rows.repartitionById(self.n_buckets, BUCKET)
+
+
+def start_of_cell(slides: Slides) -> str:
+    """Return SQL of the start of the cell of each row (µs); see ``Slides.cell_of``."""
+    place = f"pmod({MICROS} - {slides.origin}L, {slides.slide}L)"
+    start = f"{MICROS} - {place}"
+    return f"{start} + IF({place} >= {slides.cut}L, {slides.cut}L, 0L)" if slides.cut else start
+
+
+MOST_FETCHED = 1_000_000
+"""Cells, and results, that the driver ever holds: a batch with more of them is left to tasks."""
+
+_AT = "__at"
+"""The place of a cell in its partition."""
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A batch that the driver has answered."""
+
+    results: pa.Table
+    reports: tuple[BucketReport, ...]
+
+    def get(self, timeout_s: float) -> dict[str, Any]:  # noqa: ARG002 - nothing is awaited
+        """Return the reports as the metrics of a job would have them."""
+        reports = (TaskReport(COMPONENT, each.bucket, 0, each) for each in self.reports)
+        return {"reports": [each.to_bytes() for each in reports]}
+
+
+def fetched(made: DataFrame) -> list[pa.RecordBatch] | None:
+    """Return the cells of a batch, with their buckets; None if they are too many.
+
+    Of each partition no more come than its share of what the driver holds, and one.
+    """
+    partitions = made.sparkSession.conf.get("spark.sql.shuffle.partitions")
+    most = MOST_FETCHED // int(partitions or 1)
+    # Its lower 33 bits count the rows of a partition.
+    at = f"monotonically_increasing_id() & {(1 << 33) - 1}L AS {_AT}"
+    found = made.selectExpr("*", at).where(f"{_AT} <= {most}L").toArrow()
+    if pc.any(pc.equal(found[_AT], most)).as_py():
+        return None
+    cells: list[pa.RecordBatch] = found.drop_columns([_AT]).to_batches()
+    return cells
+
+
+def answered(worker: AggregateWorker, cells: Sequence[pa.RecordBatch]) -> Answered | None:
+    """Return what the buckets answer of the cells of a batch; None if results are too many.
+
+    Raises:
+        StateError: their state cannot be read or written.
+    """
+    reports: list[BucketReport] = []
+    results, n_results = [], 0
+    for each in _answers(worker, cells, reports):
+        results.append(each)
+        n_results += each.num_rows
+        if n_results > MOST_FETCHED:
+            return None
+    table = pa.Table.from_batches(results, worker.outputs).combine_chunks()
+    return Answered(table, tuple(reports))
+
+
+def _answers(
+    worker: AggregateWorker, cells: Sequence[pa.RecordBatch], reports: list[BucketReport]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the results of all buckets, and add their reports to others."""
+    for bucket in range(worker.n_buckets):
+        own = [each.filter(pc.equal(each.column(BUCKET), bucket)) for each in cells]
+        report = yield from worker.answer(bucket, [each for each in own if each.num_rows])
+        reports.append(report)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField
 
-from eddyline.aggregates.correlations.batch import CorrelationBatch, CorrelationPlan
+from eddyline.aggregates.correlations import CorrelationBatch, CorrelationPlan
 from eddyline.aggregates.loop import AggregateLoop
 from eddyline.query.correlations import KEY, PLACE
 from eddyline.query.windows import UNBOUNDED, span_text
 from eddyline.spark.aggregates.bucketed import Bucketed
-from eddyline.spark.aggregates.grouping import CHECK, CODE, START
-from eddyline.spark.aggregates.lifting import MICROS
+from eddyline.spark.aggregates.columns import CHECK, CODE, MICROS, START
 from eddyline.spark.aggregates.task import AggregateWorker
 from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.sql.parsing import quoted
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from eddyline.aggregates.bucket import BucketBatch
-    from eddyline.aggregates.view import AggregateView
+    from eddyline.aggregates.loop import AggregateView
     from eddyline.query.correlations import CorrelateStep
     from eddyline.spark.operator import Site
 
@@ -43,6 +42,7 @@ class CorrelateOperator(Bucketed):
 
     name = "correlate"
     worker = _Worker
+    decides = False
 
     def __init__(self, step: CorrelateStep, site: Site) -> None:
         self.step = step
@@ -93,16 +93,6 @@ class CorrelateOperator(Bucketed):
         return found.select(*[F.col(quoted(each.name)) for each in self.columns])
 
     # -- what people see --------------------------------------------------------------------------
-
-    def plan(self) -> str | None:
-        """Return that there is no plan."""
-        return None
-
-    def snapshot(self) -> None:
-        """Return nothing: nothing is learned."""
-
-    def restore(self, state: Any) -> None:
-        """Continue with nothing."""
 
     def view(self) -> AggregateView:
         """Return the correlations as they stand."""

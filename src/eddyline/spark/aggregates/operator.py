@@ -1,55 +1,67 @@
-"""Aggregates by group and window on Spark: rows to cells natively, cells to results in buckets."""
+"""Aggregates by group and window on Spark: rows to cells natively, cells to results in buckets.
+
+``AggregateOperator`` runs a step. ``Counted`` are the rows that a window counts, on their way by
+partition and with their own groups. ``shows_changes`` says whether output rows differ if and only
+if values do: then tasks see which results changed.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
-from pyspark.sql.types import BooleanType, LongType, StructField
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import BooleanType, LongType, StringType, StructField
+from sqlglot import TokenType
 
+from eddyline.aggregates.bucket import can_compare
+from eddyline.aggregates.functions import is_plain
 from eddyline.aggregates.plan import (
     FIRST,
     INSTANT,
     IS,
     OLD,
-    SHOWN,
+    OWN_CHECK,
+    OWN_CODE,
+    PASSES,
     WAS,
     AggregatePlan,
 )
-from eddyline.aggregates.samples import GroupSamples
 from eddyline.aggregates.slides import Slides
 from eddyline.errors import NotSupportedError
 from eddyline.query.aggregates import WINDOW, both
+from eddyline.query.select.names import identifier
 from eddyline.query.windows import LONGEST, SessionWindow, SlideWindow
-from eddyline.spark.aggregates.bucketed import Bucketed, unbounded_values
-from eddyline.spark.aggregates.compared import shows_changes, tells_time
-from eddyline.spark.aggregates.counted import Counted
-from eddyline.spark.aggregates.grouping import CHECK, CODE, START
-from eddyline.spark.aggregates.lifting import MICROS
-from eddyline.spark.aggregates.placement import start_of_cell
-from eddyline.spark.aggregates.sampled import marked_of, numbers_of, told
+from eddyline.spark.aggregates.bucketed import Bucketed, start_of_cell, unbounded_values
+from eddyline.spark.aggregates.columns import (
+    CHECK,
+    CODE,
+    MICROS,
+    START,
+    Groups,
+    Travelling,
+    plain_name,
+)
 from eddyline.spark.aggregates.task import END
-from eddyline.spark.aggregates.travelling import Travelling
 from eddyline.spark.analysis import refused, unlogged
 from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.spark.clocks_of_results import ResultClock
 from eddyline.spark.event_time import instant_of
 from eddyline.spark.prepared import Added, Selected
-from eddyline.sql.parsing import quoted
+from eddyline.sql.parsing import quoted, tokens_of
 from eddyline.state.rows import ALWAYS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from pyspark.sql import Column, DataFrame
 
     from eddyline.query.steps import AggregateStep
-    from eddyline.runtime.journal import JournalEntry
-    from eddyline.spark.operator import Batch, Clock, Observed, Site
-
+    from eddyline.spark.aggregates.columns import LiftedCall
+    from eddyline.spark.operator import Clock, Site
 
 LEAST = "__least"
 """The column of the first instant of the rows of a cell."""
@@ -72,9 +84,7 @@ class AggregateOperator(Bucketed):
         super().__init__(site, calls, step.groups)
         written = zip(self.calls, step.calls, strict=True)
         self.calls = tuple(replace(each, call=call) for each, call in written)
-        numbers = numbers_of(self.calls)
         self.unbounded = tuple(unbounded_values(step.input, self.window, self.calls))
-        self.samples = GroupSamples([" ".join(each.call.text.split()) for each in numbers])
         self.ties = tuple(site.df.columns) if self.by_row else ()
         """The columns that order rows of one instant, where rows are counted."""
         self.partials = self.partials_of(self.calls)
@@ -136,7 +146,6 @@ class AggregateOperator(Bucketed):
             ties=tuple(self.ties_travelling),
             values={each.column: each.source for each in self.lifts} if self.by_row else {},
             spans=self.counted is not None and self.counted.spans,
-            watched=None if self.place is None else self.samples.watched,
             compares=self.compares,
             is_alone=self.compares and self._tells_time,
             lifts=self._travels.lifts if self.by_row or self.reduces else {},
@@ -197,20 +206,6 @@ class AggregateOperator(Bucketed):
             return MICROS
         return start_of_cell(Slides.of(self.window))
 
-    @cached_property
-    def _observes(self) -> tuple[Column, ...]:
-        """The values of a few groups."""
-        return (told(self.groups, numbers_of(self.calls)),)
-
-    def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
-        """Take in what the buckets of a batch did, and what a few groups were."""
-        entries = super().learn(observed, batch)
-        reports = self._reports.of(observed).values()
-        marked = marked_of(observed, len(self.samples.columns))
-        with self._lock:
-            self.samples.take([each.busiest for each in reports], marked)
-        return entries
-
     # -- results --------------------------------------------------------------------------------
 
     @property
@@ -222,8 +217,7 @@ class AggregateOperator(Bucketed):
     def fields(self) -> list[StructField]:
         """The columns that tasks return, but for the report."""
         values = [field for call in self.calls for field in call.fields]
-        own = [StructField(name, LongType()) for name in (INSTANT, SHOWN)]
-        found = [*self.groups.fields, *own, *values]
+        found = [*self.groups.fields, StructField(INSTANT, LongType()), *values]
         if isinstance(self.window, SessionWindow):
             found.append(StructField(FIRST, LongType()))
         if self._tells_old:
@@ -334,3 +328,144 @@ def _check(step: AggregateStep, query: str) -> None:
     if step.emits == "rstream" and isinstance(step.window, SessionWindow):
         msg = f"query {query!r}: a session is given once, when it ends; leave RSTREAM out"
         raise NotSupportedError(msg, query=query)
+
+
+PART = "__part"
+"""What the columns of partitions are named, with a number behind it."""
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The rows of a stream that a window counts, and what is asked of them.
+
+    WHERE is asked of rows that are in the window. So all rows go to the buckets, and nothing but
+    WHERE and the partition is computed of those of which it is not true.
+    """
+
+    partitions: Groups
+    """Those in which rows are counted."""
+    groups: Groups
+    where: str
+    """SQL; empty if all rows are kept."""
+    spans: bool
+    """Whether a group may have rows of several partitions."""
+
+    @classmethod
+    def of(cls, step: AggregateStep, df: DataFrame, groups: Groups, query: str) -> Self:
+        """Return what a step counts of a DataFrame.
+
+        Raises:
+            QueryError: WHERE that Spark refuses.
+        """
+        assert step.window.counts is not None
+        columns = step.window.counts.partition_by
+        found = Groups.of(df, [(f"{PART}{k}", quoted(each)) for k, each in enumerate(columns)])
+        try:
+            with unlogged():
+                if step.where:
+                    df.where(step.where)
+        except AnalysisException as error:
+            what = f"query {query!r}: WHERE {step.where}"
+            raise refused(what, error, query=query, where=step.where) from error
+        texts = {text.lower() for _, text in groups.columns}
+        spans = not {identifier(each).lower() for each in columns} <= texts
+        return cls(found, groups, step.where, spans)
+
+    @property
+    def has_own(self) -> bool:
+        """Whether groups are others than partitions."""
+        return self.spans or len(self.groups.columns) > len(self.partitions.columns)
+
+    @property
+    def travelling(self) -> dict[str, str]:
+        """What tasks read of rows beside aggregates and ties: SQL by the names that it has there.
+
+        Of groups that are columns of the rows this is the column.
+        """
+        own = [PASSES] if self.where else []
+        own += [OWN_CODE, OWN_CHECK] if self.has_own else []
+        names = self.groups.names
+        groups = {each: quoted(each) for each in names} if self.where else self.groups.travelling
+        return {each: each for each in own} | groups
+
+    def rows(self, rows: DataFrame, n_buckets: int, columns: Sequence[Column]) -> DataFrame:
+        """Return rows with codes, their bucket, and other columns.
+
+        Args:
+            rows: with their event time.
+            n_buckets: into which partitions are cut; 1 where a group may have rows of several.
+            columns: that travel; see ``travelling``.
+        """
+        made, codes = [F.col(each) for each in (BUCKET, CODE, CHECK, START)], []
+        if self.where:
+            rows = rows.selectExpr("*", f"coalesce(({self.where}\n), FALSE) AS {PASSES}")
+        if self.has_own:
+            codes = self.groups.hashes(OWN_CODE, OWN_CHECK)
+        values = [
+            f"CASE WHEN {PASSES} THEN ({text}\n) END AS {quoted(name)}" if self.where else plain
+            for (name, text), plain in zip(self.groups.columns, self.groups.values, strict=True)
+        ]
+        rows = rows.selectExpr("*", *self.partitions.values, *values, f"{MICROS} AS {START}")
+        rows = rows.selectExpr("*", *self.partitions.codes(n_buckets), *codes)
+        return rows.select(*made, *columns)
+
+
+_OF_ONE_ROW = {"first", "first_value", "any_value", "last", "last_value", "min", "max"}
+"""Aggregates that give of one row the argument as it is."""
+
+
+def shows_changes(step: AggregateStep, calls: Sequence[LiftedCall]) -> bool:
+    """Return whether the output columns are groups, parts of the window, and values as they are.
+
+    All of the values, so that what changes shows; HAVING could hide it.
+    """
+    if step.having or not all(map(_is_told_apart, calls)):
+        return False
+    groups = {name.lower() for name, _ in step.groups}
+    values = {each.call.column.lower() for each in calls}
+    shown = [_shown(each, groups | values) for each in step.projections]
+    return None not in shown and values <= {*shown}
+
+
+def tells_time(step: AggregateStep, time: str) -> bool:
+    """Return whether a window has the newest row of a partition alone, and a value is its time.
+
+    Then no result equals the one before.
+    """
+    counts = step.window.counts
+    if counts is None or counts.rows != 1:
+        return False
+    calls = [each for each in step.calls if not each.where and len(each.arguments) == 1]
+    names = {plain_name(each.arguments[0]) for each in calls if each.function in _OF_ONE_ROW}
+    return time.lower() in {each.lower() for each in names if each is not None}
+
+
+def _is_told_apart(call: LiftedCall) -> bool:
+    """Return whether a value is distinct for Spark if and only if what tasks return for it is."""
+    kind = call.kind
+    if not is_plain(call.final) or kind != call.partials[0].value_kind:
+        return False
+    if isinstance(kind, StringType) and kind.collation != "UTF8_BINARY":
+        return False
+    return can_compare(to_arrow_type(kind, timezone="UTC"))
+
+
+def _shown(projection: str, known: Collection[str]) -> str | None:
+    """Return the name of the group or value that an output column is; None if it is another.
+
+    >>> _shown("(__agg0) AS n", {"__agg0"}), _shown("__agg0 + 1 AS n", {"__agg0"})
+    ('__agg0', None)
+    >>> _shown("'__agg0' AS n", {"__agg0"}) is None
+    True
+    >>> _shown("window.end AS until", ())
+    'window'
+    """
+    tokens = tokens_of(projection)
+    if any(each.token_type == TokenType.STRING for each in tokens):
+        return None  # its text may be that of a name
+    words = [each.text.lower() for each in tokens if each.text not in "()"]
+    if len(words) > 1 and words[-2] == "as":
+        words = words[:-2]
+    if words[:1] == [WINDOW] and words[1:] in ([], [".", "start"], [".", "end"]):
+        return WINDOW
+    return words[0] if len(words) == 1 and words[0] in known else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField
@@ -14,8 +14,7 @@ from eddyline.aggregates.loop import AggregateLoop
 from eddyline.aggregates.plan import AggregatePlan, Frame
 from eddyline.query.windows import UNBOUNDED
 from eddyline.spark.aggregates.bucketed import Bucketed, unbounded_values
-from eddyline.spark.aggregates.grouping import CHECK, CODE, START
-from eddyline.spark.aggregates.travelling import Travelling
+from eddyline.spark.aggregates.columns import CHECK, CODE, START, Travelling
 from eddyline.spark.analysis import check_names, check_travel
 from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.spark.prepared import Selected
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from eddyline.aggregates.plan import Partials
     from eddyline.query.steps import OverStep
     from eddyline.query.windows import Window
-    from eddyline.spark.aggregates.lifting import LiftedCall
+    from eddyline.spark.aggregates.columns import LiftedCall
     from eddyline.spark.operator import Site
 
 
@@ -36,6 +35,7 @@ class OverOperator(Bucketed):
 
     name = "over"
     gives_all = True
+    decides = False
 
     def __init__(self, step: OverStep, site: Site) -> None:
         check_names(site.df)
@@ -131,16 +131,6 @@ class OverOperator(Bucketed):
         return Selected(*own, *(each.value().alias(each.call.column) for each in self.calls))
 
     # -- what people see --------------------------------------------------------------------------
-
-    def plan(self) -> str | None:
-        """Return that there is no plan."""
-        return None
-
-    def snapshot(self) -> None:
-        """Return nothing: nothing is learned."""
-
-    def restore(self, state: Any) -> None:
-        """Continue with nothing."""
 
     @property
     def windows(self) -> tuple[str, ...]:

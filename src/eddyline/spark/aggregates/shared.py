@@ -13,8 +13,7 @@ from eddyline.aggregates.plan import FIRST, INSTANT, PLACE, AggregatePlan, Share
 from eddyline.aggregates.slides import Slides
 from eddyline.query.aggregates import CALL, GROUP, WINDOW, AggregateCall, both
 from eddyline.query.windows import SlideWindow
-from eddyline.spark.aggregates.bucketed import Bucketed
-from eddyline.spark.aggregates.placement import start_of_cell
+from eddyline.spark.aggregates.bucketed import Bucketed, start_of_cell
 from eddyline.spark.event_time import instant_of
 from eddyline.sql.parsing import folded, quoted
 

@@ -10,19 +10,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from eddyline.aggregates.bucket import state_of as cells_of_bucket
 from eddyline.aggregates.cells import in_order, merged
-from eddyline.aggregates.change_bucket import ChangeBatch
+from eddyline.aggregates.changes import ChangeBatch, CountBatch
 from eddyline.aggregates.columns import is_there, one_array
-from eddyline.aggregates.count_bucket import CountBatch
-from eddyline.aggregates.lifts import lifted
-from eddyline.aggregates.moving import state_of as cells_of_bucket
-from eddyline.aggregates.plan import COMPONENT
+from eddyline.aggregates.plan import COMPONENT, lifted
 from eddyline.aggregates.rows import RowBatch
-from eddyline.aggregates.session_bucket import SessionBatch
-from eddyline.aggregates.shared_bucket import SharedBatch
-from eddyline.aggregates.slide_bucket import SlideBatch
+from eddyline.aggregates.sessions import SessionBatch
+from eddyline.aggregates.slides import SharedBatch, SlideBatch
 from eddyline.query.windows import RowsWindow, SessionWindow, SlideWindow
-from eddyline.spark.aggregates.grouping import ROWS, START, code_columns
+from eddyline.spark.aggregates.columns import ROWS, START, code_columns
 from eddyline.spark.arrow_tasks import BUCKET, begin_task, bucket_of
 from eddyline.spark.buckets import as_sent, as_type, report_row, state_of
 from eddyline.state.rows import Rows, as_kept
@@ -31,11 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
 
     from eddyline.aggregates.bucket import BucketBatch
-    from eddyline.aggregates.lifts import Lift
-    from eddyline.aggregates.plan import AggregatePart, AggregatePlan, BucketReport
+    from eddyline.aggregates.plan import AggregatePart, AggregatePlan, BucketReport, Lift
     from eddyline.aggregates.user import UserMonoid
     from eddyline.data.arrays import Ints, Mask
-    from eddyline.state.place import StatePlace
+    from eddyline.state.manifest import StatePlace
 
 END = "__end"
 """The column of the last instant of a cell (µs)."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from eddyline.alarms.alarm_set import AlarmSet
+from eddyline.alarms.alarm_set import AlarmSet, AlarmStep
 from eddyline.alarms.ranges import DEFINITION, AlarmRanges
-from eddyline.alarms.step import AlarmStep
 from eddyline.errors import QueryError
 from eddyline.models.steps import Changes
 from eddyline.options import AlarmOptions
-from eddyline.spark.alarms.binding import MADE, AlarmBinder
+from eddyline.spark.alarms.operator import MADE, AlarmBinder
 from eddyline.spark.models.graphs import precise
 from eddyline.spark.models.laying import laid
 from eddyline.spark.models.queries import query_of

@@ -1,40 +1,59 @@
-"""Alarms over the segments of a stream, followed while their set changes."""
+"""Alarms over the segments of a stream, followed while their set changes.
+
+``AlarmBinder`` reads alarms over the keys and attributes of segments, ``AlarmOperator`` runs them,
+and ``AlarmsShown`` tells people how they are solved.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import hashlib
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
-from pyspark.sql.types import StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from eddyline.alarms.changes import entries_of
-from eddyline.alarms.loop import AlarmLoop
-from eddyline.alarms.pin import AlarmPin
-from eddyline.alarms.ranges import DEFINITION, AlarmRanges
+from eddyline.alarms.alarm_set import Alarm, read_alarm
+from eddyline.alarms.loop import AlarmLoop, AlarmPin
+from eddyline.alarms.plan import COMPONENT
+from eddyline.alarms.program import AlarmProgram, EntityRules, program_of
+from eddyline.alarms.ranges import ALARM, DEFINITION, AlarmRanges
+from eddyline.errors import NotSupportedError, OptionError
 from eddyline.models import graph
 from eddyline.models.steps import Changes
 from eddyline.options import AlarmOptions
-from eddyline.spark.alarms.binding import MADE, AlarmBinder
-from eddyline.spark.alarms.shown import AlarmsShown
+from eddyline.query.rules.sources import SqlRule
+from eddyline.report import alarms as words
+from eddyline.report.html import write_report
+from eddyline.report.sections import RunView, arranged
+from eddyline.report.terminal import explain
+from eddyline.rules.compile.compiler import compile_rules
+from eddyline.rules.description import MAX_NAMED, changed
+from eddyline.runtime.journal import JournalEntry
+from eddyline.runtime.records import History
 from eddyline.spark.models.graphs import crossed
 from eddyline.spark.models.laying import laid, schema_of
 from eddyline.spark.models.operator import ModelOperator
-from eddyline.watch import alarms as words
+from eddyline.spark.rules.binding import RuleBinder, session_settings
+from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from pyspark.sql import DataFrame
 
-    from eddyline.alarms.step import AlarmStep
+    from eddyline.alarms.alarm_set import AlarmStep
+    from eddyline.models.steps import Shape
     from eddyline.models.streams.plan import StreamPlan
+    from eddyline.report.sections import Section
     from eddyline.runtime.choice import Choice
-    from eddyline.runtime.journal import JournalEntry
-    from eddyline.runtime.records import History, Record
-    from eddyline.spark.operator import Batch, Observed, Site
-    from eddyline.watch.sections import Section
+    from eddyline.runtime.records import Record
+    from eddyline.spark.operator import Batch, Observed, Operator, Site
+
+MADE = (StructField(ALARM, StringType()), StructField(DEFINITION, LongType()))
+"""The columns that ranges of alarms have before the keys of entities."""
 
 PLAN = "alarms"
 """The name of what is learned of alarms in saved state."""
@@ -83,7 +102,7 @@ class AlarmOperator(ModelOperator):
             self._program = self._binder.read(texts)
             with self._lock:  # whoever asks for an explanation reads the loop meanwhile
                 self.loop.follow(self._program)
-            self._entries += entries_of(self._texts, texts, batch.id)
+            self._entries += _entries_of(self._texts, texts, batch.id)
             self._version, self._texts = version, texts
         self.asked = self._plan()
 
@@ -163,3 +182,104 @@ class AlarmOperator(ModelOperator):
     def text(self) -> str:
         """The alarms as they were written, those of the last micro-batch."""
         return "\n".join(f"{name}: {text}" for name, text in self._texts.items())
+
+
+def _entries_of(
+    before: Mapping[str, str], after: Mapping[str, str], batch_id: int
+) -> list[JournalEntry]:
+    """Return the entry about a change of the alarms, texts by name, if there is one."""
+    found = {what: names for what, names in changed(before, after).items() if names}
+    evidence: dict[str, Any] = {what: names[:MAX_NAMED] for what, names in found.items()}
+    numbers = f"{len(before)} alarms", f"{len(after)} alarms"
+    return [JournalEntry(batch_id, COMPONENT, "alarms", *numbers, evidence)] if evidence else []
+
+
+class AlarmsShown:
+    """How an operator solves alarms, for people.
+
+    Args:
+        operator: that solves them.
+        query: what it is called.
+    """
+
+    def __init__(self, operator: Operator, query: str) -> None:
+        self._operator, self._query = operator, query
+
+    def explain(self, entries: Iterable[JournalEntry], width: int) -> str:
+        """Return in words how alarms are solved; ``entries`` are decisions so far."""
+        sections = self._operator.sections(History(journal=tuple(entries)))
+        return explain(self._query, arranged(sections), width=width)
+
+    def report(self, entries: Iterable[JournalEntry], path: str | Path) -> Path:
+        """Write a page of it."""
+        history = History(journal=tuple(entries))
+        sections = tuple(self._operator.sections(history))
+        view = RunView(self._query, self._operator.text, history=history, sections=sections)
+        return write_report(view, path)
+
+
+@dataclass(eq=False)
+class AlarmBinder:
+    """Reads alarms over segments of a kind, each text once.
+
+    Raises:
+        OptionError: a key has the name of a column of results.
+    """
+
+    keys: DataFrame
+    """A DataFrame with the keys, for analysis only."""
+    shape: Shape
+    """Of the segments that alarms are asked of."""
+    _known: dict[str, Alarm] = field(default_factory=dict)
+    _binder: RuleBinder = field(default_factory=RuleBinder)
+
+    def __post_init__(self) -> None:
+        if ALARM in self.shape.keys:
+            msg = f"results of alarms have a column {ALARM!r} themselves; rename the key"
+            raise OptionError(msg, key=ALARM)
+
+    def read(self, texts: Mapping[str, str]) -> AlarmProgram:
+        """Return alarms, given by name, as they are solved together.
+
+        Raises:
+            QueryError: one does not fit; the message names it.
+            NotSupportedError: no comparison of polynomials says the same, or a condition on keys
+                computes something of them.
+        """
+        self._known = {name: self._alarm(name, text) for name, text in texts.items()}
+        return program_of(list(self._known.values()), self._compiled)
+
+    def check(self, texts: Mapping[str, str]) -> None:
+        """Check that alarms fit; errors as above."""
+        program_of([self._alarm(name, text) for name, text in texts.items()], self._compiled)
+
+    def _alarm(self, name: str, text: str) -> Alarm:
+        known = self._known.get(name)
+        if known is not None and known.text == text:
+            return known
+        return read_alarm(name, text, self.shape.attributes, self.shape.keys)
+
+    def _compiled(self, texts: Mapping[str, str]) -> EntityRules:
+        sources = [_OnKeys(name, text) for text, name in texts.items()]
+        bound = self._binder.bind(self.keys, sources, skips=False)
+        program = compile_rules(bound.rules)
+        plain = {quoted(each): each for each in self.shape.keys}
+        plain |= {each: each for each in self.shape.keys}
+        for each in program.columns:
+            if each not in plain:
+                msg = (
+                    f"conditions on keys of alarms compare the keys {', '.join(self.shape.keys)} "
+                    f"with constants, and one computes {each}; compute it before the models, as a "
+                    f"key of its own"
+                )
+                raise NotSupportedError(msg, computed=each)
+        said = repr(([*texts], self.keys.dtypes, session_settings(self.keys.sparkSession)))
+        digest = hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
+        return EntityRules(program, tuple(plain[each] for each in program.columns), digest)
+
+
+@dataclass(frozen=True)
+class _OnKeys(SqlRule):
+    """The condition on keys of an alarm."""
+
+    noun: ClassVar[str] = "the condition on keys of alarm"

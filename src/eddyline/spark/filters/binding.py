@@ -1,10 +1,23 @@
-"""Binds a conjunction to a DataFrame: what eddyline and Spark know of its predicates."""
+"""A conjunction bound to a DataFrame: what eddyline and Spark know of its predicates and its input.
+
+In come predicates as users write them, a DataFrame and options; out comes a ``BoundConjunction``,
+which says where each predicate goes and which columns may tell classes of rows apart. ``bind_to``
+checks predicates and attributes against the columns. ``as_text`` turns Spark columns such as
+``F.col("k") > 5`` into SQL text. ``is_narrow`` and ``computes_nothing`` read the physical plan.
+
+``DataFrame.explain`` is the one public call that both kinds of sessions have, and it prints.
+Queries run on threads of one process, so the print of this thread is caught and no other.
+"""
 
 from __future__ import annotations
 
+import io
+import re
+import sys
+import threading
 from collections import Counter
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
@@ -15,19 +28,27 @@ from eddyline.filters.binding import BoundConjunction, bind
 from eddyline.query.attributes import Attribute, attribute, candidates
 from eddyline.query.predicates import SqlPredicate
 from eddyline.spark.analysis import analysed, check_names, column_types, refused, unlogged
-from eddyline.spark.filters.plan_text import computes_nothing
 from eddyline.spark.session import is_ansi, is_on
 from eddyline.sql.analysis import resolve_columns
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from eddyline.options import FilterOptions
     from eddyline.query.predicates import Predicate
 
 MAX_ATTRIBUTES = 8
 """Columns that are looked at to tell classes of rows apart, unless the user names them."""
+
+_NEEDS_SHUFFLE = re.compile(r"Exchange|Sort|Aggregate|Join|Window|CartesianProduct|CollectMetrics")
+"""Work that a second job would do again, or see: an observation belongs to the user's own job."""
+
+_COMPUTES = re.compile(r" AS |EvalPython")
+_RENAMES = re.compile(r"(?:(?<=\[)|(?<=, ))[^\s,()\[~-][^,()\[]*#\d+L?(?:\.\w+)* AS ")
+"""``column#7 AS name`` or ``struct#7.field AS name``: what a plan says of a column that stands."""
+
+_printing = threading.Lock()
 
 
 def bind_to(
@@ -139,3 +160,123 @@ def _check_by_spark(df: DataFrame, predicates: list[SqlPredicate]) -> None:
                 f"{kind.simpleString()}; compare it with something"
             )
             raise QueryError(msg, name=predicate.name, type=kind.simpleString())
+
+
+# -- predicates that are Spark columns ------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ColumnPredicate:
+    """A column that waits for the DataFrame that tells its SQL text."""
+
+    column: Column = field(repr=False)
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            shown = str(self.column).removeprefix("Column<'").removesuffix("'>")
+            object.__setattr__(self, "name", shown)
+
+    @property
+    def text(self) -> str:
+        """The column as Spark shows it."""
+        return self.name
+
+
+def as_text(df: DataFrame, given: Predicate | ColumnPredicate) -> Predicate:
+    """Return a predicate over a DataFrame, as SQL text where it is given as a column.
+
+    Raises:
+        QueryError: the column does not fit the DataFrame, or has no text that means the same, such
+            as a call of a Python function.
+    """
+    if not isinstance(given, ColumnPredicate):
+        return given
+    plain = df.toDF(*df.columns)  # whose names have no qualifiers
+    try:
+        text, means_it = _text_of(plain, given.column)
+    except AnalysisException:
+        try:
+            text, means_it = _text_of(df, given.column)
+        except AnalysisException as error:
+            msg = f"predicate {given.name!r} does not fit the columns: {error}"
+            raise QueryError(msg, predicate=given.name) from error
+    if not means_it:
+        msg = (
+            f"predicate {given.name!r} is a column that SQL text cannot say; write it as SQL text, "
+            f"or make its Python function a predicate: el.predicate(function, reads=[…])"
+        )
+        raise QueryError(msg, predicate=given.name)
+    return SqlPredicate(text)
+
+
+@unlogged()
+def _text_of(df: DataFrame, column: Column) -> tuple[str, bool]:
+    """Return a text for a column over a DataFrame, and whether Spark reads it as the same."""
+    selected: Any = df.select(column.alias("c"))
+    if not hasattr(selected, "_jdf"):
+        return "", False
+    plan = selected._jdf.queryExecution().analyzed()
+    if plan.nodeName() != "Project":
+        return "", False  # of several rows at once
+    text = str(plan.projectList().head().child().sql())
+    try:
+        again = df.select(F.expr(text).alias("c"))
+        return text, bool(selected.sameSemantics(again))
+    except AnalysisException:
+        return text, False
+
+
+# -- the physical plan of an input ----------------------------------------------------------------
+
+
+class _CaughtPrint(io.TextIOBase):
+    """Catches what one thread prints and lets the others through."""
+
+    def __init__(self, out: Any) -> None:
+        super().__init__()
+        self.out = out
+        self.thread = threading.get_ident()
+        self.caught: list[str] = []
+
+    def write(self, text: str) -> int:
+        if threading.get_ident() != self.thread:
+            return int(self.out.write(text))
+        self.caught.append(text)
+        return len(text)
+
+    def flush(self) -> None:
+        self.out.flush()
+
+
+def printed_plan(df: DataFrame) -> str:
+    """Return the physical plan, as ``explain`` prints it."""
+    with _printing:
+        out, sys.stdout = sys.stdout, _CaughtPrint(sys.stdout)
+        try:
+            df.explain()
+            return "".join(sys.stdout.caught)
+        finally:
+            sys.stdout = out
+
+
+def is_narrow(df: DataFrame) -> bool:
+    """Return whether the first rows can be had without running a shuffle or a join."""
+    return not _NEEDS_SHUFFLE.search(_without_cached(printed_plan(df)))
+
+
+def computes_nothing(df: DataFrame) -> bool:
+    """Return whether all columns are those of the sources, at most under other names."""
+    return not _COMPUTES.search(_RENAMES.sub("", _without_cached(printed_plan(df))))
+
+
+def _without_cached(plan: str) -> str:
+    """Return a physical plan without what stands below a cached table."""
+    lines, depth = [], None
+    for line in plan.splitlines():
+        indent = len(line) - len(line.lstrip(" +-:*"))
+        if depth is not None and indent > depth:
+            continue
+        depth = indent if "InMemoryTableScan" in line else None
+        lines.append(line)
+    return "\n".join(lines)

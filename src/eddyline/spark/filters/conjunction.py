@@ -11,18 +11,17 @@ from eddyline.filters.loop import check_options
 from eddyline.options import FilterOptions
 from eddyline.query.predicates import as_predicate, named
 from eddyline.registry import checked_text
-from eddyline.spark.filters.binding import bind_to, fits
-from eddyline.spark.filters.columns import ColumnPredicate, as_text
+from eddyline.report import filters as words
+from eddyline.report.html import fragment
+from eddyline.report.sections import arranged
+from eddyline.report.terminal import explain
+from eddyline.spark.filters.binding import ColumnPredicate, as_text, bind_to, fits
 from eddyline.spark.filters.operator import FilterOperator
 from eddyline.spark.filters.parts import NativePart
 from eddyline.spark.filters.staged_part import StagedPart
 from eddyline.spark.operator import Batch
 from eddyline.spark.relation import checked_frame
 from eddyline.spark.run.job_reports import WAIT_S, JobReports
-from eddyline.watch import filters as words
-from eddyline.watch.html.fragment import fragment
-from eddyline.watch.sections import arranged
-from eddyline.watch.terminal.explain import explain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -172,7 +171,7 @@ def all_of(*predicates: Any, name: str | None = None, **options: Any) -> Conjunc
             that they read.
         name: what the conjunction is called in journals and reports.
         **options: see ``eddyline.options.FilterOptions``: ``policy``, ``adaptive``,
-            ``sample_prob``, ``window_rows``, ``max_overhead``, ``read_sample``, ``seed``, …
+            ``sample_prob``, ``max_overhead``, ``routing``, ``read_sample``, ``seed``, …
 
     Returns:
         A transform: ``df.transform(el.all_of("a > 5", slow_check))``.

@@ -21,11 +21,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pyspark.sql import functions as F
 
-from eddyline.data import outcome_codes as outcome
+from eddyline.data import outcomes as outcome
 from eddyline.spark.filters.guard import EVERY_ROW, MAX_CONJUNCTS, steps_of
-from eddyline.stats.attributes import AttributeSample
 from eddyline.stats.costs import MIN_PER_ROW_NS, CostSums
-from eddyline.stats.profile import FilterProfile
+from eddyline.stats.profile import AttributeSample, FilterProfile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,11 +87,10 @@ class NativeBlock:
         """
         if table is None:
             return self.chain(order)
-        texts = {each.name: each.sql for each in self.attributes}
-        conditions = table.conditions([texts[name] for name in table.attributes])
+        used = next(each for each in self.attributes if each.name == table.attribute)
         whens = [
             f"WHEN {condition} THEN {self._steps(each)}"
-            for condition, each in zip(conditions, table.orders[1:], strict=True)
+            for condition, each in zip(table.conditions(used.sql), table.orders[1:], strict=True)
         ]
         return f"CASE {' '.join(whens)} ELSE {self._steps(table.orders[0])} END"
 

@@ -15,15 +15,14 @@ from eddyline.filters.loop import FilterLoop, check_options
 from eddyline.filters.view import BlockView, FilterView
 from eddyline.options import FilterOptions
 from eddyline.query.predicates import named
+from eddyline.report import filters as words
 from eddyline.runtime.journal import JournalEntry
-from eddyline.spark.filters.binding import bind_to
+from eddyline.spark.filters.binding import bind_to, is_narrow
 from eddyline.spark.filters.guard import EVERY_ROW, MAX_CONJUNCTS
 from eddyline.spark.filters.native_block import NativeBlock
 from eddyline.spark.filters.parts import ArrowPart, LastPart, Laying, NativePart, PinnedPart
-from eddyline.spark.filters.plan_text import is_narrow
 from eddyline.spark.filters.staged_part import StagedPart
 from eddyline.spark.operator import PREFIX, Laid, Operator
-from eddyline.watch import filters as words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -33,11 +32,11 @@ if TYPE_CHECKING:
     from eddyline.filters.binding import BoundConjunction, Segment
     from eddyline.query.attributes import Attribute
     from eddyline.query.steps import FilterStep
+    from eddyline.report.sections import Section
     from eddyline.runtime.choice import Choice
     from eddyline.runtime.records import History, OrderRecord
     from eddyline.spark.filters.guard import Guard
     from eddyline.spark.operator import Batch, Observed, Site
-    from eddyline.watch.sections import Section
 
 LearningPart = NativePart | StagedPart
 FilterPart = LearningPart | PinnedPart | LastPart
@@ -46,6 +45,9 @@ LONG = (
     f"more than {MAX_CONJUNCTS} native predicates stay in their written order: to profile them, "
     f"Spark would compile each one again"
 )
+
+READ_SAMPLE_ROWS = 2_000
+"""Rows of a batch input that are read before the job, to order native predicates by."""
 
 SAMPLE_TIME_FRAC = 0.01
 """Most time that reading samples may take, as a share of the time between two of them."""
@@ -243,14 +245,14 @@ class FilterOperator(Operator):
         return since * SAMPLE_TIME_FRAC >= self._sample_cost_s
 
     def _read_sample(self, df: DataFrame, part: NativePart) -> None:
-        n_rows, loop = self.options.read_sample_rows, part.loop
+        loop = part.loop
         code = part.block.timed_code("monotonically_increasing_id()")
         column = f"{PREFIX}_code"  # a column of the user's may be called code
         observed = part.block.observed(column, is_learning=loop.is_learning_routes)
         try:
             coded = df.withColumn(column, F.expr(code)).select(F.expr(observed).alias("seen"))
             # Of a limit that comes last, Spark runs as few tasks as have the rows.
-            rows = [row["seen"] for row in coded.limit(n_rows).collect()]
+            rows = [row["seen"] for row in coded.limit(READ_SAMPLE_ROWS).collect()]
         except Exception as error:  # noqa: BLE001 - a sample is a chance, never a reason to fail
             self.notes["sample"] = f"no sample could be read before the job: {error}"[:300]
             return
@@ -273,10 +275,9 @@ class FilterOperator(Operator):
     def label_texts(self, df: DataFrame) -> None:
         """Find out, for people, which texts stand behind the hashes that tell classes apart."""
         lacking = [
-            (part.loop.routes, each)
-            for part in self.learning.values()
-            if part.loop.routes is not None
-            for each in part.loop.routes.unlabelled
+            (routes, routes.unlabelled)
+            for routes in (part.loop.routes for part in self.learning.values())
+            if routes is not None and routes.unlabelled is not None
         ]
         may_read = self.options.read_sample and not df.isStreaming
         if not lacking or not may_read or not is_narrow(df):
@@ -284,7 +285,7 @@ class FilterOperator(Operator):
         for routes, each in lacking:
             pairs = df.selectExpr(f"{each.sql} AS hash", f"{each.text_sql} AS label")
             try:
-                rows = pairs.limit(self.options.read_sample_rows).collect()
+                rows = pairs.limit(READ_SAMPLE_ROWS).collect()
             except Exception as error:  # noqa: BLE001 - a name is a help, no reason to fail
                 self.notes["labels"] = f"texts of {each.name!r} could not be read: {error}"[:300]
                 rows = []
@@ -312,7 +313,7 @@ class FilterOperator(Operator):
             note=self._note(loop.component),
             totals=loop.totals,
             routes=() if loop.routes is None else loop.routes.views(),
-            routed_by=() if loop.table is None else loop.table.attributes,
+            routed_by=() if loop.table is None else (loop.table.attribute,),
             route_note="" if loop.routes is None else loop.routes.note,
             crossings=part.crossings() if isinstance(part, StagedPart) else (),
         )

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec import structs
 
-from eddyline.data.sampling import seed_of
+from eddyline.data.outcomes import seed_of
+from eddyline.filters.loop import MAX_ROWS, ProfilingBudget
 from eddyline.filters.pin import FilterPin
-from eddyline.filters.profiling_budget import ProfilingBudget
-from eddyline.filters.routing_loop import MAX_ROWS
 from eddyline.ordering.matrix_view import expected_cost_ns
 from eddyline.query.predicates import FunctionPredicate
 from eddyline.runtime.reports import decisions_of
@@ -136,7 +135,7 @@ class NativePart:
         prob = self.loop.sample_prob()
         if expected_rows <= 0:
             return min(prob, self.loop.options.sample_prob)
-        return min(prob, MAX_CODES * self.loop.options.window_rows / expected_rows)
+        return min(prob, MAX_CODES * self.loop.window.max_tuples / expected_rows)
 
     @property
     def pinnable(self) -> FilterPin:
@@ -229,7 +228,7 @@ class ArrowPart:
             return None, []
         entries = decisions_of(reports, batch.id)
         profiles = [each.profile.profile for each in reports]
-        fresh = merge_tasks(profiles, self.loop.options.window_rows, MAX_ROWS)
+        fresh = merge_tasks(profiles, self.loop.window.max_tuples, MAX_ROWS)
         entries += self.loop.step(fresh, batch.id)
         for each in reports:
             self.loop.add_costs(each.profile.loading)

@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from eddyline.data.sampling import seed_of
+from eddyline.data.outcomes import seed_of
 from eddyline.errors import PredicateError
 from eddyline.filters.executor import ArrowExecutor
-from eddyline.filters.loop import FilterLoop, FilterState
-from eddyline.filters.routing_loop import MAX_ROWS
-from eddyline.filters.task import batch_rows, run_batch
+from eddyline.filters.loop import MAX_ROWS, FilterLoop, FilterState, batch_rows, run_batch
 from eddyline.runtime.reports import Decisions
 from eddyline.spark.arrow_tasks import gathered, on_last_row, task_ids, with_last
 from eddyline.stats.costs import CostSums
@@ -141,7 +139,7 @@ class FilterTask:
         observing = _Observing(
             FilterProfile.empty(executor.filter_ids),
             self._is_first_task(),
-            self.options.window_rows,
+            loop.window.max_tuples,
         )
         decisions = Decisions()
         gathered_batches = gathered(batches, lambda: batch_rows(loop), MAX_BATCH_BYTES)

@@ -25,10 +25,9 @@ from eddyline.spark.analysis import arrow_schema, check_travel
 from eddyline.spark.buckets import REPORT
 from eddyline.spark.event_time import check_one_type
 from eddyline.spark.filters.guard import steps_of
-from eddyline.spark.joins.declared_keys import declared_keys
 from eddyline.spark.joins.input_steps import facts_of
 from eddyline.spark.joins.layout import JoinInput
-from eddyline.spark.joins.source import source_of
+from eddyline.spark.joins.source import declared_keys, source_of
 from eddyline.spark.operator import UnboundedState
 from eddyline.spark.relation import Relation, lateness_rule
 from eddyline.sql.parsing import quoted
@@ -40,8 +39,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from eddyline.constraints.lateness import LatenessRule
-    from eddyline.joins.unique_keys import UniqueKey
+    from eddyline.constraints.bounds import LatenessRule
+    from eddyline.joins.graph import UniqueKey
     from eddyline.query.steps import JoinedInput, JoinStep, Step
     from eddyline.spark.joins.layout import InputLayout
     from eddyline.spark.joins.source import Source

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-    from eddyline.constraints.lateness import Disorder, LatenessRule
+    from eddyline.constraints.bounds import Disorder, LatenessRule
     from eddyline.runtime.journal import JournalEntry
     from eddyline.spark.joins.source import Source
     from eddyline.spark.operator import Batch, Observed
-    from eddyline.state.place import StatePlace
+    from eddyline.state.manifest import StatePlace
 
 
 class ArrivalCounts(msgspec.Struct, forbid_unknown_fields=True):

@@ -18,37 +18,35 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from eddyline.errors import StateError
-from eddyline.joins.caches.loop import JoinCaches
+from eddyline.joins.caches.choice import JoinCaches
 from eddyline.joins.discards import DiscardState
+from eddyline.joins.graph import uncut_classes
 from eddyline.joins.grid import GridChoice, chosen_grid, split_text
-from eddyline.joins.leaving_loops import LeavingLoops
-from eddyline.joins.loop import JoinLoop
-from eddyline.joins.operator.probe_counts import JoinWork
-from eddyline.joins.plan import BUCKETS, COMPONENT, WAYS, BatchPlan
+from eddyline.joins.leaving import LeavingLoops
+from eddyline.joins.orders.pipelines import JoinLoop
+from eddyline.joins.plan import BUCKETS, COMPONENT, WAYS, BatchPlan, JoinWork
 from eddyline.joins.profile import JoinProfile
 from eddyline.joins.state_part import JoinPart
-from eddyline.joins.unique_keys import uncut_classes
 from eddyline.joins.view import STATIC, InputView, JoinRecord, JoinView, PipelineView, ProbeView
 from eddyline.options import DISCARD, JoinOptions
 from eddyline.query.windows import UnboundedWindow
+from eddyline.report import joins as words
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.spark.buckets import ADAPTIVE, FOUND, BucketReports, state_of, what_is_found
 from eddyline.spark.event_time import LOCAL, time_type
 from eddyline.spark.joins.bound import bind_join, gives_all
-from eddyline.spark.joins.handing import Handing
 from eddyline.spark.joins.input_steps import operators_of_inputs
 from eddyline.spark.joins.inputs import JoinInputs
-from eddyline.spark.joins.placement import Placement
-from eddyline.spark.joins.table_filter import TableFilter
+from eddyline.spark.joins.source import Placement
+from eddyline.spark.joins.tables import Handing, TableFilter
 from eddyline.spark.joins.task import BatchWorker, OnceWorker, Shape
 from eddyline.spark.operator import Laid, Operator, Pending
 from eddyline.spark.prepared import Counted
 from eddyline.spark.run.observed_metrics import PendingMetrics
+from eddyline.state.grid import Moved, buckets_for
 from eddyline.state.late_rows import late_rows, settle_late
-from eddyline.state.repartitioning import Moved, buckets_for
 from eddyline.state.rows import ALWAYS
-from eddyline.watch import joins as words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -56,18 +54,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
-    from eddyline.joins.leaving_loops import LeavingSnapshot
+    from eddyline.joins.leaving import LeavingSnapshot
     from eddyline.joins.plan import BucketReport
     from eddyline.query.steps import JoinStep
+    from eddyline.report.sections import Section
     from eddyline.runtime.choice import Choice
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History, Record
     from eddyline.spark.joins.bound import BoundJoin
     from eddyline.spark.joins.layout import JoinInput
     from eddyline.spark.operator import Batch, Observed, Site
-    from eddyline.state.manifest import StatePart
-    from eddyline.state.place import StatePlace
-    from eddyline.watch.sections import Section
+    from eddyline.state.manifest import StatePart, StatePlace
 
 
 class LearnedJoin(msgspec.Struct, forbid_unknown_fields=True):

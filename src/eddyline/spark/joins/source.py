@@ -1,4 +1,8 @@
-"""The inputs of a join as one DataFrame: tagged, with codes, in columns that they share."""
+"""The inputs of a join as one DataFrame: tagged, with codes, in their buckets by one shuffle.
+
+Declared keys of streams are found among the key classes. Each row goes to the partitions that are
+its buckets.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +11,22 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
+from eddyline.joins.graph import UniqueKey
+from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.spark.batch_files import file_column
-from eddyline.spark.event_time import micros_of
+from eddyline.spark.event_time import LOCAL, micros_of, time_type
 from eddyline.spark.joins.input_steps import column_of, laid_input, passes_of
-from eddyline.spark.joins.keys import codes_of, key_type
-from eddyline.spark.joins.layout import INPUT, KEY, PASSES, RAW, START, Layouts
+from eddyline.spark.joins.layout import INPUT, KEY, PASSES, RAW, START, Layouts, codes_of, key_type
 from eddyline.spark.parts import Part, Trunk
+from eddyline.sql.parsing import quoted
+from eddyline.state.grid import N_BINS
 from eddyline.state.rows import ALWAYS, FOREVER
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame
 
@@ -26,6 +35,7 @@ if TYPE_CHECKING:
     from eddyline.spark.joins.input_steps import LaidInput
     from eddyline.spark.joins.layout import InputLayout, JoinInput
     from eddyline.spark.operator import Clock, Operator
+    from eddyline.state.grid import Grid, Split
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,3 +261,116 @@ def _start(each: JoinInput) -> Column:
     micros = micros_of(each.df, each.time, each.stream)
     clock = None if each.made is None else each.made.clock
     return micros if clock is None else micros + F.lit(clock.offset)
+
+
+def declared_keys(
+    step: JoinStep, inputs: Sequence[JoinInput], rough: Collection[int]
+) -> dict[str, UniqueKey]:
+    """Return the declared keys by which inputs are joined, by input.
+
+    Args:
+        step: the join.
+        inputs: its inputs.
+        rough: key classes whose codes are hashes.
+    """
+    found = {}
+    for each in inputs:
+        # Of columns that are computed nothing was declared.
+        if each.key is None or each.is_projected:
+            continue
+        texts = {each.key, quoted(each.key)}
+        for number, of in enumerate(step.keys):
+            if texts & {*of.members.get(each.name, ())}:
+                schema = StructType([each.shape.schema[each.key]])
+                kind = to_arrow_schema(schema, timezone="UTC").field(0).type
+                exact = None if number in rough else kind
+                is_local = (
+                    each.time is not None and time_type(each.df, each.time, each.stream) == LOCAL
+                )
+                found[each.name] = UniqueKey(each.stream, each.key, number, exact, is_local)
+    return found
+
+
+PART = "__part"
+"""The columns of a row's place along a side of the grid (numbered)."""
+
+
+class Placement:
+    """A cut of rows into buckets, laid over batch after batch.
+
+    Its columns are built once: each takes many calls to the JVM.
+
+    Args:
+        grid: how rows are cut into buckets; one if there are inputs of which all rows are needed.
+        source: the inputs.
+    """
+
+    def __init__(self, grid: Grid, source: Source) -> None:
+        self.grid = grid
+        awaited, passes = source.awaited, F.col(PASSES)
+        self._needed = passes | F.col(INPUT).isin(*awaited) if awaited else passes
+        self._tells_time = bool(awaited)
+        self._copies: list[tuple[str, Column]] = []
+        """The columns, by name, that say along which parts of a side a row is copied."""
+        self._bucket = F.lit(0)
+        for key, size in enumerate(grid.shape):
+            if size > 1:
+                self._bucket = self._bucket * size + self._part(key, size, source)
+        self._kept: list[Column] = []
+        """The columns that go to a bucket."""
+
+    def _part(self, key: int, size: int, source: Source) -> Column:
+        """Return the place of a row along a side; of a row with several, what they are put in."""
+        code = F.col(f"{KEY}{key}")
+        part = _bin_of(code) % size
+        cases = [
+            (_bin_of(code) == split.bin, _parts_of(split, size, source.layouts))
+            for split in self.grid.splits
+            if split.key == key
+        ]
+        if not all(key in each.keys for each in source.layouts):
+            cases.insert(0, (code.isNull(), F.array(*map(F.lit, range(size)))))
+        if not cases:
+            return part
+        parts = F.array(part)
+        for is_one, its_parts in reversed(cases):
+            parts = F.when(is_one, its_parts).otherwise(parts)
+        self._copies.append((f"{PART}{key}", F.explode(parts)))
+        return F.col(f"{PART}{key}")
+
+    def lay(self, df: DataFrame) -> DataFrame:
+        """Return the rows of the source that are needed, each in the partitions of its buckets."""
+        if not self._kept:
+            self._kept = self._columns(df.columns)
+        df, bucket = df.where(self._needed), self._bucket
+        for name, parts in self._copies:
+            df = df.withColumn(name, parts)
+        if self._copies:
+            df, bucket = df.withColumn(BUCKET, bucket), F.col(BUCKET)
+        return df.select(*self._kept).repartitionById(self.grid.n_buckets, bucket)
+
+    def _columns(self, names: Sequence[str]) -> list[Column]:
+        if not self._tells_time:
+            return [F.col(each) for each in names if each != PASSES]
+        # A row that comes for its event time alone brings nothing else.
+        told, passes = {INPUT, PASSES, START}, F.col(PASSES)
+        return [
+            F.col(each) if each in told else F.when(passes.isNotNull(), F.col(each)).alias(each)
+            for each in names
+        ]
+
+
+def _bin_of(code: Column) -> Column:
+    """Return the bin of a code; see ``grid.bins_of``."""
+    return F.pmod(F.xxhash64(code), F.lit(N_BINS)).cast("int")
+
+
+def _parts_of(split: Split, size: int, layouts: Sequence[InputLayout]) -> Column:
+    """Return the places of a row of a split bin along a key class of so many parts."""
+    cases = []
+    for each in layouts:
+        n_parts, step = split.side(each.name)
+        first = _bin_of(F.col(START)) % n_parts * step + split.bin
+        places = F.array(*[(first + copy) % size for copy in split.copies(each.name)])
+        cases.append(F.when(F.col(INPUT) == each.number, places))
+    return F.coalesce(*cases)

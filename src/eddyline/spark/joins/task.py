@@ -9,11 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eddyline.joins.operator.bucket import BucketBatch
-from eddyline.joins.operator.delta_join import results
-from eddyline.joins.operator.event_time_bucket import OrderedBatch, results_of_all
+from eddyline.joins.operator.event_time import OrderedBatch, results_of_all
 from eddyline.joins.operator.partner_bucket import PartnerBatch, results_by_partner
-from eddyline.joins.operator.probe_counts import JoinWork
-from eddyline.joins.plan import COMPONENT
+from eddyline.joins.operator.pipeline import results
+from eddyline.joins.plan import COMPONENT, JoinWork
 from eddyline.spark.arrow_tasks import begin_task, bucket_of, task_ids
 from eddyline.spark.buckets import as_sent, as_type, report_row, state_of
 from eddyline.spark.joins.layout import INPUT, KEY, PASSES, START
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
 
     from eddyline.joins.plan import BatchPlan
     from eddyline.spark.joins.layout import InputLayout
-    from eddyline.state.place import StatePlace
-    from eddyline.state.repartitioning import Buckets
+    from eddyline.state.grid import Buckets
+    from eddyline.state.manifest import StatePlace
     from eddyline.state.rows import KeyColumn
 
 

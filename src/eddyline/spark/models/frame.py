@@ -25,6 +25,9 @@ from eddyline.models.streams.plan import Sketch, StreamInput, StreamPlan
 from eddyline.models.streams.view import pictures
 from eddyline.options import in_range
 from eddyline.registry import checked_text
+from eddyline.report.html import check_packages, write_report
+from eddyline.report.models import drawn
+from eddyline.report.sections import RunView, Section, Text
 from eddyline.spark import event_time
 from eddyline.spark.alarms.asking import WithAlarms
 from eddyline.spark.models import graphs
@@ -45,9 +48,6 @@ from eddyline.spark.models.graphs import (
 from eddyline.spark.models.laying import Source, as_modelled, rows_to_fit
 from eddyline.spark.models.queries import exact_rows, query_of, rows_of
 from eddyline.sql.parsing import quoted
-from eddyline.watch.html.report import check_packages, write_report
-from eddyline.watch.models import drawn
-from eddyline.watch.sections import RunView, Section, Text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

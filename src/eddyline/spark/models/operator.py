@@ -31,6 +31,7 @@ from eddyline.models.planning.watching import Work
 from eddyline.models.streams.plan import COMPONENT, ModelPart, Sketch
 from eddyline.models.streams.view import ModelCounts, ModelView, told_bounds, waiting_rows
 from eddyline.options import ModelOptions
+from eddyline.report import models as words
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.arrow_tasks import BUCKET, map_batches
 from eddyline.spark.buckets import ADAPTIVE, REPORT, BucketReports
@@ -51,7 +52,6 @@ from eddyline.spark.operator import Laid, Operator, Pending
 from eddyline.spark.relation import lateness_rule
 from eddyline.spark.run.observed_metrics import PendingMetrics
 from eddyline.sql.parsing import quoted
-from eddyline.watch import models as words
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -60,13 +60,12 @@ if TYPE_CHECKING:
 
     from eddyline.models.streams.plan import BucketReport, ModelStep, StreamPlan
     from eddyline.query.steps import Step
+    from eddyline.report.sections import Section
     from eddyline.runtime.choice import Choice
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History, Record
     from eddyline.spark.operator import Batch, Clock, Observed, Site
-    from eddyline.state.manifest import StatePart
-    from eddyline.state.place import StatePlace
-    from eddyline.watch.sections import Section
+    from eddyline.state.manifest import StatePart, StatePlace
 
 PLANNING = "planning"
 """The name of what is learned of steps and joins in saved state."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from eddyline.models.streams.plan import ModelPart, StreamPlan
-    from eddyline.state.place import StatePlace
+    from eddyline.state.manifest import StatePlace
 
 
 @dataclass(frozen=True)

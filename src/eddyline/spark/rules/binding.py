@@ -26,10 +26,10 @@ from eddyline.query.conditions import (
     ValueComparison,
 )
 from eddyline.query.rules.timestamps import moments_of, with_moments
+from eddyline.report.formatting import counted
 from eddyline.spark.analysis import analysed, check_names, column_types, operand, refused
 from eddyline.spark.lateness import own_frames
 from eddyline.spark.session import is_ansi
-from eddyline.watch.formatting import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence

@@ -20,6 +20,8 @@ from msgspec import Struct
 from pyspark.sql import Observation
 
 from eddyline.errors import StateError
+from eddyline.report import rules as words
+from eddyline.report.formatting import clipped, counted
 from eddyline.rules.compile.compiler import compile_rules
 from eddyline.rules.description import counts_of, entries_of, rows_of, rule_view, to_come
 from eddyline.rules.loop import RuleLoop
@@ -34,8 +36,6 @@ from eddyline.spark.rules.statement import Statement, observed_profile
 from eddyline.spark.rules.task import RuleTask
 from eddyline.spark.rules.udf import Work, loader
 from eddyline.spark.run.observed_metrics import PendingMetrics
-from eddyline.watch import rules as words
-from eddyline.watch.formatting import clipped, counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from eddyline.options import SharingOptions
     from eddyline.query.conditions import BoundRules, MissingFields, RuleSource, SkippedRule
+    from eddyline.report.sections import Section
     from eddyline.rules.compile.program import Program
     from eddyline.rules.step import RuleStep
     from eddyline.rules.store import RuleStore
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
     from eddyline.spark.operator import Batch, Observed, Site
     from eddyline.spark.rules.binding import RuleBinder
     from eddyline.spark.rules.output import MatchedRows, MatchesColumn, Output
-    from eddyline.watch.sections import Section
 
 MAX_SAVED = 10_000
 """Most rules whose plan and counts are saved; of more, all is measured again after a restart."""

@@ -16,6 +16,11 @@ from eddyline.errors import EddylineWarning, OptionError, QueryError
 from eddyline.options import SharingOptions
 from eddyline.query.steps import ReadStep
 from eddyline.registry import checked_text
+from eddyline.report import rules as words
+from eddyline.report.formatting import counted
+from eddyline.report.html import fragment, write_report
+from eddyline.report.sections import RunView, arranged
+from eddyline.report.terminal import explain
 from eddyline.rules.correlations import CorrelationStore
 from eddyline.rules.step import RuleStep
 from eddyline.rules.store import RuleStore
@@ -37,12 +42,6 @@ from eddyline.spark.rules.output import (
 )
 from eddyline.spark.run.job import settings_of
 from eddyline.spark.run.job_reports import WAIT_S, JobReports
-from eddyline.watch import rules as words
-from eddyline.watch.formatting import counted
-from eddyline.watch.html.fragment import fragment
-from eddyline.watch.html.report import write_report
-from eddyline.watch.sections import RunView, arranged
-from eddyline.watch.terminal.explain import explain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping

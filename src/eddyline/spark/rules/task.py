@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eddyline.data.sampling import seed_of
+from eddyline.data.outcomes import seed_of
 from eddyline.errors import PredicateError, SourceError
 from eddyline.rules.loop import FIRST_ROWS, RuleLoop
 from eddyline.rules.match.matcher import Matcher

@@ -1,4 +1,4 @@
 """The life of a running query, for any operators: prepare, lay, run, commit, learn.
 
-Imports the protocol ``spark.operator``, ``sinks/``, ``state/`` and ``watch/``; names no operator.
+Imports the protocol ``spark.operator``, ``sinks/``, ``state/`` and ``report/``; names no operator.
 """

@@ -14,23 +14,23 @@ from typing import TYPE_CHECKING, Any
 from eddyline.errors import PlanError, StateError
 from eddyline.query.identity import hash_of
 from eddyline.registry import unknown
+from eddyline.report import decisions as words
 from eddyline.runtime.plan_log import PlanLog
 from eddyline.spark.operator import Batch, Stateful, collected
 from eddyline.state.manifest import RESTORE
-from eddyline.watch import plan_log as words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
+    from eddyline.report.sections import Section
     from eddyline.runtime.choice import Choice
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History, Record
     from eddyline.spark.operator import Observed, Operator, Pending
     from eddyline.spark.prepared import Counted
     from eddyline.state.manifest import Manifest, ManifestFolder, StatePart
-    from eddyline.watch.sections import Section
 
 WHOLE_WAIT_S = 60.0
 """Longest wait for the metrics of a job that has run to its end (s)."""
@@ -294,7 +294,7 @@ class Chain:
     def sections(self, history: History) -> list[Section]:
         """Return for people what the operators do, and why."""
         found = [section for each in self.operators for section in each.sections(history)]
-        return [*found, *words.sections(self.log.views(self.choices))]
+        return [*found, *words.log_sections(self.log.views(self.choices))]
 
     # -- saving ---------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eddyline.data.durable_files import is_local
+from eddyline.data.files import is_local
 from eddyline.errors import OptionError, StateError
 from eddyline.runtime.checkpoint import LOCK, OWN, SPARK, newest_batch, write_format
 from eddyline.runtime.folder_lock import FolderLock

@@ -6,19 +6,19 @@ import contextlib
 from typing import TYPE_CHECKING, Any, Protocol
 
 from eddyline.runtime.records import Backlog
-from eddyline.serve.failures import Failure
+from eddyline.serve.runs import Failure
 from eddyline.spark.run.job import SinkOutlet
 from eddyline.spark.run.run import started_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from eddyline.report.metrics import Metric
+    from eddyline.report.sections import RunView
     from eddyline.runtime.by_hand import ChangeableRules, RuleChange
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import BatchRecord
     from eddyline.spark.run.running_query import RunFace
-    from eddyline.watch.metrics import Metric
-    from eddyline.watch.sections import RunView
 
 PHASES = 60
 """Newest batches whose time is taken apart."""

@@ -23,6 +23,9 @@ from eddyline.errors import (
     StateError,
 )
 from eddyline.registry import unknown
+from eddyline.report.metrics import metrics_of
+from eddyline.report.sections import arranged, notes
+from eddyline.report.stored import RunLog
 from eddyline.runtime import query_file
 from eddyline.runtime.by_hand import BY_PERSON
 from eddyline.runtime.checkpoint import LEARNED, PINS, STATE
@@ -47,9 +50,6 @@ from eddyline.spark.run.triggers import spark_trigger
 from eddyline.spark.sinks.files import file_system, uri_of
 from eddyline.spark.unbounded_state import warn_of_unbounded_state
 from eddyline.state.manifest import ManifestFolder
-from eddyline.watch.metrics import metrics_of
-from eddyline.watch.run_log import RunLog
-from eddyline.watch.sections import arranged, notes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,11 +58,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from eddyline.report.metrics import Metric
+    from eddyline.report.sections import Section
     from eddyline.runtime.query_file import Changed
     from eddyline.spark.prepared import Counted
     from eddyline.spark.run.job import Job, Outlet
-    from eddyline.watch.metrics import Metric
-    from eddyline.watch.sections import Section
 
 REPORT_WAIT_S = 10.0
 """Longest wait for the observations of a batch that has been written (s)."""

@@ -13,6 +13,10 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from rich.console import Console
 
 from eddyline.errors import SourceError
+from eddyline.report.formatting import count
+from eddyline.report.html import fragment, write_report
+from eddyline.report.sections import RunView, Section, Text
+from eddyline.report.terminal import ProgressLine, explain
 from eddyline.runtime.records import History, n_batches
 from eddyline.spark import interrupts
 from eddyline.spark.run.steering import Steered
@@ -21,12 +25,6 @@ from eddyline.spark.sinks.asked import FILES
 from eddyline.spark.sinks.files import FileSink
 from eddyline.spark.sinks.sinks import MemorySink
 from eddyline.sql.parsing import quoted
-from eddyline.watch.formatting import count
-from eddyline.watch.html.fragment import fragment
-from eddyline.watch.html.report import write_report
-from eddyline.watch.sections import RunView, Section, Text
-from eddyline.watch.terminal.explain import explain
-from eddyline.watch.terminal.progress import ProgressLine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -35,10 +33,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+    from eddyline.report.metrics import Metric
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import BatchRecord
     from eddyline.spark.sinks.sinks import Sink
-    from eddyline.watch.metrics import Metric
 
 
 LOOK_EVERY_S = 0.2

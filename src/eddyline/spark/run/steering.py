@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import PlanError, QueryError
 from eddyline.registry import unknown
+from eddyline.report import decisions as words
 from eddyline.runtime.by_hand import Pins
-from eddyline.watch import pins as words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from eddyline.report.sections import Section
     from eddyline.runtime.by_hand import ChangeableRules, PinView, RuleChange
     from eddyline.runtime.choice import Choice
     from eddyline.runtime.journal import JournalEntry
     from eddyline.spark.run.chain import Chain
-    from eddyline.watch.sections import Section
 
 
 class Steering:
@@ -114,11 +114,11 @@ class Steering:
 
     def lines(self) -> tuple[str, ...]:
         """Return what is pinned on a line for the progress; none if nothing is."""
-        return words.lines(self.views())
+        return words.pin_lines(self.views())
 
     def sections(self) -> list[Section]:
         """Return for people what is pinned, and what the evidence says of it."""
-        return words.sections(self.views())
+        return words.pin_sections(self.views())
 
 
 def _plans(plan: Any, targets: Mapping[str, Choice], component: str | None) -> dict[str, Any]:

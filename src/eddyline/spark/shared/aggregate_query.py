@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from eddyline.aggregates.functions import AGGREGATES, function_of
-from eddyline.aggregates.lists import Lists
-from eddyline.aggregates.monoids import MONOIDS
+from eddyline.aggregates.monoids import MONOIDS, Lists
 from eddyline.aggregates.plan import PLACE
 from eddyline.aggregates.slides import Slides
 from eddyline.options import AggregateOptions

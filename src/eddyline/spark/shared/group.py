@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from eddyline.data.durable_files import replace_file
+from eddyline.data.files import replace_file
 from eddyline.errors import StateError
 from eddyline.query.identity import differences
 from eddyline.query.step_graph import tree
+from eddyline.report.sections import Section, Text, arranged, notes
 from eddyline.spark.run.job import Job
 from eddyline.spark.run.run import Run
 from eddyline.spark.run.running_query import RunFace, stop_runs
@@ -26,12 +27,12 @@ from eddyline.spark.shared.companions import (
 from eddyline.spark.shared.evaluation import Listed
 from eddyline.spark.shared.kinds import KINDS
 from eddyline.spark.shared.outlet import SharedOutlet, member_of
-from eddyline.watch.sections import Section, Text, arranged, notes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
+    from eddyline.report.metrics import Metric
     from eddyline.rules.view import RuleView
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import Backlog, BatchRecord
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from eddyline.spark.shared.companions import Start
     from eddyline.spark.shared.evaluation import Evaluation
     from eddyline.spark.shared.outlet import Member
-    from eddyline.watch.metrics import Metric
 
 LOOK_EVERY_S = 0.5
 """Time between two looks at a query that others go on without (s)."""

@@ -1,0 +1,226 @@
+"""Windows that change with every row that comes or leaves: of a length, or of the last rows.
+
+``ChangeBatch`` is the work of a bucket for windows of a length of time. ``CountBatch`` is that for
+windows that count rows. There rows come with two codes: the code of their partition, in which all
+are counted, whether WHERE keeps them or not; and the code by which those that WHERE keeps are
+grouped. A row leaves at the instant at which the last of so many rows behind it has come, whatever
+their groups are.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eddyline.aggregates.bucket import (
+    ROOM_COLUMNS,
+    BucketBatch,
+    filled_ranges,
+    kept_spans,
+    no_cells,
+    with_ties,
+)
+from eddyline.aggregates.cells import CHECK, CODE, Reach, Span, group_bounds
+from eddyline.aggregates.plan import OWN_CHECK, OWN_CODE, PASSES
+from eddyline.aggregates.ranges_kernels import change_ranges, held_rows, instant_ranges
+from eddyline.data.arrays import distinct
+from eddyline.query.windows import LONGEST
+from eddyline.state.rows import ALWAYS, FOREVER, Rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from eddyline.data.arrays import Ints
+
+MOST_RESULTS = 2**20
+"""Results that one table has, about; a table has those of one instant or more."""
+
+
+class ChangeBatch(BucketBatch):
+    """Windows that change with every row that comes or leaves."""
+
+    @cached_property
+    def reach(self) -> Reach:
+        """How far windows look back."""
+        return Reach(self.plan.window.length)
+
+    @property
+    def gives_all(self) -> bool:
+        """Whether all groups are given at each instant at which rows come, in any of them."""
+        return self.plan.emits == "rstream"
+
+    def tables(self, fresh: Rows | None) -> Iterator[pa.Table]:
+        """Yield the results of the instants at which a row comes or leaves."""
+        cells = self.reached_back(fresh)
+        if cells is None or (self.gives_all and fresh is None):
+            return
+        leaves = self.leaves(cells)
+        if self.gives_all and fresh is not None:
+            n_groups = group_bounds(cells).size - 1
+            for asked in cut(instants_of(fresh), n_groups, MOST_RESULTS):
+                yield self.table(cells, *filled_ranges(instant_ranges, cells, leaves, asked))
+        else:
+            facts = leaves, self.first_instant, self.plan.after
+            yield self.table(cells, *filled_ranges(change_ranges, cells, *facts))
+
+    @property
+    def first_instant(self) -> int:
+        """The first instant that is answered (µs)."""
+        return max(self.plan.before, ALWAYS + 2)
+
+    def reached_back(self, fresh: Rows | None) -> Rows | None:
+        """Return the cells that windows have, in order; None if there is none."""
+        since, until = self.first_instant, self.plan.after
+        length, is_timed = self.reach.length, self.reach.length < LONGEST
+        low, common = (since - 1 - length, until - 1 - length) if is_timed else (ALWAYS, ALWAYS)
+        history = self.reached("changes", self.reach)
+        new = no_cells() if fresh is None else fresh
+        wanted, span = None if self.gives_all else new, (common, since)
+        found = history.cells(max(low, ALWAYS), span, wanted, with_edges=is_timed)
+        return self.entries(found, fresh)
+
+    def leaves(self, cells: Rows) -> Ints:
+        """Return the instant from which on each cell is in no window (µs)."""
+        length = self.reach.length
+        if length == LONGEST:
+            return np.full(len(cells), FOREVER)
+        last = FOREVER - length - 1
+        return np.where(cells.starts > last, FOREVER, cells.starts + (length + 1))
+
+    def history_after(self, fresh: Rows | None) -> dict[str, tuple[Span, ...]]:
+        """Return the files of cells that windows of later batches reach back to."""
+        is_timed = 0 <= self.reach.length < LONGEST
+        horizon = self.plan.after - 1 - self.reach.length if is_timed else ALWAYS
+        return kept_spans("changes", self.reached("changes", self.reach), fresh, horizon)
+
+
+def instants_of(cells: Rows) -> Ints:
+    """Return the instants at which cells start, each once and ascending (µs)."""
+    return distinct(cells.starts)
+
+
+def cut(instants: Ints, n_each: int, most: int) -> list[Ints]:
+    """Return instants in parts, of which each brings so many or fewer if they bring ``n_each``.
+
+    >>> [part.tolist() for part in cut(np.arange(5), 3, 7)]
+    [[0, 1], [2, 3], [4]]
+    """
+    size = max(1, most // max(1, n_each))
+    return [instants[at : at + size] for at in range(0, instants.size, size)]
+
+
+MOST_ROWS = 2**22
+"""Rows that one table of results is computed of, about, where rows leave in any order."""
+
+
+class CountBatch(ChangeBatch):
+    """Windows of the last rows of each partition."""
+
+    @cached_property
+    def reach(self) -> Reach:
+        """How far windows look back."""
+        counts = self.plan.window.counts
+        assert counts is not None
+        return Reach(n_rows=counts.rows)
+
+    def fresh(self, due: list[Rows]) -> Rows | None:
+        """Return the rows that are answered now, in order: rows that are counted stay rows."""
+        rows = self.ordered(due)
+        return None if rows is None else with_ties(rows, self.plan.ties)
+
+    def tables(self, fresh: Rows | None) -> Iterator[pa.Table]:
+        """Yield the results of the instants at which rows come, as only then others leave."""
+        if fresh is None:
+            return
+        rows = self.entries(self._before(fresh), fresh)
+        assert rows is not None
+        groups, leaves = _grouped(rows, _leaves(rows, self.reach.n_rows))
+        if not len(groups):
+            return
+        if self.plan.spans:
+            yield from self._of_several(groups, leaves, instants_of(fresh))
+        elif self.gives_all:
+            n_groups = group_bounds(groups).size - 1
+            for asked in cut(instants_of(fresh), n_groups, MOST_RESULTS):
+                yield self.table(groups, *filled_ranges(instant_ranges, groups, leaves, asked))
+        else:
+            facts = leaves, self.first_instant, self.plan.after
+            yield self.table(groups, *filled_ranges(change_ranges, groups, *facts))
+
+    def _before(self, fresh: Rows) -> list[Rows]:
+        """Return the rows of before that windows have."""
+        if self.plan.is_alone:
+            return []
+        history = self.reached("changes", self.reach)
+        # Groups of several partitions have rows of those in which nothing comes, too.
+        wanted = None if self.gives_all or self.plan.spans else fresh
+        return history.cells(ALWAYS, (ALWAYS, self.first_instant), wanted)
+
+    def history_after(self, fresh: Rows | None) -> dict[str, tuple[Span, ...]]:
+        """Return the files of rows that windows of later batches have."""
+        return {} if self.plan.is_alone else super().history_after(fresh)
+
+    def _of_several(self, groups: Rows, leaves: Ints, instants: Ints) -> Iterator[pa.Table]:
+        """Yield the results of groups whose rows are of several partitions.
+
+        They leave in any order, so the rows of each result are put together anew.
+        """
+        bounds = group_bounds(groups)
+        number = np.repeat(np.arange(bounds.size - 1), np.diff(bounds))
+        leaving = np.lexsort((leaves, number))
+
+        def found(part: Ints, rooms: tuple[Ints, Ints, Ints]) -> Ints:
+            sizes = np.empty(2, np.int64)
+            asked = part if self.gives_all else part[:0]
+            facts = asked, int(part[0]), int(part[-1]) + 1
+            held_rows(groups.starts, bounds, leaves, leaving, *facts, *rooms, sizes)
+            return sizes
+
+        n_rows = int(found(instants, _rooms(0, 0))[1])
+        for part in cut(instants, n_rows // instants.size, MOST_ROWS):
+            rooms = _rooms(*map(int, found(part, _rooms(0, 0))))
+            found(part, rooms)
+            at, ranges, taken = rooms
+            if at.size:
+                yield self.table(groups.taken(taken), at, ranges)
+
+
+def _rooms(n_results: int, n_rows: int) -> tuple[Ints, Ints, Ints]:
+    """Return room for the instants and ranges of results, and for their rows."""
+    return (
+        np.empty(n_results, np.int64),
+        np.empty((n_results, ROOM_COLUMNS), np.int64),
+        np.empty(n_rows, np.int64),
+    )
+
+
+def _leaves(rows: Rows, n_rows: int) -> Ints:
+    """Return the instant from which on each row, in order, is in no window (µs)."""
+    bounds = group_bounds(rows)
+    ends = np.repeat(bounds[1:], np.diff(bounds))
+    pusher = np.arange(len(rows)) + min(n_rows, len(rows))
+    is_pushed = pusher < ends
+    leaves = np.full(len(rows), FOREVER)
+    leaves[is_pushed] = rows.starts[pusher[is_pushed]]
+    return leaves
+
+
+def _grouped(rows: Rows, leaves: Ints) -> tuple[Rows, Ints]:
+    """Return the rows that WHERE keeps by their own groups, in order, and when each leaves (µs)."""
+    names = rows.payload.column_names
+    kept = np.arange(len(rows))
+    if PASSES in names:
+        kept = np.flatnonzero(rows.payload[PASSES].to_numpy())
+    if OWN_CODE not in names:
+        return (rows, leaves) if kept.size == len(rows) else (rows.taken(kept), leaves[kept])
+    code, check = (rows.payload[name].to_numpy()[kept] for name in (OWN_CODE, OWN_CHECK))
+    # Stable: rows of one group and instant stay as their partition has them, so none leaves first.
+    order = np.lexsort((rows.starts[kept], check, code))
+    taken = kept[order]
+    found = rows.taken(taken)
+    codes = {CODE: code[order], CHECK: check[order]}
+    return Rows(codes, found.starts, found.ends, found.payload), leaves[taken]

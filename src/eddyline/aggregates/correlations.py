@@ -1,0 +1,234 @@
+"""The work of one bucket of correlations: matches in, alerts and files out.
+
+A correlation of rules is a condition on the matches of a group within a timespan, event by event.
+``CorrelationBatch`` answers matches once event time has passed them, and keeps those that later
+timespans reach back to; the kernel walks the matches of each group once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from eddyline.aggregates.bucket import BucketBatch, kept_spans, no_cells, with_ties
+from eddyline.aggregates.cells import History, Reach, group_bounds, in_order, together
+from eddyline.aggregates.columns import is_there
+from eddyline.aggregates.correlation_kernels import EVENTS, LAST, START, correlated
+from eddyline.aggregates.plan import AggregatePlan, BucketState
+from eddyline.data.arrays import whole
+from eddyline.query.correlations import (
+    ALERT,
+    CARRIED,
+    EVENT,
+    FRACTION,
+    KINDS,
+    MASK,
+    PLACE,
+    TESTS,
+    TEXT,
+    WHOLE,
+)
+from eddyline.state.rows import ALWAYS, Rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from eddyline.aggregates.cells import Span
+    from eddyline.data.arrays import Floats, Ints, Mask
+    from eddyline.query.correlations import Correlation
+    from eddyline.state.manifest import StatePlace
+
+HELD = "__held"
+"""The column of matches of before that says whether their correlation held at their instant."""
+
+_KEPT = (PLACE, MASK, TEXT, WHOLE, FRACTION)
+"""The columns of matches that later instants need."""
+
+
+@dataclass(frozen=True, slots=True)
+class CorrelationPlan(AggregatePlan):
+    """The work of every bucket of correlations in one batch; goes to workers."""
+
+    correlations: tuple[tuple[int, Correlation], ...] = ()
+    """By their places."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Correlations as the kernel reads them."""
+
+    rows: Mapping[int, int]
+    """The row of each correlation, by its place."""
+    facts: Ints
+    tests: Ints
+    programs: Ints
+
+    @classmethod
+    def of(cls, correlations: tuple[tuple[int, Correlation], ...]) -> Facts:
+        """Return the facts of correlations by their places."""
+        every = [each for _, each in correlations]
+        ops = list(TESTS)
+        tests = np.zeros((len(every), max(len(each.tests) for each in every), 2), np.int64)
+        programs = np.zeros((len(every), max(len(each.program) for each in every)), np.int64)
+        facts = np.zeros((len(every), 6), np.int64)
+        for row, each in enumerate(every):
+            for at, (op, number) in enumerate(each.tests):
+                tests[row, at] = ops.index(op), number
+            programs[row, : len(each.program)] = each.program
+            facts[row] = (
+                KINDS.index(each.kind),
+                each.length,
+                len(each.references),
+                each.percentile,
+                len(each.tests),
+                len(each.program),
+            )
+        rows = {place: row for row, (place, _) in enumerate(correlations)}
+        return cls(rows, facts, tests, programs)
+
+
+class _Matches(History):
+    """Matches of before: all that are within the timespan, one by one."""
+
+    def __init__(self, spans: tuple[Span, ...], length: int, place: StatePlace | None) -> None:
+        super().__init__(spans, Reach(length), {}, place)
+        self._can_sum_up = False
+
+
+class CorrelationBatch(BucketBatch):
+    """Matches are answered instant by instant; rows that are none of these correlations' pass."""
+
+    plan: CorrelationPlan
+
+    def __init__(
+        self, plan: CorrelationPlan, place: StatePlace | None, state: BucketState, bucket: int
+    ) -> None:
+        super().__init__(plan, place, state, bucket)
+        self._facts = Facts.of(plan.correlations)
+        self._lengths = sorted({each.length for _, each in plan.correlations})
+        self._answered: dict[int, Rows] = {}
+        """What later instants need of the matches that are answered now, by timespan (µs)."""
+
+    def run(self, arrived: Rows | None) -> Iterator[pa.Table]:
+        """Yield rows that pass, and the alerts that the batch brings; keep the matches."""
+        mine = None
+        if arrived is not None:
+            places = pa.array([place for place, _ in self.plan.correlations], pa.int32())
+            own = pc.is_in(whole(arrived.payload[PLACE]), places)
+            is_mine = own.to_numpy(zero_copy_only=False)
+            if not is_mine.all():
+                yield arrived.payload.filter(pc.invert(own))
+            mine = arrived.taken(np.flatnonzero(is_mine))
+            payload = mine.payload.drop_columns([EVENT, ALERT])
+            mine = Rows(mine.codes, mine.starts, mine.ends, payload) if len(mine) else None
+        yield from super().run(mine)
+
+    def fresh(self, due: list[Rows]) -> Rows | None:
+        """Return the matches that are answered now, in order; those of an instant by content."""
+        matches = self.ordered(due)
+        return None if matches is None else with_ties(matches, (CARRIED,))
+
+    def results(self, fresh: Rows | None) -> pa.Table | None:
+        """Return the alerts at the instants between ``plan.before`` and ``plan.after``."""
+        if fresh is None:
+            return None
+        lengths = self._facts.facts[self._rows_of(fresh), 1]
+        found = []
+        for length in self._lengths:
+            some = np.flatnonzero(lengths == length)
+            if some.size:
+                found.append(self._alerts(fresh.taken(some), length))
+        return pa.concat_tables(found)
+
+    def history_after(self, fresh: Rows | None) -> dict[str, tuple[Span, ...]]:  # noqa: ARG002
+        """Return the files of matches that timespans of later instants reach back to."""
+        found: dict[str, tuple[Span, ...]] = {}
+        for length in self._lengths:
+            own = self._answered.get(length, no_cells())
+            horizon = max(self.plan.after - length, ALWAYS) if self.plan.after != ALWAYS else ALWAYS
+            found |= kept_spans(str(length), self._history(length), own, horizon)
+        return found
+
+    # -- parts ----------------------------------------------------------------------------------
+
+    def _history(self, length: int) -> History:
+        return _Matches(self.state.history.get(str(length), ()), length, self.place)
+
+    def _rows_of(self, matches: Rows) -> Ints:
+        """Return the row of facts of the correlation of each match."""
+        table = np.zeros(max(self._facts.rows) + 1, np.int64)
+        for place, row in self._facts.rows.items():
+            table[place] = row
+        found: Ints = table[whole(matches.payload[PLACE]).to_numpy()]
+        return found
+
+    def _alerts(self, fresh: Rows, length: int) -> pa.Table:
+        """Return the alerts of correlations of one timespan."""
+        since = int(fresh.starts.min()) - length
+        before = self._history(length).cells(since, (ALWAYS, ALWAYS), fresh)
+        self._n_read += sum(map(len, before))
+        own = _kept(fresh)
+        # The place of a fresh match tells it apart, and finds it again.
+        marked = [_with(each, "fresh", np.full(len(each), -1)) for each in before if len(each)]
+        cells = in_order(together([*marked, _with(own, "fresh", np.arange(len(own)))]))
+        at = cells.payload["fresh"].to_numpy()
+        held, alerts, values = self._correlated(cells, at >= 0)
+        is_new = at >= 0
+        answers = np.empty(len(own), np.bool_)
+        answers[at[is_new]] = held[is_new]
+        payload = own.payload.drop_columns([HELD]).append_column(HELD, pa.array(answers))
+        self._answered[length] = Rows(own.codes, own.starts, own.ends, payload)
+        chosen = fresh.payload.take(pa.array(at[alerts[:, LAST]]))
+        facts = [pa.array(alerts[:, START]), pa.array(alerts[:, EVENTS]), pa.array(values)]
+        told = pa.StructArray.from_arrays(facts, ["first", "events", "value"])
+        return chosen.append_column(ALERT, told)
+
+    def _correlated(self, cells: Rows, is_new: Mask) -> tuple[Mask, Ints, Floats]:
+        """Return whether correlations held at the matches, and the alerts with their values."""
+        numbers, n_values = _numbers_of(cells)
+        held = cells.payload[HELD].to_numpy().copy()
+        alerts, values = np.empty((len(cells), 3), np.int64), np.empty(len(cells), np.float64)
+        facts = self._facts
+        n = correlated(
+            cells.starts,
+            group_bounds(cells),
+            self._rows_of(cells),
+            numbers,
+            is_new,
+            facts.facts,
+            facts.tests,
+            facts.programs,
+            n_values,
+            held,
+            alerts,
+            values,
+        )
+        return held, alerts[:n], values[:n]
+
+
+def _kept(fresh: Rows) -> Rows:
+    """Return of matches what later instants need of them."""
+    payload = fresh.payload.select(_KEPT).append_column(HELD, pa.array(np.zeros(len(fresh), bool)))
+    return Rows(fresh.codes, fresh.starts, fresh.ends, payload)
+
+
+def _with(rows: Rows, name: str, values: Ints) -> Rows:
+    payload = rows.payload.append_column(name, pa.array(values))
+    return Rows(rows.codes, rows.starts, rows.ends, payload)
+
+
+def _numbers_of(cells: Rows) -> tuple[Ints, int]:
+    """Return matches as the kernel reads them, and the number of codes of values."""
+    texts = whole(cells.payload[TEXT]).dictionary_encode()
+    wholes, parts = whole(cells.payload[WHOLE]), whole(cells.payload[FRACTION])
+    found = np.empty((len(cells), 5), np.int64)
+    found[:, 0] = pc.fill_null(wholes, 0)
+    found[:, 1] = pc.fill_null(parts, 0)
+    found[:, 2] = is_there(wholes)
+    found[:, 3] = pc.fill_null(texts.indices, -1)
+    found[:, 4] = whole(cells.payload[MASK])
+    return found, len(texts.dictionary)

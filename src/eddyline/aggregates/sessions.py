@@ -1,0 +1,220 @@
+"""Sessions: rows of a group that follow each other by no more than a gap.
+
+``SessionBatch`` is the work of a bucket. ``OpenSessions`` keeps sessions that are open, in files
+that never change. A file has all open sessions of its groups, as they were when it was written, by
+group; the newest file that has a group is right. So a batch reads the sessions of the groups that
+it has rows of, and those that end, and writes what the former became. Files of about the same size
+become one, so that there are few of them.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from eddyline.aggregates.bucket import BucketBatch, no_cells
+from eddyline.aggregates.cells import BY_END, CODE, group_bounds, in_order, of_groups, together
+from eddyline.aggregates.plan import FIRST, BucketReport, BucketState
+from eddyline.aggregates.ranges_kernels import session_ranges
+from eddyline.data.arrays import distinct, whole
+from eddyline.query.windows import SessionWindow
+from eddyline.state.event_time import earlier
+from eddyline.state.rows import Rows
+from eddyline.state.run_files import open_rows, write_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from eddyline.data.arrays import Ints, Mask
+    from eddyline.state.manifest import StatePlace
+    from eddyline.state.run_files import RunFile
+
+
+class SessionBatch(BucketBatch):
+    """Rows of a group that follow each other by no more than a gap.
+
+    Sessions that are open wait, each as one cell with its first and its last instant as start and
+    end. Of these a batch reads those of groups that it has rows of, and those that end.
+    """
+
+    @property
+    def gap(self) -> int:
+        """Most time between two rows of one session (µs)."""
+        assert isinstance(self.plan.window, SessionWindow)
+        return self.plan.window.gap
+
+    def run(self, arrived: Rows | None) -> Iterator[pa.Table]:
+        """Yield the sessions that end, and keep those that are open."""
+        started = time.thread_time_ns()
+        since, until = (earlier(each, self.gap) for each in (self.plan.before, self.plan.after))
+        sessions = OpenSessions(self.place, self.state.waiting, since)
+        new = no_cells() if arrived is None else arrived
+        codes = distinct(new.codes[CODE])
+        read = [*sessions.of_codes(codes), *sessions.ended(until, codes)]
+        cells, results, n_bytes = self.entries(read, new), 0, new.payload.nbytes
+        changed = no_cells()
+        if cells is not None:
+            firsts, lasts = sessions_of(cells, self.gap)
+            is_open = lasts >= until
+            ranges = np.column_stack([firsts, np.append(firsts[1:], len(cells))])
+            done, lasting = ranges[~is_open], ranges[is_open]
+            if len(done):
+                found = self.table(cells, lasts[~is_open] + self.gap, np.column_stack([done, done]))
+                results, n_bytes = found.num_rows, n_bytes + found.nbytes
+                yield found.append_column(FIRST, pa.array(cells.starts[done[:, 0]]))
+            changed = self._sessions(cells, lasting, lasts[is_open])
+        self.report = BucketReport(
+            self.report.bucket,
+            BucketState(sessions.after(until, changed)),
+            n_arrived=len(new),
+            n_read=self._n_read,
+            n_results=results,
+            work_ns=time.thread_time_ns() - started,
+            n_bytes=n_bytes,
+        )
+
+    def _sessions(self, cells: Rows, ranges: Ints, lasts: Ints) -> Rows:
+        """Return sessions as one cell each."""
+        lo, hi = np.ascontiguousarray(ranges[:, 0]), np.ascontiguousarray(ranges[:, 1])
+        columns = {
+            name: self.partials[name].merge(whole(column), lo, hi)
+            if name in self.partials
+            else column.take(pa.array(lo))
+            for name, column in zip(cells.payload.column_names, cells.payload.columns, strict=True)
+        }
+        codes = {key: of[lo] for key, of in cells.codes.items()}
+        return Rows(codes, cells.starts[lo], lasts, pa.table(columns))
+
+
+def sessions_of(cells: Rows, gap: int) -> tuple[Ints, Ints]:
+    """Return the first cell of each session, and its last instant (µs); cells are in order."""
+    firsts, lasts = np.empty(len(cells), np.int64), np.empty(len(cells), np.int64)
+    n = session_ranges(cells.starts, cells.ends, group_bounds(cells), gap, firsts, lasts)
+    return firsts[:n], lasts[:n]
+
+
+FULLER = 2
+"""Times by which a file has to be larger than the next newer one to be left as it is."""
+
+
+class OpenSessions:
+    """The sessions of a bucket that are open.
+
+    Args:
+        place: where their files are.
+        files: these, the oldest first.
+        since: the last row of a session that is open is not before this instant (µs).
+
+    Raises:
+        OSError: they cannot be read.
+    """
+
+    def __init__(self, place: StatePlace | None, files: Sequence[RunFile], since: int) -> None:
+        self.place = place
+        self.since = since
+        self.files = [_File(place, each) for each in files] if place is not None else []
+
+    def of_codes(self, codes: Ints) -> list[Rows]:
+        """Return the open sessions of the groups of some codes, which ascend."""
+        found = []
+        for file in reversed(self.files):
+            own = of_groups(file.rows, codes)
+            found.append(_from_end(own, self.since))
+            codes = codes[~is_in(codes, file.codes)]
+        return found
+
+    def ended(self, until: int, but: Ints) -> list[Rows]:
+        """Return those whose last row is before an instant (µs), but of the groups of some codes.
+
+        Args:
+            until: the instant.
+            but: the codes, which ascend.
+        """
+        found, newer = [], [but]
+        for file in reversed(self.files):
+            places = file.ending(self.since, until)
+            for codes in newer:
+                places = places[~is_in(file.codes[places], codes)]
+            found.append(file.rows.taken(places))
+            newer.append(file.codes)
+        return found
+
+    def after(self, until: int, changed: Rows) -> tuple[RunFile, ...]:
+        """Return the files of the sessions that are open with a batch.
+
+        Args:
+            until: the last row of an open session is not before this instant (µs).
+            changed: all open sessions of the groups that had rows, in order.
+
+        Raises:
+            OSError: they cannot be read or written.
+        """
+        if self.place is None:
+            return ()
+        stay = [each for each in self.files if each.last >= until]
+        if not len(changed):
+            return tuple(each.file for each in stay)
+        while stay and len(stay[-1].rows) <= FULLER * len(changed):
+            older = _from_end(stay.pop().rows, until)
+            is_same = ~is_in(older.codes[CODE], changed.codes[CODE])
+            changed = in_order(together([older.taken(np.flatnonzero(is_same)), changed]))
+        return (*(each.file for each in stay), self._written(changed))
+
+    def _written(self, rows: Rows) -> RunFile:
+        assert self.place is not None
+        by_end = pa.array(np.argsort(rows.ends, kind="stable"))
+        payload = rows.payload.append_column(BY_END, by_end)
+        indexed = Rows(rows.codes, rows.starts, rows.ends, payload)
+        return write_rows(self.place.files, self.place.runs, indexed, is_sorted=True)
+
+
+class _File:
+    """A file of sessions, of which what is needed is read from a local disk."""
+
+    def __init__(self, place: StatePlace, file: RunFile) -> None:
+        self.file = file
+        rows = open_rows(place.files, place.runs, file)
+        if BY_END in rows.payload.column_names:
+            self.by_end = whole(rows.payload[BY_END]).to_numpy()
+            payload = rows.payload.drop_columns([BY_END])
+            rows = Rows(rows.codes, rows.starts, rows.ends, payload)
+        else:
+            self.by_end = np.argsort(rows.ends, kind="stable")
+        self.rows = rows
+
+    @property
+    def codes(self) -> Ints:
+        """The codes of the groups, which ascend."""
+        return self.rows.codes[CODE]
+
+    @property
+    def last(self) -> int:
+        """The last row of all sessions (µs)."""
+        return int(self.rows.ends[self.by_end[-1]])
+
+    def ending(self, since: int, until: int) -> Ints:
+        """Return the places, which ascend, of sessions whose last row is in a range (µs)."""
+        low, high = np.searchsorted(self.rows.ends, [since, until], sorter=self.by_end)
+        return np.sort(self.by_end[low:high])
+
+
+def is_in(values: Ints, known: Ints) -> Mask:
+    """Return which values are among others, which ascend.
+
+    >>> is_in(np.array([3, 4, 9]), np.array([1, 3, 3, 7])).tolist()
+    [True, False, False]
+    """
+    if not known.size:
+        return np.zeros(values.size, np.bool_)
+    places = np.minimum(np.searchsorted(known, values), known.size - 1)
+    found: Mask = known[places] == values
+    return found
+
+
+def _from_end(rows: Rows, since: int) -> Rows:
+    """Return the sessions whose last row is not before an instant (µs)."""
+    lasting = rows.ends >= since
+    return rows if lasting.all() else rows.taken(np.flatnonzero(lasting))

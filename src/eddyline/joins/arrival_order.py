@@ -1,0 +1,370 @@
+"""How keys arrive: nearly in order, or in clusters. How far behind a key still comes, learned.
+
+``ValueOrders`` is of streams whose keys nearly grow: a key is *passed* once the other streams are
+so far beyond it that hardly any row of it comes. ``Clusters`` is of streams whose keys come in
+clusters: a key is *closed* once its first row is so long ago that hardly any row of it comes. Both
+learn a bound that holds nearly all rows (see ``constraints.bounds``) and a margin above it. A row
+that comes later finds its partners all the same, behind filters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from eddyline.constraints.bounds import Disorder, LearnedBound, LearnedLateness, bins_of, n_beyond
+from eddyline.errors import StateError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from numpy.typing import NDArray
+
+    from eddyline.joins.graph import JoinGraph
+
+HELD = 0.999
+"""Share of the rows of a stream that are to be no farther behind; others look behind filters."""
+
+MARGIN = 1.05
+"""A key is passed, or closed, at so many times the bound; see ``tiers.MARGIN``."""
+
+MEASURED = 2_048
+"""Rows of a bucket that are measured, about, evenly spread over all."""
+
+WIDEST = 2**60
+"""Keys of a batch that are farther apart are in no order, such as hashes."""
+
+Place = tuple[str, int]
+"""An input and a key class."""
+
+
+def disorder_of(
+    codes: NDArray[np.int64], top: int | None, *, measures: bool = True, is_whole: bool = False
+) -> Disorder:
+    """Return how far keys (at least one) are behind the greatest one of the batches before.
+
+    Args:
+        codes: the keys.
+        top: the greatest one; None if there was none.
+        measures: whether that is measured; if not, only the greatest key counts, and no row.
+        is_whole: whether all rows are measured, not some that stand for others.
+    """
+    earliest, latest = int(codes.min()), int(codes.max())
+    if not measures:
+        return Disorder(0, 0, earliest, latest)
+    if top is None:
+        return Disorder(codes.size, 0, earliest, latest)
+    step = 1 if is_whole else -(-codes.size // MEASURED)
+    behind = np.minimum(float(top) - codes[::step].astype(np.float64), float(WIDEST))
+    numbers, counts = np.unique(bins_of(behind[behind >= 1].astype(np.int64)), return_counts=True)
+    bins = dict(zip(numbers.tolist(), (counts * step).tolist(), strict=True))
+    return Disorder(codes.size, 0, earliest, latest, bins)
+
+
+def watched(
+    graph: JoinGraph, inputs: Collection[str], timed: Collection[str], rough: Collection[int]
+) -> dict[Place, tuple[Place, ...]]:
+    """Return the keys that others may pass: with each the keys of all other streams.
+
+    Every result that a row may still be in has a new row of another stream. So the key class has to
+    be one of all of these; tables have no new rows.
+
+    Args:
+        graph: the join.
+        inputs: those whose rows may leave.
+        timed: the streams.
+        rough: key classes whose codes are in no order.
+    """
+    found = {}
+    for name in inputs:
+        others = [each for each in timed if each != name]
+        for key in graph.classes_of[name]:
+            if others and key not in rough and {*others} <= graph.classes[key]:
+                found[name, key] = tuple((other, key) for other in others)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    learned: LearnedLateness
+    top: int | None
+
+
+class ValueOrders:
+    """What is known of the order in which the keys of streams come.
+
+    Args:
+        passing: see ``watched``.
+        held: share of the rows of a stream that are to be no farther behind ((0, 1)).
+    """
+
+    def __init__(self, passing: Mapping[Place, tuple[Place, ...]], held: float = HELD) -> None:
+        self.passing, self._held = passing, held
+        self._known = {
+            place: _Known(LearnedLateness(held), None)
+            for places in passing.values()
+            for place in places
+        }
+        self._promising: set[Place] = set()
+
+    @property
+    def promises(self) -> bool:
+        """Whether what was measured last asks for far smaller bounds than those that are known."""
+        return bool(self._promising)
+
+    @property
+    def tops(self) -> dict[Place, int | None]:
+        """The keys that are measured, and the greatest one of each so far."""
+        return {place: each.top for place, each in self._known.items()}
+
+    def below(self) -> dict[str, dict[int, int]]:
+        """Return by input and key class the key below which those of all others are hardly any."""
+        found: dict[str, dict[int, int]] = {}
+        for (name, key), places in self.passing.items():
+            lows = [self._low(place) for place in places]
+            known = [low for low in lows if low is not None]
+            if len(known) == len(lows):
+                found.setdefault(name, {})[key] = min(known)
+        return found
+
+    def _low(self, place: Place) -> int | None:
+        each = self._known[place]
+        if each.top is None or not each.learned.n_rows or each.learned.bound >= WIDEST:
+            return None
+        return max(each.top - int(each.learned.bound * MARGIN), -(2**63))
+
+    def step(self, fresh: Iterable[Mapping[Place, Disorder]]) -> None:
+        """Take in what the buckets of a batch measured."""
+        whole: dict[Place, Disorder] = {}
+        for part in fresh:
+            for place, disorder in part.items():
+                whole[place] = disorder.merge(whole[place]) if place in whole else disorder
+        for place, disorder in whole.items():
+            if place in self._known:
+                self._note(place, disorder)
+                self._known[place] = _after(self._known[place], disorder)
+
+    def _note(self, place: Place, batch: Disorder) -> None:
+        if batch.n_rows:
+            less = self._known[place].learned.bound // 2
+            is_less = n_beyond(batch.bins, less) <= (1 - self._held) * batch.n_rows
+            note = self._promising.add if is_less else self._promising.discard
+            note(place)
+
+    def snapshot(self) -> list[tuple[str, int, LearnedLateness, int | None]]:
+        """Return the learned state."""
+        return [(*place, each.learned, each.top) for place, each in self._known.items()]
+
+    def restore(self, state: Any) -> None:
+        """Continue from what ``snapshot`` returned, decoded from JSON.
+
+        Raises:
+            StateError: it is damaged.
+        """
+        kind = list[tuple[str, int, LearnedLateness, int | None]]
+        try:
+            for name, key, learned, top in msgspec.convert(state, kind, str_keys=True):
+                if (name, key) in self._known and learned.share == self._held:
+                    self._known[name, key] = _Known(learned, top)
+        except msgspec.ValidationError as error:
+            msg = f"what was learned of the order of a join's keys cannot be read: {error}"
+            raise StateError(msg) from error
+
+
+def _after(known: _Known, batch: Disorder) -> _Known:
+    """Return what is known with one batch more."""
+    learned = known.learned
+    if batch.latest - batch.earliest >= WIDEST:
+        learned = known.learned.bounded(WIDEST)
+    elif batch.n_rows:
+        beyond = n_beyond(batch.bins, known.learned.bound)
+        measured = Disorder(batch.n_rows, beyond, batch.earliest, batch.latest, batch.bins)
+        learned = known.learned.after(measured, known.top)
+    top = batch.latest if known.top is None else max(known.top, batch.latest)
+    return _Known(learned, top)
+
+
+SEEN = 2.0
+"""A bound is used once so many times as much event time was seen, which bounds spans."""
+
+MOST = 0.5
+"""Keys close within this share of the window of their stream, or not at all: a row would leave
+hardly before its window does."""
+
+Closed = dict[str, dict[int, dict[str, int]]]
+"""By input, key class and stream: how long after its first row a key is closed there (µs)."""
+
+
+@dataclass(slots=True)
+class Spans:
+    """How long after the first row of their key the rows of a stream in a batch came."""
+
+    n_rows: int = 0
+    """Rows; those that were measured stand for others."""
+    bins: dict[int, int] = field(default_factory=dict)
+    """Those of them that came later than it, by the bin of how much; see ``bounds.bins_of``."""
+
+    def add(self, other: Spans) -> None:
+        """Count those of another part, too."""
+        self.n_rows += other.n_rows
+        for number, n in other.bins.items():
+            self.bins[number] = self.bins.get(number, 0) + n
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """What is known of the clusters of a key, for people."""
+
+    name: str
+    """The stream."""
+    key: int
+    """The key class."""
+    bound: int
+    """The time that holds nearly all rows of a key, from the first one on (µs)."""
+    n_rows: int
+    """Rows that were measured, those included that they stand for."""
+    n_beyond: int
+    """Those of them that were beyond the bound in force at their time."""
+    is_used: bool
+    """Whether keys are closed by it."""
+
+
+class LearnedClusters(msgspec.Struct, forbid_unknown_fields=True):
+    """Learned state: places with their bounds, and the event time from which on each was seen."""
+
+    bounds: list[tuple[str, int, LearnedBound]]
+    since: dict[str, int]
+
+
+class Clusters:
+    """What is known of the clusters of the keys of streams.
+
+    Args:
+        passing: see ``value_order.watched``.
+        lengths: of each window (µs), by input.
+    """
+
+    def __init__(
+        self, passing: Mapping[Place, tuple[Place, ...]], lengths: Mapping[str, int]
+    ) -> None:
+        self.passing = passing
+        self.lengths = lengths
+        # From what is seen on, as for ages: a bound that is too small costs time alone.
+        self.bounds = {
+            place: LearnedBound(HELD, 0) for places in passing.values() for place in places
+        }
+        self._since: dict[str, int] = {}
+        self._promising: set[Place] = set()
+
+    @property
+    def promises(self) -> bool:
+        """Whether what was measured last asks for far smaller bounds than those that are known."""
+        return bool(self._promising)
+
+    def measured(self, latest: Mapping[str, int]) -> dict[Place, int]:
+        """Return the keys that are measured, and the latest event time of each so far (µs)."""
+        return {place: latest[place[0]] for place in self.bounds if place[0] in latest}
+
+    def closed(self, latest: Mapping[str, int]) -> Closed:
+        """Return by what rows of inputs are done.
+
+        Args:
+            latest: the latest event time of each stream (µs).
+        """
+        found: Closed = {}
+        for (name, key), places in self.passing.items():
+            spans = {place[0]: self._span(place, latest) for place in places}
+            known = {other: span for other, span in spans.items() if span is not None}
+            if len(known) == len(places):
+                found.setdefault(name, {})[key] = known
+        return found
+
+    def _span(self, place: Place, latest: Mapping[str, int]) -> int | None:
+        """Return how long after its first row a key is closed (µs); None if it never is."""
+        name, learned = place[0], self.bounds[place]
+        if learned.n_rows * (1 - HELD) < 1 or name not in latest:
+            return None
+        span = int(learned.bound * MARGIN)
+        seen = latest[name] - self._since.get(name, latest[name])
+        return span if span <= MOST * self.lengths[name] and seen >= SEEN * span else None
+
+    def step(self, fresh: Iterable[Mapping[Place, Spans]], latest: Mapping[str, int]) -> None:
+        """Take in what the buckets of a batch measured.
+
+        Args:
+            fresh: of each bucket.
+            latest: the latest event time of each stream, the batch included (µs).
+        """
+        for name, at in latest.items():
+            self._since.setdefault(name, at)
+        whole: dict[Place, Spans] = {}
+        for part in fresh:
+            for place, spans in part.items():
+                whole.setdefault(place, Spans()).add(spans)
+        for place, spans in whole.items():
+            if place in self.bounds and spans.n_rows:
+                self._learn(place, spans)
+
+    def _learn(self, place: Place, spans: Spans) -> None:
+        learned = self.bounds[place]
+        allowed = (1 - HELD) * spans.n_rows
+        is_less = learned.bound > 0 and n_beyond(spans.bins, learned.bound // 2) <= allowed
+        (self._promising.add if is_less else self._promising.discard)(place)
+        # The first spans that are seen are beyond no bound: there was none.
+        is_first = not learned.n_rows
+        beyond = 0 if is_first else n_beyond(spans.bins, learned.bound)
+        after = learned.measured(spans.n_rows, beyond, spans.bins)
+        is_new = learned.n_rows * (1 - HELD) < 1 <= after.n_rows * (1 - HELD)
+        self.bounds[place] = after.settled() if is_new else after
+
+    def evidence(self, name: str) -> dict[str, float]:
+        """Return by stream what the rows of an input are done by (s)."""
+        places = {of for (one, _), others in self.passing.items() if one == name for of in others}
+        return {f"{other}_within_s": self.bounds[other, key].bound / 1e6 for other, key in places}
+
+    def least(self, name: str) -> int | None:
+        """Return the least bound of the keys of a stream (µs); None if nothing is known of any."""
+        mine = (each for (of, _), each in self.bounds.items() if of == name)
+        return min((each.bound for each in mine if each.n_rows), default=None)
+
+    def views(self, latest: Mapping[str, int]) -> tuple[ClusterView, ...]:
+        """Return what is known.
+
+        Args:
+            latest: the latest event time of each stream (µs).
+        """
+        return tuple(
+            ClusterView(
+                *place,
+                each.bound,
+                each.n_rows,
+                each.n_beyond,
+                self._span(place, latest) is not None,
+            )
+            for place, each in self.bounds.items()
+        )
+
+    def snapshot(self) -> LearnedClusters:
+        """Return the learned state."""
+        return LearnedClusters(
+            [(*place, each) for place, each in self.bounds.items()], dict(self._since)
+        )
+
+    def restore(self, state: Any) -> None:
+        """Continue from what ``snapshot`` returned, decoded from JSON.
+
+        Raises:
+            StateError: it is damaged.
+        """
+        try:
+            learned = msgspec.convert(state, LearnedClusters, str_keys=True)
+        except msgspec.ValidationError as error:
+            msg = f"what was learned of the clusters of a join's keys cannot be read: {error}"
+            raise StateError(msg) from error
+        for name, key, bound in learned.bounds:
+            if (name, key) in self.bounds and bound.share == HELD:
+                self.bounds[name, key] = bound
+        self._since |= learned.since

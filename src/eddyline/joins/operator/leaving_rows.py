@@ -1,0 +1,419 @@
+"""Rows that leave the hot tier or the state: those that are done, and those that constraints drop.
+
+``Leaving`` takes new rows out at once, and others when runs are merged. A row is done if it was in
+a result and can be in no other (``matched_of``), or if its key is over in all other streams
+(``closed_of``). ``Discarding`` drops what constraints say is useless, and keeps a summary of keys.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eddyline.constraints.bounds import bins_of
+from eddyline.joins.arrival_order import Spans
+from eddyline.joins.operator.composites import Composites
+from eddyline.joins.operator.done_rows import CLOSED, MATCHED, PASSED, Done, DoneCounts, MatchedRows
+from eddyline.joins.operator.lost_results import LostResults
+from eddyline.joins.operator.pipeline import Pipeline
+from eddyline.joins.plan import JoinWork
+from eddyline.state.cold_runs import ColdTier
+from eddyline.state.dropped_rows import DroppedRows, Slice, alive, kept
+from eddyline.state.event_time import earlier
+from eddyline.state.key_filters import AskedKeys
+from eddyline.state.rows import ALWAYS, FOREVER
+from eddyline.state.run_files import MAPPED
+from eddyline.state.run_index import first_starts, hashes_of
+from eddyline.stats.costs import work_ns
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from eddyline.joins.graph import JoinGraph
+    from eddyline.joins.plan import BatchPlan
+    from eddyline.state.bucket_state import BucketState
+    from eddyline.state.manifest import StatePlace
+    from eddyline.state.rows import SortedRun
+    from eddyline.state.run_files import RunFile
+
+
+class Leaving:
+    """The rules of one bucket in one batch.
+
+    Args:
+        plan: of the batch.
+        counts: to which what is found is added.
+    """
+
+    def __init__(self, plan: BatchPlan, counts: Done) -> None:
+        self.plan = plan
+        self.counts = counts
+        self.matched: MatchedRows | None = None
+        """The rows that are in results; None if nobody asks."""
+        self.ns = 0
+        """Time that it took to count rows that do not leave (ns)."""
+        self._windows: Mapping[str, Sequence[SortedRun]] = {}
+        self._newest: dict[str, int] = {}
+        """The latest event time of the new rows of each input (µs)."""
+        self._to_count: dict[str, SortedRun] = {}
+        """Merged runs of which is to be counted how many rows have a closed key, by input."""
+
+    def begin(
+        self, windows: Mapping[str, Sequence[SortedRun]], news: Mapping[str, SortedRun]
+    ) -> None:
+        """Take note of results from now on."""
+        self._newest = {name: int(run.rows.starts.max()) for name, run in news.items()}
+        covers = [name for name in self.plan.covers if MATCHED in self._rules(name)]
+        if covers:
+            self.matched = MatchedRows(covers, windows, news)
+
+    def lets_go(self, name: str) -> bool:
+        """Return whether rows of an input leave by any rule."""
+        return bool(self._leaving(name))
+
+    def merged(self, name: str, run: SortedRun, ns: int) -> None:
+        """Count a run that was merged, and the time that it took (ns)."""
+        for rule in self._rules(name):
+            counts = self._of(rule, name)
+            counts.n_merged += len(run)
+            counts.merge_ns += ns
+            if rule == PASSED and (rule, name) not in self.plan.leaving:
+                counts.n_old_done += int(self._passed(name, run).sum())
+            if rule == CLOSED and (rule, name) not in self.plan.leaving:
+                self._to_count[name] = run
+
+    def wrote(self, name: str, ns: int) -> None:
+        """Add the time that it took to write what stays of a merged run (ns)."""
+        for rule in self._rules(name):
+            self._of(rule, name).merge_ns += ns
+
+    def old(
+        self, name: str, run: SortedRun, windows: Mapping[str, Sequence[SortedRun]]
+    ) -> NDArray[np.bool_]:
+        """Return which rows of a merged run leave.
+
+        Args:
+            name: their input.
+            run: the rows.
+            windows: the runs of all inputs, with the new ones.
+        """
+        mask = np.zeros(len(run), np.bool_)
+        for rule in self._leaving(name):
+            started, counts = work_ns(), self._of(rule, name)
+            if rule == PASSED:
+                mine = self._passed(name, run)
+                counts.n_old_done += int(mine.sum())
+            elif rule == CLOSED:
+                mine = self._closed(name, run, np.flatnonzero(~mask))
+                counts.n_old_done += int(mine.sum())
+            else:
+                order = self.plan.orders[name]
+                mine = matched_of(self.plan.graph, name, order, windows, run)
+            counts.n_left += int((mine & ~mask).sum())
+            mask |= mine
+            counts.ns += work_ns() - started
+        return mask
+
+    def new(self, name: str, run: SortedRun) -> NDArray[np.bool_]:
+        """Count the new rows of an input that are done, and return which leave."""
+        mask = np.zeros(len(run), np.bool_)
+        for rule in self._rules(name):
+            counts = self._of(rule, name)
+            counts.n_new += len(run)
+            if rule == CLOSED:  # looked for in merges alone, which takes less than it does here
+                continue
+            mine = self._done(rule, name, run)
+            counts.n_new_done += int(mine.sum())
+            if (rule, name) in self.plan.leaving:
+                mask |= mine
+        return mask
+
+    def took(self, name: str, ns: int) -> None:
+        """Add the time that it took to write apart what left (ns)."""
+        for rule in self._leaving(name):
+            self._of(rule, name).ns += ns
+
+    def end(self, windows: Mapping[str, Sequence[SortedRun]]) -> None:
+        """Count the older rows that were in results, and those of merged runs that are done.
+
+        Args:
+            windows: the runs of all inputs, with the new ones.
+        """
+        self._windows = windows
+        started = work_ns()
+        for name, run in self._to_count.items():
+            step = -(-len(run) // COUNTED) or 1
+            n_done = int(self._closed(name, run, np.arange(0, len(run), step)).sum())
+            self._of(CLOSED, name).n_old_done += n_done * step
+        self.ns += work_ns() - started
+        if self.matched is not None:
+            for name, n_old in self.matched.n_old.items():
+                self._of(MATCHED, name).n_old_done += n_old
+
+    def _rules(self, name: str) -> list[str]:
+        """Return the rules that are counted: by which rows leave, or may be done if it measures."""
+        plan = self.plan
+        of = [(PASSED, plan.below), (CLOSED, plan.closed), (MATCHED, plan.covers)]
+        mine = [rule for rule, names in of if name in names]
+        return mine if plan.measures else [rule for rule in mine if (rule, name) in plan.leaving]
+
+    def _leaving(self, name: str) -> list[str]:
+        return [rule for rule in self._rules(name) if (rule, name) in self.plan.leaving]
+
+    def _done(self, rule: str, name: str, run: SortedRun) -> NDArray[np.bool_]:
+        if rule == PASSED:
+            return self._passed(name, run)
+        assert self.matched is not None
+        return self.matched.masks[name]
+
+    def _passed(self, name: str, run: SortedRun) -> NDArray[np.bool_]:
+        """Return which rows have a key that the others have passed."""
+        mask = np.zeros(len(run), np.bool_)
+        for key, low in self.plan.below[name].items():
+            mask |= run.rows.codes[key] < low
+        return mask
+
+    def _closed(self, name: str, run: SortedRun, asked: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which rows have a key that is closed, of some by their places."""
+        mask = np.zeros(len(run), np.bool_)
+        limits = self._limits(name)
+        mask[asked] = closed_of(run, asked, limits, self._windows, self.plan.lengths)
+        return mask
+
+    def _limits(self, name: str) -> dict[int, dict[str, int]]:
+        """Return by key class and stream until when the first row of a closed key came (µs)."""
+        plan, limits = self.plan, {}
+        for key, spans in plan.closed[name].items():
+            tops = {other: plan.clusters.get((other, key), ALWAYS) for other in spans}
+            tops = {other: max(top, self._newest.get(other, top)) for other, top in tops.items()}
+            if all(top > ALWAYS for top in tops.values()):
+                limits[key] = {other: tops[other] - span for other, span in spans.items()}
+        return limits
+
+    def _of(self, rule: str, name: str) -> DoneCounts:
+        return self.counts.setdefault((rule, name), DoneCounts())
+
+
+BLOCK_ROWS = 65_536
+"""Rows that are looked up at once."""
+
+
+def matched_of(
+    graph: JoinGraph,
+    name: str,
+    order: Sequence[str],
+    windows: Mapping[str, Sequence[SortedRun]],
+    run: SortedRun,
+) -> NDArray[np.bool_]:
+    """Return which rows of a run have been in a result.
+
+    Args:
+        graph: the join.
+        name: the input whose rows they are.
+        order: the other inputs, in the order in which they are looked up.
+        windows: the runs of the others, with the new ones.
+        run: the rows.
+    """
+    mask, pipeline = np.zeros(len(run), np.bool_), Pipeline(graph, name, order, windows, JoinWork())
+    for start in range(0, len(run), BLOCK_ROWS):
+        rows = slice(start, min(start + BLOCK_ROWS, len(run)))
+        found = pipeline.run(Composites.from_rows(name, run, rows, 0))
+        if found is not None:
+            mask[found.rows[name]] = True
+    return mask
+
+
+MEASURED = 512
+"""New rows of a stream in a bucket that are measured, about, evenly spread over all."""
+
+COUNTED = 2_048
+"""Rows of a merged run that are looked up to say how many are done, while none leaves for it."""
+
+
+def closed_of(
+    run: SortedRun,
+    chosen: NDArray[np.int64],
+    closed: Mapping[int, Mapping[str, int]],
+    windows: Mapping[str, Sequence[SortedRun]],
+    lengths: Mapping[str, int],
+) -> NDArray[np.bool_]:
+    """Return which of some rows of a run have a key that is closed in all other streams.
+
+    Args:
+        run: the rows.
+        chosen: the places of those that are asked for.
+        closed: by key class and stream, the latest instant that the first row of a closed key is
+            at (µs).
+        windows: the runs of all inputs.
+        lengths: of the windows (µs).
+    """
+    found = np.zeros(chosen.size, np.bool_)
+    for key, limits in closed.items():
+        codes = run.rows.codes[key][chosen]
+        hashes = hashes_of(codes)
+        left = np.arange(chosen.size)
+        for other, limit in limits.items():
+            asked = AskedKeys.of(hashes[left], codes[left])
+            left = left[_began_by(windows[other], key, asked, limit, lengths[other])]
+        found[left] = True
+    return found
+
+
+def _began_by(
+    window: Sequence[SortedRun], key: int, asked: AskedKeys, limit: int, length: int
+) -> NDArray[np.bool_]:
+    """Return which keys have a row in a window that is no later than an instant (µs)."""
+    found = np.zeros(asked.codes.size, np.bool_)
+    for run in window:
+        left = np.flatnonzero(~found)
+        if not left.size:
+            break
+        if isinstance(run, ColdTier):
+            found[run.began_by(key, asked, limit, length)] = True
+        elif len(run) and int(run.rows.starts.min()) <= limit:
+            found[left] = _firsts(run, key, asked.hashes[left]) <= limit
+    return found
+
+
+def spans_of(key: int, top: int, window: Sequence[SortedRun], new: SortedRun) -> Spans:
+    """Return how long after the first row of their key the new rows of a stream come.
+
+    Args:
+        key: the key class.
+        top: the latest event time of the stream before the batch (µs): a row that is out of order
+            comes when that is, whatever its own time says.
+        window: the runs of the stream before the batch.
+        new: its new rows; at least one.
+    """
+    n_rows = len(new)
+    step = -(-n_rows // MEASURED)
+    codes = np.ascontiguousarray(new.rows.codes[key][::step])
+    starts, hashes = new.rows.starts[::step], hashes_of(codes)
+    before = np.full(codes.size, FOREVER)
+    for part in window:
+        for run, _, places in part.asked(key, hashes, codes):
+            mine = slice(None) if places is None else places
+            before[mine] = np.minimum(before[mine], _firsts(run, key, hashes[mine]))
+    here = starts - _firsts(new, key, hashes)
+    spans = np.where(before < FOREVER, np.maximum(starts, top) - before, here)
+    numbers, counts = np.unique(bins_of(spans[spans > 0]), return_counts=True)
+    return Spans(n_rows, dict(zip(numbers.tolist(), (counts * step).tolist(), strict=True)))
+
+
+def _firsts(run: SortedRun, key: int, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Return the instant of the first row of each key in a run (µs); FOREVER if it has none."""
+    index = run.index(key)
+    return first_starts(hashes, index.entries, index.directory)
+
+
+STEPS = 16
+"""Rows leave by age whenever event time has gone on by so many parts of the time for which they are
+kept: a run of which rows are both younger and older is written again no more often than that."""
+
+
+class Discarding:
+    """The rows of one bucket that are dropped in one batch.
+
+    Args:
+        plan: of the batch, in which rows may be dropped.
+        place: where runs are.
+        before: the state before the batch.
+    """
+
+    def __init__(self, plan: BatchPlan, place: StatePlace, before: BucketState) -> None:
+        assert plan.kept_for is not None
+        self._plan, self._kept_for = plan, plan.kept_for
+        self._place, self._before = place, before
+        self._slices: dict[str, list[Slice]] = {}
+        self._dropped: dict[str, list[Slice]] = {}
+        """What is dropped in this batch, by input."""
+        self.lost = LostResults(plan.kept_for)
+        """What that costs."""
+
+    def begin(self, name: str, horizon: int) -> int | None:
+        """Look at what is known of the rows of an input that were dropped before.
+
+        Args:
+            name: the input.
+            horizon: its rows that left their window before this instant are not needed (µs).
+
+        Returns:
+            For how long its rows are kept (µs); None: as long as they are in their window.
+        """
+        if name not in self._kept_for:
+            return None
+        before = self._before.dropped.get(name, ())
+        self._slices[name] = alive(self._place.files, self._place.runs, before, horizon)
+        return self._kept_for[name]
+
+    def aged(self, name: str, files: Sequence[RunFile], horizon: int) -> Sequence[RunFile]:
+        """Return the runs of an input without its rows that are too old now."""
+        until = self._until(name, horizon)
+        if until is None:
+            return files
+        stay = []
+        for file in files:
+            if file.last_end < horizon:
+                continue  # it left its window, which costs nothing
+            if file.first_start >= until:
+                stay.append(file)
+                continue
+            run = self._open(name, file)
+            young = self.without_old(name, run, horizon)
+            if len(young):
+                same = len(young) == len(run)
+                runs = self._place.files, self._place.runs
+                stay.append(file if same else MAPPED.write(*runs, young))
+        return stay
+
+    def without_old(self, name: str, run: SortedRun, horizon: int) -> SortedRun:
+        """Return a run without its rows that are too old, which are dropped."""
+        until = self._until(name, horizon)
+        if until is None:
+            return run
+        is_old = run.rows.starts < until
+        if (needed := is_old & (run.rows.ends >= horizon)).any():
+            self.drop(name, run.where(needed))
+        return run.where(~is_old)
+
+    def drop(self, name: str, run: SortedRun) -> None:
+        """Drop rows (one or more) of an input."""
+        self.lost.counts[name].n_dropped += len(run)
+        self._dropped.setdefault(name, []).append(Slice.of(run))
+
+    def ready(self) -> None:
+        """Let new rows be looked up among what was dropped so far."""
+        for name, slices in self._slices.items():
+            self.lost.dropped[name] = DroppedRows([*slices, *self._dropped.get(name, ())])
+
+    def end(self) -> dict[str, tuple[RunFile, ...]]:
+        """Return what stays of what was dropped, by input.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        found = {}
+        for name, slices in self._slices.items():
+            fresh = self._dropped.get(name, [])
+            both = [*slices, *([Slice.together(fresh)] if fresh else [])]
+            horizon, length = self._plan.horizons.get(name, ALWAYS), self._plan.lengths[name]
+            files, folder = self._place.files, self._place.runs
+            low = FOREVER if horizon is None else horizon
+            if now := kept(files, folder, both, horizon=low, length=length):
+                found[name] = now
+        return found
+
+    def _until(self, name: str, horizon: int) -> int | None:
+        """Return the instant before which rows of an input are too old (µs); None if none are."""
+        kept_for = self._kept_for.get(name)
+        if kept_for is None or horizon <= ALWAYS + 1:
+            return None
+        step = max(kept_for // STEPS, 1)
+        return earlier(horizon, kept_for) // step * step
+
+    def _open(self, name: str, file: RunFile) -> SortedRun:
+        classes = self._plan.graph.classes_of[name]
+        return MAPPED.run(self._place.files, self._place.runs, file, classes)

@@ -1,0 +1,239 @@
+"""Joins with static tables: tables that go to the rows, and rows that a table drops early.
+
+``WayChoice``: a join of one stream with tables keeps nothing but the tables, which never change.
+Where they are small, each task may have all of them (a broadcast join): no row is shuffled, and
+none goes to Python.
+
+``DropChoice``: a row of a stream whose key a static table has not is in no result. The filter that
+says so is asked where Spark reads the row. It costs the same for each row, and a larger statement
+for each batch. It spares each row that is dropped the way to a bucket, and the look-up there. It is
+tried in the first batch that has enough rows, as only a trial tells how many of them are dropped.
+It is kept where these are enough, and tried again ever more rarely where they are not.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from eddyline.errors import StateError
+from eddyline.joins.plan import BROADCAST, BUCKETS, WAYS
+from eddyline.runtime.choice import AsItStands, OneOfFew
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from eddyline.runtime.journal import JournalEntry
+
+MOST_ROWS = 100_000
+"""Rows of all tables up to which tasks have them all."""
+
+MOST_BYTES = 16 << 20
+"""Size of their files up to which they do (bytes)."""
+
+
+class WayChoice(OneOfFew):
+    """Chooses the way of a join by the size of its tables.
+
+    Args:
+        is_adaptive: whether there is a choice.
+    """
+
+    component = "tables"
+    plans = WAYS
+    why_unlogged = "tables do not change, so there is nothing to be known again"
+
+    def __init__(self, *, is_adaptive: bool) -> None:
+        self.is_adaptive = is_adaptive
+        self.plan = BUCKETS
+
+    @property
+    def may_broadcast(self) -> bool:
+        """Whether the tables may go to the rows, if they turn out to be small."""
+        return self.plan == BROADCAST or (self.is_adaptive and not self.is_held)
+
+    def best(self, n_rows: int, n_bytes: int) -> str:
+        """Return the way for tables of so many rows and bytes."""
+        is_small = n_rows <= MOST_ROWS and n_bytes <= MOST_BYTES
+        return BROADCAST if is_small else BUCKETS
+
+    def step(self, n_rows: int, n_bytes: int, batch_id: int = -1) -> list[JournalEntry]:
+        """Choose the way of the batches from one on.
+
+        Args:
+            n_rows: rows of all tables, as they are kept.
+            n_bytes: size of their files (bytes).
+            batch_id: that batch, for the journal.
+        """
+        before, better = self.plan, self.best(n_rows, n_bytes)
+        self.advised = better
+        if self.is_held or not self.is_adaptive or before == better:
+            return []
+        self.plan = better
+        evidence = {"table_rows": n_rows, "table_bytes": n_bytes}
+        return [self.decision(batch_id, "way", before, better, evidence)]
+
+
+LEAST_SHARE = 0.1
+"""Least share of the rows that are dropped where rows are filtered: a filter takes some 50 ns a
+row, and to shuffle and look up a row more than a µs."""
+
+LEAST_DROPPED = 200_000
+"""Least rows of a batch that are dropped where rows are filtered: what a batch takes whatever its
+rows are (some 0.25 s of processor time) over what a dropped row spares."""
+
+TRIAL = 4
+"""Batches with rows after which the share counts."""
+
+FADE = 0.8
+"""What counts of a batch weigh one batch later."""
+
+REST = 64
+"""Batches until the next trial after one that did not pay; twice as many after each."""
+
+
+class Known(msgspec.Struct, forbid_unknown_fields=True):
+    """What is known of the rows of one stream."""
+
+    is_dropping: bool = False
+    """Whether its rows are filtered."""
+    n_rows: float = 0.0
+    """Rows that were filtered, older batches counting less, as below."""
+    n_lacking: float = 0.0
+    """Those of them that were dropped."""
+    n_dropped: int = 0
+    """Rows that were dropped so far."""
+    n_counted: int = 0
+    """Batches with rows since filtering began."""
+    wait: int = 0
+    """Batches until it is tried, the next time."""
+    rest: int = REST
+    """Batches that it rests for if it does not pay now."""
+
+    @property
+    def share(self) -> float:
+        """The share of the filtered rows that were dropped ([0, 1]; nan: none came)."""
+        return self.n_lacking / self.n_rows if self.n_rows else math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class DropView:
+    """What is known of the rows of one stream, for people."""
+
+    name: str
+    tables: tuple[str, ...]
+    """The tables that drop them."""
+    is_dropping: bool
+    share: float
+    n_dropped: int
+
+
+class DropChoice(AsItStands):
+    """Decides whether rows that tables drop are dropped before the shuffle.
+
+    Args:
+        tables: by stream, the tables that its rows need a partner in.
+    """
+
+    component = "table filter"
+    why_unlogged = "how many rows a table drops is known of batches in which it does"
+
+    def __init__(self, tables: Mapping[str, tuple[str, ...]]) -> None:
+        self.tables = tables
+        self.known = {name: Known() for name in tables}
+        self.newest = 0
+        """Rows that the newest batch dropped."""
+
+    @property
+    def plan(self) -> dict[str, bool]:
+        """By stream, whether its rows are filtered."""
+        return {name: each.is_dropping for name, each in self.known.items()}
+
+    def step(
+        self,
+        fresh: Mapping[str, tuple[int, int]],
+        n_shuffled: Mapping[str, int],
+        n_codes: Mapping[str, int],
+        batch_id: int = -1,
+    ) -> list[JournalEntry]:
+        """Take in what a batch dropped, and decide.
+
+        Args:
+            fresh: by stream whose rows were filtered, these rows, and those that were dropped.
+            n_shuffled: by stream, the rows of the batch that were not dropped.
+            n_codes: the keys of the tables, by stream whose rows can be filtered from now on.
+            batch_id: the micro-batch, for the journal.
+        """
+        entries = []
+        self.newest = sum(n_lacking for _, n_lacking in fresh.values())
+        for name, each in self.known.items():
+            n_rows, n_lacking = fresh.get(name, (0, 0))
+            each.n_dropped += n_lacking
+            if n_rows:
+                each.n_rows = FADE * each.n_rows + n_rows
+                each.n_lacking = FADE * each.n_lacking + n_lacking
+                each.n_counted += 1
+            each.wait = max(each.wait - 1, 0)
+            may_pay = n_shuffled.get(name, 0) >= LEAST_DROPPED
+            if self.is_held or name not in n_codes or not _changes(each, may_pay=may_pay):
+                continue
+            evidence = {"share": each.share, "n_dropped": each.n_dropped, "n_keys": n_codes[name]}
+            before = self._text(name, each)
+            _turn(each)
+            after = self._text(name, each)
+            entries.append(self.decision(batch_id, "filtered", before, after, evidence))
+        return entries
+
+    def _text(self, name: str, each: Known) -> str:
+        tables = " and ".join(self.tables[name])
+        how = f"that {tables} has a key for" if each.is_dropping else "all"
+        return f"rows of {name} to the join: {how}"
+
+    def views(self) -> tuple[DropView, ...]:
+        """Return what is known, for people."""
+        return tuple(
+            DropView(name, self.tables[name], each.is_dropping, each.share, each.n_dropped)
+            for name, each in self.known.items()
+        )
+
+    def snapshot(self) -> dict[str, Known]:
+        """Return the learned state."""
+        return self.known
+
+    def restore(self, state: Any) -> None:
+        """Continue from what ``snapshot`` returned, decoded from JSON.
+
+        Raises:
+            StateError: it is damaged.
+        """
+        try:
+            known = msgspec.convert(state, dict[str, Known])
+        except msgspec.ValidationError as error:
+            msg = f"what was learned of the rows that tables drop cannot be read: {error}"
+            raise StateError(msg) from error
+        self.known = {name: known.get(name, each) for name, each in self.known.items()}
+
+
+def _changes(each: Known, *, may_pay: bool) -> bool:
+    """Return whether the evidence says so; a batch of few rows is not worth a trial."""
+    if each.is_dropping:
+        return each.n_counted >= TRIAL and not _pays(each)
+    return may_pay and not each.wait
+
+
+def _pays(each: Known) -> bool:
+    """Return whether what is dropped is worth a filter; of batches that fade, as counts do."""
+    n_batches = (1 - FADE**each.n_counted) / (1 - FADE)
+    return each.share >= LEAST_SHARE and each.n_lacking >= LEAST_DROPPED * n_batches
+
+
+def _turn(each: Known) -> None:
+    each.is_dropping = not each.is_dropping
+    if each.is_dropping:
+        each.n_rows = each.n_lacking = 0.0
+        each.n_counted = 0
+    else:
+        each.wait, each.rest = each.rest, 2 * each.rest

@@ -1,0 +1,80 @@
+"""Alarms in words and figures: what they share, and what that was estimated to cost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from eddyline.report.decisions import last_change
+from eddyline.report.formatting import clipped, counted
+from eddyline.report.sections import Facts, Section, Table, Tile, columns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eddyline.alarms.loop import TemplateView
+    from eddyline.runtime.records import History
+
+CHANGES = ("sharing", "order")
+"""Events of the journal that are another plan."""
+
+TEMPLATES = columns(
+    "template, alarms: count, solved, asks in this order, estimated: ns, took: ns, "
+    "estimated to hold: share, held: share"
+)
+
+MOST = 30
+"""Templates in a table: those that take the most time."""
+
+WORDS = (
+    ("Template", "alarms that differ in constants alone, which are question marks in its name"),
+    (
+        "Covered",
+        "what the loosest constants leave is computed once, and sorted constants say which alarms "
+        "are met",
+    ),
+    ("Union", "each alarm is asked its first comparison alone; the others are computed once"),
+    ("Unshared", "each alarm alone"),
+    ("Estimated", "of the next batch, for each segment, put right by how far estimates were off"),
+    ("Held", "ranges that an alarm had for each segment, on average"),
+)
+"""Meanings of the words of these sections."""
+
+
+def lines(views: Sequence[TemplateView]) -> tuple[str, ...]:
+    """Return what alarms share, for the progress."""
+    if not views:
+        return ()
+    ways = Counter(each.sharing for each in views)
+    n_alarms = sum(each.n_alarms for each in views)
+    told = ", ".join(f"{n} {way}" for way, n in ways.most_common())
+    return (f"{counted(n_alarms, 'alarm')} in {counted(len(views), 'template')}: {told}",)
+
+
+def sections(views: Sequence[TemplateView], history: History) -> list[Section]:
+    """Return for people how alarms are solved, and how near estimates were."""
+    if not views:
+        return []
+    rows = tuple(
+        (
+            clipped(each.text, 60),
+            each.n_alarms,
+            each.sharing,
+            clipped(" then ".join(each.order), 60),
+            None if each.estimate is None else each.estimate.value,
+            each.ns or None,
+            None if each.expected is None else each.expected.value,
+            each.held,
+        )
+        for each in views[:MOST]
+    )
+    note = "" if len(views) <= MOST else f"The {MOST} that take the most time, of {len(views)}."
+    tiles = (
+        Tile("alarms", sum(each.n_alarms for each in views), "count"),
+        Tile("templates", len(views), "count"),
+    )
+    return [
+        Section("Alarms", (Table(TEMPLATES, rows, note),), tiles),
+        *last_change(history.last(*CHANGES, components=("alarms",))),
+        Section("Words of alarms", (Facts(WORDS),), is_aside=True),
+    ]

@@ -1,0 +1,119 @@
+"""The clock of a stream in words: how far event time is, what came too late."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from eddyline.report.formatting import count, span
+from eddyline.report.sections import Section, Table, columns, notes
+from eddyline.runtime.records import Numbers, event_time_levels
+from eddyline.state.rows import ALWAYS, FOREVER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from eddyline.constraints.bounds import LearnedLateness
+
+
+ARRIVED = columns(
+    "stream, arrived: count, late: count, no time: count, "
+    "latest (UTC): time, complete to (UTC): time"
+)
+
+
+COMPONENT = "clock"
+"""Name of what counts late rows, in records and metrics."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClockRecord:
+    """The clock of a stream after one micro-batch."""
+
+    n_late: int
+    """Rows of the batch that came too late."""
+    component: str = COMPONENT
+    plan: None = None
+    reached: tuple[int | None, int | None] = (None, None)
+    """How far event time is after the batch (µs); see ``EventTime.reached``."""
+
+    def numbers(self, n_rows: int) -> Numbers:
+        """Return its counts, and how far event time is."""
+        return Numbers({"n_rows": n_rows, "n_late": self.n_late}, event_time_levels(self.reached))
+
+    def with_earlier(self, earlier: ClockRecord, share: float) -> ClockRecord:  # noqa: ARG002
+        """Return one record for several batches: counts add up."""
+        return replace(self, n_late=self.n_late + earlier.n_late)
+
+
+@dataclass(frozen=True, slots=True)
+class ClockView:
+    """A stream as it stands."""
+
+    stream: str
+    n_rows: int
+    n_untimed: int
+    """Rows without an event time, which are left out."""
+    n_late: int
+    latest: int
+    """The latest event time so far (µs)."""
+    low: int
+    """The instant before which all rows have come (µs)."""
+    has_lateness: bool
+    learned: Mapping[str, LearnedLateness] = field(default_factory=dict)
+    """The streams whose lateness is learned, and what is known of it."""
+    notes: tuple[str, ...] = ()
+
+
+def lines(record: ClockRecord) -> tuple[str, ...]:
+    """Return the late rows of a batch, for the progress."""
+    return (f"{count(record.n_late)} late",) if record.n_late else ()
+
+
+def sections(view: ClockView) -> list[Section]:
+    """Return how far the stream is."""
+    times = [None if at == ALWAYS else at for at in (view.latest, view.low)]
+    row = (view.stream, view.n_rows, view.n_late, view.n_untimed, *times)
+    said = []
+    if not view.has_lateness and not view.learned:
+        said.append(
+            f"{view.stream} was given no lateness: a row is late if a batch before had a later "
+            f"one; engine.stream(…, lateness='1 minute') waits for it"
+        )
+    tables = Table(ARRIVED, (row,)), *learned_tables(view.learned)
+    return [Section("Event time", tables), *notes(said)]
+
+
+LEARNED = columns("stream, lateness, to hold, held, measured: count, beyond: count")
+
+
+def learned_tables(learned: Mapping[str, LearnedLateness]) -> Iterator[Table]:
+    """Yield a table of what was learned of streams, if it was of one."""
+    rows = tuple(
+        (
+            name,
+            bound_text(each),
+            exactly(each.share),
+            exactly(each.held),
+            each.n_rows,
+            each.n_beyond,
+        )
+        for name, each in learned.items()
+    )
+    if rows:
+        yield Table(LEARNED, rows, "The lateness that is learned, and the rows beyond it.")
+
+
+def bound_text(learned: LearnedLateness) -> str:
+    """Return the bound in force; any row is in time before something is known."""
+    return "any, so far" if learned.bound == FOREVER else span(learned.bound)
+
+
+def exactly(share: float) -> str:
+    """Write a share to a thousandth of a per cent; ``?`` if nothing was measured.
+
+    >>> exactly(0.9999), exactly(float("nan"))
+    ('99.990 %', '?')
+    """
+    return "?" if math.isnan(share) else f"{share:.3%}".replace("%", " %")

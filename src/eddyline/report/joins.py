@@ -1,0 +1,689 @@
+"""Windowed joins in words and figures.
+
+The lead says what is emitted, by which keys and in which grid, and which stream holds back expiry.
+Then come the windows of the inputs, the order of each pipeline, caches, what constraints keep cold
+or drop, and the batches as figures.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from eddyline.joins.plan import BROADCAST, BUCKETS
+from eddyline.joins.view import JoinRecord
+from eddyline.report.clock import learned_tables
+from eddyline.report.decisions import last_change
+from eddyline.report.formatting import (
+    TIMES,
+    UNKNOWN,
+    VALUE_WIDTH,
+    Wording,
+    clipped,
+    count,
+    counted,
+    finite,
+    instant,
+    one_line,
+    percent,
+    ratio,
+    significant,
+    size,
+    span,
+)
+from eddyline.report.sections import Facts, Figure, Line, Section, Table, Text, Tile, columns, notes
+from eddyline.report.series import how_often, order_lines, order_series, points_of
+from eddyline.runtime.records import History, OrderRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from eddyline.joins.view import CacheView, JoinView
+    from eddyline.report.formatting import Unit
+    from eddyline.report.series import OrderSeries, Point
+    from eddyline.runtime.records import Record
+
+    Values = Mapping[str, tuple[float | None, ...]]
+
+
+CHANGES = (
+    "order",
+    "grid",
+    "way",
+    "tree",
+    "caches",
+    "lateness",
+    "tiers",
+    "matched",
+    "passed",
+    "closed",
+    "filtered",
+    "kept",
+)
+"""Events of the journal that are another plan."""
+
+NAME_WIDTH = 40
+"""Most characters of a name in a sentence or a table."""
+
+SHOWN_INPUTS = 5
+"""Windows that progress names."""
+
+_EMITS = {
+    "istream": "each result is emitted once, when it comes to be",
+    "dstream": "each result is emitted once, when it is no more",
+    "rstream": "all results that stand are emitted whenever a row arrives",
+}
+"""Kinds of output, in words."""
+
+_KINDS = {
+    "left": "combinations at once, and rows of {0} that have no partner in {1}, with NULLs",
+    "semi": "rows of {0} that have a partner in {1}, each once",
+    "anti": "rows of {0} that have no partner in {1}, each once",
+}
+"""What joins that are not inner emit, in words."""
+
+ARRIVED = columns("input, window, arrived: count, joined: count, late: count, no time: count")
+KEPT = columns("input, kept: count, size: bytes, runs: count, latest (UTC): time")
+PROBES = columns(
+    "rows of, meet, #: count, written: count, "
+    "looked up: count, found: count, drops: share, time each: ns"
+)
+CACHES = columns(
+    "rows of, cached, asked: count, "
+    "had: share, saves per batch: ns, costs per batch: ns, size: bytes"
+)
+WORDS = (
+    ("Window", "the rows of an input that new rows of the others can still meet"),
+    ("Joined", "rows that passed the conditions on their input alone and met the windows"),
+    ("Late", "rows older than their stream allows; they are kept apart and never joined"),
+    ("No time", "rows without an event time, which are in no stream"),
+    ("Kept", "rows that are stored, one for each bucket that a row lies in"),
+    ("Runs", "sorted files that the rows of a window are in"),
+    ("Looked up, found", "rows of the batches since the pipeline has the order that it has now"),
+    ("Drops", "share of the sampled rows that find no partner in that window"),
+    ("Bucket", "a part of the keys; the rows of a bucket are joined in one task"),
+)
+"""Meanings of the words of these sections."""
+
+
+def lines(records: Iterable[Record], n_rows: int, seconds: float) -> tuple[str, ...]:
+    """Return the orders in force and what the windows hold, for the progress.
+
+    Args:
+        records: the join and its pipelines after a batch.
+        n_rows: rows of the batch.
+        seconds: its time (s).
+    """
+    found: list[str] = []
+    for each in records:
+        if isinstance(each, OrderRecord):
+            found += order_lines([each], n_rows, seconds)
+        elif isinstance(each, JoinRecord):
+            found.append(f"windows {_held(each)}")
+            if each.n_cold:
+                found.append(f"{count(each.n_cold)} rows cold, {size(each.cold_bytes)}")
+            if each.n_missing_at_most:
+                found.append(f"at most {count(each.n_missing_at_most)} results missing")
+            found += [f"{count(each.n_late)} late"] if each.n_late else []
+            found += [f"{count(each.n_filtered)} filtered"] if each.n_filtered else []
+            found += [f"{count(each.n_waiting)} waiting"] if each.n_waiting else []
+    return tuple(found)
+
+
+def _held(record: JoinRecord) -> str:
+    """Say how many rows the windows hold, the fullest first."""
+    held = sorted(zip(record.n_kept, record.inputs, strict=True), key=lambda each: -each[0])
+    shown = ", ".join(f"{clipped(name)} {count(n)}" for n, name in held[:SHOWN_INPUTS])
+    more = f", … {count(len(held) - SHOWN_INPUTS)} more" if len(held) > SHOWN_INPUTS else ""
+    return f"{count(sum(record.n_kept))} rows, {size(sum(record.n_bytes))}: {shown}{more}"
+
+
+def sections(view: JoinView, history: History) -> list[Section]:
+    """Return a join as it stands, and as it came to be, as people may want to see it."""
+    points = points_of(history.batches)
+    ran = [
+        found
+        for each in view.pipelines
+        if (found := order_series(f"pipeline {each.name}", history.batches)) is not None
+    ]
+    learned = learned_tables(view.learned)
+    pipelines = {f"pipeline {each.name}" for each in view.pipelines}
+    components = {"join", "tables", "table filter", "constraints", *pipelines}
+    return [
+        _lead(view, points, history, ran),
+        Section("inputs", (_arrived(view), _kept(view), *learned, *_series(points))),
+        _pipelines(view),
+        *_caches(view),
+        *constraint_sections(view, points),
+        *map(_order, ran),
+        *last_change(history.last(*CHANGES, components=components), WORDINGS),
+        *notes(view.notes),
+        Section("what the words mean", (Facts(_words(view)),), is_aside=True),
+    ]
+
+
+def _words(view: JoinView) -> tuple[tuple[str, str], ...]:
+    return (*WORDS, *constraint_words(view))
+
+
+# -- in sentences -------------------------------------------------------------------------------
+
+
+def _lead(
+    view: JoinView, points: Sequence[Point], history: History, ran: Sequence[OrderSeries]
+) -> Section:
+    said = [*summary(view), *holding_back(view), *waiting(view), *dropped_by_tables(view)]
+    if n_ordered := sum(len(each.filter_ids) > 1 for each in ran):
+        first = history.batches[0].batch_id
+        n = sum(each.event == "order" and each.batch_id >= first for each in history.journal)
+        said.append(f"The orders of {counted(n_ordered, 'pipeline')} {how_often(n)}.")
+    tiles = []
+    records = [each for point in points for each in point.records(JoinRecord)]
+    if records:
+        n_late = sum(each.n_late for each in records)
+        newest = next(points[-1].records(JoinRecord), records[0])
+        held = size(sum(newest.n_bytes))
+        late = percent(ratio(n_late, sum(point.n_rows for point in points)))
+        tiles.append(Tile("Late rows", n_late, "count", late))
+        tiles.append(Tile("Rows in windows", sum(newest.n_kept), "count", held))
+        if newest.n_cold:
+            tiles.append(
+                Tile("Rows that are cold", newest.n_cold, "count", size(newest.cold_bytes))
+            )
+    tiles += [tile for each in ran for tile in each.tiles()]
+    return Section("", tuple(map(Text, said)), tuple(tiles), wordings=WORDINGS)
+
+
+def summary(view: JoinView) -> list[str]:
+    """Return in sentences what is emitted, by which keys, in which grid, and what was found."""
+    said, word = _EMITS.get(view.emits), view.emits
+    if view.kind in _KINDS:
+        names = [clipped(each.name, NAME_WIDTH) for each in view.inputs]
+        said, word = _KINDS[view.kind].format(*names), view.kind
+    how = f": {said}" if said else ""
+    return [
+        f"Join of {counted(len(view.inputs), 'input')}, {one_line(word).upper()}{how}.",
+        f"Keys: {'; '.join(view.keys) or UNKNOWN}.{_declared(view)}",
+        _grid(view),
+        _found(view),
+    ]
+
+
+def _declared(view: JoinView) -> str:
+    if not view.declared:
+        return ""
+    return f" Declared, and checked with every row: {', '.join(view.declared)}."
+
+
+def _grid(view: JoinView) -> str:
+    if view.way == BROADCAST:
+        return (
+            "The tables are small, and each task has all of them (broadcast): rows of the stream "
+            "are joined where they are."
+        )
+    n_buckets = prod(view.grid)
+    shape = f"{_shape(view.grid)} = " if len(view.grid) > 1 else ""
+    lead = f"Rows lie in {shape}{counted(n_buckets, 'bucket')}"
+    if view.splits:
+        keys = counted(len(view.splits), "frequent key")
+        lead += f", those of {keys} cut by event time, too ({'; '.join(view.splits)})"
+    if finite(view.fullest) is None or n_buckets == 1:
+        return f"{lead}."
+    return (
+        f"{lead}; in the newest batch the fullest had {significant(view.fullest)} {TIMES} the mean."
+    )
+
+
+def _found(view: JoinView) -> str:
+    if not any(each.n_arrived or each.n_joined for each in view.inputs):
+        return "No row arrived."
+    combinations = counted(view.n_results, "combination")
+    return f"{combinations} of rows found, before conditions that are no equalities."
+
+
+def holding_back(view: JoinView) -> list[str]:
+    """Name the stream that keeps rows in the windows of the others, if one does.
+
+    A row leaves a window when no row that is still awaited can meet it. So the stream whose
+    awaited rows are the earliest decides for the others.
+    """
+    streams = [each for each in view.inputs if not each.is_table]
+    awaited = sorted(
+        (each.awaited_from, at) for at, each in enumerate(streams) if each.awaited_from is not None
+    )
+    if len(awaited) < max(2, len(streams)) or awaited[0][0] == awaited[1][0]:
+        return []
+    (first, at), (second, _) = awaited[:2]
+    name = clipped(streams[at].name, NAME_WIDTH)
+    return [
+        f"{name} holds back expiry: its rows are awaited from {instant(first)} UTC on, "
+        f"{span(second - first)} before those of any other stream; until it moves on, the windows "
+        f"of the others let go of nothing that could meet them."
+    ]
+
+
+def waiting(view: JoinView) -> list[str]:
+    """Count the rows that are kept back until event time has passed them, if any are."""
+    found = [
+        f"{clipped(each.name, NAME_WIDTH)} {count(each.n_waiting)}"
+        for each in view.inputs
+        if each.n_waiting
+    ]
+    later = "earlier one" if view.kind == "inner" else "partner"
+    return [f"Rows that wait until no {later} can come: {', '.join(found)}."] if found else []
+
+
+def dropped_by_tables(view: JoinView) -> list[str]:
+    """Say of which streams tables drop rows before the shuffle, and whether that was tried.
+
+    Nothing where tables go to the rows: there is no shuffle then.
+    """
+    found: list[str] = []
+    for each in view.drops if view.way == BUCKETS else ():
+        name, tables = (clipped(of, NAME_WIDTH) for of in (each.name, " and ".join(each.tables)))
+        if each.is_dropping:
+            of_late = "" if finite(each.share) is None else f", {percent(each.share)} of late"
+            found.append(
+                f"Rows of {name} whose key {tables} has not are dropped before the shuffle: "
+                f"{count(each.n_dropped)} so far{of_late}."
+            )
+        elif finite(each.share) is not None:
+            found.append(
+                f"Rows of {name} are not filtered by the keys of {tables}: that dropped "
+                f"{percent(each.share)} of them, too few."
+            )
+    return found
+
+
+# -- tables -------------------------------------------------------------------------------------
+
+
+def _arrived(view: JoinView) -> Table:
+    rows = []
+    for each in view.inputs:
+        name = each.name if each.stream == each.name else f"{each.name} ({each.stream})"
+        arrived = (each.n_arrived, each.n_joined, each.n_late, each.n_untimed)
+        # The rows of a table do not arrive: nothing is known where a zero would stand.
+        known = (None, each.n_joined, None, None) if each.is_table else arrived
+        rows.append((clipped(name, NAME_WIDTH), clipped(each.window, NAME_WIDTH), *known))
+    return Table(ARRIVED, tuple(rows), "What arrived.")
+
+
+def _kept(view: JoinView) -> Table:
+    rows = tuple(
+        (clipped(each.name, NAME_WIDTH), each.n_kept, each.n_bytes, each.n_runs, each.latest)
+        for each in view.inputs
+    )
+    return Table(KEPT, rows, "What the windows hold.")
+
+
+def _pipelines(view: JoinView) -> Section:
+    state = "orders are learned" if view.is_adaptive else "orders are fixed"
+    if all(len(each.probes) < 2 for each in view.pipelines):
+        state = "one window each, nothing to order"
+    if view.way == BROADCAST:
+        state = "tables come to the rows, which is not counted"
+    rows = []
+    for pipeline in view.pipelines:
+        written = {name: place for place, name in enumerate(pipeline.written, 1)}
+        for position, probe in enumerate(pipeline.probes, 1):
+            rows.append(
+                (
+                    clipped(pipeline.name, NAME_WIDTH),
+                    clipped(probe.other, NAME_WIDTH),
+                    position,
+                    written.get(probe.other),
+                    probe.n_in,
+                    probe.n_out,
+                    probe.drop_frac,
+                    ratio(probe.ns, probe.n_in),
+                )
+            )
+    note = (
+        "How the new rows of each input meet the windows of the others, in the order in force. "
+        "Counted since the run started."
+    )
+    return Section(f"pipelines: {state}", (Table(PROBES, tuple(rows), note),))
+
+
+def _caches(view: JoinView) -> list[Section]:
+    if not view.caches:
+        return []
+    note = "Joined rows that are kept, so that they need not be found again."
+    table = Table(CACHES, tuple(map(_cache_row, view.caches)), note)
+    return [Section("caches of joined rows", (table,))]
+
+
+def _cache_row(each: CacheView) -> tuple[Any, ...]:
+    windows, partners = (
+        " ⋈ ".join(clipped(name, NAME_WIDTH) for name in names)
+        for names in (each.windows, each.partners)
+    )
+    return (
+        clipped(each.pipeline, NAME_WIDTH),
+        f"({windows}) ⋉ {partners}" if partners else windows,
+        each.n_probes,
+        ratio(each.n_hits, each.n_probes),
+        each.benefit_ns,
+        each.cost_ns,
+        each.n_bytes,
+    )
+
+
+# -- over the batches ---------------------------------------------------------------------------
+
+
+def _order(ran: OrderSeries) -> Section:
+    title = f"order of {ran.component}: {counted(len(ran.filter_ids), 'window')}"
+    drops = "Rows without a partner, of those that reach a window"
+    return Section(title, ran.figures("window", drops))
+
+
+def _series(points: Sequence[Point]) -> list[Figure]:
+    """Return the figures of the batches, if there are records of them."""
+    is_known = any(True for point in points for _ in point.records(JoinRecord))
+    return [*_windows(points), *_outcome(points)] if is_known else []
+
+
+def _windows(points: Sequence[Point]) -> list[Figure]:
+    """Return the rows in the window of each input after each batch, and their size."""
+    records = [next(point.records(JoinRecord), None) for point in points]
+    inputs = next((each.inputs for each in reversed(records) if each is not None), ())
+    # After a restart with other inputs, what came before is of other windows.
+    known = [each if each is not None and each.inputs == inputs else None for each in records]
+    rows, sizes = (
+        {
+            name: tuple(None if each is None else counts(each)[at] for each in known)
+            for at, name in enumerate(inputs)
+        }
+        for counts in (attrgetter("n_kept"), attrgetter("n_bytes"))
+    )
+    return [
+        _figure("Rows in the windows", points, rows, "count"),
+        _figure("Size of the windows", points, sizes, "bytes"),
+    ]
+
+
+def _outcome(points: Sequence[Point]) -> list[Figure]:
+    """Return the combinations that each batch found, and its late rows if there were any."""
+    records = [list(point.records(JoinRecord)) for point in points]
+    found, late = (
+        tuple(
+            ratio(sum(map(counts, each)), point.n_batches) if each else None
+            for point, each in zip(points, records, strict=True)
+        )
+        for counts in (attrgetter("n_results"), attrgetter("n_late"))
+    )
+    figures = [_figure("Combinations found per batch", points, {"combinations": found}, "count")]
+    if any(late):
+        figures.append(_figure("Late rows per batch", points, {"late rows": late}, "count"))
+    return figures
+
+
+def _figure(
+    title: str, points: Sequence[Point], values: Values, unit: Unit, *, axis: str = ""
+) -> Figure:
+    drawn = tuple(Line(name, of_line) for name, of_line in values.items())
+    ids = tuple(each.batch_id for each in points)
+    return Figure(title, ids, drawn, unit, is_half=True, axis=axis)
+
+
+# -- decisions of the journal -----------------------------------------------------------------
+
+
+def _grid_text(plan: Any) -> str:
+    """Write the shape of a grid, and which bins are split if some are."""
+    if isinstance(plan, dict):
+        return clipped(f"{_shape(plan['shape'])} with {'; '.join(plan['splits'])}", VALUE_WIDTH)
+    return _shape(plan)
+
+
+def _shape(parts: Iterable[int]) -> str:
+    return f" {TIMES} ".join(map(str, parts))
+
+
+WORDINGS = {("join", "grid"): Wording(_grid_text)}
+"""Words for decisions."""
+
+
+# -- what constraints keep cold, or drop --------------------------------------------------------
+
+TIERS = columns(
+    "input, hot for, partners within, pairs: count, hot: count, hot size: bytes, cold: count, "
+    "cold size: bytes, found cold: count, share found cold: share"
+)
+DISCARDS = columns(
+    "input, kept for, partners within, dropped: count, "
+    "missing at most: count, about: number, partners missed: count"
+)
+DONE = columns("input, once, leaves, rows: share, left: count, spares: ns, takes: ns")
+CLUSTERS = columns("stream, key, rows within, closes, measured: count, later: count")
+WORDS_OF_CONSTRAINTS = (
+    ("Hot, cold", "rows that are likely to be asked for, and those behind filters of their keys"),
+    ("Partners within", "the time that holds nearly all pairs of those that were measured"),
+    ("Found cold", "pairs that took longer than the constraint says; none is missed"),
+    ("Matched, passed", "rows that were in their only result; whose key others have passed"),
+    ("Closed", "rows whose key has come in all other streams, and comes no more"),
+    ("Rows within", "the time after the first row of a key that holds nearly all others"),
+)
+"""Meanings of the words of these sections, where there are some."""
+
+OF_DISCARDS = (
+    ("Dropped", "rows that were hardly asked for any more; of their keys a summary is kept"),
+    ("Missing at most", "results that were not found for want of dropped rows: never more"),
+    ("About", "an estimate of the same, without what a summary counts too many"),
+    ("Partners missed", "those that are known for certain: k is raised by them"),
+)
+"""The same where rows are dropped."""
+
+
+def constraint_words(view: JoinView) -> tuple[tuple[str, str], ...]:
+    """Return the meanings of the words of the sections of a join."""
+    if view.discards:
+        return OF_DISCARDS
+    return WORDS_OF_CONSTRAINTS if view.tiers else ()
+
+
+def constraint_sections(view: JoinView, points: Sequence[Point]) -> list[Section]:
+    """Return what is cold, why, and what that brings; nothing without constraints."""
+    if view.discards:
+        said = [Text(each) for each in missing(view)]
+        figures = _figures_of_discards(points)
+        return [Section("constraints", (*said, _discards(view), *figures))]
+    if not view.tiers:
+        return []
+    tables = [_tiers(view)] + ([_done(view)] if view.done else [])
+    tables += [_clusters(view)] if view.clusters else []
+    said = [Text(each) for each in cold_summary(view)]
+    return [Section("constraints", (*said, *tables, *_constraint_figures(points)))]
+
+
+def cold_summary(view: JoinView) -> list[str]:
+    """Return in sentences how much is cold, how often it was asked for, and what it spares."""
+    n_cold = sum(each.n_cold for each in view.inputs)
+    n_rows = n_cold + sum(each.n_kept for each in view.inputs)
+    if not n_cold:
+        return ["No row of the windows is cold so far."]
+    bytes_cold = sum(each.cold_bytes for each in view.inputs)
+    n_found, n_pairs = (
+        sum(getattr(each, name) for each in view.tiers) for name in ("n_cold", "n_pairs")
+    )
+    said = [
+        f"{counted(n_cold, 'row')} of the windows are cold, {percent(ratio(n_cold, n_rows))} of "
+        f"them: {size(bytes_cold)} that are read for keys alone that pass their filters, and "
+        f"merged no more. {count(n_found)} of {counted(n_pairs, 'pair')} were found there, and "
+        f"none is missed."
+    ]
+    leaving = [each for each in view.done if each.is_leaving]
+    if leaving:
+        spares, takes = (
+            sum(getattr(each, name) for each in leaving) * 1e-3 for name in ("saved_ns", "cost_ns")
+        )
+        said.append(
+            f"Rows that leave once they are done spare {span(int(spares))} of merges of late, and "
+            f"take {span(int(takes))}."
+        )
+    return said
+
+
+def missing(view: JoinView) -> list[str]:
+    """Return in sentences how much was dropped, and what that cost at most."""
+    n_dropped, n_most, n_seen = (
+        sum(getattr(each, name) for each in view.discards)
+        for name in ("n_dropped", "n_most", "n_seen")
+    )
+    about = sum(each.n_about for each in view.discards)
+    if not n_dropped:
+        return ["No row was dropped so far, and no result is missing."]
+    n_bytes = sum(each.dropped_bytes for each in view.inputs)
+    said = f"Dropped as hardly asked for: {counted(n_dropped, 'row')}; {size(n_bytes)} are kept of "
+    said += "their keys. "
+    if not n_most:
+        return [said + "No result is missing for that."]
+    return [
+        f"{said}Results missing for that: at most {count(n_most)}, about {count(about)}; found: "
+        f"{count(view.n_results)}. Partners known to be missed: {count(n_seen)}."
+    ]
+
+
+def _discards(view: JoinView) -> Table:
+    rows = tuple(
+        (
+            clipped(each.name, NAME_WIDTH),
+            "its window" if each.kept_for is None else span(each.kept_for),
+            span(each.bound) if each.n_pairs else UNKNOWN,
+            each.n_dropped,
+            each.n_most,
+            each.n_about,
+            each.n_seen,
+        )
+        for each in view.discards
+    )
+    note = (
+        "For how long the rows of an input are kept, what was dropped, and the results that are "
+        "missing for it, before conditions that are no equalities."
+    )
+    return Table(DISCARDS, rows, note)
+
+
+def _tiers(view: JoinView) -> Table:
+    inputs = {each.name: each for each in view.inputs}
+    rows = tuple(
+        (
+            clipped(each.name, NAME_WIDTH),
+            "all rows" if each.hot_for is None else span(each.hot_for),
+            span(each.bound) if each.n_pairs else UNKNOWN,
+            each.n_pairs,
+            inputs[each.name].n_kept,
+            inputs[each.name].n_bytes,
+            inputs[each.name].n_cold,
+            inputs[each.name].cold_bytes,
+            each.n_cold,
+            ratio(each.n_cold, each.n_pairs),
+        )
+        for each in view.tiers
+    )
+    note = "For how long the rows of a window are likely to be asked for, and what is cold."
+    return Table(TIERS, rows, note)
+
+
+def _done(view: JoinView) -> Table:
+    rows = []
+    for each in view.done:
+        constraint_words = (
+            clipped(each.name, NAME_WIDTH),
+            each.rule,
+            "yes" if each.is_leaving else "no",
+        )
+        rows.append((*constraint_words, each.share, each.n_left, each.saved_ns, each.cost_ns))
+    note = (
+        "Whether rows leave the hot tier once they were in the one result that they can be in "
+        "(matched), once all other streams have passed their key (passed), or once it is over in "
+        "all of them (closed); and what merges that spares against what it takes, of late."
+    )
+    return Table(DONE, tuple(rows), note)
+
+
+def _clusters(view: JoinView) -> Table:
+    rows = tuple(
+        (
+            clipped(each.name, NAME_WIDTH),
+            clipped(view.keys[each.key], NAME_WIDTH),
+            span(each.bound) if each.n_rows else UNKNOWN,
+            "yes" if each.is_used else "no",
+            each.n_rows,
+            each.n_beyond,
+        )
+        for each in view.clusters
+    )
+    return Table(CLUSTERS, rows, "How long after its first row a key still comes.")
+
+
+# -- over the batches ---------------------------------------------------------------------------
+
+
+def _constraint_figures(points: Sequence[Point]) -> Iterator[Figure]:
+    """Yield what is cold after each batch, the bounds, and what was found cold, where any is."""
+    records = [next(point.records(JoinRecord), None) for point in points]
+    inputs = next((each.inputs for each in reversed(records) if each is not None), ())
+    # After a restart with other inputs, what came before is of other windows.
+    known = [each if each is not None and each.inputs == inputs else None for each in records]
+    cold = _by_input(known, inputs, lambda each: each.cold_rows)
+    bounds = _by_input(known, inputs, lambda each: each.within_us)
+    closes = _by_input(known, inputs, lambda each: each.closes_us)
+    in_s, closes_in_s = (
+        {name: tuple(map(_seconds, of_line)) for name, of_line in each.items()}
+        for each in (bounds, closes)
+    )
+    found = tuple(None if each is None else each.n_found_cold for each in known)
+    yield from _seen_figure("Rows in the cold tiers", points, cold, "count")
+    yield from _seen_figure("Partners within", points, in_s, "number", axis="s")
+    yield from _seen_figure("Rows of a key within", points, closes_in_s, "number", axis="s")
+    yield from _seen_figure("Pairs found cold so far", points, {"pairs": found}, "count")
+
+
+def _figures_of_discards(points: Sequence[Point]) -> Iterator[Figure]:
+    """Yield what is kept and known after each batch, and what is missing of it at most."""
+    records = [next(point.records(JoinRecord), None) for point in points]
+
+    def of(value: Callable[[JoinRecord], float]) -> tuple[float | None, ...]:
+        return tuple(None if each is None else value(each) for each in records)
+
+    rows = {
+        "kept": of(lambda each: sum(each.n_kept)),
+        "dropped in the batch": of(lambda each: each.n_dropped),
+    }
+    lost = {
+        "at most": of(lambda each: each.n_missing_at_most),
+        "about": of(lambda each: each.n_missing_about),
+        "found": of(lambda each: each.n_results),
+    }
+    yield from _seen_figure("Rows kept and dropped", points, rows, "count")
+    yield from _seen_figure("Results missing", points, lost, "count")
+
+
+def _by_input(
+    records: Sequence[JoinRecord | None],
+    inputs: Sequence[str],
+    values: Callable[[JoinRecord], tuple[int | None, ...]],
+) -> Values:
+    """Return the values of each input after each batch; records of older runs may have none."""
+    return {
+        name: tuple(
+            None if each is None or not values(each) else values(each)[at] for each in records
+        )
+        for at, name in enumerate(inputs)
+    }
+
+
+def _seconds(us: float | None) -> float | None:
+    return None if us is None else us / 1e6
+
+
+def _seen_figure(
+    title: str, points: Sequence[Point], values: Values, unit: Unit, *, axis: str = ""
+) -> Iterator[Figure]:
+    """Yield a figure if there is something to see."""
+    if any(any(of_line) for of_line in values.values()):
+        yield _figure(title, points, values, unit, axis=axis)

@@ -1,0 +1,250 @@
+"""Metrics of a query that runs, as named values with units, and in Prometheus' text format.
+
+Names and units are Prometheus' conventions: counters end in ``_total`` and never decrease while a
+query lives, whatever the restarts. The text is written by Prometheus' own client library (extra
+``metrics``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+
+from eddyline.data.files import writable
+from eddyline.report.optional import package
+from eddyline.runtime.records import SECONDS, event_times, numbers_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from eddyline.runtime.records import Backlog, Counters, Numbers, Record
+
+
+@dataclass(frozen=True, slots=True)
+class MetricKind:
+    """What a metric is, whatever its value."""
+
+    name: str
+    type: Literal["counter", "gauge", "histogram"]
+    unit: str
+    """``rows``, ``seconds``, ``bytes``, ``ns per row``, …"""
+    help: str
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One value of a metric."""
+
+    kind: MetricKind
+    labels: Mapping[str, str] = field(default_factory=dict)
+    value: float = 0.0
+    """The value; of a histogram, the sum of what was observed."""
+    buckets: tuple[tuple[float, int], ...] = ()
+    """Of a histogram: upper bounds, the last infinite, and how many were not above."""
+
+    @property
+    def name(self) -> str:
+        """The name of the metric."""
+        return self.kind.name
+
+
+ROWS_IN = MetricKind("eddyline_rows_in_total", "counter", "rows", "Rows that arrived.")
+ROWS_OUT = MetricKind("eddyline_rows_out_total", "counter", "rows", "Rows that the sink took.")
+BATCHES = MetricKind("eddyline_batches_total", "counter", "batches", "Micro-batches done.")
+BATCH_SECONDS = MetricKind(
+    "eddyline_batch_seconds", "histogram", "seconds", "Wall time of micro-batches."
+)
+LAST_BATCH = MetricKind(
+    "eddyline_last_batch_timestamp_seconds", "gauge", "seconds", "End of the newest micro-batch."
+)
+FAILURES = MetricKind("eddyline_failures_total", "counter", "batches", "Micro-batches that failed.")
+RUNNING = MetricKind("eddyline_running", "gauge", "runs", "1 while the query runs, else 0.")
+PINNED = MetricKind("eddyline_pinned_plans", "gauge", "plans", "Plans that a person has pinned.")
+PLAN_CHANGES = MetricKind(
+    "eddyline_plan_changes_total", "counter", "plans", "Other plans that were put in force."
+)
+LATE_ROWS = MetricKind(
+    "eddyline_late_rows_total", "counter", "rows", "Rows that came too late to count."
+)
+STATE_ROWS = MetricKind("eddyline_state_rows", "gauge", "rows", "Rows of state that are kept.")
+STATE_BYTES = MetricKind("eddyline_state_bytes", "gauge", "bytes", "Size of the state's files.")
+COST = MetricKind(
+    "eddyline_cost_ns_per_row",
+    "gauge",
+    "ns per row",
+    "Expected cost of an order on the newest evidence, the one in force or that as written.",
+)
+EVENT_TIME_LAG = MetricKind(
+    "eddyline_event_time_lag_seconds",
+    "gauge",
+    "seconds",
+    "How far the watermark is behind the newest event time that has arrived.",
+)
+NEWEST_EVENT = MetricKind(
+    "eddyline_newest_event_timestamp_seconds",
+    "gauge",
+    "seconds",
+    "The newest event time that has arrived.",
+)
+BACKLOG = MetricKind(
+    "eddyline_backlog_rows",
+    "gauge",
+    "rows",
+    "Rows that had arrived and were not processed as of the newest micro-batch.",
+)
+SKIPPED = MetricKind("eddyline_skipped_rules", "gauge", "rules", "Rules that do not run.")
+
+KINDS = (
+    ROWS_IN, ROWS_OUT, BATCHES, BATCH_SECONDS, LAST_BATCH, FAILURES, RUNNING, PINNED, PLAN_CHANGES,
+    LATE_ROWS, STATE_ROWS, STATE_BYTES, COST, SKIPPED, EVENT_TIME_LAG, NEWEST_EVENT, BACKLOG,
+)  # fmt: skip
+"""All metrics that there are."""
+
+
+def metrics_of(
+    query: str,
+    counters: Counters,
+    *,
+    is_running: bool,
+    n_pinned: int,
+    records: Iterable[Record],
+    backlog: Backlog,
+) -> tuple[Metric, ...]:
+    """Return the metrics of a query.
+
+    Args:
+        query: its name.
+        counters: of its whole life.
+        is_running: whether it runs.
+        n_pinned: plans that a person has pinned.
+        records: its components as they stand.
+        backlog: its input that waits.
+    """
+    of = {"query": query}
+    found = [
+        Metric(ROWS_IN, of, counters.n_rows),
+        Metric(ROWS_OUT, of, counters.n_kept),
+        Metric(BATCHES, of, counters.n_batches),
+        Metric(BATCH_SECONDS, of, counters.seconds, _buckets(counters)),
+        Metric(FAILURES, of, counters.n_failures),
+        Metric(RUNNING, of, float(is_running)),
+        Metric(PINNED, of, n_pinned),
+    ]
+    if counters.n_batches:
+        found.append(Metric(LAST_BATCH, of, counters.ended_at))
+    for component, n in counters.plan_changes.copy().items():  # a batch may add one meanwhile
+        found.append(Metric(PLAN_CHANGES, of | {"component": component}, n))
+    said = numbers_of(records, 0)
+    found += _lags(of, said.values(), backlog)
+    for component, numbers in said.items():
+        labels = of | {"component": component}
+        if "n_late" in numbers.sums:
+            found.append(Metric(LATE_ROWS, labels, counters.n_late.get(component, 0)))
+        found += _levels(labels, numbers)
+    return tuple(found)
+
+
+def _buckets(counters: Counters) -> tuple[tuple[float, int], ...]:
+    bounds = (*SECONDS, float("inf"))
+    return tuple(zip(bounds, accumulate(counters.by_seconds), strict=True))
+
+
+def _lags(of: dict[str, str], said: Iterable[Numbers], backlog: Backlog) -> Iterator[Metric]:
+    """Yield how far the query is behind its input, as far as it is known."""
+    newest, complete = event_times(said)
+    if newest is not None:
+        yield Metric(NEWEST_EVENT, of, newest / 1e6)
+        if complete is not None:
+            yield Metric(EVENT_TIME_LAG, of, max(0.0, newest - complete) / 1e6)
+    if backlog.n_rows is not None:
+        yield Metric(BACKLOG, of, backlog.n_rows)
+
+
+def _levels(labels: dict[str, str], numbers: Numbers) -> Iterator[Metric]:
+    """Yield how a component stands, as far as it is known."""
+    kinds = {
+        "n_kept": (STATE_ROWS, {}),
+        "n_bytes": (STATE_BYTES, {}),
+        "n_skipped": (SKIPPED, {}),
+        "cost_ns": (COST, {"plan": "now"}),
+        "as_written_ns": (COST, {"plan": "as_written"}),
+    }
+    for name, (kind, more) in kinds.items():
+        if name in numbers.levels:
+            yield Metric(kind, labels | more, numbers.levels[name])
+
+
+NEEDS = ("Prometheus' format", "metrics")
+"""What needs the optional package, and the extra that has it."""
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+"""Content type of ``prometheus_text`` for HTTP."""
+
+
+@runtime_checkable
+class Measured(Protocol):
+    """A query that runs."""
+
+    def metrics(self) -> tuple[Metric, ...]:
+        """Return its metrics."""
+        ...
+
+
+def prometheus_text(runs: Iterable[Measured]) -> bytes:
+    """Return the metrics of queries that run, in the format that Prometheus scrapes.
+
+    A query whose metrics cannot be read hides no other one: a comment has the type of its error.
+
+    Args:
+        runs: the queries; those that run together are one, which is told once.
+
+    Raises:
+        PluginError: the extra ``metrics`` is not installed.
+    """
+    registry = package("prometheus_client.registry", NEEDS).CollectorRegistry()
+    found: list[Metric] = []
+    untold: list[str] = []
+    for run in runs:
+        try:
+            found += run.metrics()
+        except Exception as error:  # noqa: BLE001 - the others are told
+            query, kind = getattr(run, "name", ""), type(error).__name__
+            untold.append(f"# query {query!r}: metrics cannot be read: {kind}\n")
+    registry.register(_Collector(found))
+    text: bytes = package("prometheus_client.exposition", NEEDS).generate_latest(registry)
+    return text + "".join(untold).encode()
+
+
+class _Collector:
+    """Hands metrics to the client library, each of one name and labels once."""
+
+    def __init__(self, metrics: Iterable[Metric]) -> None:
+        self._by_kind: dict[MetricKind, dict[tuple[str, ...], Metric]] = {}
+        for each in metrics:
+            values = tuple(map(writable, each.labels.values()))
+            self._by_kind.setdefault(each.kind, {}).setdefault(values, each)
+
+    def collect(self) -> Iterator[Any]:
+        """Yield the families of the client library."""
+        core = package("prometheus_client.core", NEEDS)
+        families = {
+            "counter": core.CounterMetricFamily,
+            "gauge": core.GaugeMetricFamily,
+            "histogram": core.HistogramMetricFamily,
+        }
+        for kind in (each for each in KINDS if each in self._by_kind):
+            metrics = self._by_kind[kind]
+            labels = list(next(iter(metrics.values())).labels)
+            family = families[kind.type](kind.name, f"{kind.help} In {kind.unit}.", labels=labels)
+            for values, metric in metrics.items():
+                _add(family, metric, values)
+            yield family
+
+
+def _add(family: Any, metric: Metric, labels: tuple[str, ...]) -> None:
+    if metric.kind.type != "histogram":
+        family.add_metric(labels, metric.value)
+        return
+    buckets = [("+Inf" if at == float("inf") else str(at), n) for at, n in metric.buckets]
+    family.add_metric(labels, buckets=buckets, sum_value=metric.value)

@@ -1,0 +1,329 @@
+"""Sets of rules in words and figures: how rules are found, what that costs, what each came to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from eddyline.report.decisions import last_change
+from eddyline.report.formatting import (
+    clipped,
+    count,
+    counted,
+    finite,
+    one_line,
+    percent,
+    significant,
+)
+from eddyline.report.sections import Facts, Items, Section, Table, Text, columns, notes
+from eddyline.report.series import points_of, work_section
+from eddyline.rules.view import RuleRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from eddyline.query.conditions import SkippedRule
+    from eddyline.report.sections import Part
+    from eddyline.rules.view import BitmapBlockView, NativeView, RuleCount, RuleView, TestView
+    from eddyline.runtime.records import History
+
+CHANGES = ("sharing", "order")
+"""Events of the journal that are another plan."""
+
+MIN_SHORT = 8
+"""Characters that a shortened name has at least."""
+
+FEW_RULES = 20
+"""Up to so many rules, one table shows all of them."""
+
+_NAME_WIDTH = 60
+"""Most characters of a title with a shortened name, or of a name alone."""
+
+_USER_WIDTH = 40
+"""Most characters of a rule beside its test."""
+
+COUNTS = columns("rule, rows: count, candidates: count, matches: count, false candidates: share")
+ATTRIBUTES = columns(
+    "attribute, kind, tests: count, rules: count, "
+    "rows: count, of all: share, hits per row: number, cost each: ns, time: ns"
+)
+NATIVES = columns("test, why, used by, rules: count")
+ASKED = columns("test, used by, rules: count, rows asked: count, of all: share, cost each: ns")
+ORDERS = columns("rule, asks in this order, how")
+PATTERNS = columns("pattern, shows, rules: count, rows: count, of sampled: share")
+NOT_SHARED = "no constants to compare with"
+"""Why Spark evaluates a test that is fine, but for having nothing in common with others."""
+
+WORDS = (
+    (
+        "Access predicate",
+        "a test that is true whenever its rule is: other rows do not meet the rule",
+    ),
+    ("Bitmap block", "rules without a rare test, evaluated together, a bit for each rule"),
+    ("Region", "values of an attribute that no rule tells apart, such as those above 5 up to 10"),
+    ("Candidate", "a row and a rule that neither access predicate nor bitmap block ruled out"),
+    ("False candidates", "share of a rule's candidates that are no match"),
+    ("Hits per row", "patterns that were met in a sampled row, on average"),
+)
+"""Meanings of the words of these sections."""
+
+
+def lines(records: Iterable[RuleRecord]) -> tuple[str, ...]:
+    """Return the plan and the matches of a batch in words, for the progress."""
+    return tuple(
+        line
+        for each in records
+        for line in (
+            f"{each.component} ({count(each.n_rules)}): {each.plan}",
+            f"{count(each.n_matches)} matches",
+        )
+    )
+
+
+def sections(view: RuleView, history: History) -> list[Section]:
+    """Return a set of rules as it stands, and as it came to be, as people may want to see it."""
+    return [
+        Section("", tuple(map(Text, summary(view)))),
+        *_skipped(view),
+        *_attributes(view),
+        *([] if view.is_statement else [*map(_block, view.blocks), *_natives(view)]),
+        *_asked(view),
+        *_orders(view),
+        *_met(view),
+        *_counts(view),
+        *_work(history),
+        *last_change(history.last(*CHANGES)),
+        *notes(view.notes),
+        Section("what the words mean", (Facts(WORDS),), is_aside=True),
+    ]
+
+
+def summary(view: RuleView) -> list[str]:
+    """Return in sentences how the rules are found, and what is known of them."""
+    if view.n_rules == 0:
+        return ["No rule runs."]
+    how = "learned from rows" if view.is_measured else "guessed: no rows were measured"
+    if view.is_statement:
+        how = "by the costs of their tests; no row goes to Python"
+    if not view.is_adaptive:
+        how = "fixed: adaptation is switched off"
+    said = [f"{counted(view.n_rules, 'rule')}: {view.plan} ({how})."]
+    before = ""
+    if view.n_rows_before:
+        n_before = count(view.n_rows_before)
+        before = f" since the rules changed or the run started again ({n_before} before)"
+    if view.n_rows == 0:
+        return [*said, f"No row was evaluated{before}."]
+    if view.n_rows is None:
+        found = f"Matches: {count(view.n_matches)}{before}"
+        return [*said, f"{found}; the rows without one were not counted."]
+    sampled = f"; {count(view.n_sampled)} were sampled to measure every test"
+    return [
+        *said,
+        f"{counted(view.n_rows, 'row')} evaluated{before}, "
+        f"{percent(view.n_dropped / view.n_rows)} of them without a candidate"
+        f"{'' if view.is_statement and not view.n_sampled else sampled}.",
+        f"{counted(view.n_met, 'candidate')}, {count(view.n_matches)} of them matches.",
+    ]
+
+
+# -- how rules are found ------------------------------------------------------------------------
+
+
+def _skipped(view: RuleView) -> list[Section]:
+    if not view.skipped:
+        return []
+    n = len(view.skipped)
+    title = f"{counted(n, 'rule')} {'is' if n == 1 else 'are'} skipped"
+    texts = (f"{_skipped_name(view, each)}: {headline(each.reason)}" for each in view.skipped)
+    return [Section(title, (Items(tuple(texts)),))]
+
+
+def _attributes(view: RuleView) -> list[Section]:
+    if not view.constructs:
+        return []
+    ranked = sorted(view.constructs, key=lambda each: -(finite(each.cost_ns) or 0.0) * each.n_rows)
+    rows = tuple(
+        (
+            each.name,
+            each.kind,
+            each.n_tests,
+            each.n_rules,
+            each.n_rows,
+            each.share,
+            each.hits_per_row,
+            each.cost_ns,
+            each.cost_ns * each.n_rows,
+        )
+        for each in ranked
+    )
+    note = "What rules look at, the dearest first."
+    return [Section("attributes", (Table(ATTRIBUTES, rows, note),))]
+
+
+def _block(block: BitmapBlockView) -> Section:
+    order = "learned order" if block.is_learned else "as numbered"
+    first, *regions = block.sequence
+    parts: list[Part] = [Text(f"Attributes, {order}: {first or 'none'}.")]
+    parts += [Items(tuple(regions))] if regions else []
+    if block.n_rows:
+        parts.append(
+            Text(
+                f"Of {counted(block.n_rows, 'row')}, {percent(block.drop_frac)} left without a "
+                f"rule; attributes looked at per row: {significant(block.look_ups_per_row)}."
+            )
+        )
+    return Section(f"bitmap block of {counted(block.n_rules, 'rule')}", tuple(parts))
+
+
+def _natives(view: RuleView) -> list[Section]:
+    if not view.natives:
+        return []
+    n = len(view.natives)
+    left = "1 test is left to Spark, a column of its own"
+    title = left if n == 1 else f"{count(n)} tests are left to Spark, one column each"
+    rows = tuple(
+        (each.text, each.reason or NOT_SHARED, _users(view, each), each.n_users)
+        for each in view.natives
+    )
+    return [Section(title, (Table(NATIVES, rows),))]
+
+
+def _asked(view: RuleView) -> list[Section]:
+    rows = tuple((*_test_row(view, each), each.cost_ns) for each in view.tests)
+    note = "The dearest first; asked only for rows on which a rule hangs."
+    return [Section("tests that Python decides", (Table(ASKED, rows, note),))] if rows else []
+
+
+def _orders(view: RuleView) -> list[Section]:
+    """Return the order of each rule's tests of Python, where there is a choice."""
+    if not view.orders:
+        return []
+    known = "measured" if view.is_measured else "not measured"
+    rows = tuple(
+        (
+            named(view, each.rule, _USER_WIDTH),
+            ", then ".join(each.tests),
+            "learned" if each.is_changed else f"by guessed costs, {known}",
+        )
+        for each in view.orders
+    )
+    note = "A rule asks first the test that decides most rows for its cost; an answer ends it."
+    return [Section("order of tests that Python decides", (Table(ORDERS, rows, note),))]
+
+
+def _met(view: RuleView) -> list[Section]:
+    rows = tuple(_test_row(view, each) for each in view.patterns if each.n_rows)
+    note = (
+        "Counted in sampled rows. A pattern shows the rules that are met by it; those that show "
+        "none are left out."
+    )
+    return [Section("patterns met most often", (Table(PATTERNS, rows, note),))] if rows else []
+
+
+def _test_row(view: RuleView, each: TestView) -> tuple[str, str, int, int, float]:
+    return each.text, _users(view, each), each.n_users, each.n_rows, each.share
+
+
+def _users(view: RuleView, each: TestView | NativeView) -> str:
+    """Return the first rules that use a test."""
+    users = ", ".join(named(view, name, _USER_WIDTH) for name in each.users)
+    return users + (", …" if each.n_users > len(each.users) else "")
+
+
+# -- what rules came to -------------------------------------------------------------------------
+
+
+def _counts(view: RuleView) -> list[Section]:
+    """Return the rules by matches; of many, those without one and with most false candidates."""
+    seen = [each for each in view.rules if each.n_rows != 0]
+    seen.sort(key=lambda each: -each.n_matches)
+    dead = [each for each in seen if not each.n_matches]
+    true = seen[: len(seen) - len(dead)]
+    false = [each for each in seen if each.n_met > each.n_matches]
+    false.sort(key=lambda each: each.n_matches - each.n_met)
+    found = []
+    note = f"{count(len(true))} of {counted(view.n_rules, 'rule')} matched some row."
+    if 0 < len(seen) <= FEW_RULES:
+        return [Section("rules by matches", (_table(view, seen, note),))]
+    if true:
+        found.append(Section("rules by matches", (_table(view, true, note),)))
+    if false:
+        note = "Candidates that were no match: their rules lack a rare test."
+        found.append(Section("rules with most false candidates", (_table(view, false, note),)))
+    if dead:
+        title = f"{count(len(dead))} of {counted(view.n_rules, 'rule')} matched no row"
+        names = tuple(named(view, each.name, whole=True) for each in dead)
+        n_rows = max((each.n_rows for each in dead if each.n_rows is not None), default=None)
+        told = Text(f"They saw up to {count(n_rows)} rows.")
+        found.append(Section(title, (Items(names), *([] if n_rows is None else [told]))))
+    return found
+
+
+def _table(view: RuleView, rules: Iterable[RuleCount], note: str) -> Table:
+    rows = tuple(
+        (
+            named(view, each.name),
+            each.n_rows,
+            each.n_met,
+            each.n_matches,
+            1.0 - each.n_matches / each.n_met if each.n_met else None,
+        )
+        for each in rules
+    )
+    return Table(COUNTS, rows, note)
+
+
+def _work(history: History) -> list[Section]:
+    """Return the candidates of the batches."""
+    points = points_of(history.batches)
+    decided = [sum(each.n_met for each in point.records(RuleRecord)) for point in points]
+    return work_section("candidates", points, decided)
+
+
+# -- names --------------------------------------------------------------------------------------
+
+
+def named(view: RuleView, name: str, width: int = _NAME_WIDTH, *, whole: bool = False) -> str:
+    """Return a rule's title with its name behind it; without a title its name.
+
+    The title, or a name alone, has at most ``width`` characters. A name is written out or shortened
+    as far as no other is like it.
+    """
+    title = view.label(name)
+    if title == name:
+        return clipped(name, width)
+    if whole:
+        return f"{clipped(title, width)} ({one_line(name)})"
+    short = one_line(_short(tuple(each.name for each in view.rules)).get(name, name))
+    return f"{clipped(title, max(width - len(short) - 3, MIN_SHORT))} ({short})"
+
+
+def _skipped_name(view: RuleView, rule: SkippedRule) -> str:
+    """Return the title and name of a rule that does not run."""
+    title = view.titles.get(rule.name) or getattr(rule, "title", "")
+    own = clipped(rule.name, _NAME_WIDTH)
+    return f"{clipped(title, _NAME_WIDTH)} ({own})" if title else own
+
+
+def headline(reason: str) -> str:
+    r"""Return a reason on one line, without the lines that point at a place with a caret.
+
+    >>> headline("an operand is missing (line 1, column 3)\n  n > \n    ^")
+    'an operand is missing (line 1, column 3)'
+    """
+    texts = reason.split("\n")
+    carets = {at for at, line in enumerate(texts) if at > 0 and line.strip() == "^"}
+    pointed = carets | {at - 1 for at in carets if at > 1}
+    return one_line(" ".join(line for at, line in enumerate(texts) if at not in pointed))
+
+
+@lru_cache(maxsize=4)
+def _short(names: tuple[str, ...]) -> dict[str, str]:
+    """Return names cut at a dash behind their first characters, where that tells them apart."""
+    cut = {
+        name: name[:MIN_SHORT] if name[MIN_SHORT : MIN_SHORT + 1] == "-" else name for name in names
+    }
+    n_alike = Counter(cut.values())
+    return {name: short if n_alike[short] == 1 else name for name, short in cut.items()}

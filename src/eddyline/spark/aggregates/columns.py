@@ -1,0 +1,533 @@
+"""The columns of an aggregate on Spark: calls, groups, and what travels to tasks.
+
+``Lifting`` makes calls of aggregates columns: what is combined of each row, and the values of what
+monoids give. ``Groups`` are the columns that rows are grouped by, with their codes and buckets.
+``Travelling`` collects the columns of rows that travel to tasks, each expression once, whatever
+tasks make of it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import count, islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from pyspark.errors import AnalysisException, PySparkTypeError
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DatetimeType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    MapType,
+    NullType,
+    NumericType,
+    StructField,
+    StructType,
+    VariantType,
+    YearMonthIntervalType,
+)
+from sqlglot import TokenType
+
+from eddyline.aggregates.functions import AggregateFunction, Partial, function_of, number_type
+from eddyline.aggregates.monoids import MONOIDS
+from eddyline.aggregates.plan import WAYS, Lift
+from eddyline.aggregates.user import UserMonoid
+from eddyline.errors import NotSupportedError, QueryError
+from eddyline.spark.analysis import check_travel, has_no_order, is_collated, refused, unlogged
+from eddyline.spark.arrow_tasks import BUCKET
+from eddyline.sql.parsing import quoted, tokens_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
+
+    from eddyline.aggregates.monoids import Monoid
+    from eddyline.aggregates.plan import Way
+    from eddyline.query.aggregates import AggregateCall
+
+_NESTED = StructType, ArrayType, MapType, VariantType, NullType
+
+MICROS = "__micros"
+"""The column of the event time of rows (µs)."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """What tasks make partials of single rows of; see ``aggregates.plan.Lift``."""
+
+    way: Way
+    text: str
+    """SQL of what travels; empty if nothing does."""
+    kind: pa.DataType | None
+
+
+@dataclass(frozen=True)
+class LiftedPartial:
+    """One partial aggregate of a call."""
+
+    column: str
+    """The column of what the monoid gives of partials."""
+    source: str
+    """The column that it travels in: of rows the same for equal partials of several calls."""
+    monoid: Monoid
+    name: str
+    """The name of the monoid in the table; empty of a user's."""
+    lift: str
+    """SQL of what is combined of a row."""
+    kind: DataType
+    """Type of the column."""
+    value_kind: DataType
+    """Type of what the monoid gives of partials."""
+    made: Made | None = None
+    """How tasks make it; None: Spark does."""
+
+    @property
+    def can_reduce(self) -> bool:
+        """Whether tasks make cells of partials of single rows."""
+        return bool(self.name and self.monoid.lift_sql) and self.monoid.can_merge
+
+    @cached_property
+    def reduced(self) -> Column:
+        """Spark's aggregate that makes one partial of many rows; of a user's, their arguments."""
+        template = self.monoid.reduce_sql or "collect_list({x})"
+        return F.expr(template.format(x=f"({self.lift}\n)")).alias(self.source)
+
+    @cached_property
+    def of_row(self) -> Column:
+        """The partial of a single row; of a user's aggregate, its arguments."""
+        template = self.monoid.lift_sql or "{x}"
+        text = template.format(x=f"({self.lift}\n)", type=self.kind.simpleString())
+        return F.expr(text).cast(self.kind).alias(self.source)
+
+
+@dataclass(frozen=True)
+class LiftedCall:
+    """A call of an aggregate over the rows of a DataFrame."""
+
+    call: AggregateCall
+    final: str
+    """SQL template of its value over what the monoids give."""
+    partials: tuple[LiftedPartial, ...]
+    kind: DataType
+    """Type of its value."""
+
+    def value(self, prefix: str = "") -> Column:
+        """Return its value by the columns that tasks return, which may have a prefix."""
+        names = [f"{prefix}{each.column}" for each in self.partials]
+        return F.expr(f"({self.final.format(*names)}\n)").cast(self.kind)
+
+    @cached_property
+    def fields(self) -> tuple[StructField, ...]:
+        """The columns that tasks return for it."""
+        return tuple(StructField(each.column, each.value_kind) for each in self.partials)
+
+
+class Lifting:
+    """Makes calls columns over a DataFrame that has the column ``MICROS``, too.
+
+    Args:
+        df: the rows.
+        by_row: whether single rows are combined, and not cells.
+    """
+
+    def __init__(self, df: DataFrame, *, by_row: bool) -> None:
+        self.df = df
+        self.by_row = by_row
+        self._sources: dict[tuple[str, str], str] = {}
+        """The columns in which partials of rows travel, by what they are."""
+
+    def calls(self, calls: Sequence[AggregateCall]) -> tuple[LiftedCall, ...]:
+        """Return calls as columns.
+
+        Raises:
+            QueryError: one that Spark refuses; the message says which.
+        """
+        return tuple(self._call(number, call) for number, call in enumerate(calls))
+
+    def _call(self, number: int, call: AggregateCall) -> LiftedCall:
+        arguments = [f"({each}\n)" for each in call.arguments]
+        try:
+            with unlogged():
+                if call.own is not None:
+                    return self._own(number, call, arguments)
+                return self._known(number, call, arguments)
+        except PySparkTypeError as error:  # Arrow lacks the type
+            msg = f"{call.text} is not supported: {error.getMessage()}"
+            raise NotSupportedError(msg, call=call.text) from error
+        except AnalysisException as error:
+            raise refused(call.text, error, call=call.text) from error
+
+    def _known(self, number: int, call: AggregateCall, arguments: Sequence[str]) -> LiftedCall:
+        """Return a call of a function of the table."""
+        asked = function_of(call.function, len(arguments), is_distinct=call.is_distinct)
+        function = asked.by_row if self.by_row and asked.by_row else asked
+        written = arguments
+        kinds = self._kinds(arguments)
+        if call.function != "count" or call.is_distinct:
+            _check_kinds(call, kinds)
+        if any(isinstance(each, YearMonthIntervalType) for each in kinds):  # Arrow has none
+            arguments = [
+                _months_of(text) if isinstance(kind, YearMonthIntervalType) else text
+                for text, kind in zip(arguments, kinds, strict=True)
+            ]
+            kinds = self._kinds(arguments)
+        of_numbers = number_type(kinds[0].simpleString()) if kinds else "double"
+        lifts = function.lifts(arguments, time=MICROS, number=of_numbers)
+        partials = tuple(
+            _with_made(
+                self._partial(f"__p{number}_{at}", each, _filtered(lift, call.where)),
+                each,
+                _filtered(arguments[0], call.where) if len(kinds) == 1 else "",
+                kinds[0] if len(kinds) == 1 else None,
+                is_filtered=bool(call.where),
+            )
+            for at, (each, lift) in enumerate(zip(function.partials, lifts, strict=True))
+        )
+        kind = self._type(asked.reference_of(written, time=MICROS))
+        names = [f"{{{at}}}" for at in range(len(partials))]
+        final = _escaped(function, names, arguments)
+        if isinstance(kind, YearMonthIntervalType):
+            final = f"make_ym_interval(0, CAST(round({final}) AS INT))"
+        return LiftedCall(call, final, partials, kind)
+
+    def _kinds(self, arguments: Sequence[str]) -> list[DataType]:
+        """Return the types of expressions."""
+        given = self.df.selectExpr(*arguments).schema if arguments else ()
+        return [each.dataType for each in given]
+
+    def _partial(self, column: str, partial: Partial, lift: str) -> LiftedPartial:
+        monoid = MONOIDS[partial.monoid]
+        template = monoid.reduce_sql or "{x}"
+        kind = self._type(template.format(x=f"({lift}\n)"))
+        what = (partial.monoid, lift)
+        source = self._sources.setdefault(what, column) if self.by_row else column
+        gives = value_type(monoid, kind)
+        return LiftedPartial(column, source, monoid, partial.monoid, lift, kind, gives)
+
+    def _own(self, number: int, call: AggregateCall, arguments: Sequence[str]) -> LiftedCall:
+        """Return a call of a user's aggregate: its arguments travel, and tasks lift them."""
+        monoid = UserMonoid(call.own)
+        named = ", ".join(f"{each} AS a{at}" for at, each in enumerate(arguments))
+        lift = _filtered(f"struct({named})", call.where)
+        of_row = self._type(lift)
+        given = to_arrow_type(of_row, timezone="UTC")
+        fields = [pa.array([], given.field(at).type) for at in range(given.num_fields)]
+        lifted = monoid.lifted(fields)
+        none = np.empty(0, np.int64)
+        kind = from_arrow_type(monoid.value(lifted, none, none).type)
+        column = of_row if self.by_row else self._type(f"collect_list({lift})")
+        name = f"__p{number}_0"
+        partial = LiftedPartial(name, name, monoid, "", lift, column, kind)
+        return LiftedCall(call, "{0}", (partial,), kind)
+
+    def _type(self, text: str) -> DataType:
+        return as_nullable(self.df.selectExpr(f"({text}\n) AS c").schema[0].dataType)
+
+
+def _with_made(
+    partial: LiftedPartial,
+    of: Partial,
+    argument: str,
+    kind: DataType | None,
+    *,
+    is_filtered: bool,
+) -> LiftedPartial:
+    """Return a partial with how tasks make it of what travels, where they can.
+
+    Args:
+        partial: over the rows.
+        of: what it is of in the table.
+        argument: SQL of the one argument, NULL where FILTER is not true.
+        kind: type of the argument; None if there is not one.
+        is_filtered: whether there is a FILTER.
+    """
+    way = WAYS.get((of.lift, of.monoid))
+    made: Made | None = None
+    if of.monoid == "count":
+        # Of a text it is enough to send whether it is there.
+        is_short = isinstance(kind, NumericType | DatetimeType | BooleanType)
+        if is_filtered or way is None or (way == "present" and not is_short):
+            made = Made("true", f"({partial.lift}\n) IS NOT NULL", None)
+        else:
+            made = Made(way, argument, None)
+    elif way is None or kind is None or isinstance(kind, _NESTED):
+        made = None
+    elif way == "same":
+        made = Made(way, argument, None)
+    elif way == "timed":
+        made = None if is_filtered else Made(way, argument, None)
+    elif isinstance(kind, NumericType):
+        is_exact = isinstance(kind, DecimalType)
+        if way == "moments":
+            made = None if is_exact else Made(way, argument, pa.float64())
+        else:
+            own = partial.kind["sum"].dataType if isinstance(partial.kind, StructType) else None
+            made = Made(way, argument, to_arrow_type(own or partial.kind, timezone="UTC"))
+    return replace(partial, made=made)
+
+
+def as_nullable(kind: DataType) -> DataType:
+    """Return a type whose parts may all be NULL: combined partials may be, where no value is."""
+    if isinstance(kind, StructType):
+        fields = [StructField(each.name, as_nullable(each.dataType)) for each in kind]
+        return StructType(fields)
+    return ArrayType(as_nullable(kind.elementType)) if isinstance(kind, ArrayType) else kind
+
+
+def value_type(monoid: Monoid, kind: DataType) -> DataType:
+    """Return the type of what a monoid gives of partials of a type."""
+    none = np.empty(0, np.int64)
+    column = pa.array([], to_arrow_type(kind, timezone="UTC"))
+    return from_arrow_type(monoid.value(column, none, none).type)
+
+
+def _check_kinds(call: AggregateCall, kinds: Sequence[DataType]) -> None:
+    """Refuse values that tasks cannot compare as Spark does.
+
+    Raises:
+        NotSupportedError: the call has such values.
+    """
+    for kind in kinds:
+        if has_no_order(kind):
+            msg = f"{call.text}: values of {kind.simpleString()} cannot be compared"
+            raise NotSupportedError(msg, call=call.text)
+        if is_collated(kind) and not call.function.startswith(("first", "last", "any")):
+            msg = (
+                f"{call.text}: texts with a collation ({kind.simpleString()}) are not supported "
+                f"yet; write lower(…), or … COLLATE UTF8_BINARY"
+            )
+            raise NotSupportedError(msg, call=call.text)
+
+
+def _months_of(text: str) -> str:
+    """Return SQL of the months of an interval of years and months."""
+    return f"CAST(CAST({text} AS INTERVAL MONTH) AS INT)"
+
+
+def _filtered(lift: str, where: str) -> str:
+    return f"CASE WHEN ({where}\n) THEN {lift} END" if where else lift
+
+
+def _escaped(function: AggregateFunction, names: Sequence[str], arguments: Sequence[str]) -> str:
+    """Return the SQL of a value with places for the columns; braces of arguments are text."""
+    given = [each.replace("{", "{{").replace("}", "}}") for each in arguments]
+    return function.final_of(names, given)
+
+
+CODE, CHECK = "__code", "__check"
+"""Columns of the two hashes that a group is known by; see ``aggregates.cells``. Those of coarser
+groups have numbers: see ``code_columns``."""
+
+START = "__start"
+"""The column of the first instant of a cell (µs)."""
+
+ROWS = "__rows"
+"""The column of the number of rows of a cell."""
+
+CHECK_SEED = 0x9E3779B9
+"""Hashed before a group for its second hash, which is another one by that."""
+
+
+_WITH_PARTS = StructType, ArrayType
+
+_FLOATS = FloatType, DoubleType
+
+
+def code_columns() -> Iterator[str]:
+    """Yield the columns of codes, in the order of their keys.
+
+    >>> [*islice(code_columns(), 4)]
+    ['__code', '__check', '__code1', '__check1']
+    """
+    yield from (CODE, CHECK)
+    for level in count(1):
+        yield from (f"{CODE}{level}", f"{CHECK}{level}")
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The groups of rows of a DataFrame."""
+
+    columns: tuple[tuple[str, str], ...]
+    """Name and SQL text of each."""
+    fields: tuple[StructField, ...]
+    """Their names and types."""
+    coarser: tuple[tuple[str, ...], ...] = ()
+    """Names of the columns of coarser groups that cells have codes of, too: one or more, all of
+    them among those before. A group of the last ones lies in one bucket."""
+
+    @classmethod
+    def of(cls, df: DataFrame, columns: Sequence[tuple[str, str]]) -> Groups:
+        """Return the groups by expressions over a DataFrame.
+
+        Raises:
+            QueryError: one that Spark refuses, or of a type that cannot be grouped by.
+            NotSupportedError: texts of a collation.
+        """
+        found = []
+        for name, text in columns:
+            try:
+                with unlogged():
+                    kind = df.selectExpr(f"({text}\n) AS g").schema[0].dataType
+            except AnalysisException as error:
+                raise refused(f"GROUP BY {text}", error, group=text) from error
+            if has_no_order(kind):
+                msg = f"GROUP BY {text}: {kind.simpleString()} is no type to group by"
+                raise QueryError(msg, group=text)
+            if is_collated(kind):
+                msg = (
+                    f"GROUP BY {text}: texts that are equal without being the same "
+                    f"({kind.simpleString()}) are not supported yet; write lower(…), or "
+                    f"… COLLATE UTF8_BINARY"
+                )
+                raise NotSupportedError(msg, group=text)
+            check_travel(f"GROUP BY {text}", [StructField(text, kind)])
+            found.append(StructField(name, kind))
+        return cls(tuple(columns), tuple(found))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of their columns."""
+        return tuple(name for name, _ in self.columns)
+
+    @property
+    def values(self) -> list[str]:
+        """SQL of their columns, over the rows."""
+        return [f"({text}\n) AS {quoted(name)}" for name, text in self.columns]
+
+    @property
+    def travelling(self) -> dict[str, str]:
+        """SQL of their columns over rows that have these, by name; of a column, that column."""
+        return {
+            name: quoted(name) if plain_name(text) is None else text for name, text in self.columns
+        }
+
+    @property
+    def are_nested(self) -> bool:
+        """Whether some have parts: a zero in these has a sign until Spark groups by them."""
+        return any(isinstance(each.dataType, _WITH_PARTS) for each in self.fields)
+
+    @property
+    def are_exact(self) -> bool:
+        """Whether equal groups have equal bits: zeros have a sign, and there are many NaN."""
+        return not any(isinstance(each.dataType, (*_WITH_PARTS, *_FLOATS)) for each in self.fields)
+
+    @cached_property
+    def own_keys(self) -> list[Column]:
+        """The columns that tell cells apart."""
+        return [F.col(each) for each in (START, *map(quoted, self.names))]
+
+    @cached_property
+    def keys(self) -> list[Column]:
+        """The same and what is computed of them."""
+        coded = islice(code_columns(), 2 * (1 + len(self.coarser)))
+        return [*(F.col(each) for each in (BUCKET, *coded)), *self.own_keys]
+
+    def codes(self, n_buckets: int) -> list[str]:
+        """Return SQL of the codes and the bucket of groups, over rows with their columns."""
+        every = (self.names, *self.coarser)
+        hashes = [each for names in every for each in self._hashes(names)]
+        bucket = f"CAST(pmod({hashes[-2]}, {n_buckets}L) AS INT)"
+        coded = [f"{each} AS {name}" for each, name in zip(hashes, code_columns(), strict=False)]
+        return [*coded, f"{bucket} AS {BUCKET}"]
+
+    def hashes(self, code: str, check: str) -> list[str]:
+        """Return SQL of the two hashes of groups, over rows with their columns, by some names."""
+        first, second = self._hashes(self.names)
+        return [f"{first} AS {code}", f"{second} AS {check}"]
+
+    def _hashes(self, names: Sequence[str]) -> tuple[str, str]:
+        """Return SQL of both hashes of some of the columns."""
+        parts = [part for each in self.fields if each.name in names for part in _hashed(each)]
+        # A hash steps over NULL, so the places of NULLs are hashed, too.
+        nulls = [f"IF({quoted(name)} IS NULL, {1 << k}, 0)" for k, name in enumerate(names)]
+        hashed = ", ".join([" + ".join(nulls) or "0", *parts])
+        return f"xxhash64({hashed})", f"xxhash64({CHECK_SEED}L, {hashed})"
+
+
+def _hashed(field: StructField) -> list[str]:
+    """Return what is hashed of a column; of nested ones their text, too, which shows NULLs."""
+    column = quoted(field.name)
+    is_nested = isinstance(field.dataType, _WITH_PARTS)
+    return [column, f"CAST({column} AS STRING)"] if is_nested else [column]
+
+
+_NO_NAMES = TokenType.NULL, TokenType.TRUE, TokenType.FALSE
+
+_NAME = re.compile(r"[A-Za-z_]\w*|`.*`", re.ASCII | re.DOTALL)
+
+TRAVELS = "__t"
+"""What columns that travel are named, with a number behind it."""
+
+
+class Travelling:
+    """What travels of rows, and what tasks make of it, in the order in which it is added.
+
+    Args:
+        columns: of the rows.
+    """
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        lower = [each.lower() for each in columns]
+        self._known = {each.lower(): each for each in columns if lower.count(each.lower()) == 1}
+        self._made: dict[str, Column] = {}
+        self._names: dict[str, str] = {}
+        self.lifts: dict[str, Lift] = {}
+        """How tasks make the columns that were added."""
+
+    @property
+    def columns(self) -> list[Column]:
+        """The columns that travel, over the rows."""
+        return [made.alias(name) for name, made in self._made.items()]
+
+    def add(self, name: str, text: str) -> None:
+        """Add a column by its name in tasks, and SQL over the rows."""
+        self.lifts[name] = Lift("same", self._travels(text))
+
+    def add_partial(self, partial: LiftedPartial, *, is_timed: bool = True) -> None:
+        """Add the partials of single rows.
+
+        Args:
+            partial: of a call.
+            is_timed: whether tasks know the event time of each row.
+        """
+        made = partial.made
+        if made is None or (made.way == "timed" and not is_timed):
+            self._made[partial.source] = partial.of_row
+            self.lifts[partial.source] = Lift("same", partial.source)
+        else:
+            of = self._travels(made.text) if made.text else ""
+            self.lifts[partial.source] = Lift(made.way, of, made.kind)
+
+    def _travels(self, text: str) -> str:
+        """Return the name under which an expression travels."""
+        plain = plain_name(text)
+        own = None if plain is None else self._known.get(plain.lower())
+        key = text if own is None else f"`{own}"
+        if key not in self._names:
+            name = self._names[key] = f"{TRAVELS}{len(self._names)}"
+            self._made[name] = F.expr(text) if own is None else F.col(quoted(own))
+        return self._names[key]
+
+
+def plain_name(text: str) -> str | None:
+    r"""Return the name that an expression is; None if it is more.
+
+    >>> plain_name("(dateTime\n)"), plain_name("`a b`"), plain_name("v + 1"), plain_name("'v'")
+    ('dateTime', 'a b', None, None)
+    """
+    tokens = [each for each in tokens_of(text) if each.text not in ("(", ")")]
+    if len(tokens) != 1 or tokens[0].token_type in _NO_NAMES:
+        return None
+    (only,) = tokens
+    return only.text if _NAME.fullmatch(text, only.start, only.end + 1) else None

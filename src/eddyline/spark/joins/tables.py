@@ -1,0 +1,618 @@
+"""Static tables of a join on Spark: handed to the rows, or asked for keys before the shuffle.
+
+``Handing`` is the life of batches in which tables are handed to the rows: Spark's broadcast join
+gives the results (``Broadcast``), and nothing is shuffled. ``TableFilter`` drops rows that the
+tables have no key for, by filters of the keys, before they are shuffled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from operator import or_
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    DateType,
+    LongType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from eddyline.data.arrays import distinct
+from eddyline.joins.operator.bucket import BucketBatch
+from eddyline.joins.orders.pipelines import written_orders
+from eddyline.joins.plan import BROADCAST, COMPONENT, BatchPlan
+from eddyline.joins.state_part import JoinPart
+from eddyline.joins.tables import MOST_ROWS, DropChoice, WayChoice
+from eddyline.spark.analysis import arrow_schema
+from eddyline.spark.buckets import ADAPTIVE, FOUND, as_type, state_of
+from eddyline.spark.event_time import instant_of
+from eddyline.spark.joins.input_steps import facts_of
+from eddyline.spark.joins.layout import INPUT, KEY, PASSES, SLOT, START
+from eddyline.spark.joins.task import LateWorker, Shape
+from eddyline.spark.operator import Laid, Pending
+from eddyline.spark.prepared import Counted, Selected
+from eddyline.spark.run.observed_metrics import PendingMetrics
+from eddyline.state.bucket_state import BucketState
+from eddyline.state.grid import Grid, spark_hashes
+from eddyline.state.key_filters import KEYS_PER_WORD, add_hashes
+from eddyline.state.rows import ALWAYS, FOREVER, Rows
+from eddyline.state.run_files import MAPPED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
+
+    from eddyline.joins.graph import JoinGraph
+    from eddyline.joins.plan import BucketReport
+    from eddyline.runtime.journal import JournalEntry
+    from eddyline.spark.joins.bound import BoundJoin
+    from eddyline.spark.joins.inputs import JoinInputs
+    from eddyline.spark.joins.layout import InputLayout
+    from eddyline.spark.operator import Batch, Observed
+    from eddyline.state.manifest import StatePlace
+
+
+class Handing:
+    """Says in which batches tables are handed to the rows, and takes these through their life.
+
+    Args:
+        bound: the join.
+        inputs: its inputs.
+    """
+
+    def __init__(self, bound: BoundJoin, inputs: JoinInputs) -> None:
+        self.inputs = inputs
+        self.broadcast = Broadcast(bound) if Broadcast.is_possible(bound) else None
+        """How it is laid; None if it cannot be."""
+        inputs.tells_late = self.broadcast is not None
+        can_change = bound.options.adaptive and self.broadcast is not None
+        self.ways = WayChoice(is_adaptive=can_change)
+        self.is_on = False
+        """Whether the batch is one of them."""
+        self.begun: BucketReport | None = None
+        """The tables, if the batch has taken them by themselves: it is the first one."""
+        self.n_late = 0
+        """Late rows of the batch, once it is closed."""
+        self.has_tables = False
+        """Whether the state before the batch has the tables."""
+        self._handed: Handed | None = None
+        self._low = ALWAYS
+        """The instant before which rows of the batch are late (µs)."""
+        self._entries: list[JournalEntry] = []
+
+    @property
+    def name(self) -> str:
+        """The stream."""
+        assert self.broadcast is not None
+        return self.broadcast.stream.name
+
+    def open(self, *, has_tables: bool) -> None:
+        """Start a batch; ``has_tables`` says whether the tables are kept already."""
+        self.is_on, self.begun, self._handed, self.has_tables = False, None, None, has_tables
+
+    def begin(self, batch: Batch, part: JoinPart, place: StatePlace) -> JoinPart:
+        """Choose the way of a batch, before its rows are looked at; returns the state before it.
+
+        The first one brings the tables. If these may go to the rows, they are taken by themselves,
+        and kept in one bucket.
+
+        Raises:
+            StateError: they cannot be kept.
+        """
+        way, self.is_on, self.inputs.must_look = self.broadcast, False, False
+        if way is None or not self.ways.may_broadcast:
+            return part
+        if not self.has_tables and way.can_begin:
+            with state_of(0, "windows", place.folder):
+                self.begun = way.begun(batch.id, place)
+            if self.begun is not None:
+                part = JoinPart(one_bucket(way.bound.graph), {0: self.begun.after})
+                self.has_tables = self.inputs.has_tables = True
+        if self.has_tables:
+            self._entries += self.ways.step(*way.sizes(part), batch.id)
+            self.is_on = self.ways.plan == BROADCAST
+        if self.is_on:
+            all_counted = batch.is_taken_whole and way.counts_all(part)
+            self.inputs.must_look = self.inputs.looks or not all_counted
+        return part
+
+    def lay(self, df: DataFrame, part: JoinPart, place: StatePlace, order: Sequence[str]) -> Laid:
+        """Return the results of the rows of a batch; see ``Broadcast.lay``.
+
+        Raises:
+            StateError: the tables cannot be read.
+        """
+        assert self.broadcast is not None
+        self._low = self.inputs.streams.low(self.name, {})
+        with state_of(0, "windows", place.folder):
+            found = self._handed = self.broadcast.lay(
+                df, part, place, self._low, order, counts_here=not self._is_counted
+            )
+        pending = [Pending(COMPONENT, PendingMetrics(each)) for each in found.observations]
+        # Spark may leave out what is joined with nothing, and what observes that.
+        is_told = self.broadcast.counts_all(part)
+        counted = Counted(found.observations[-1], FOUND) if is_told else None
+        return Laid(found.results, tuple(pending), counted=counted)
+
+    def is_whole(self, observed: Sequence[Observed]) -> bool:
+        """Return whether all rows of the batch were seen."""
+        return self.inputs.must_look or bool(observed)
+
+    def late_files(self, place: StatePlace, batch_id: int) -> set[str]:
+        """Put the late rows of a batch aside, if there are any; returns their files."""
+        written: dict[str, int] = {}
+        if self.inputs.earliest.get(self.name, FOREVER) < self._low:
+            assert self.broadcast is not None
+            assert self._handed is not None
+            written = self.broadcast.late(self._handed, place, batch_id, self._low)
+        self.n_late = sum(written.values())
+        return {*written}
+
+    @property
+    def _is_counted(self) -> bool:
+        """Whether the inputs count the rows that are looked up: no step is between, and they do."""
+        assert self.broadcast is not None
+        stream = self.broadcast.stream
+        steps = self.broadcast.bound.inputs[stream.number].steps
+        return not (self.inputs.must_look or steps or stream.is_raw)
+
+    def counts(self, observed: Sequence[Observed]) -> tuple[int, int]:
+        """Return the rows that were looked up in a batch, and the results."""
+        here, found = (
+            sum(int(each.metrics.get(of) or 0) for each in observed) for of in (HERE, FOUND)
+        )
+        if self._is_counted:
+            here = max(0, self.inputs.n_keyed(self.name) - self.n_late)
+        return here, found
+
+    def take_entries(self) -> list[JournalEntry]:
+        """Return the decisions since the last call."""
+        entries, self._entries = self._entries, []
+        return entries
+
+
+HERE = "here"
+"""The metric of how many rows of a batch have all keys."""
+
+_HOW = {"inner": "inner", "left": "left", "semi": "leftsemi", "anti": "leftanti"}
+"""Kinds of joins as Spark calls them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """Such a join laid over the rows of a batch."""
+
+    results: DataFrame
+    rows: DataFrame
+    """The rows of the stream with their keys, late ones included."""
+    observations: tuple[Observation, ...]
+
+
+class Broadcast:
+    """Joins the rows of a stream with tables where they are.
+
+    Args:
+        bound: the join; ``is_possible`` says whether it is one.
+    """
+
+    def __init__(self, bound: BoundJoin) -> None:
+        self.bound = bound
+        self.source = bound.source
+        layouts = {each.name: each for each in self.source.layouts}
+        (self.stream,) = (layouts[name] for name in bound.timed)
+        self.tables = tuple(each for each in self.source.layouts if each.name not in bound.timed)
+        self._copies: dict[str, DataFrame] = {}
+        """The tables, as they are kept."""
+        self._files: tuple[str, ...] | None = None
+        """The files that those were read from."""
+        self._ways: dict[tuple[str, ...], list[tuple[str, list[Column]]]] = {}
+
+    @staticmethod
+    def is_possible(bound: BoundJoin) -> bool:
+        """Return whether a join may be laid so.
+
+        Where rows of the stream are results for what they lack, conditions are asked within Spark's
+        join, which may ask them of rows of the tables alone: then none of them may raise an error.
+        """
+        timed = [each for each in bound.inputs if each.time is not None]
+        if len(timed) != 1 or timed[0].made is not None or bound.is_ordered or bound.keys:
+            return False
+        if len(bound.inputs) == 1 or bound.step.kind == "inner":
+            return len(bound.inputs) > 1
+        shape = bound.empty_results
+        is_first = bound.inputs[0] is timed[0]
+        return is_first and not any(facts_of(shape, each).may_raise for each in bound.compared)
+
+    # -- the tables -----------------------------------------------------------------------------
+
+    @property
+    def can_begin(self) -> bool:
+        """Whether the tables can be copied by themselves: they have no steps to be laid."""
+        return not any(
+            each.steps for each in self.bound.inputs if each.name not in self.bound.timed
+        )
+
+    def begun(self, batch_id: int, place: StatePlace) -> BucketReport | None:
+        """Keep the tables as the state of one bucket; None if they have too many rows.
+
+        Raises:
+            OSError: they cannot be written.
+        """
+        tables = self.source.tables
+        assert tables is not None
+        found = self.source.keyed(tables).where(PASSES).limit(MOST_ROWS + 1).toArrow()
+        if found.num_rows > MOST_ROWS:
+            return None
+        inputs, _ = self._shape.inputs(found.to_batches())
+        graph = self.bound.graph
+        plan = BatchPlan(
+            batch_id, graph, written_orders(graph), self.bound.lengths, grid=one_bucket(graph)
+        )
+        task = BucketBatch(plan, place, BucketState())
+        for _ in task.run(inputs):  # nothing, without a row of the stream
+            pass
+        return task.report
+
+    def sizes(self, part: JoinPart) -> tuple[int, int]:
+        """Return rows and bytes of the tables, as they are kept."""
+        files = [file for each in self.tables for file in part.files(each.name)]
+        return sum(file.n_rows for file in files), sum(file.n_bytes for file in files)
+
+    def counts_all(self, part: JoinPart) -> bool:
+        """Return whether a job over all results counts all rows.
+
+        Spark leaves out the rows that would be joined with nothing, and what observes them.
+        """
+        return all(part.files(each.name) for each in self.tables)
+
+    def _take(self, part: JoinPart, place: StatePlace) -> None:
+        """Read the tables as they are kept, unless they are known.
+
+        Raises:
+            OSError: they cannot be read.
+        """
+        files = tuple(file.name for each in self.tables for file in part.files(each.name))
+        if files == self._files:
+            return
+        self._copies = {
+            each.name: self._frame(each, [*self._rows(each, part, place)]) for each in self.tables
+        }
+        self._files = files
+
+    def _rows(self, table: InputLayout, part: JoinPart, place: StatePlace) -> Iterator[Rows]:
+        """Yield the rows of a table, each once: several buckets may have copies of one."""
+        for bucket, state in part.buckets.items():
+            for file in state.all_runs(table.name):
+                rows = MAPPED.run(place.files, place.runs, file, table.keys).rows
+                is_first = part.grid.is_first(bucket, table.name, rows.codes, rows.starts)
+                yield rows if is_first.all() else rows.taken(np.flatnonzero(is_first))
+
+    def _frame(self, table: InputLayout, parts: Sequence[Rows]) -> DataFrame:
+        """Return the rows of a table, under names that no other input has."""
+        kinds = self._fields(table)
+        fields = [StructField(_column(table, each.name), each.dataType) for each in kinds]
+        fields += [StructField(_code(table, k), LongType()) for k in table.keys]
+        schema = StructType(fields)
+        rows: Any = []
+        if sum(map(len, parts)):
+            columns = [*Rows.together(parts).payload.select([each.name for each in kinds]).columns]
+            for k in table.keys:
+                codes = np.concatenate([part.codes[k] for part in parts])
+                columns.append(pa.chunked_array([pa.array(codes, pa.int64())]))
+            kept = arrow_schema(self.bound.spark, schema)
+            cast = [as_type(each, of.type) for each, of in zip(columns, kept, strict=True)]
+            rows = pa.Table.from_arrays(cast, schema=kept).combine_chunks()
+        frame = self.bound.spark.createDataFrame(rows, schema)
+        if self.bound.step.kind != "inner" and self.bound.compared:
+            frame = frame.withColumn(table.name, self._struct(table))
+        return F.broadcast(frame)
+
+    # -- a batch --------------------------------------------------------------------------------
+
+    def lay(
+        self,
+        df: DataFrame,
+        part: JoinPart,
+        place: StatePlace,
+        low: int,
+        order: Sequence[str],
+        *,
+        counts_here: bool,
+    ) -> Handed:
+        """Return the results of the rows of a batch.
+
+        Args:
+            df: the rows of the stream, its steps laid.
+            part: what is kept.
+            place: where that is.
+            low: the instant before which rows are late (µs).
+            order: the tables, in the order in which they are joined.
+            counts_here: whether the rows that are looked up are observed.
+
+        Raises:
+            OSError: the tables cannot be read.
+        """
+        self._take(part, place)
+        df.sparkSession.conf.set(ADAPTIVE, "false")
+        rows = self.source.keyed(df)
+        # In an array that is asked for a place which only the row knows: Spark would compile each
+        # batch's statement anew for another number.
+        low = max(low, ALWAYS + 1)
+        is_timely = f"{START} >= get(array({low}L), IF({START} IS NULL, NULL, 0))"
+        joined, seen = rows.where(f"{is_timely}{self._passes}"), []
+        if counts_here:
+            seen.append(Observation())
+            joined = joined.observe(seen[0], self._here)
+        joined = self._own.over(joined)
+        for name, equal in self._equal(tuple(order)):
+            joined = self._joined(joined, name, equal)
+        seen.append(Observation())
+        return Handed(self._results.over(joined.observe(seen[-1], self._found)), rows, tuple(seen))
+
+    def late(self, handed: Handed, place: StatePlace, batch_id: int, low: int) -> dict[str, int]:
+        """Write the late rows of a batch, in a job; returns the rows of each file.
+
+        Args:
+            handed: the batch.
+            place: where they are kept.
+            batch_id: its number.
+            low: the instant before which rows are late (µs).
+        """
+        task = LateWorker(batch_id, self._shape, place, self.bound.keys_only, low)
+        rows = handed.rows.where(f"{START} < {low}L{self._passes}")
+        written = rows.mapInArrow(task.run, "file string, n bigint").collect()
+        return {each.file: each.n for each in written}
+
+    @property
+    def _passes(self) -> str:
+        """SQL of what rows have to be beside: of an inner join those with all keys."""
+        return "" if self.stream.is_raw else f" AND {PASSES}"
+
+    def _joined(self, df: DataFrame, name: str, equal: Sequence[Column]) -> DataFrame:
+        """Return rows with those of a table."""
+        kind, copy = self.bound.step.kind, self._copies[name]
+        if kind != "inner" and self.bound.compared:
+            # Conditions find the columns of both in structs.
+            struct = self._struct(self.stream)
+            df, equal = df.withColumn(self.stream.name, struct), [*equal, *self._compared]
+        return df.join(copy, [*equal], _HOW[kind])
+
+    def _equal(self, order: tuple[str, ...]) -> list[tuple[str, list[Column]]]:
+        """Return what is equal to join each table, in their order."""
+        if order not in self._ways:
+            known = {k: f"{KEY}{k}" for k in self.stream.keys}
+            tables = {each.name: each for each in self.tables}
+            found = self._ways[order] = []
+            for name in order:
+                codes = {k: _code(tables[name], k) for k in tables[name].keys}
+                both = [(known[k], code) for k, code in codes.items() if k in known]
+                found.append((name, [F.col(one) == F.col(other) for one, other in both]))
+                known = codes | known
+        return self._ways[order]
+
+    @cached_property
+    def _compared(self) -> list[Column]:
+        """What is asked of two rows beside, where that decides what is a result."""
+        return [F.expr(f"({each}\n)") for each in self.bound.compared]
+
+    @cached_property
+    def _here(self) -> Column:
+        return F.count(F.when(F.col(PASSES), 1)).alias(HERE)
+
+    @cached_property
+    def _found(self) -> Column:
+        return F.count(F.lit(1)).alias(FOUND)
+
+    @cached_property
+    def _own(self) -> Selected:
+        """The columns of the stream that results have, and its codes."""
+        places, codes = dict(self.stream.columns), [f"{KEY}{k}" for k in self.stream.keys]
+        values = [
+            _value(places[each.name], each.dataType).alias(_column(self.stream, each.name))
+            for each in self._fields(self.stream)
+        ]
+        return Selected(*values, *codes)
+
+    @cached_property
+    def _results(self) -> Selected:
+        """A struct for each input; of a table with NULLs where its rows decide and are not told."""
+        is_told = self.bound.step.kind in ("inner", "left")
+        return Selected(
+            *(
+                self._struct(each, is_told=is_told or each is self.stream).alias(each.name)
+                for each in self.source.layouts
+            )
+        )
+
+    def _struct(self, each: InputLayout, *, is_told: bool = True) -> Column:
+        columns = [
+            F.col(_column(each, of.name)) if is_told else F.lit(None).cast(of.dataType)
+            for of in self._fields(each)
+        ]
+        names = [of.name for of in self._fields(each)]
+        return F.struct(*[one.alias(name) for one, name in zip(columns, names, strict=True)])
+
+    def _fields(self, each: InputLayout) -> list[StructField]:
+        """Return the columns of an input that results have."""
+        return [*self.bound.fields_of(each, [name for name, _ in each.columns])]
+
+    @cached_property
+    def _shape(self) -> Shape:
+        return Shape(self.source.layouts, arrow_schema(self.bound.spark, self.bound.task_schema))
+
+
+def one_bucket(graph: JoinGraph) -> Grid:
+    """Return the grid of a join that is not cut."""
+    return Grid((1,) * len(graph.classes))
+
+
+def _column(of: InputLayout, name: str) -> str:
+    """Return the name of a column of an input beside those of others."""
+    return f"__own{of.number}_{[each for each, _ in of.columns].index(name)}"
+
+
+def _code(of: InputLayout, key: int) -> str:
+    """Return the name of the column of the codes of a table in a key class."""
+    return f"__code{of.number}_{key}"
+
+
+def _value(place: str, kind: DataType) -> Column:
+    """Return the value of a column that a common column holds or says; see ``keys.codes_of``."""
+    held = F.col(place)
+    if place.startswith(SLOT):
+        return held
+    if isinstance(kind, TimestampType | TimestampNTZType):
+        return F.expr(instant_of(place, is_local=isinstance(kind, TimestampNTZType)))
+    return (
+        F.date_from_unix_date(held.cast("int")) if isinstance(kind, DateType) else held.cast(kind)
+    )
+
+
+MOST_KEYS = 1_000_000
+"""Most rows of a table of whose keys a filter is made: 2 MB, which go to each task."""
+
+DROPPED = "dropped"
+"""The name of what is observed of rows that are dropped."""
+
+LACKS = "__lacks"
+"""The column of whether a row is dropped."""
+
+
+class TableFilter:
+    """Filters the rows of streams by the keys of tables.
+
+    Args:
+        bound: the join.
+        is_on: whether rows may be dropped at all.
+    """
+
+    def __init__(self, bound: BoundJoin, *, is_on: bool) -> None:
+        graph, timed = bound.graph, {*bound.timed}
+        tables = [name for name in graph.inputs if name not in timed]
+        # A second row with a declared key is to be refused, whether or not it has a partner.
+        streams = [name for name in bound.timed if is_on and name not in bound.keys]
+        self._keys = {
+            name: keys
+            for name in streams
+            if (keys := [(t, key) for t in tables for key in graph.links((name,), t)])
+        }
+        """By stream, its tables and the key classes that it shares with each."""
+        self._classes = graph.classes_of
+        self._numbers = {each.name: each.number for each in bound.source.layouts}
+        self.loop = DropChoice(
+            {name: tuple(dict.fromkeys(t for t, _ in keys)) for name, keys in self._keys.items()}
+        )
+        self.n_keys: dict[str, int] = {}
+        """By stream, the keys of its tables, as soon as they are known and can be used."""
+        self._lacks: dict[str, Column] = {}
+        self._is_read = not self._keys
+
+    def read(self, df: DataFrame, part: JoinPart, place: StatePlace) -> None:
+        """Read the keys of the tables, once they are there.
+
+        Args:
+            df: the rows of a batch, whose session is used.
+            part: the state after a batch, whose first one brings the tables.
+            place: of the state.
+
+        Raises:
+            OSError: they cannot be read.
+        """
+        if self._is_read:
+            return
+        found: dict[tuple[str, int], tuple[int, Column]] = {}
+        for table, key in dict.fromkeys(of for keys in self._keys.values() for of in keys):
+            files = part.files(table)
+            if sum(file.n_rows for file in files) > MOST_KEYS:
+                continue
+            of = (MAPPED.run(place.files, place.runs, file, self._classes[table]) for file in files)
+            parts = [np.empty(0, np.int64), *(run.rows.codes[key] for run in of)]
+            codes = distinct(np.concatenate(parts))
+            found[table, key] = codes.size, _lacks(df, f"{KEY}{key}", words_of(codes))
+        for name, keys in self._keys.items():
+            usable = [found[of] for of in keys if of in found]
+            if usable:
+                self.n_keys[name] = sum(n_keys for n_keys, _ in usable)
+                self._lacks[name] = reduce(or_, (column for _, column in usable))
+        self._is_read = True
+
+    def lay(
+        self, rows: DataFrame, lows: Mapping[str, int]
+    ) -> tuple[DataFrame, tuple[Pending, ...]]:
+        """Return the rows that tables have keys for, and late ones; and what observes the others.
+
+        Args:
+            rows: of all inputs, with their keys.
+            lows: the instant before which new rows of each input are late (µs).
+        """
+        used = [name for name, is_on in self.loop.plan.items() if is_on and name in self._lacks]
+        if not used:
+            return rows, ()
+        asked = {name: self._asked(name, lows.get(name, ALWAYS)) for name in used}
+        drops = reduce(or_, (F.expr(asked[name]) & self._lacks[name] for name in used))
+        rows, seen = rows.withColumn(LACKS, F.coalesce(drops, F.lit(False))), Observation()
+        counts = []
+        for name in used:
+            number = self._numbers[name]
+            is_mine = f"{INPUT} = {number} AND {LACKS}"
+            counts.append(F.expr(f"count_if({asked[name]}) AS asked{number}"))
+            counts.append(F.expr(f"count_if({is_mine}) AS lacking{number}"))
+        rows = rows.observe(seen, *counts).where(f"NOT {LACKS}").drop(LACKS)
+        return rows, (Pending(DROPPED, PendingMetrics(seen)),)
+
+    def _asked(self, name: str, low: int) -> str:
+        """Return SQL of whether a row is one of a stream that can join and is not late."""
+        # Spark compiles a statement anew where a number in it is another one, but for those in an
+        # array that is asked for a place which only the row knows.
+        before = f"get(array({max(low, ALWAYS + 1)}L), IF({START} IS NULL, NULL, 0))"
+        return f"{INPUT} = {self._numbers[name]} AND {PASSES} AND {START} >= {before}"
+
+    def step(
+        self, observed: Sequence[Observed], n_shuffled: Mapping[str, int], batch_id: int
+    ) -> list[JournalEntry]:
+        """Take in what a batch dropped, and how many rows it did not, by stream, and decide."""
+        metrics = next((each.metrics for each in observed if each.name == DROPPED), {})
+        numbers = {name: self._numbers[name] for name in self._keys}
+        found = {
+            name: (int(metrics[f"asked{n}"] or 0), int(metrics[f"lacking{n}"] or 0))
+            for name, n in numbers.items()
+            if f"asked{n}" in metrics
+        }
+        return self.loop.step(found, n_shuffled, self.n_keys, batch_id)
+
+
+def words_of(codes: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Return the words of a filter of codes, by Spark's hashes; see ``key_filter_kernels``."""
+    words = np.zeros(max(1, codes.size // KEYS_PER_WORD), np.uint64)
+    add_hashes(words, spark_hashes(codes))
+    return words
+
+
+def _lacks(df: DataFrame, code: str, words: NDArray[np.uint64]) -> Column:
+    """Return whether a filter has not the code in a column.
+
+    Args:
+        df: whose session is used.
+        code: the column.
+        words: of the filter; see ``key_filter_kernels``.
+    """
+    told = pa.table({"words": pa.array([words.view(np.int64)], pa.list_(pa.int64()))})
+    hashed, one = F.xxhash64(F.col(code)), F.lit(1).cast("bigint")
+    place = F.shiftrightunsigned(F.shiftrightunsigned(hashed, 32) * F.lit(words.size), 32)
+    word = F.get(df.sparkSession.createDataFrame(told).scalar(), place.cast("int"))
+    bits = (F.shiftrightunsigned(hashed, 6 * each).bitwiseAND(63).cast("int") for each in range(4))
+    # The number of bits of F.shiftleft is the same for all rows.
+    masks = (F.call_function("shiftleft", one, each) for each in bits)
+    mask = reduce(lambda some, other: some.bitwiseOR(other), masks)
+    return mask.bitwiseAND(F.bitwise_not(word)) != 0

@@ -1,4 +1,0 @@
-"""Renders a run as one self-contained HTML page.
-
-Names no operator. Imports ``watch/`` beside it.
-"""
