@@ -14,7 +14,7 @@ from eddyline.alarms.program import AlarmProgram, program_of
 from eddyline.alarms.sweep import Found, Sweep
 from eddyline.data.arrays import Floats
 from eddyline.models.segments import Segments
-from eddyline.models.solving import where
+from eddyline.models.solving.where import where
 
 N_SEGMENTS = 20_000
 ADVANCE_S = 10.0

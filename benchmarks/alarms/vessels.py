@@ -21,7 +21,7 @@ from benchmarks.harness.scenario import Measurement, Runs, Settings
 from benchmarks.harness.timing import interleaved, paired_ratio, seconds_of, times_told
 from benchmarks.models.data import vessels
 from eddyline.data.arrays import Floats
-from eddyline.models.fitting import fit
+from eddyline.models.fitting.fit import fit
 from eddyline.options import SharingOptions
 from eddyline.query.conditions import And, Compare, Operand, Rule
 from eddyline.rules.compile.bitmap_block import BitmapBlocks

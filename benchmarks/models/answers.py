@@ -8,10 +8,10 @@ import numpy as np
 from benchmarks.harness.scenario import Measurement, Runs, Settings
 from benchmarks.models.data import REAL, SECOND_US, Rows
 from benchmarks.models.fits import BOUNDS, CHECKED, broken
-from eddyline.models.bounds import FitOptions
-from eddyline.models.condition_text import read_condition
-from eddyline.models.exact import OPEN, TRUE, decide, uncovered
-from eddyline.models.fitting import fit
+from eddyline.models.fitting.bounds import FitOptions
+from eddyline.models.fitting.fit import fit
+from eddyline.models.solving.exact import OPEN, TRUE, decide, uncovered
+from eddyline.models.solving.text import read_condition
 
 SHARES = (0.1, 0.5, 0.9)
 """Which of the values, by rank, conditions compare with."""

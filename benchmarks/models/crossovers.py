@@ -26,13 +26,13 @@ from benchmarks.models.row_engine import (
     windowed_average,
     windowed_minimum,
 )
-from eddyline.models.condition_text import read_condition
-from eddyline.models.conditions import near as near_condition
-from eddyline.models.extrema import extrema_at, windowed_extremum
-from eddyline.models.joins import joined_with_others
 from eddyline.models.segments import Segments
-from eddyline.models.solving import where
-from eddyline.models.windows import averages_at
+from eddyline.models.solving.expressions import near as near_condition
+from eddyline.models.solving.joins import joined_with_others
+from eddyline.models.solving.text import read_condition
+from eddyline.models.solving.where import where
+from eddyline.models.windows.extrema import extrema_at, windowed_extremum
+from eddyline.models.windows.integrals import averages_at
 
 WIDTH_US = 60 * SECOND_US
 SLIDE_US = 2 * SECOND_US

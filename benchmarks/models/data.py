@@ -14,7 +14,7 @@ from pyarrow import parquet
 
 from benchmarks.harness.needs import data_folder
 from eddyline.data.arrays import Floats, Indices, Ints, Mask
-from eddyline.models.bounds import Bound
+from eddyline.models.fitting.bounds import Bound
 
 SECOND_US = 1_000_000
 

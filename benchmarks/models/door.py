@@ -16,10 +16,10 @@ from benchmarks.harness.scenario import Measurement, Runs, Settings
 from benchmarks.harness.statistics import median, spread
 from benchmarks.harness.timing import interleaved
 from benchmarks.models.data import SECOND_US, VESSELS, lines_of
-from eddyline.models.bounds import Bound
-from eddyline.models.condition_text import read_condition
-from eddyline.models.declared import Declared, declared, read_equations
-from eddyline.models.solving import solutions
+from eddyline.models.fitting.bounds import Bound
+from eddyline.models.fitting.declared import Declared, declared, read_equations
+from eddyline.models.solving.text import read_condition
+from eddyline.models.solving.where import solutions
 
 ASKED = (("lat > 40.5 AND lon < -70", 0.01), ("lat > 30 AND lon < -90", 0.001))
 """Conditions, and how far positions may be off (degrees)."""

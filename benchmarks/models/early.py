@@ -23,16 +23,14 @@ from benchmarks.harness.timing import interleaved, paired_ratio, seconds_of, tim
 from benchmarks.models.data import SECOND_US, Moving, Rows, lines_of, moving_v1
 from eddyline.data.arrays import Ints
 from eddyline.models import graph
-from eddyline.models.bounds import Bound, FitOptions
-from eddyline.models.bucket import BucketBatch
-from eddyline.models.condition_text import read_condition
-from eddyline.models.declared import Declared, read_equations
-from eddyline.models.early import EarlyBatch
-from eddyline.models.fitted import Fit
-from eddyline.models.kept import CODE
-from eddyline.models.steps import Changes, Shape, Where
-from eddyline.models.streaming import BucketState, StreamInput, StreamPlan
-from eddyline.models.window_steps import Integral
+from eddyline.models.entities.kept import CODE
+from eddyline.models.fitting.bounds import Bound, FitOptions
+from eddyline.models.fitting.declared import Declared, read_equations
+from eddyline.models.fitting.fit import Fit
+from eddyline.models.solving.text import read_condition
+from eddyline.models.steps import Changes, Integral, Shape, Where
+from eddyline.models.streams.bucket import BucketBatch, EarlyBatch
+from eddyline.models.streams.plan import BucketState, StreamInput, StreamPlan
 from eddyline.state.manifest import StatePlace
 
 SHAPE = Shape(("k",), ("x", "y"))

@@ -16,12 +16,12 @@ from benchmarks.models.crossovers import APART_US, NEAR, SLIDE_US, WIDTH_US, leg
 from benchmarks.models.data import SECOND_US, Moving, Rows, moving_v1, trades
 from benchmarks.models.pulse import MACD_SLIDE_US, macd_on_segments
 from benchmarks.models.row_engine import near, windowed_minimum
-from eddyline.models.conditions import near as near_condition
-from eddyline.models.extrema import extrema_at
-from eddyline.models.fitting import fit
-from eddyline.models.joins import joined_with_others
-from eddyline.models.sampling import sampled
+from eddyline.models.fitting.fit import fit
 from eddyline.models.segments import Segments
+from eddyline.models.solving.expressions import near as near_condition
+from eddyline.models.solving.joins import joined_with_others
+from eddyline.models.windows.extrema import extrema_at
+from eddyline.models.windows.integrals import sampled
 
 RATES = (10, 20, 40, 80)
 """Rows of an object in a second."""

@@ -16,10 +16,11 @@ from benchmarks.harness.statistics import median, spread
 from benchmarks.harness.timing import interleaved
 from benchmarks.models.data import REAL, Rows
 from eddyline.data.arrays import Floats, Mask
-from eddyline.models import polynomials, timeline
-from eddyline.models.bounds import Bound, FitOptions
-from eddyline.models.fitting import fit
+from eddyline.models import timeline
+from eddyline.models.fitting.bounds import Bound, FitOptions
+from eddyline.models.fitting.fit import fit
 from eddyline.models.segments import Segments, in_seconds
+from eddyline.models.solving import polynomials
 
 BOUNDS = ("1 %", "0.05 %")
 

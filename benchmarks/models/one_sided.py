@@ -16,11 +16,11 @@ from benchmarks.harness.scenario import Measurement, Runs, Settings
 from benchmarks.harness.statistics import median, spread
 from benchmarks.harness.timing import interleaved
 from benchmarks.models.data import SECOND_US
-from eddyline.models.condition_text import read_condition
-from eddyline.models.conditions import Condition
-from eddyline.models.joins import joined, joined_with_others
 from eddyline.models.segments import Segments
-from eddyline.models.solving import where
+from eddyline.models.solving.expressions import Condition
+from eddyline.models.solving.joins import joined, joined_with_others
+from eddyline.models.solving.text import read_condition
+from eddyline.models.solving.where import where
 
 SHARES = (0.01, 0.1, 0.5, 0.9, 1.0)
 NAMES = ("left.x", "left.y", "right.x", "right.y")

@@ -29,14 +29,12 @@ from benchmarks.models.data import (
     vessels,
 )
 from benchmarks.models.row_engine import following, macd, macd_in_a_loop
-from eddyline.models.bounds import FitOptions
-from eddyline.models.condition_text import read_condition
-from eddyline.models.distances import average_distances
-from eddyline.models.fitting import fit
-from eddyline.models.joins import joined, joined_among
-from eddyline.models.sampling import Samples, sampled
+from eddyline.models.fitting.bounds import FitOptions
+from eddyline.models.fitting.fit import fit
 from eddyline.models.segments import Segments
-from eddyline.models.windows import windowed_average
+from eddyline.models.solving.joins import joined, joined_among
+from eddyline.models.solving.text import read_condition
+from eddyline.models.windows.integrals import Samples, average_distances, sampled, windowed_average
 
 SHORT_US, LONG_US, MACD_SLIDE_US = 10 * SECOND_US, 60 * SECOND_US, 2 * SECOND_US
 

@@ -16,7 +16,7 @@ from benchmarks.models.data import Rows
 from benchmarks.models.row_kernels import above_on_average
 from eddyline.data.arrays import Floats, Indices, Ints, Mask
 from eddyline.models import timeline
-from eddyline.models.overlap_kernels import near_pairs
+from eddyline.models.solving.joins import near_pairs
 
 
 def filtered_arrow(table: pa.Table, name: str, below: float) -> pa.Table:

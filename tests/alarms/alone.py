@@ -8,10 +8,10 @@ import pyarrow as pa
 from eddyline.alarms.alarm_set import read_alarm
 from eddyline.alarms.program import program_of
 from eddyline.alarms.ranges import AlarmRanges
-from eddyline.models import sampling
-from eddyline.models.rows import Keyed
-from eddyline.models.solving import where
+from eddyline.models.segments import Keyed
+from eddyline.models.solving.where import where
 from eddyline.models.steps import Changes, Rows, result_table
+from eddyline.models.windows import integrals
 
 
 def unkeyed(texts):
@@ -43,7 +43,7 @@ def alone(segments, texts):
     found = []
     for name, text in texts.items():
         condition = read_alarm(name, text, [*segments.coefs], ("k",)).condition
-        made = sampling.changes(segments if condition is None else where(segments, condition))
+        made = integrals.changes(segments if condition is None else where(segments, condition))
         table = result_table(Rows(made.starts, named(segments).entities, made.ends), None)
         found += [(name, *row.values()) for row in table.to_pylist()]
     return sorted(found)

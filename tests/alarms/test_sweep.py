@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.alarms.meeting import witnesses
-from eddyline.models.rows import Keyed
+from eddyline.models.segments import Keyed
 from eddyline.models.steps import Changes, result_table
 from tests.alarms.alone import alone, ranges_of, together
 from tests.models.pieces import EPOCH, drawn, pieces

@@ -23,8 +23,8 @@ from benchmarks.models.row_engine import (
     windowed_minimum,
 )
 
-from eddyline.models import polynomials
 from eddyline.models.segments import in_seconds
+from eddyline.models.solving import polynomials
 
 SLIDE, WIDTH = 2 * SECOND_US, 10 * SECOND_US
 

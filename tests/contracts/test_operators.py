@@ -23,11 +23,10 @@ from eddyline.aggregates.functions import AGGREGATES
 from eddyline.alarms.alarm_set import AlarmStep
 from eddyline.errors import StateError
 from eddyline.models import graph
-from eddyline.models.declared import Declared, read_equations
-from eddyline.models.step import ModelStep
+from eddyline.models.fitting.declared import Declared, read_equations
 from eddyline.models.steps import Sample as ModelSample
 from eddyline.models.steps import Shape
-from eddyline.models.streaming import StreamInput, StreamPlan
+from eddyline.models.streams.plan import ModelStep, StreamInput, StreamPlan
 from eddyline.query.correlations import CorrelateStep, Correlation, Reference
 from eddyline.query.predicates import SqlPredicate, predicate
 from eddyline.query.query import CALL, GROUP, AggregateCall, SlideWindow

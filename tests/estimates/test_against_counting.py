@@ -11,7 +11,7 @@ from eddyline.errors import StateError
 from eddyline.estimates import filters
 from eddyline.estimates.histograms import MAX_CELLS, CoefHistogram, ValueSketch, merged
 from eddyline.estimates.results import share_of_pairs
-from eddyline.models import polynomials
+from eddyline.models.solving import polynomials
 
 N = 4_000
 SHAPES = ("even", "normal", "clusters", "spikes", "tails", "one")

@@ -10,7 +10,7 @@ from eddyline.estimates.filters import Estimate, Times, below, bernstein, ordere
 from eddyline.estimates.histograms import CoefHistogram
 from eddyline.estimates.plans import Accuracy, Node
 from eddyline.estimates.results import overlaps, share_of_pairs
-from eddyline.models.polynomials import evaluate, shifted
+from eddyline.models.solving.polynomials import evaluate, shifted
 
 ROOT = Node(0.0)
 

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from pyarrow import fs
 
 from eddyline.models import graph, steps
-from eddyline.models.bounds import Bound, FitOptions
-from eddyline.models.bucket import BucketBatch
-from eddyline.models.condition_text import read_condition, read_expression
-from eddyline.models.declared import Declared, read_equations
-from eddyline.models.fitted import Fit
-from eddyline.models.kept import CODE, EntityRecords
-from eddyline.models.rows import keyed, unified
-from eddyline.models.streaming import BucketState, StreamInput, StreamPlan
-from eddyline.models.window_steps import Extremum, Integral
+from eddyline.models.entities.kept import CODE, EntityRecords
+from eddyline.models.fitting.bounds import Bound, FitOptions
+from eddyline.models.fitting.declared import Declared, read_equations
+from eddyline.models.fitting.fit import Fit
+from eddyline.models.segments import keyed, unified
+from eddyline.models.solving.text import read_condition, read_expression
+from eddyline.models.steps import Extremum, Integral
+from eddyline.models.streams.bucket import BucketBatch
+from eddyline.models.streams.plan import BucketState, StreamInput, StreamPlan
 from eddyline.state.manifest import StatePlace
 
 SECOND = 1_000_000

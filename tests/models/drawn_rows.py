@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from hypothesis import strategies as st
 
-from eddyline.models.bounds import Bound
+from eddyline.models.fitting.bounds import Bound
 
 METHODS = [
     ("auto", 4),

@@ -14,14 +14,19 @@ from pyarrow import fs
 
 from eddyline.errors import NotSupportedError
 from eddyline.models import graph, steps
-from eddyline.models.bucket import BucketBatch
-from eddyline.models.condition_text import read_condition
-from eddyline.models.kept import CODE
-from eddyline.models.pairs import DifferentEntities
-from eddyline.models.rows import keyed
-from eddyline.models.stages import staged
-from eddyline.models.streaming import BucketState, StreamInput, StreamPlan, check_streams
-from eddyline.models.window_steps import AverageDistance, Envelope, Extremum, Integral, Total
+from eddyline.models.entities.kept import CODE
+from eddyline.models.segments import keyed
+from eddyline.models.solving.text import read_condition
+from eddyline.models.steps import (
+    AverageDistance,
+    DifferentEntities,
+    Envelope,
+    Extremum,
+    Integral,
+    Total,
+)
+from eddyline.models.streams.bucket import BucketBatch
+from eddyline.models.streams.plan import BucketState, StreamInput, StreamPlan, check_streams, staged
 from eddyline.state.manifest import StatePlace
 from tests.examples import examples
 from tests.models.batches import (

@@ -14,16 +14,13 @@ from pyarrow import fs
 
 from eddyline.errors import NotSupportedError
 from eddyline.models import graph
-from eddyline.models.bucket import BucketBatch
-from eddyline.models.declared import Declared, read_equations
-from eddyline.models.early import EarlyBatch, check_early
-from eddyline.models.kept import CODE
-from eddyline.models.revisions import BOUNDS, REVISIONS, VALIDATED, VERSION
-from eddyline.models.rows import TOMB, keyed, unified
-from eddyline.models.steps import Project, result_table
-from eddyline.models.streaming import BucketState, StreamInput, StreamPlan
-from eddyline.models.updates import latest, living
-from eddyline.models.window_steps import Envelope
+from eddyline.models.entities.kept import CODE
+from eddyline.models.fitting.declared import Declared, read_equations
+from eddyline.models.revisions import BOUNDS, REVISIONS, VALIDATED, VERSION, latest, living
+from eddyline.models.segments import TOMB, keyed, unified
+from eddyline.models.steps import Envelope, Project, result_table
+from eddyline.models.streams.bucket import BucketBatch, EarlyBatch, check_early
+from eddyline.models.streams.plan import BucketState, StreamInput, StreamPlan
 from eddyline.state.manifest import StatePlace
 from tests.examples import examples
 from tests.models.batches import (

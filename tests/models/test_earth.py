@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.errors import NotSupportedError, OptionError, QueryError
-from eddyline.models import earth
-from eddyline.models.bounds import Bound, FitOptions
-from eddyline.models.condition_text import read_attributes, read_condition
-from eddyline.models.exact import rows_hold
-from eddyline.models.expressions import projected
-from eddyline.models.fitting import fit
-from eddyline.models.sampling import sampled
-from eddyline.models.solving import where
+from eddyline.models.fitting.bounds import Bound, FitOptions
+from eddyline.models.fitting.fit import fit
+from eddyline.models.solving import earth
+from eddyline.models.solving.exact import rows_hold
+from eddyline.models.solving.expressions import projected
+from eddyline.models.solving.text import read_attributes, read_condition
+from eddyline.models.solving.where import where
+from eddyline.models.windows.integrals import sampled
 from tests.examples import examples
 from tests.oracles.geodesics import haversine, vincenty
 

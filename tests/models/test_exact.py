@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.errors import NotSupportedError
-from eddyline.models.bounds import Bound, FitOptions
-from eddyline.models.condition_text import read_condition
-from eddyline.models.exact import FALSE, OPEN, TRUE, decide, rows_hold, uncovered
-from eddyline.models.fitting import fit
+from eddyline.models.fitting.bounds import Bound, FitOptions
+from eddyline.models.fitting.fit import fit
+from eddyline.models.solving.exact import FALSE, OPEN, TRUE, decide, rows_hold, uncovered
+from eddyline.models.solving.text import read_condition
 from tests.models.drawn_rows import METHODS, drawn_rows
 from tests.models.pieces import EPOCH, SECOND, pieces
 

@@ -8,12 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eddyline.models.envelopes import Pieces, fused
-from eddyline.models.extrema import envelope, extrema_at, windowed_extremum
-from eddyline.models.rows import Keyed, Layout, keyed, table_of
-from eddyline.models.sampling import sampled
-from eddyline.models.window_steps import Envelope
-from eddyline.models.windows import averages_at
+from eddyline.models.segments import Keyed, Layout, keyed, table_of
+from eddyline.models.steps import Envelope
+from eddyline.models.windows.extrema import Pieces, envelope, extrema_at, fused, windowed_extremum
+from eddyline.models.windows.integrals import averages_at, sampled
 from tests.models.pieces import EPOCH, SECOND, drawn, pieces, ranges, value
 
 START = pytest.mark.parametrize("start", [0, EPOCH])

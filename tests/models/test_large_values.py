@@ -7,17 +7,15 @@ import pyarrow as pa
 import pytest
 
 from eddyline.errors import ModelError
-from eddyline.models import polynomials
-from eddyline.models.bounds import Bound, FitOptions
-from eddyline.models.condition_text import read_condition, read_expression
-from eddyline.models.distances import distance_integral
-from eddyline.models.envelopes import Functions, Pieces, extreme
-from eddyline.models.fitting import fit
-from eddyline.models.rows import Keyed
-from eddyline.models.sampling import sampled
-from eddyline.models.solving import where
-from eddyline.models.steps import Project, Sample
-from eddyline.models.window_steps import Extremum, Integral, Total
+from eddyline.models.fitting.bounds import Bound, FitOptions
+from eddyline.models.fitting.fit import fit
+from eddyline.models.segments import Keyed
+from eddyline.models.solving import polynomials
+from eddyline.models.solving.text import read_condition, read_expression
+from eddyline.models.solving.where import where
+from eddyline.models.steps import Extremum, Integral, Project, Sample, Total
+from eddyline.models.windows.extrema import Functions, Pieces, extreme
+from eddyline.models.windows.integrals import distance_integral, sampled
 from tests.alarms.alone import alone, together
 from tests.models.pieces import SECOND, pieces, ranges
 

@@ -18,17 +18,19 @@ from eddyline.errors import StateError
 from eddyline.estimates.filters import Estimate
 from eddyline.estimates.histograms import CoefHistogram
 from eddyline.models import graph
-from eddyline.models.condition_text import read_condition
-from eddyline.models.kept import CODE
-from eddyline.models.planning.loop import ModelLoop
-from eddyline.models.planning.pin import ModelPin
-from eddyline.models.planning.profile import MAX_GROUPS, JoinCounts, ModelProfile
+from eddyline.models.entities.kept import CODE
+from eddyline.models.planning.choice import AskingChoice
+from eddyline.models.planning.expected import (
+    MAX_GROUPS,
+    JoinCost,
+    JoinCounts,
+    ModelProfile,
+    SideCost,
+)
 from eddyline.models.planning.watching import Watching
-from eddyline.models.planning.ways import JoinCost, SideCost
-from eddyline.models.rows import Keyed
-from eddyline.models.segments import Segments
-from eddyline.models.steps import Project, Shape, Where
-from eddyline.models.window_steps import Envelope, Extremum, Integral, Total
+from eddyline.models.segments import Keyed, Segments
+from eddyline.models.solving.text import read_condition
+from eddyline.models.steps import Envelope, Extremum, Integral, Project, Shape, Total, Where
 from eddyline.options import ModelOptions
 from tests.examples import examples
 from tests.models.batches import FIT, SECOND, at_once, rows_of, shown, streamed, table_of
@@ -79,15 +81,15 @@ def profile_of(node, inputs, samples=True):
     return replace(found, joins=joins, sample_ns=1e6)
 
 
-def learned(node, n_batches, loop=None, **changed):
-    """Run batches, and return the loop and what it decided."""
-    loop = ModelLoop(ModelOptions(), node) if loop is None else loop
+def learned(node, n_batches, choice=None, **changed):
+    """Run batches, and return the choice and what it decided."""
+    choice = AskingChoice(ModelOptions(), node) if choice is None else choice
     entries = []
     for number in range(n_batches):
         inputs = [lines(2 * number, **changed), lines(2 * number + 1, shift=4, **changed)]
-        profile = profile_of(loop.planned(node), inputs, loop.wants_sample)
-        entries += loop.step(profile, 1e9, number)
-    return loop, entries
+        profile = profile_of(choice.planned(node), inputs, choice.wants_sample)
+        entries += choice.step(profile, 1e9, number)
+    return choice, entries
 
 
 # -- what joins ask -----------------------------------------------------------------------------
@@ -125,8 +127,8 @@ def test_the_way_that_is_chosen_costs_least_of_all(sides, n_pairs, pair_ns, is_s
 
 def test_a_side_is_asked_while_that_pays_and_it_is_journaled_with_what_came_true():
     node = join("a.x > 95 AND b.x > -50 AND a.y > b.y")
-    loop, entries = learned(node, 4)
-    assert loop.plan == {str(node): ("a",)}
+    choice, entries = learned(node, 4)
+    assert choice.ways == {str(node): ("a",)}
     (asked, came_true) = entries
     assert (asked.event, asked.before, asked.after) == ("asked", "by sample", ["a"])
     assert asked.evidence["left"]["a"] == pytest.approx(0.1, abs=0.05)
@@ -134,7 +136,7 @@ def test_a_side_is_asked_while_that_pays_and_it_is_journaled_with_what_came_true
     assert came_true.event == "came_true"
     estimated = came_true.evidence["estimated_ns"]
     assert came_true.evidence["came_true_ns"] == pytest.approx(estimated, rel=0.1)
-    (view,) = loop.views()
+    (view,) = choice.views()
     assert [each.name for each in view.sides] == ["a", "b"]
     assert view.sides[0].left == pytest.approx(view.sides[0].estimate.value, abs=0.03)
     assert (view.way, view.sides[1].left) == ("asks a", None)
@@ -142,8 +144,8 @@ def test_a_side_is_asked_while_that_pays_and_it_is_journaled_with_what_came_true
 
 def test_what_is_asked_follows_what_is_left():
     node = join("a.x > 95 AND a.y > b.y")
-    loop, _ = learned(node, 3)
-    assert loop.plan == {str(node): ("a",)}
+    choice, _ = learned(node, 3)
+    assert choice.ways == {str(node): ("a",)}
 
     def higher(keyed):
         keyed.segments.coefs["x"][:, 0] += 100
@@ -151,58 +153,57 @@ def test_what_is_asked_follows_what_is_left():
 
     for number in range(12):
         inputs = [higher(lines(number, 1_000)), lines(number + 50, 1_000, shift=4)]
-        loop.step(profile_of(loop.planned(node), inputs, loop.wants_sample), 1e9, number)
-    assert loop.plan == {str(node): ()}
-    assert loop.best() == loop.plan
+        choice.step(profile_of(choice.planned(node), inputs, choice.wants_sample), 1e9, number)
+    assert choice.ways == {str(node): ()}
+    assert choice.best() == choice.ways
     # Nobody asks any more: histograms say when that would pay again.
     for number in range(16):
         inputs = [lines(number, 1_000), lines(number + 50, 1_000, shift=4)]
-        loop.step(profile_of(loop.planned(node), inputs, loop.wants_sample), 1e9, number)
-    assert loop.plan == {str(node): ("a",)}
+        choice.step(profile_of(choice.planned(node), inputs, choice.wants_sample), 1e9, number)
+    assert choice.ways == {str(node): ("a",)}
 
 
 def test_a_plan_may_be_pinned_and_what_is_none_is_refused():
     node = join("a.x > 95 AND b.x > 95 AND a.y > b.y")
-    loop, _ = learned(node, 1, n=1_000)
-    pin = ModelPin(loop)
+    choice, _ = learned(node, 1, n=1_000)
     for plan in ({"no join": []}, {str(node): ["c"]}, {str(node): ["a", "a"]}, {str(node): 1}, []):
-        assert not pin.is_possible(plan)
-    pin.hold({str(node): ["b", "a"]})
-    loop, entries = learned(node, 4, loop)
-    assert (loop.plan, entries) == ({str(node): ("b", "a")}, [])
-    assert pin.plan == {str(node): ["b", "a"]}
-    pin.adopt({str(node): "by sample"})
-    assert loop.plan == {}
+        assert not choice.is_possible(plan)
+    choice.hold({str(node): ["b", "a"]})
+    choice, entries = learned(node, 4, choice)
+    assert (choice.ways, entries) == ({str(node): ("b", "a")}, [])
+    assert choice.plan == {str(node): ["b", "a"]}
+    choice.adopt({str(node): "by sample"})
+    assert choice.ways == {}
 
 
 def test_it_goes_on_from_what_was_saved_and_damage_is_told():
     node = join("a.x > 95 AND a.y > b.y")
-    loop, _ = learned(node, 4)
-    saved = msgspec.json.decode(msgspec.json.encode(loop.snapshot()))
-    again = ModelLoop(ModelOptions(), node)
+    choice, _ = learned(node, 4)
+    saved = msgspec.json.decode(msgspec.json.encode(choice.snapshot()))
+    again = AskingChoice(ModelOptions(), node)
     again.restore(saved)
-    assert again.plan == loop.plan == {str(node): ("a",)}
-    assert msgspec.json.encode(again.snapshot()) == msgspec.json.encode(loop.snapshot())
-    other = ModelLoop(ModelOptions(), join("b.x > 95"))
+    assert again.ways == choice.ways == {str(node): ("a",)}
+    assert msgspec.json.encode(again.snapshot()) == msgspec.json.encode(choice.snapshot())
+    other = AskingChoice(ModelOptions(), join("b.x > 95"))
     other.restore(saved)
-    assert other.plan == {}
+    assert other.ways == {}
     for damaged in ({**saved, "coefs": {"x": {}}}, {**saved, "new": 1}, 3):
         with pytest.raises(StateError, match="damaged"):
-            ModelLoop(ModelOptions(), node).restore(damaged)
+            AskingChoice(ModelOptions(), node).restore(damaged)
 
 
 def test_nothing_is_sampled_beyond_the_budget_or_if_it_is_switched_off():
     node = join("a.x > 95 AND a.y > b.y")
     inputs = [lines(0), lines(1)]
-    dear, cheap = ModelLoop(ModelOptions(), node), ModelLoop(ModelOptions(), node)
+    dear, cheap = AskingChoice(ModelOptions(), node), AskingChoice(ModelOptions(), node)
     assert dear.wants_sample
     dear.step(profile_of(node, inputs), 49e6, 0)  # of which sampling took 1
     cheap.step(profile_of(node, inputs), 51e6, 0)
     assert (dear.wants_sample, cheap.wants_sample) == (False, True)
-    off = ModelLoop(ModelOptions(adaptive=False), node)
+    off = AskingChoice(ModelOptions(adaptive=False), node)
     assert not off.wants_sample
     assert off.step(profile_of(node, [lines(0), lines(1)]), 1.0, 1) == []
-    assert (off.plan, off.steps()) == ({}, ())
+    assert (off.ways, off.steps()) == ({}, ())
 
 
 # -- what steps give ----------------------------------------------------------------------------
@@ -235,12 +236,12 @@ def test_an_entity_that_is_long_gone_makes_room_for_others():
 @pytest.mark.parametrize("name", STEPS)
 def test_what_steps_give_is_estimated_and_put_right(name):
     node, most = STEPS[name]
-    loop = ModelLoop(ModelOptions(), node)
+    choice = AskingChoice(ModelOptions(), node)
     off = []
     for number in range(4):
         inputs = [lines(2 * number, 2_000), lines(2 * number + 1, 2_000, shift=4)]
-        loop.step(profile_of(node, inputs), 1e9, number)
-        *_, view = loop.steps()
+        choice.step(profile_of(node, inputs), 1e9, number)
+        *_, view = choice.steps()
         off.append(view.estimate.value / view.gave - 1.0)
         assert view.estimate.low <= view.estimate.value <= view.estimate.high
     assert abs(off[0]) < most  # as it comes

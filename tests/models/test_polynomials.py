@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eddyline.models import polynomials
+from eddyline.models.solving import polynomials
 
 ROOTS = st.lists(st.integers(-20, 60).map(lambda n: n / 10), min_size=1, max_size=5)
 COEFS = st.lists(st.integers(-40, 40).map(lambda n: n / 8), min_size=1, max_size=9)

@@ -11,28 +11,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.errors import OptionError
-from eddyline.models import graph, polynomials
-from eddyline.models.bounds import Bound, read_bounds
-from eddyline.models.condition_text import read_condition, read_expression
-from eddyline.models.graph import Input, OtherEntities, SameEntity, Unary
-from eddyline.models.inversion import NEEDS
-from eddyline.models.joins import joined_with_others
-from eddyline.models.pairs import DifferentEntities
-from eddyline.models.precision import inverted, reads, required
-from eddyline.models.ranges import Range
-from eddyline.models.rows import Keyed, plain
-from eddyline.models.sampling import sampled
-from eddyline.models.segments import in_seconds
-from eddyline.models.solving import begun
-from eddyline.models.steps import Project, Sample, Shape, Where, Within
-from eddyline.models.window_steps import (
+from eddyline.models import graph
+from eddyline.models.fitting.bounds import NEEDS, Bound, read_bounds
+from eddyline.models.graph import Input, OtherEntities, SameEntity, Unary, inverted, reads, required
+from eddyline.models.segments import Keyed, in_seconds, plain
+from eddyline.models.solving import polynomials
+from eddyline.models.solving.expressions import Range
+from eddyline.models.solving.joins import joined_with_others
+from eddyline.models.solving.text import read_condition, read_expression
+from eddyline.models.solving.where import begun
+from eddyline.models.steps import (
     AverageDistance,
+    DifferentEntities,
     Envelope,
     Extremum,
     Integral,
     OverEntities,
+    Project,
+    Sample,
+    Shape,
     Total,
+    Where,
+    Within,
 )
+from eddyline.models.windows.integrals import sampled
 from tests.models.pieces import EPOCH, SECOND, drawn, pieces
 
 PRICE = Input(0, Shape((), ("ap",)))

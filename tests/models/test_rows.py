@@ -9,19 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eddyline.errors import OptionError, QueryError
-from eddyline.models import blocks, fitted, graph, steps
-from eddyline.models.bounds import FitOptions
-from eddyline.models.condition_text import read_condition
-from eddyline.models.fitting import fit
-from eddyline.models.rows import (
+from eddyline.models import graph, steps
+from eddyline.models.fitting.bounds import FitOptions
+from eddyline.models.fitting.fit import Fit, fit, fitted
+from eddyline.models.segments import (
     Keyed,
     Layout,
     codes_by,
+    entity_blocks,
     entity_ids,
     is_other_entity,
     keyed,
     table_of,
 )
+from eddyline.models.solving.text import read_condition
 from tests.models.drawn_rows import METHODS, drawn_rows
 from tests.models.pieces import drawn, pieces
 
@@ -97,9 +98,9 @@ def test_entities_are_told_apart_by_all_keys_and_null_is_one():
 @given(drawn_rows(), st.sampled_from(METHODS), st.integers(1, 40), st.integers(1, 40))
 def test_a_fit_does_not_depend_on_batches_and_blocks(rows, method, size, block):
     options = FitOptions(method=method[0], degree=method[1], prefix_rows=16)
-    how = fitted.Fit(("k",), "ts", rows.within, options)
+    how = Fit(("k",), "ts", rows.within, options)
     whole, report = fit(*rows.args, options)
-    parts = list(fitted.fitted(batches_of(rows, size), how, block_rows=block))
+    parts = list(fitted(batches_of(rows, size), how, block_rows=block))
     found = pa.concat_tables([table_of(each, zone) for each, zone, _ in parts])
     names = pa.table({"k": pa.array(np.arange(whole.keys.max(initial=0) + 1)).cast(pa.string())})
     wanted = table_of(Keyed(whole, names), "UTC")
@@ -112,7 +113,7 @@ def test_blocks_have_whole_entities(sizes, size, block):
     keys = np.repeat(np.arange(len(sizes)), sizes)
     table = pa.table({"k": keys, "n": np.arange(keys.size)})
     tables = [pa.Table.from_batches([each]) for each in table.to_batches(size)]
-    found = list(blocks.entity_blocks(tables, ["k"], block_rows=block))
+    found = list(entity_blocks(tables, ["k"], block_rows=block))
     assert pa.concat_tables(found).combine_chunks().equals(table)
     seen = [set(each.column("k").to_pylist()) for each in found]
     assert sum(map(len, seen)) == len(sizes)

@@ -13,14 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.models import graph, steps
-from eddyline.models.bounds import Bound
-from eddyline.models.kept import CODE
-from eddyline.models.pictures import pictures
-from eddyline.models.segments import Segments
-from eddyline.models.sketch import ANY, MOST_ENTITIES, Sketch, newest, sketched
-from eddyline.models.streaming import StreamInput, StreamPlan
-from eddyline.models.view import told_bounds
-from eddyline.models.work import (
+from eddyline.models.entities.kept import CODE
+from eddyline.models.fitting.bounds import Bound
+from eddyline.models.planning.watching import (
     STATE,
     Stopwatch,
     Work,
@@ -28,6 +23,17 @@ from eddyline.models.work import (
     errors_of,
     work_of_results,
 )
+from eddyline.models.segments import Segments
+from eddyline.models.streams.plan import (
+    ANY,
+    MOST_ENTITIES,
+    Sketch,
+    StreamInput,
+    StreamPlan,
+    newest,
+    sketched,
+)
+from eddyline.models.streams.view import pictures, told_bounds
 from tests.examples import examples
 from tests.models.batches import (
     DECLARED,

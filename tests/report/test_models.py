@@ -5,11 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from eddyline.estimates.filters import Estimate
-from eddyline.models.fitting import FitReport
-from eddyline.models.pictures import Curve, Picture
-from eddyline.models.planning.view import JoinView, SideView, StepView
-from eddyline.models.view import AskedBound, ModelCounts, ModelView, WaitingRows
-from eddyline.models.work import Work
+from eddyline.models.fitting.fit import FitReport
+from eddyline.models.planning.choice import JoinView, SideView, StepView
+from eddyline.models.planning.watching import Work
+from eddyline.models.streams.view import (
+    AskedBound,
+    Curve,
+    ModelCounts,
+    ModelView,
+    Picture,
+    WaitingRows,
+)
 from eddyline.report.figures import Colours, Figures
 from eddyline.report.figures import drawn as traced
 from eddyline.report.models import WAITING, drawn, lines, sections

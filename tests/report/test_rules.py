@@ -64,7 +64,7 @@ def a_loop(n_rows=N, *, texts=None, **options):
         "`b`": pa.array(rng.random(n_rows)),
         "`s`": pa.array([f"x{i} needle{i % 10}" if i % 50 == 0 else "y" for i in range(n_rows)]),
     }
-    matcher = Matcher(program, loop.plan)
+    matcher = Matcher(program, loop.sharing)
     handed = [columns[each if each.startswith("`") else f"`{each}`"] for each in program.columns]
     _, seen = matcher.match(handed, n_rows=n_rows, sample=np.arange(n_rows))
     loop.step(seen)

@@ -8,7 +8,7 @@ import pytest
 
 from eddyline.errors import StateError
 from eddyline.joins.view import JoinRecord
-from eddyline.models.view import ModelRecord
+from eddyline.models.streams.view import ModelRecord
 from eddyline.rules.view import RuleRecord
 from eddyline.runtime.records import (
     BatchRecord,

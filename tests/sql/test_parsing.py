@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from eddyline.errors import NotSupportedError, QueryError
-from eddyline.models.condition_text import read_condition
+from eddyline.models.solving.text import read_condition
 from eddyline.query.conditions import Compare, NativeTest
 from eddyline.query.predicates import predicate
 from eddyline.query.rules.sources import SqlRule, check_rule

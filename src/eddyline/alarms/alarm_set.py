@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from eddyline.errors import NotSupportedError, QueryError
-from eddyline.models.condition_text import split_condition
-from eddyline.models.step import ModelStep
+from eddyline.models.solving.text import split_condition
+from eddyline.models.streams.plan import ModelStep
 from eddyline.query.rules.rule import Rule, chosen
 from eddyline.registry import checked_text, unknown
 from eddyline.runtime.journal import Journal
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
     from pathlib import Path
 
-    from eddyline.models.conditions import Condition
+    from eddyline.models.solving.expressions import Condition
     from eddyline.query.rules.rule import Facts
     from eddyline.runtime.journal import JournalEntry
 

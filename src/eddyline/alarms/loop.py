@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from eddyline.alarms.program import AlarmProgram, Template
     from eddyline.data.arrays import Floats
     from eddyline.estimates.filters import Times
-    from eddyline.models.conditions import Comparison
+    from eddyline.models.solving.expressions import Comparison
     from eddyline.options import AlarmOptions
     from eddyline.runtime.situations import Situation
 

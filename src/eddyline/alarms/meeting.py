@@ -40,8 +40,18 @@ from eddyline.alarms.profile import BOUNDS
 from eddyline.alarms.program import slots_in
 from eddyline.data.arrays import distinct
 from eddyline.models import timeline
-from eddyline.models.conditions import And, Comparison, Condition, Or, holds
-from eddyline.models.expressions import ROUNDING, Terms, names_in, overflowing, terms_of
+from eddyline.models.solving.expressions import (
+    ROUNDING,
+    And,
+    Comparison,
+    Condition,
+    Or,
+    Terms,
+    holds,
+    names_in,
+    overflowing,
+    terms_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -50,8 +60,8 @@ if TYPE_CHECKING:
     from eddyline.alarms.profile import Tally
     from eddyline.alarms.program import Template
     from eddyline.data.arrays import Floats, Indices, Ints, Mask
-    from eddyline.models.expressions import Expression
     from eddyline.models.segments import Segments
+    from eddyline.models.solving.expressions import Expression
 
     Looked = tuple[int, ...]
     """A slot, or the two of a band: that which holds above its constant, then that below."""

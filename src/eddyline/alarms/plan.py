@@ -22,7 +22,7 @@ import numpy as np
 from eddyline.alarms.meeting import bands
 from eddyline.alarms.program import slots_in
 from eddyline.estimates.filters import Estimate
-from eddyline.models.conditions import And, Comparison
+from eddyline.models.solving.expressions import And, Comparison
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from eddyline.alarms.program import Template
     from eddyline.data.arrays import Floats
     from eddyline.estimates.histograms import ValueSketch
-    from eddyline.models.conditions import Condition
+    from eddyline.models.solving.expressions import Condition
     from eddyline.stats.costs import CostSums
 
     Both = Callable[[Floats, Floats], Floats]

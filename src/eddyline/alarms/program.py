@@ -18,9 +18,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eddyline.models import solving
-from eddyline.models.conditions import MIRRORED, And, Comparison, Condition
-from eddyline.models.expressions import Attribute, Expression, Number, Product, Sum
+from eddyline.models.solving import where
+from eddyline.models.solving.expressions import (
+    MIRRORED,
+    And,
+    Attribute,
+    Comparison,
+    Condition,
+    Expression,
+    Number,
+    Product,
+    Sum,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -134,7 +143,7 @@ class Template:
     @cached_property
     def program(self) -> Ints:
         """The condition as ``models.solving_kernels`` read it, over slots."""
-        return solving.program_of(self.condition, [slot(at) for at in range(len(self.bases))])
+        return where.program_of(self.condition, [slot(at) for at in range(len(self.bases))])
 
     @property
     def is_threshold(self) -> bool:

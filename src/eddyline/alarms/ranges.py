@@ -19,9 +19,8 @@ from eddyline.alarms.program import slots_in
 from eddyline.alarms.sweep import Found, Sweep
 from eddyline.data.arrays import distinct
 from eddyline.estimates.histograms import CoefHistogram, ValueSketch
-from eddyline.models.expressions import names_in
-from eddyline.models.rows import Keyed
-from eddyline.models.segments import in_seconds
+from eddyline.models.segments import Keyed, in_seconds
+from eddyline.models.solving.expressions import names_in
 from eddyline.models.steps import Kept, Shape
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile

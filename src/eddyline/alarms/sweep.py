@@ -37,11 +37,9 @@ from eddyline.alarms.profile import BOUNDS, PAIRS, SOLVED, TESTS, Tally
 from eddyline.alarms.program import slots_in
 from eddyline.data.arrays import distinct
 from eddyline.models import timeline
-from eddyline.models.columns import Columns
-from eddyline.models.conditions import Comparison, holds
-from eddyline.models.expressions import ROUNDING, Number, difference
-from eddyline.models.solving import BLOCK, solutions
-from eddyline.models.solving_kernels import solve
+from eddyline.models.segments import Columns
+from eddyline.models.solving.expressions import ROUNDING, Comparison, Number, difference, holds
+from eddyline.models.solving.where import BLOCK, solutions, solve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -50,8 +48,8 @@ if TYPE_CHECKING:
     from eddyline.alarms.plan import AlarmPlan
     from eddyline.alarms.program import AlarmProgram, Template
     from eddyline.data.arrays import Floats, Indices, Ints, Mask
-    from eddyline.models.conditions import Condition
     from eddyline.models.segments import Segments
+    from eddyline.models.solving.expressions import Condition
 
 
 @dataclass(frozen=True)

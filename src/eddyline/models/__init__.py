@@ -1,15 +1,25 @@
 """Models: polynomials of time that stand for runs of rows, and queries that are solved on them.
 
-``segments`` is what everything here takes and gives. ``fitting`` makes them of rows, within the
-``bounds`` of attributes. ``conditions`` are solved on them (``solving``), pairs are made of them
-(``joins``), least and greatest values (``extrema``), sums and averages over windows (``windows``),
-rows at ticks (``sampling``); ``updates`` says what later ones leave of them. ``streaming`` says
-when results of streams are given, ``bucket`` gives them in ``stages``, ``early`` before they are
-final, and ``revisions`` says what is taken back then. ``precision`` takes bounds of outputs back to
-inputs (``inversion``, ``splits``), ``door`` drops rows that declared models predict, and ``exact``
-says which rows have to be read for the answer without models.
-``polynomials``, ``timeline`` and ``tolerances`` have the arithmetic; ``sql/`` reads queries with
-MODEL. Imports what stands above ``models/`` and no operator.
+Rows come in, or segments that were written before; segments, rows of results and reports go out.
+Invariant: a segment is never farther from a row than its certified error, so each result has an
+error of its own. Answers do not depend on the order of rows or on how batches cut them.
+
+The room has floors. Each floor has a page in its ``__init__``:
+
+* ``solving/``: polynomials, conditions, and joins of segments that are solved in closed form;
+* ``fitting/``: rows become segments within the bounds of attributes;
+* ``windows/``: sums, averages, least and greatest values, over windows and over entities;
+* ``entities/``: what a bucket keeps of its entities between batches, and until when it is final;
+* ``streams/``: what is asked of streams, and the work of a bucket in a batch;
+* ``planning/``: what steps will give, and what joins ask before they make pairs;
+* ``sql/``: ``MODEL`` in SQL.
+
+What all floors share lies beside them. Read ``segments`` first, then ``steps`` and ``graph``, then
+``solving/where`` and ``fitting/fit``, then ``streams/plan`` and ``streams/bucket``. ``timeline``
+orders the instants of many entities, and ``revisions`` says which of several segments counts.
+
+A new step is a class in ``steps`` whose arithmetic is in ``solving/`` or ``windows/``. The room
+imports what stands above ``models/``, and no other operator.
 """
 
 from importlib import import_module
@@ -17,7 +27,7 @@ from typing import Any
 
 _ON_USE = {
     **dict.fromkeys(["declare", "fit", "read"], "eddyline.spark.models.fitting"),
-    "latest": "eddyline.spark.models.early",
+    "latest": "eddyline.spark.models.laying",
 }
 """The public face, which needs pyspark: imported when it is first used."""
 

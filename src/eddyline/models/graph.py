@@ -1,27 +1,57 @@
-"""What is done with segments, as a graph: steps over inputs, run on all of some entities at once.
+"""A graph of steps over segments: what it is, what a task runs of it, and how precise it has to be.
 
-A part that several steps read is computed once. Inputs agree on ids: one table says what each
-entity of a block is called.
+A graph is a tree of ``Node`` values over ``Input`` leaves. ``run`` computes it on all segments of
+some entities; a part that several steps read is computed once. Inputs agree on ids: one table says
+what each entity of a block is called. Tasks run a graph, one step, or the pairs of a cell on
+Arrow tables.
+
+``required`` says how near models have to be to rows, for results to be as near as is asked
+(Pulse 3.12). ``WITHIN`` on outputs becomes a bound for each attribute of each input. This is a
+theorem: if every input is within its bound at every instant, every output is within its own.
+An output that is linear in its inputs is a weighted integral of them, and takes the whole graph at
+once: MACD ± 0.5 asks for a price within 0.3. Other outputs go back step by step, with a share for
+each input: averages and extremes keep a bound, sums divide it by the width of the window, and
+products depend on how large their factors are.
 """
 
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from eddyline.models import joins
-from eddyline.models.one_sided import UNTOLD, Asking
-from eddyline.models.rows import Keyed, plain, unified
-from eddyline.models.steps import Rows, Shape, Step, Within
+import numpy as np
+import pyarrow as pa
+
+from eddyline.errors import OptionError
+from eddyline.models import revisions, timeline
+from eddyline.models.fitting.bounds import (
+    NEEDS,
+    SHRUNK,
+    Bound,
+    gains,
+    gains_of_side,
+    shares_of,
+    tighter,
+)
+from eddyline.models.segments import Keyed, Layout, entity_ids, keyed, micros_of, plain, unified
+from eddyline.models.solving import expressions, joins
+from eddyline.models.solving.joins import UNTOLD, Asking
+from eddyline.models.steps import CELL, Rows, Shape, Step, Within, result_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from eddyline.models.conditions import Condition
-    from eddyline.models.one_sided import Tally
-    from eddyline.models.pairs import DifferentEntities
+    from eddyline.models.fitting.bounds import Bounds, Kernel
+    from eddyline.models.solving.expressions import Condition, Range, Ranges
+    from eddyline.models.solving.joins import Tally
+    from eddyline.models.steps import DifferentEntities
+
+    Values = Mapping[int, Mapping[str, Range]]
+    """For each input the ranges of its attributes' values."""
+    Found = dict[tuple[int, str], Bound]
+    """The bound of each attribute of each input."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,7 +119,7 @@ class SameEntity:
 class OtherEntities:
     """Two parts of different entities, at the same instants.
 
-    Over tables tasks of their own pair them (``tasks.paired``), of streams a stage of a bucket.
+    Over tables tasks of their own pair them (``paired``), of streams a stage of a bucket.
     """
 
     left: Node
@@ -293,3 +323,331 @@ def every(node: Node, inputs: Sequence[Keyed], watch: Watch = UNWATCHED) -> dict
 def _segments(found: Keyed | Rows) -> Keyed:
     assert isinstance(found, Keyed)  # nothing is built on rows
     return found
+
+
+# -- what tasks run -------------------------------------------------------------------------------
+
+
+SIDE = "__side"
+"""The column that says which input a segment is of."""
+
+
+def solved(
+    tables: Iterable[pa.Table], node: Node, layouts: Sequence[Layout]
+) -> Iterator[pa.RecordBatch]:
+    """Run a graph over tables of segments.
+
+    Args:
+        tables: with all segments of an entity in one where a step needs that; if there are several
+            inputs, ``SIDE`` says which a segment is of.
+        node: what is done.
+        layouts: the columns of each input.
+    """
+    for table in tables:
+        if isinstance(node, Input):
+            yield from table.to_batches()
+        else:
+            yield from _batches(run(node, _inputs(table, layouts)), table)
+
+
+def newest(tables: Iterable[pa.Table], layout: Layout, version: str) -> Iterator[pa.RecordBatch]:
+    """Return what segments say that were written one after the other.
+
+    Args:
+        tables: with all segments of an entity in one.
+        layout: their columns, and beside them
+        version: the one that says which was written later.
+    """
+    for table in tables:
+        given = keyed(table, layout)
+        found = revisions.newest(given.segments, table.column(version).to_numpy())
+        yield from _batches(Keyed(found, given.entities), table)
+
+
+def spans(
+    tables: Iterable[pa.Table], keys: Sequence[str], ends: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Return from where to where each entity has segments in a table, a row each.
+
+    Where two overlap, the table is returned as it is.
+
+    Args:
+        tables: of ``keys`` and ``lo``, in any order, and
+        ends: columns of where segments end, the last one that of points, too.
+        keys: the columns that say the entity.
+    """
+    for table in tables:
+        ids, _ = entity_ids(table, keys)
+        lo, last = (micros_of(table.column(each)) for each in ("lo", ends[-1]))
+        if revisions.overlap(ids, lo, last):
+            yield from table.to_batches()
+            continue
+        order = np.lexsort((lo, ids))
+        lasts = order[timeline.is_last(ids[order])]
+        found = table.take(pa.array(order[timeline.is_first(ids[order])]))
+        for each in ends:
+            values = table.column(each).take(pa.array(lasts))
+            found = found.set_column(found.schema.get_field_index(each), each, values)
+        yield from found.combine_chunks().to_batches()
+
+
+def stepped(
+    tables: Iterable[pa.Table], step: Callable[[Keyed], Keyed], layout: Layout
+) -> Iterator[pa.RecordBatch]:
+    """Run one step over tables of segments."""
+    for table in tables:
+        yield from _batches(step(keyed(table, layout)), table)
+
+
+def paired(
+    table: pa.Table, step: DifferentEntities, shapes: tuple[Shape, Shape], n_groups: int
+) -> pa.Table:
+    """Return the pairs of a cell, whose segments say in ``CELL`` and ``SIDE`` where they are."""
+    every = _of_all(table, [each.layout for each in shapes])
+    cell = table.column(CELL)[0].as_py()
+    is_alone = step.is_self and cell // n_groups == cell % n_groups
+    sides = None if is_alone else table.column(SIDE).to_numpy()
+    return result_table(step.run(every, sides, *shapes), _zone(table))
+
+
+def _zone(table: pa.Table) -> str | None:
+    """Return the time zone of results: that of Spark, whatever its session shows times in."""
+    return None if table.column("lo").type.tz is None else "UTC"
+
+
+def _batches(found: Keyed | Rows, table: pa.Table) -> list[pa.RecordBatch]:
+    """Return results as batches, with timestamps like those of what they come from."""
+    made: list[pa.RecordBatch] = result_table(found, _zone(table)).combine_chunks().to_batches()
+    return made
+
+
+def _inputs(table: pa.Table, layouts: Sequence[Layout]) -> list[Keyed]:
+    if len(layouts) == 1:
+        return [keyed(table, layouts[0])]
+    every, side = _of_all(table, layouts), table.column(SIDE).to_numpy()
+    return [every.of(np.flatnonzero(side == at), each) for at, each in enumerate(layouts)]
+
+
+def _of_all(table: pa.Table, layouts: Sequence[Layout]) -> Keyed:
+    """Return the segments of several inputs, with the attributes of all."""
+    attributes = tuple(dict.fromkeys(name for each in layouts for name in each.attributes))
+    return keyed(table, Layout(layouts[0].keys, attributes))
+
+
+# -- how near models have to be to rows -----------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """Bounds of inputs that are enough for those of outputs.
+
+    Attributes:
+        bounds: for each input the bounds of its attributes; what no output needs is left out.
+        reads: for each input the attributes that anything reads.
+        any_values: of each ``Within`` in the graph, by its ``id``, the attributes whose bound holds
+            whatever values are; those of others hold for values in the ranges that were given.
+    """
+
+    bounds: Mapping[int, Mapping[str, Bound]]
+    reads: Mapping[int, set[str]]
+    any_values: Mapping[int, frozenset[str]] = field(default_factory=dict)
+
+    def put_in(self, step: Step) -> Step:
+        """Return a ``Within`` that says which of its bounds hold for any values, others as is."""
+        if not isinstance(step, Within):
+            return step
+        return replace(step, any_values=self.any_values[id(step)])
+
+
+def required(node: Node, values: Values | None = None) -> Precision:
+    """Return how near inputs have to be for every ``Within`` of a graph: the least of all bounds.
+
+    Args:
+        node: what is computed.
+        values: for each input the ranges of attributes; they are looked at only where no bounds are
+            enough for all values.
+
+    Raises:
+        OptionError: no bounds of inputs are enough, with what is missing; the fact ``ranges`` says
+            of which attribute the range of values would help.
+
+    Example:
+        >>> from eddyline.models.steps import Extremum, Shape
+        >>> highest = Unary(Extremum(10_000_000, None, True), Input(0, Shape((), ("price",))))
+        >>> within = Within({"price": Bound.of("price", "1 %")})
+        >>> required(Unary(within, highest)).bounds
+        {0: {'price': Bound(value=0.01, is_relative=True)}}
+    """
+    found: Found = {}
+    any_values: dict[int, frozenset[str]] = {}
+    given = values or {}
+    for part in parts(node):
+        if not isinstance(part, Unary) or not isinstance(part.step, Within):
+            continue
+        certain = set()
+        for name, bound in part.step.bounds.items():
+            known: Values = {}
+            try:
+                each = inverted(part.of, {name: bound}, by_pace=part.step.by_pace)
+                certain.add(name)
+            except OptionError as error:
+                if NEEDS not in error.facts or not given:
+                    raise
+                known = given
+                each = inverted(part.of, {name: bound}, known, by_pace=part.step.by_pace)
+            _keep(found, each, given)
+        any_values[id(part.step)] = frozenset(certain)
+    return Precision(_by_input(found), reads(node), any_values)
+
+
+def inverted(
+    node: Node, within: Bounds, values: Values | None = None, *, by_pace: bool = False
+) -> dict[tuple[int, str], Bound]:
+    """Return how near inputs have to be, so that outputs are within their bounds.
+
+    Args:
+        node: what computes the outputs.
+        within: the bounds of outputs.
+        values: as for ``required``.
+        by_pace: whether shares of an error are as inputs move, and not equal.
+
+    Raises:
+        OptionError: as ``required``.
+    """
+    inverter = _Inverter(values or {}, by_pace=by_pace)
+    found: Found = {}
+    for name, bound in within.items():
+        _keep(found, inverter.output(node, name, bound), values or {})
+    return found
+
+
+def reads(node: Node) -> dict[int, set[str]]:
+    """Return for each input the attributes that anything in a graph reads."""
+    wanted: dict[int, set[str]] = {id(node): {*node.shape.attributes}}
+    found: dict[int, set[str]] = {}
+    for each in reversed([*parts(node)]):
+        own = wanted[id(each)]
+        match each:
+            case Input(at):
+                found.setdefault(at, set()).update(own)
+            case Unary(step, of):
+                wanted.setdefault(id(of), set()).update(step.reads(own))
+            case SameEntity() | OtherEntities():
+                for part, names in zip(below(each), _of_sides(each, own), strict=True):
+                    wanted.setdefault(id(part), set()).update(names)
+    return found
+
+
+def _of_sides(node: SameEntity | OtherEntities, wanted: set[str]) -> tuple[set[str], set[str]]:
+    """Return what each side of a join is read for: results, conditions, how near they are."""
+    sides = sides_of(node)
+    names = set(wanted)
+    if node.condition is not None:
+        names |= {each.replace(".", "_", 1) for each in expressions.attributes(node.condition)}
+    near = {*node.step.within} if isinstance(node, OtherEntities) else set()
+    one, other = ({sides[name][1] for name in names if sides[name][0] == at} for at in (0, 1))
+    return one | near, other | near
+
+
+class _Inverter:
+    """Takes bounds of outputs back to inputs, for values in some ranges."""
+
+    def __init__(self, values: Values, *, by_pace: bool) -> None:
+        self._values = values
+        self._by_pace = by_pace
+
+    def output(self, node: Node, name: str, bound: Bound) -> Found:
+        """Return bounds of inputs for that of an output: by its kernel if it has one."""
+        kernel = None if bound.is_relative else self._kernels(node).get(name)
+        return self._back(node, {name: bound}) if kernel is None else self._shared(kernel, bound)
+
+    def _shared(self, kernel: Kernel, bound: Bound) -> Found:
+        """Return the bounds of the inputs of a weighted integral."""
+        gain_of = {key: gain for key, gain in gains(kernel).items() if gain > 0}
+        shrunk = SHRUNK if any(gain != 1 for gain in gain_of.values()) else 1.0
+        shares = dict.fromkeys(gain_of, 1 / max(len(gain_of), 1))
+        if self._by_pace and gain_of:
+            paces = {
+                f"{at}.{name}": gain * self._known(at, name).pace
+                for (at, name), gain in gain_of.items()
+            }
+            shares = dict(zip(gain_of, shares_of(paces).values(), strict=True))
+        return {
+            key: Bound(bound.value * shares[key] / gain * shrunk) for key, gain in gain_of.items()
+        }
+
+    def _known(self, at: int, name: str) -> Range:
+        found = self._values.get(at, {}).get(name)
+        if found is None:
+            msg = (
+                f"split='gradient' gives {name!r} a share by how fast it moves, which is not known "
+                "here; take split='equal'"
+            )
+            raise OptionError(msg, attribute=name, **{NEEDS: name})
+        return found
+
+    def _ranges(self, node: Node) -> Ranges:
+        """Return the ranges of a part's attributes, as far as they are known."""
+        match node:
+            case Input(at):
+                return {**self._values.get(at, {})}
+            case Unary(step, of):
+                return step.ranges(self._ranges(of))
+            case SameEntity(left, right) | OtherEntities(left, right):
+                own = [self._ranges(left), self._ranges(right)]
+                sides = sides_of(node).items()
+                return {name: own[at][each] for name, (at, each) in sides if each in own[at]}
+
+    def _kernels(self, node: Node) -> Mapping[str, Kernel]:
+        """Return the kernel of each attribute that is a weighted integral of inputs."""
+        match node:
+            case Input(at, shape):
+                return {each: {((), at, each): {(): 1.0}} for each in shape.attributes}
+            case Unary(step, of):
+                return step.kernels(self._kernels(of))
+            case SameEntity(left, right) | OtherEntities(left, right):
+                own = [self._kernels(left), self._kernels(right)]
+                found = {
+                    name: (at, own[at][each])
+                    for name, (at, each) in sides_of(node).items()
+                    if each in own[at]
+                }
+                if isinstance(node, SameEntity):  # errors of one input may cancel
+                    return {name: kernel for name, (_, kernel) in found.items()}
+                return {name: gains_of_side(kernel, at) for name, (at, kernel) in found.items()}
+
+    def _back(self, node: Node, within: Bounds) -> Found:
+        """Return bounds of inputs for those of a part's attributes, a step at a time."""
+        found: Found = {}
+        if not within:
+            return found
+        match node:
+            case Input(at):
+                found = {(at, name): bound for name, bound in within.items()}
+            case Unary(step, of):
+                within_below = step.back(within, self._ranges(of), by_pace=self._by_pace)
+                found = self._back(of, within_below)
+            case SameEntity() | OtherEntities():
+                sides = sides_of(node)
+                for side, part in enumerate(below(node)):
+                    own = {
+                        sides[name][1]: bound
+                        for name, bound in within.items()
+                        if sides[name][0] == side
+                    }
+                    _keep(found, self._back(part, own), self._values)
+        return found
+
+
+def _keep(found: Found, more: Mapping[tuple[int, str], Bound], values: Values) -> None:
+    """Take the lesser bound of each attribute."""
+    for (at, name), bound in more.items():
+        before = found.get((at, name), bound)
+        found[at, name] = tighter(name, before, bound, {**values.get(at, {})})
+
+
+def _by_input(found: Found) -> dict[int, dict[str, Bound]]:
+    made: dict[int, dict[str, Bound]] = {}
+    for (at, name), bound in found.items():
+        made.setdefault(at, {})[name] = bound
+    return made

@@ -1,27 +1,41 @@
-"""What is new of results that were given before, and what is taken back of them.
+"""Which of several segments count: the newest on each instant; what early results take back.
 
-A result is known by its entity and the instant with which it begins, since those of one entity do
-not overlap. A later one that begins there replaces it, and a tombstone takes it back. Tombstones
-also cover all that results covered before and do not any more. So two ways to read agree: the
-newest row of each beginning, and at each instant the newest word on it (``updates.latest``), where
-of one version a result counts before a tombstone.
+A result may be solved again for a range, and a tombstone says that there is nothing any more. So a
+later segment overrides earlier ones where it is valid. These go on behind it, unless a tombstone
+ends them. Pulse 2.3 ends them there; then a model that ends early would take back what it does not
+know.
+
+``revised`` compares early results with those that were given before. A result is known by its
+entity and its first instant, because results of one entity do not overlap. A later result with the
+same first instant replaces it, and a tombstone takes it back. Tombstones also cover all instants
+that results covered before and do not cover any more. So two ways to read agree: the newest row of
+each first instant, and the newest word on each instant (``latest``). Of one version a result counts
+before a tombstone.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from eddyline.errors import QueryError
-from eddyline.models import overlaps, timeline
-from eddyline.models.rows import TOMB, Layout, entity_ids, instants_of, list_matrix, micros_of
-from eddyline.models.segments import Segments
-from eddyline.models.solving import Ranges
+from eddyline.models import timeline
+from eddyline.models.segments import (
+    TOMB,
+    Layout,
+    Segments,
+    entity_ids,
+    instants_of,
+    list_matrix,
+    micros_of,
+)
+from eddyline.models.solving import joins
+from eddyline.models.solving.where import Ranges
 from eddyline.models.steps import SINCE, TIME, UNTIL
-from eddyline.models.updates import with_retractions
+from eddyline.models.windows.extrema import Functions, Pieces, extreme
 from eddyline.registry import unknown
 
 if TYPE_CHECKING:
@@ -31,6 +45,102 @@ if TYPE_CHECKING:
 
     from eddyline.data.arrays import Indices, Ints, Mask
     from eddyline.models.steps import Kind, Shape
+
+
+def newest(segments: Segments, version: Ints) -> Segments:
+    """Return what segments say that were written one after the other, by entity and time.
+
+    At each instant the row counts that covers it and has the greatest version; of one version a
+    segment counts before a tombstone. Where that is a tombstone, there is nothing.
+
+    Args:
+        segments: segments and tombstones of any entities, in any order. Segments of one entity and
+            version do not overlap, but for those that are the same; tombstones may.
+        version: numbers that rise as segments are written, ``[n]``.
+    """
+    if not overlap(segments.keys, segments.lo, segments.ends):
+        return living(segments).ordered
+    order = np.lexsort((~segments.is_tombstone, version))
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    values = np.unique(version, return_inverse=True)[1].astype(np.int64)
+    arrival = 2 * values + ~segments.is_tombstone
+    (curves,) = timeline.codes((segments.keys, arrival))
+    dense = np.unique(curves, return_inverse=True)[1].astype(np.int64)
+    # What was written twice, or taken back twice, arrives one behind the other.
+    is_twice = overlap(dense, segments.lo, segments.ends)
+    return living(latest(segments, rank if is_twice else arrival))
+
+
+def overlap(groups: Ints, lo: Ints, ends: Ints) -> bool:
+    """Return whether two ranges of one group overlap.
+
+    Args:
+        groups: dense ids, ``[n]``.
+        lo: where ranges begin (µs), in any order, ``[n]``.
+        ends: where they end, exclusive, ``[n]``.
+    """
+    if not len(groups):
+        return False
+    starts, stops = timeline.codes((groups, lo), (groups, ends))
+    order = np.argsort(starts, kind="stable")
+    reached = np.maximum.accumulate(stops[order])
+    return bool((reached[:-1] > starts[order[1:]]).any())
+
+
+def latest(segments: Segments, arrival: Ints) -> Segments:
+    """Return at each instant what arrived last there, in the order of entities and time.
+
+    Args:
+        segments: results and tombstones; of one entity and arrival they do not overlap.
+        arrival: numbers that rise as segments arrive, ``[n]``.
+    """
+    numbers = np.unique(arrival, return_inverse=True)[1].astype(np.int64)
+    functions = Functions(segments.lo, numbers[:, None].astype(np.float64))
+    rows = np.arange(len(segments))
+    nothing = np.zeros(len(segments))
+    pieces = Pieces(segments.keys, numbers, rows, segments.lo, segments.ends, nothing)
+    found = extreme(functions, pieces, largest=True)
+    made = segments.take(found.rows).cut(found.lo, found.hi)
+    return made.cut(made.lo, np.where(made.is_point, made.lo, made.hi))
+
+
+def living(segments: Segments) -> Segments:
+    """Return segments without tombstones: what a reader sees."""
+    return segments.take(~segments.is_tombstone)
+
+
+def with_retractions(segments: Segments, found: Ranges) -> Segments:
+    """Return solutions and a tombstone for each stretch of a segment that has none.
+
+    What a selective operator gives for segments that replace others: results that it gave before
+    and that are none any more are overridden by nothing else.
+
+    Args:
+        segments: what was solved.
+        found: where the condition holds.
+    """
+    ends = np.where(found.is_point, found.lo + 1, found.hi)
+    rows = np.arange(len(segments))
+    after, before = np.concatenate([rows, found.rows]), np.concatenate([found.rows, rows])
+    starts, stops = (
+        np.concatenate([segments.lo, ends]),
+        np.concatenate([found.lo, segments.ends]),
+    )
+    # Each stretch begins where the segment or a solution ended, and ends where the next one begins.
+    first, last = np.lexsort((starts, after)), np.lexsort((stops, before))
+    rows, lo, hi = after[first], starts[first], stops[last]
+    kept = lo < hi
+    nowhere = Ranges(rows[kept], lo[kept], hi[kept], np.zeros(int(kept.sum()), np.bool_))
+    together = Ranges.joined([found, nowhere])
+    order = np.lexsort((together.lo, together.rows))
+    made = together.take(order).of(segments)
+    is_none = np.arange(len(order)) >= len(found.rows)
+    return replace(made, is_tombstone=made.is_tombstone | is_none[order])
+
+
+# -- early results --------------------------------------------------------------------------------
+
 
 VERSION, VALIDATED = "version", "validated"
 REVISIONS = (VERSION, TOMB, VALIDATED)
@@ -151,7 +261,7 @@ def _bits(column: pa.ChunkedArray) -> NDArray[Any]:
 
 def _uncovered(given: Segments, others: Segments) -> Segments:
     """Return the stretches of some ranges that no other range of their entity covers."""
-    pairs = overlaps.same_entity(given, others)
+    pairs = joins.same_entity(given, others)
     covered = Ranges(pairs.left, pairs.lo, pairs.hi, np.zeros(len(pairs.left), np.bool_))
     every = with_retractions(given, covered)
     return every.take(every.is_tombstone)

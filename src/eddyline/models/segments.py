@@ -1,4 +1,17 @@
-"""Segments: pieces of polynomials of time, many at once, as arrays."""
+"""Segments: pieces of polynomials of time, many at once, as arrays and as rows.
+
+``Segments`` has one array per field, and one entry per segment. A segment is valid on ``[lo, hi)``,
+in microseconds; its coefficients are by ascending powers of seconds since ``origin``.
+
+A table of segments has one row per segment (Pulse 7.1), as files and DataFrames keep them. Columns
+are the keys of the entity, ``origin``, ``lo`` and ``hi`` (timestamps), ``is_point``, ``tomb``, and
+for each attribute ``coef_<name>`` and ``err_<name>``. Each other column is a key. ``keyed`` reads a
+table as ``Keyed``: segments whose ``keys`` are places in a table of entities. ``table_of`` writes
+one.
+
+Tasks take rows in blocks: ``gathered`` makes them large enough for arrays to pay, and
+``entity_blocks`` keeps all rows of an entity together.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +19,15 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from eddyline.errors import QueryError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from eddyline.data.arrays import Floats, Indices, Ints, Mask
 
@@ -118,3 +137,355 @@ def _taken(value: Any, rows: Indices | Mask) -> Any:
     if isinstance(value, np.ndarray):
         return value.take(rows, axis=0)  # of short rows some times faster than brackets
     return {name: each.take(rows, axis=0) for name, each in value.items()}
+
+
+# -- rows of Arrow tables -------------------------------------------------------------------------
+
+
+TIMES = ("origin", "lo", "hi")
+TOMB = "tomb"
+FLAGS = ("is_point", TOMB)
+RESERVED = (*TIMES, *FLAGS)
+"""Columns of segments that belong to no attribute."""
+COEF, ERR = "coef_", "err_"
+
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+"""An odd number without a pattern, with which codes are mixed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Which columns a table of segments has."""
+
+    keys: tuple[str, ...]
+    """The columns that say the entity; none is one entity."""
+    attributes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, columns: Sequence[str]) -> Layout:
+        """Read the layout from the names of columns.
+
+        Raises:
+            QueryError: a column of segments is not there.
+        """
+        attributes = tuple(each.removeprefix(COEF) for each in columns if each.startswith(COEF))
+        wanted = [*RESERVED, *(ERR + each for each in attributes)]
+        missing = [each for each in wanted if each not in columns]
+        if missing or not attributes:
+            lacking = ", ".join(missing) or f"{COEF}<attribute>"
+            msg = (
+                f"segments have the columns {', '.join(RESERVED)}, and {COEF}<attribute> and "
+                f"{ERR}<attribute> for each attribute; missing: {lacking}; got {', '.join(columns)}"
+            )
+            raise QueryError(msg, missing=missing, columns=list(columns))
+        known = {*RESERVED, *(prefix + each for prefix in (COEF, ERR) for each in attributes)}
+        return cls(tuple(each for each in columns if each not in known), attributes)
+
+    @property
+    def columns(self) -> list[str]:
+        """All columns in their order."""
+        pairs = [(COEF + each, ERR + each) for each in self.attributes]
+        return [*self.keys, *RESERVED, *(name for pair in pairs for name in pair)]
+
+
+@dataclass(frozen=True)
+class Keyed:
+    """Segments with what their entities are called.
+
+    Attributes:
+        segments: any.
+        entities: the keys of each entity, a row an id: ``segments.keys`` are places in it.
+    """
+
+    segments: Segments
+    entities: pa.Table
+
+    def of(self, rows: Indices, layout: Layout) -> Keyed:
+        """Return some of the segments, with the attributes of a layout."""
+        taken = self.segments.take(rows)
+        coefs = {each: taken.coefs[each] for each in layout.attributes}
+        errors = {each: taken.errors[each] for each in layout.attributes}
+        return Keyed(replace(taken, coefs=coefs, errors=errors), self.entities)
+
+    @property
+    def names(self) -> pa.Table:
+        """The keys of each segment, a row each."""
+        return self.entities.take(pa.array(self.segments.keys))
+
+
+def keyed(table: pa.Table, layout: Layout) -> Keyed:
+    """Return the segments of a table in its order, entities numbered as they come."""
+    ids, first = entity_ids(table, layout.keys)
+    coefs = {each: list_matrix(table.column(COEF + each)) for each in layout.attributes}
+    errors = {each: _floats_of(table.column(ERR + each)) for each in layout.attributes}
+    origin, lo, hi = (micros_of(table.column(each)) for each in TIMES)
+    is_point, is_tombstone = (_flags_of(table.column(each)) for each in FLAGS)
+    segments = Segments(ids, origin, lo, hi, is_point, is_tombstone, coefs, errors)
+    return Keyed(segments, table.select(list(layout.keys)).take(pa.array(first)))
+
+
+def table_of(given: Keyed, zone: str | None) -> pa.Table:
+    """Return segments as rows.
+
+    Args:
+        given: segments and their entities.
+        zone: the time zone of timestamps, which says what they are and changes no instant; None is
+            for timestamps without one.
+    """
+    segments = given.segments
+    columns = dict(zip(given.entities.column_names, given.names.columns, strict=True))
+    for name, micros in zip(TIMES, (segments.origin, segments.lo, segments.hi), strict=True):
+        columns[name] = instants_of(micros, zone)
+    for name, flags in zip(FLAGS, (segments.is_point, segments.is_tombstone), strict=True):
+        columns[name] = pa.array(flags)
+    for attribute, coefs in segments.coefs.items():
+        columns[COEF + attribute] = _list_of(coefs)
+        columns[ERR + attribute] = pa.array(segments.errors[attribute])
+    return pa.table(columns)
+
+
+def ends_of(table: pa.Table | None) -> Ints:
+    """Return where the segments of a table end as ``Segments.ends``; None are none."""
+    if table is None:
+        return np.zeros(0, np.int64)
+    return micros_of(table.column("hi")) + _flags_of(table.column("is_point"))
+
+
+def plain(segments: Segments) -> Segments:
+    """Return joined segments with the names that columns have: ``s_x`` instead of ``s.x``."""
+
+    def named(given: dict[str, Floats]) -> dict[str, Floats]:
+        return {name.replace(".", "_", 1): each for name, each in given.items()}
+
+    return replace(segments, coefs=named({**segments.coefs}), errors=named({**segments.errors}))
+
+
+def entity_ids(table: pa.Table, keys: Sequence[str]) -> tuple[Ints, Indices]:
+    """Number the entities of rows in the order in which they come.
+
+    NULL is a value as in GROUP BY.
+
+    Returns:
+        The id of each row, ``[n]``, and the first row of each entity.
+    """
+    codes = np.zeros(table.num_rows, np.int64)
+    for each in keys:
+        encoded = _encoded(table.column(each))
+        own = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        codes = np.unique(codes * (len(encoded.dictionary) + 1) + own, return_inverse=True)[1]
+    _, first, ids = np.unique(codes, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    number = np.empty(len(order), np.int64)
+    number[order] = np.arange(len(order))
+    return number[ids], first[order]
+
+
+def codes_by(table: pa.Table, keys: Sequence[str]) -> Ints:
+    """Return a code for the keys of each row, the same wherever they are; two may have one."""
+    found = np.zeros(table.num_rows, np.uint64)
+    for each in keys:
+        encoded = _encoded(table.column(each))
+        own = _hashes(encoded.dictionary)[encoded.indices.to_numpy(zero_copy_only=False)]
+        found = (found ^ own) * _FACTOR
+        found ^= found >> np.uint64(32)
+    return found.view(np.int64)
+
+
+def _hashes(values: pa.Array) -> NDArray[np.uint64]:
+    """Return a hash of each value: a polynomial, modulo 2^64, of the bytes of its text."""
+    is_raw = pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type)
+    texts = (values if is_raw else values.cast(pa.large_string())).cast(pa.large_binary())
+    whole = pa.concat_arrays([pc.fill_null(texts, b"\0")])  # from the begin of its buffers on
+    _, offsets, content = whole.buffers()
+    ends = np.frombuffer(offsets, np.int64, len(whole) + 1)
+    size = np.diff(ends)
+    numbers = np.frombuffer(content or b"", np.uint8)[ends[0] : ends[-1]].astype(np.uint64)
+    places = np.arange(len(numbers)) - np.repeat(ends[:-1] - ends[0], size)
+    powers = np.cumprod(np.full(int(size.max(initial=0)) + 1, _FACTOR))
+    sums = np.append(np.uint64(0), np.cumsum((numbers + np.uint64(1)) * powers[places]))
+    found: NDArray[np.uint64] = sums[ends[1:] - ends[0]] - sums[ends[:-1] - ends[0]]
+    return found
+
+
+def ids_together(tables: Sequence[pa.Table], keys: Sequence[str]) -> list[Ints]:
+    """Number the entities of the rows of several tables alike, in the order in which they come."""
+    own = [each.select(list(keys)) for each in tables]
+    ids = entity_ids(pa.concat_tables(own), keys)[0] if keys else None
+    ends = np.cumsum([len(each) for each in tables])
+    if ids is None:
+        return [np.zeros(len(each), np.int64) for each in tables]
+    return list(np.split(ids, ends[:-1]))
+
+
+def unified(
+    given: Sequence[Keyed], more: Sequence[pa.Table], keys: Sequence[str]
+) -> tuple[list[Keyed], pa.Table]:
+    """Return segments of several inputs with common ids, and what all entities are called.
+
+    Args:
+        given: segments of each input.
+        more: keys of other entities that have an id, too.
+        keys: the columns of keys, one at least.
+    """
+    parts = [each.entities for each in given if len(each.entities)]
+    filled = [each.select(list(keys)) for each in (*parts, *more) if len(each)]
+    if not filled:
+        return list(given), pa.table({each: [] for each in keys})
+    table = pa.concat_tables(filled)
+    ids, first = entity_ids(table, keys)
+    names, found, at = table.take(pa.array(first)), [], 0
+    for each in given:
+        n = len(each.entities)
+        segments = replace(each.segments, keys=ids[at : at + n][each.segments.keys])
+        found.append(Keyed(segments, names))
+        at += n
+    return found, names
+
+
+def in_key_order(given: Keyed) -> Keyed:
+    """Return segments whose entities are numbered by their keys, and not as they come."""
+    entities = given.entities
+    if entities.num_columns == 0:
+        return given
+    order = pc.sort_indices(entities, [(each, "ascending") for each in entities.column_names])
+    number = np.empty(len(order), np.int64)
+    number[order.to_numpy()] = np.arange(len(order))
+    segments = replace(given.segments, keys=number[given.segments.keys])
+    return Keyed(segments, entities.take(order))
+
+
+def _encoded(column: pa.ChunkedArray) -> pa.DictionaryArray:
+    """Number the values of a key: NULL is one, and 0.0 and -0.0 are the same, as in GROUP BY."""
+    whole = _whole(column)
+    if pa.types.is_floating(whole.type):
+        whole = pc.add(whole, pa.scalar(0.0, whole.type))
+    return pc.dictionary_encode(whole, null_encoding="encode")
+
+
+def is_other_entity(table: pa.Table, keys: Sequence[str]) -> Mask:
+    """Return which rows are of another entity than the row before; the first is, ``[n]``."""
+    found = np.zeros(table.num_rows, np.bool_)
+    found[:1] = True
+    for each in keys:
+        encoded = _encoded(table.column(each))
+        codes = encoded.indices.to_numpy(zero_copy_only=False)
+        found[1:] |= codes[1:] != codes[:-1]
+    return found
+
+
+def micros_of(column: pa.ChunkedArray) -> Ints:
+    """Return timestamps as microseconds since 1970."""
+    micros = _whole(column).cast(pa.timestamp("us", getattr(column.type, "tz", None)))
+    found: Ints = micros.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return found
+
+
+def instants_of(micros: Ints, zone: str | None) -> pa.Array:
+    """Return microseconds since 1970 as timestamps."""
+    return pa.array(micros).cast(pa.timestamp("us", zone))
+
+
+def values_of(table: pa.Table, attributes: Iterable[str]) -> dict[str, Floats]:
+    """Return columns as numbers, NaN where there is none."""
+    return {each: _floats_of(table.column(each)) for each in attributes}
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def _floats_of(column: pa.ChunkedArray) -> Floats:
+    found: Floats = _whole(column).cast(pa.float64()).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _flags_of(column: pa.ChunkedArray) -> Mask:
+    found: Mask = _whole(column).to_numpy(zero_copy_only=False).astype(np.bool_)
+    return found
+
+
+def list_matrix(column: pa.ChunkedArray) -> Floats:
+    """Return lists of coefficients as a matrix: shorter ones are of a lower degree, NULL is NaN.
+
+    Args:
+        column: of lists of numbers, ``[n]``.
+
+    Returns:
+        ``[n, longest]``.
+    """
+    lists = _whole(column)
+    flat: Floats = lists.flatten().to_numpy(zero_copy_only=False)
+    n = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
+    size = max(int(n.max(initial=1)), 1)
+    if n.size and flat.size == n.size * size:
+        return flat.reshape(n.size, size)
+    found = np.zeros((n.size, size))
+    found[np.arange(size) < n[:, None]] = flat
+    found[n == 0] = np.nan
+    return found
+
+
+def _list_of(coefs: Floats) -> pa.ListArray:
+    n, size = coefs.shape
+    offsets = np.arange(n + 1, dtype=np.int32) * size
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(coefs.ravel()))
+
+
+# -- blocks of batches ----------------------------------------------------------------------------
+
+
+BLOCK_ROWS = 1 << 18
+"""Rows that are fitted, or segments that are solved, at once."""
+
+
+def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Yield the batches of a task in tables of a size that pays."""
+    pending: list[pa.RecordBatch] = []
+    for each in batches:
+        pending.append(each)
+        if sum(map(len, pending)) >= BLOCK_ROWS:
+            yield pa.Table.from_batches(pending)
+            pending = []
+    if pending:
+        yield pa.Table.from_batches(pending)
+
+
+def entity_blocks(
+    tables: Iterable[pa.Table], keys: Sequence[str], *, block_rows: int = BLOCK_ROWS
+) -> Iterator[pa.Table]:
+    """Yield tables that have all rows of each entity in them, of rows that come by entity."""
+    held: list[pa.Table] = []
+    n, least = 0, block_rows
+    for each in tables:
+        held.append(each)
+        n += len(each)
+        if n < least:
+            continue
+        table = pa.concat_tables(held)
+        last = int(np.flatnonzero(is_other_entity(table, keys))[-1])
+        if last:
+            yield table.slice(0, last)
+            table, n = table.slice(last), n - last
+        held, least = [table], max(block_rows, 2 * n)
+    if n:
+        yield pa.concat_tables(held)
+
+
+# -- tables of arrays -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Arrays of one length; derive dataclasses whose fields are all such."""
+
+    def take(self, rows: Indices | Mask) -> Self:
+        """Return the rows at places or under a mask, in that order."""
+        return type(self)(*(getattr(self, each.name)[rows] for each in fields(self)))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """Return the rows of several behind each other."""
+        names = [each.name for each in fields(cls)]
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))

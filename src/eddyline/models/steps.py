@@ -1,38 +1,79 @@
 """What is done with segments, as values: a step says what comes out, and does it with arrays.
 
-``scope`` says which segments a step has to see together: each by itself, all of an entity, or of
-several. A step also says what it needs of its input (``reads``), in which ranges its values are,
-how much of each input is in them (``kernels``, of what is linear), and how near its input has to be
-for what comes out to be near enough (``back``); ``precision`` puts these together.
+``Step`` is the protocol. ``scope`` says which segments a step has to see together: each by itself,
+all of an entity, or those of several entities. For the precision of results a step also says
+
+* which attributes of its input it reads (``reads``), and in which ranges its values are;
+* how much of each input is in a linear output (``kernels``);
+* how near its input has to be to rows for its output to be near enough (``back``).
+
+``graph.required`` puts these together. Steps over each segment come first, then windows and values
+over entities, then pairs of different entities. The work itself is in ``solving/`` and
+``windows/``: a step only calls it.
+
+``DifferentEntities`` cuts its work into cells. Entities are in groups, and a cell has the pairs of
+two groups. So each pair is in exactly one cell, and a cell needs no other entities.
+
+A result that a double cannot hold is an error with the entity and the time.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from eddyline.errors import OptionError
-from eddyline.models import conditions, gains, inversion, sampling
-from eddyline.models.expressions import Attribute, Expression, names_in, projected
-from eddyline.models.overflow import samples_in_range, segments_in_range
-from eddyline.models.ranges import range_of
-from eddyline.models.rows import ERR, Keyed, Layout, instants_of, table_of
-from eddyline.models.solving import solutions
-from eddyline.models.splits import weights_of
+from eddyline.errors import ModelError, OptionError
+from eddyline.models.fitting.bounds import (
+    SHRUNK,
+    Bound,
+    as_distance,
+    combined_gains,
+    gains_of_averages,
+    inverted_expression,
+    inverted_extreme,
+    inverted_integral,
+    inverted_total,
+    tighter,
+    weights_of,
+)
+from eddyline.models.segments import (
+    ERR,
+    MICROS,
+    Keyed,
+    Layout,
+    entity_ids,
+    in_key_order,
+    instants_of,
+    plain,
+    table_of,
+)
+from eddyline.models.solving import expressions, joins
+from eddyline.models.solving.expressions import (
+    Attribute,
+    Expression,
+    Range,
+    names_in,
+    projected,
+    range_of,
+)
+from eddyline.models.solving.joins import UNTOLD, Asking
+from eddyline.models.solving.where import solutions
+from eddyline.models.windows import extrema, integrals
+from eddyline.models.windows.integrals import average_distances
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from eddyline.data.arrays import Ints
-    from eddyline.models.bounds import Bound
-    from eddyline.models.conditions import Condition
-    from eddyline.models.gains import Kernel
-    from eddyline.models.inversion import Bounds
-    from eddyline.models.ranges import Range, Ranges
-    from eddyline.models.sampling import Samples
+    from eddyline.data.arrays import Floats, Ints
+    from eddyline.models.fitting.bounds import Bounds, Kernel
+    from eddyline.models.segments import Segments
+    from eddyline.models.solving.expressions import Condition, Ranges
+    from eddyline.models.solving.joins import Joined, Tally
+    from eddyline.models.windows.integrals import Samples
 
     Kernels = Mapping[str, Kernel]
     """The kernel of each attribute that is a weighted integral of inputs."""
@@ -170,7 +211,7 @@ class Where(Kept):
 
     def reads(self, wanted: set[str]) -> set[str]:
         """Return what is wanted, and what is compared."""
-        return wanted | conditions.attributes(self.condition)
+        return wanted | expressions.attributes(self.condition)
 
     def __str__(self) -> str:
         return f"where {' '.join(self.text.split())}"
@@ -178,7 +219,7 @@ class Where(Kept):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Within(Kept):
-    """How near attributes have to be: inputs are fitted so that they are (``precision``)."""
+    """How near attributes have to be: inputs are fitted so that they are (``graph.required``)."""
 
     bounds: Mapping[str, Bound]
     by_pace: bool = False
@@ -186,7 +227,7 @@ class Within(Kept):
     any_values: frozenset[str] | None = None
     """The attributes whose bound holds whatever values are; None before inputs have theirs."""
     ranges_said: Mapping[str, Range] = field(default_factory=dict)
-    """Ranges that attributes of models are said to be in; see ``assumed``."""
+    """Ranges that attributes of models are said to be in; see ``fitting.bounds``."""
     scope: ClassVar[Scope] = "segment"
 
     def shape(self, given: Shape) -> Shape:
@@ -245,7 +286,7 @@ class Project:
         """Return those of weighted sums."""
         weights = {name: weights_of(each) for name, each in self.columns.items()}
         return {
-            name: gains.combined(each, below)
+            name: combined_gains(each, below)
             for name, each in weights.items()
             if each is not None and set(each) <= set(below)
         }
@@ -254,9 +295,9 @@ class Project:
         """Return the least bounds that expressions leave to what they read."""
         found: dict[str, Bound] = {}
         for name, bound in within.items():
-            read = inversion.of_expression(self.columns[name], name, bound, below, by_pace=by_pace)
+            read = inverted_expression(self.columns[name], name, bound, below, by_pace=by_pace)
             for each, its in read.items():
-                found[each] = inversion.tighter(each, found.get(each, its), its, below)
+                found[each] = tighter(each, found.get(each, its), its, below)
         return found
 
     def __str__(self) -> str:
@@ -277,7 +318,7 @@ class Sample(Kept):
 
     def run(self, given: Keyed) -> Rows:
         """Return the values."""
-        found = sampling.sampled(given.segments, self.every_us)
+        found = integrals.sampled(given.segments, self.every_us)
         return Rows(samples_in_range(found, given.entities, self), given.entities)
 
     def __str__(self) -> str:
@@ -296,7 +337,7 @@ class Changes(Kept):
 
     def run(self, given: Keyed) -> Rows:
         """Return the values with which ranges begin, and their ends."""
-        found = sampling.changes(given.segments)
+        found = integrals.changes(given.segments)
         starts = samples_in_range(found.starts, given.entities, self)
         return Rows(starts, given.entities, found.ends)
 
@@ -320,3 +361,459 @@ def result_table(found: Keyed | Rows, zone: str | None) -> pa.Table:
         columns[name] = pa.array(values)
         columns[ERR + name] = pa.array(np.asarray(samples.errors[name], np.float64))
     return pa.table(columns)
+
+
+# -- over windows, and over entities at an instant ------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Integral(Kept):
+    """Sums or averages over a sliding window, as polynomials or at ticks."""
+
+    width_us: int
+    every_us: int | None
+    is_average: bool
+    is_covered: bool
+    scope: ClassVar[Scope] = "entity"
+
+    def shape(self, given: Shape) -> Shape:
+        """Return segments, or rows at ticks."""
+        return _windowed(given, self.every_us)
+
+    def run(self, given: Keyed) -> Keyed | Rows:
+        """Return the sums or averages of all attributes."""
+        segments, covered = given.segments, self.is_covered
+        if self.every_us is None:
+            over = integrals.windowed_average if self.is_average else integrals.windowed_sum
+            made = over(segments, self.width_us, covered=covered)
+            return segments_in_range(Keyed(made, given.entities), self)
+        at = integrals.averages_at if self.is_average else integrals.sums_at
+        found = at(segments, self.width_us, self.every_us, covered=covered)
+        return Rows(samples_in_range(found, given.entities, self), given.entities)
+
+    def ranges(self, below: Ranges) -> Ranges:
+        """Return those of averages, which are the same, or of sums."""
+        if self.is_average:
+            return below
+        found = {name: each.scaled(self._seconds) for name, each in below.items()}
+        if not self.is_covered:
+            return found
+        return {
+            name: Range(min(low, 0.0), max(high, 0.0), pace)
+            for name, (low, high, pace) in found.items()
+        }
+
+    def kernels(self, below: Kernels) -> Kernels:
+        """Return those of what is averaged over one more window."""
+        return {
+            name: gains_of_averages(each, self.width_us, self._seconds, is_covered=self.is_covered)
+            for name, each in below.items()
+        }
+
+    def back(self, within: Bounds, below: Ranges, *, by_pace: bool) -> Bounds:  # noqa: ARG002
+        """Return the same bounds of an average, and those of a sum by seconds."""
+        above = self.ranges(below)
+        return {
+            name: inverted_integral(name, each, below, above, self._seconds)
+            for name, each in within.items()
+        }
+
+    @property
+    def reach_us(self) -> int:
+        """How far back a result looks that is there at an instant (µs)."""
+        return self.width_us
+
+    @property
+    def lag_us(self) -> int:
+        """How long a result may last that a later segment makes shorter (µs)."""
+        return self.width_us if self.is_covered and self.every_us is None else 0
+
+    @property
+    def _seconds(self) -> float:
+        """By what an average is multiplied."""
+        return 1.0 if self.is_average else self.width_us * MICROS
+
+    def __str__(self) -> str:
+        return _said("average" if self.is_average else "sum", self.width_us, self.every_us)
+
+
+class _Extreme(Kept):
+    """What is so of least and greatest values."""
+
+    __slots__ = ()
+
+    def kernels(self, below: Kernels) -> Kernels:  # noqa: ARG002 - an extreme is no integral
+        """Return none."""
+        return {}
+
+    def back(self, within: Bounds, below: Ranges, *, by_pace: bool) -> Bounds:  # noqa: ARG002
+        """Return the same bounds: an extreme moves no more than what moves most."""
+        return {name: inverted_extreme(name, each, below) for name, each in within.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Extremum(_Extreme):
+    """The least or greatest value of a sliding window, as polynomials or at ticks."""
+
+    width_us: int
+    every_us: int | None
+    is_largest: bool
+    scope: ClassVar[Scope] = "entity"
+
+    def shape(self, given: Shape) -> Shape:
+        """Return segments, or rows at ticks."""
+        return _windowed(given, self.every_us)
+
+    def run(self, given: Keyed) -> Keyed | Rows:
+        """Return the extremum of the one attribute that there is."""
+        (attribute,) = given.segments.coefs
+        segments, width, largest = given.segments, self.width_us, self.is_largest
+        if self.every_us is None:
+            found = extrema.windowed_extremum(segments, attribute, width, largest=largest)
+            return Keyed(found, given.entities)
+        at = extrema.extrema_at(segments, attribute, width, self.every_us, largest=largest)
+        return Rows(samples_in_range(at, given.entities, self), given.entities)
+
+    @property
+    def reach_us(self) -> int:
+        """How far back a result looks that is there at an instant (µs).
+
+        A piece that is of several segments is no longer than a window, and sees one more.
+        """
+        return self.width_us * (2 if self.every_us is None else 1)
+
+    @property
+    def lag_us(self) -> int:
+        """How long a result may last that a later segment makes shorter, or longer (µs)."""
+        return self.width_us if self.every_us is None else 0
+
+    def __str__(self) -> str:
+        return _said("greatest" if self.is_largest else "least", self.width_us, self.every_us)
+
+
+@dataclass(frozen=True, slots=True)
+class OverEntities(Kept):
+    """One value of several entities at each instant."""
+
+    by: tuple[str, ...]
+    """The keys by which entities are grouped; none is one group."""
+    scope: ClassVar[Scope] = "entities"
+
+    def shape(self, given: Shape) -> Shape:
+        """Return segments of groups."""
+        return Shape(self.by, given.attributes)
+
+    def partial(self, given: Keyed) -> Keyed:
+        """Return of some segments those that may count among all, each as its entity's."""
+        ordered = in_key_order(given)
+        return Keyed(self._kept(ordered.segments, self._groups(ordered)[0]), ordered.entities)
+
+    def run(self, given: Keyed) -> Keyed:
+        """Return the values of groups.
+
+        Nothing depends on the order of segments: entities are taken in the order of their keys.
+        """
+        ordered = in_key_order(given)
+        groups, entities = self._groups(ordered)
+        return segments_in_range(Keyed(self._made(ordered.segments, groups), entities), self)
+
+    def _kept(self, segments: Segments, groups: Ints) -> Segments:
+        """Return what is needed of some segments, with the group of each."""
+        raise NotImplementedError
+
+    def _made(self, segments: Segments, groups: Ints) -> Segments:
+        """Return the values of groups, whose ids are the keys."""
+        raise NotImplementedError
+
+    def _groups(self, given: Keyed) -> tuple[Ints, pa.Table]:
+        if not self.by:  # a table without columns has no rows either
+            return np.zeros(len(given.segments), np.int64), pa.table({})
+        ids, first = entity_ids(given.entities, self.by)
+        entities = given.entities.select(list(self.by)).take(pa.array(first))
+        return ids[given.segments.keys], entities
+
+    def _told(self, what: str) -> str:
+        group = f" by {', '.join(self.by)}" if self.by else ""
+        return f"{what} over entities{group}"
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope(OverEntities, _Extreme):
+    """The least or greatest value of the one attribute that there is.
+
+    Of entities that are equal over a while the one of the least keys is taken.
+    """
+
+    is_largest: bool
+
+    def _kept(self, segments: Segments, groups: Ints) -> Segments:
+        (attribute,) = segments.coefs
+        return extrema.candidates(segments, attribute, largest=self.is_largest, groups=groups)
+
+    def _made(self, segments: Segments, groups: Ints) -> Segments:
+        (attribute,) = segments.coefs
+        found = extrema.envelope(segments, attribute, largest=self.is_largest, groups=groups)
+        return found.segments
+
+    def __str__(self) -> str:
+        return self._told("greatest" if self.is_largest else "least")
+
+
+@dataclass(frozen=True, slots=True)
+class Total(OverEntities):
+    """The sum or the average of all attributes, of the entities that have a value."""
+
+    is_average: bool
+
+    def _kept(self, segments: Segments, groups: Ints) -> Segments:  # noqa: ARG002 - all count
+        return segments.under(integrals.are_counted(segments))
+
+    def _made(self, segments: Segments, groups: Ints) -> Segments:
+        return integrals.totals(segments, groups, is_average=self.is_average)
+
+    def ranges(self, below: Ranges) -> Ranges:
+        """Return those of averages, which are the same, or the signs that sums keep."""
+        if self.is_average:
+            return below
+        return {
+            name: Range(*((each.low, math.inf) if each.low >= 0 else (-math.inf, each.high)))
+            for name, each in below.items()
+            if each.has_one_sign
+        }
+
+    def kernels(self, below: Kernels) -> Kernels:  # noqa: ARG002 - of how many is not known
+        """Return none."""
+        return {}
+
+    def back(self, within: Bounds, below: Ranges, *, by_pace: bool) -> Bounds:  # noqa: ARG002
+        """Return the same bounds of an average, and the same shares of a sum."""
+        if self.is_average:
+            return {
+                name: inverted_integral(name, each, below, below, 1.0)
+                for name, each in within.items()
+            }
+        return {name: inverted_total(name, each, below) for name, each in within.items()}
+
+    def __str__(self) -> str:
+        return self._told("average" if self.is_average else "sum")
+
+
+@dataclass(frozen=True, slots=True)
+class AverageDistance:
+    """The average distance of two positions over windows that close at ticks."""
+
+    axes: Mapping[str, str]
+    width_us: int
+    every_us: int
+    is_covered: bool
+    below: float | None = None
+    """Less than what averages have to be; None: all are wanted."""
+    scope: ClassVar[Scope] = "entity"
+
+    def shape(self, given: Shape) -> Shape:
+        """Return rows with a ``distance``."""
+        return Shape(given.keys, ("distance",), "samples")
+
+    def run(self, given: Keyed) -> Rows:
+        """Return the distances."""
+        found = average_distances(
+            given.segments, self.axes, self.width_us, self.every_us, covered=self.is_covered,
+            below=self.below,
+        )  # fmt: skip
+        return Rows(samples_in_range(found, given.entities, self), given.entities)
+
+    @property
+    def reach_us(self) -> int:
+        """How far back a result looks that is there at an instant (µs)."""
+        return self.width_us
+
+    def reads(self, wanted: set[str]) -> set[str]:  # noqa: ARG002 - there is one output
+        """Return the positions."""
+        return {*self.axes, *self.axes.values()}
+
+    def ranges(self, below: Ranges) -> Ranges:
+        """Return that of distances."""
+        if not self.reads(set()) <= set(below):
+            return {}
+        apart = [
+            below[one].plus(below[other].times(Range(-1.0, -1.0, 0.0)))
+            for one, other in self.axes.items()
+        ]
+        least = math.hypot(*(each.nearest for each in apart))
+        pace = sum(each.pace for each in apart)
+        return {"distance": Range(least, math.hypot(*(each.farthest for each in apart)), pace)}
+
+    def kernels(self, below: Kernels) -> Kernels:  # noqa: ARG002 - a distance is no integral
+        """Return none."""
+        return {}
+
+    def back(self, within: Bounds, below: Ranges, *, by_pace: bool) -> Bounds:  # noqa: ARG002
+        """Return an equal share for each coordinate."""
+        if "distance" not in within:
+            return {}
+        far = as_distance("distance", within["distance"], self.ranges(below))
+        near = Bound(far / (2 * len(self.axes) ** 0.5) * SHRUNK)
+        return dict.fromkeys(sorted(self.reads(set())), near)
+
+    def __str__(self) -> str:
+        most = "" if self.below is None else f" below {self.below:g}"
+        return _said(f"average distance{most}", self.width_us, self.every_us)
+
+
+def _windowed(given: Shape, every_us: int | None) -> Shape:
+    return Shape(given.keys, given.attributes, "segments" if every_us is None else "samples")
+
+
+def _said(what: str, width_us: int, every_us: int | None) -> str:
+    ticks = "" if every_us is None else f", every {every_us * 1e-6:g} s"
+    return f"{what} of the last {width_us * 1e-6:g} s{ticks}"
+
+
+# -- pairs of different entities ------------------------------------------------------------------
+
+
+CELL = "__cell"
+"""The column of the cell that a segment is in."""
+
+
+@dataclass(frozen=True, slots=True)
+class DifferentEntities:
+    """Pairs of different entities at the same instants, where a condition holds."""
+
+    names: tuple[str, str]
+    """What stands before the names of each side's keys and attributes."""
+    condition: Condition | None
+    within: Mapping[str, float]
+    """For an attribute by how much the two differ at most where a result is wanted."""
+    is_whole: bool
+    """Whether pairs that may come so near are there for all the time that they share."""
+    is_self: bool
+    """Whether both sides are one set: each pair comes once, the lesser keys on the left."""
+    asks: tuple[str, ...] | None = None
+    """Which sides are asked before they are paired, in what order; None: as samples say."""
+
+    def shape(self, left: Shape, right: Shape) -> Shape:
+        """Return which columns come out."""
+        one, two = self.names
+        return Shape(
+            (*(f"{one}_{each}" for each in left.keys), *(f"{two}_{each}" for each in right.keys)),
+            (
+                *(f"{one}_{each}" for each in left.attributes),
+                *(f"{two}_{each}" for each in right.attributes),
+            ),
+        )
+
+    def run(
+        self,
+        given: Keyed,
+        sides: Ints | None,
+        left: Shape,
+        right: Shape,
+        tally: Tally = UNTOLD,
+    ) -> Keyed:
+        """Return the pairs of a cell.
+
+        Args:
+            given: the segments of the cell.
+            sides: of which of its groups, or of which input, each is, 0 or 1; None is for the cell
+                of a group with itself.
+            left: the columns of the left side.
+            right: those of the right side.
+            tally: takes note of the work.
+        """
+        if self.is_self:
+            ordered = in_key_order(given)
+            found = self._among(ordered.segments, sides, Asking(self.asks, tally))
+            return self._keyed(found, ordered.entities)
+        assert sides is not None
+        one, other = (np.flatnonzero(sides == side) for side in (0, 1))
+        return self.between(given.of(one, left.layout), given.of(other, right.layout), tally)
+
+    def between(self, left: Keyed, right: Keyed, tally: Tally = UNTOLD) -> Keyed:
+        """Return the pairs of two sides, whose entities have common ids."""
+        one, other = in_key_order(left), in_key_order(right)
+        found = self._between(one.segments, other.segments, Asking(self.asks, tally))
+        return self._keyed(found, one.entities)
+
+    def _among(self, segments: Segments, sides: Ints | None, asking: Asking) -> Joined:
+        if not self.is_whole:
+            return joins.joined_among(
+                segments,
+                self.condition,
+                names=self.names,
+                within=self.within,
+                sides=sides,
+                asking=asking,
+            )
+        near = joins.near_among(segments, self.within, sides)
+        one, other = joins.near_entities(segments, segments, near)
+        both = np.unique(np.stack([np.minimum(one, other), np.maximum(one, other)]), axis=1)
+        return joins.joined_entities(
+            segments, segments, (both[0], both[1]), self.condition, names=self.names, asking=asking
+        )
+
+    def _between(self, one: Segments, other: Segments, asking: Asking) -> Joined:
+        if not self.is_whole:
+            return joins.joined_with_others(
+                one, other, self.condition, names=self.names, within=self.within, asking=asking
+            )
+        entities = joins.near_entities(one, other, joins.near_between(one, other, self.within))
+        return joins.joined_entities(
+            one, other, entities, self.condition, names=self.names, asking=asking
+        )
+
+    def _keyed(self, found: Joined, entities: pa.Table) -> Keyed:
+        columns: dict[str, pa.ChunkedArray] = {}
+        for name, ids in zip(self.names, (found.left, found.right), strict=True):
+            taken = entities.take(pa.array(ids))
+            columns |= {f"{name}_{key}": taken.column(key) for key in taken.column_names}
+        return Keyed(plain(found.segments), pa.table(columns))
+
+    def __str__(self) -> str:
+        near = ", ".join(f"{name} within {most:g}" for name, most in self.within.items())
+        return f"pairs of {' and '.join(self.names)}{f' with {near}' if near else ''}"
+
+
+# -- what a double cannot hold --------------------------------------------------------------------
+
+
+def segments_in_range(made: Keyed, step: object) -> Keyed:
+    """Return the results of a step, unless one is infinite.
+
+    Raises:
+        ModelError: a value is larger than a double can hold.
+    """
+    segments = made.segments
+    _check(step, segments.coefs, made.entities, segments.keys, (segments.lo, segments.ends))
+    return made
+
+
+def samples_in_range(made: Samples, entities: pa.Table, step: object) -> Samples:
+    """Do the same for results that are rows."""
+    _check(step, made.values, entities, made.keys, (made.times, made.times))
+    return made
+
+
+def _check(
+    step: object,
+    values: Mapping[str, Floats],
+    entities: pa.Table,
+    keys: Ints,
+    times: tuple[Ints, Ints],
+) -> None:
+    for name, numbers in values.items():
+        is_infinite = np.isinf(numbers)
+        if not is_infinite.any():
+            continue
+        row = int(np.flatnonzero(is_infinite.reshape(len(keys), -1).any(axis=1))[0])
+        named = entities.slice(int(keys[row]), 1).to_pylist() if entities.num_columns else []
+        entity = ", ".join(f"{key}={value!r}" for each in named for key, value in each.items())
+        since, until = (str(np.datetime64(int(each[row]), "us")) for each in times)
+        when = f"at {since}" if since == until else f"from {since} to {until}"
+        msg = (
+            f"{step}: {name!r}{entity and f' of {entity}'} {when} (UTC) is larger than a double "
+            "can hold (1.8e308); divide the column before it is modelled, or leave these rows out"
+        )
+        raise ModelError(
+            msg, step=str(step), attribute=name, entity=entity, since=since, until=until
+        )

@@ -1,6 +1,6 @@
 """Instants of many entities in one order: a number for each pair of an entity and a time.
 
-So one binary search finds the pieces of all entities at once (Pulse 3.4, 3.7).
+One binary search then finds the pieces of all entities at once (Pulse 3.4, 3.7).
 """
 
 from __future__ import annotations

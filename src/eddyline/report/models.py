@@ -5,9 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from eddyline.models.pictures import pictures
-from eddyline.models.streaming import COMPONENT
-from eddyline.models.view import ModelRecord
+from eddyline.models.streams.plan import COMPONENT
+from eddyline.models.streams.view import ModelRecord, pictures
 from eddyline.report.decisions import last_change
 from eddyline.report.formatting import clipped, count, finite, instant, percent, ratio, size, span
 from eddyline.report.sections import Facts, Figure, Line, Section, Table, Text, Tile, columns
@@ -16,9 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from eddyline.estimates.filters import Estimate
-    from eddyline.models.pictures import Picture
-    from eddyline.models.streaming import StreamPlan
-    from eddyline.models.view import ModelView
+    from eddyline.models.streams.plan import StreamPlan
+    from eddyline.models.streams.view import ModelView, Picture
     from eddyline.report.formatting import Unit
     from eddyline.report.sections import Mark, Part
     from eddyline.runtime.records import History

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from eddyline.alarms.alarm_set import AlarmStep
 from eddyline.errors import PlanError
-from eddyline.models.step import ModelStep
+from eddyline.models.streams.plan import ModelStep
 from eddyline.options import FilterOptions
 from eddyline.query.correlations import CorrelateStep
 from eddyline.query.predicates import MixedPredicate, SqlPredicate

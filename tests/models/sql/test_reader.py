@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.models.sql.exact import ExactQuery, read_exact
 from eddyline.models.sql.reader import asks_for_models, read_model_query
-from eddyline.models.sql.recipe import made_in
+from eddyline.models.sql.scope import made_in
 from eddyline.query.predicates import predicate
 from eddyline.query.select.reader import read_query
 from tests.examples import examples

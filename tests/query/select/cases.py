@@ -10,7 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from eddyline.errors import NotSupportedError, QueryError
-from eddyline.models.sql.recipe import Call, Made
+from eddyline.models.sql.scope import Call, Made
 from eddyline.query.steps import ReadStep, steps, tree
 
 FOLDER = Path(__file__).parent

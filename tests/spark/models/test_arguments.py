@@ -6,7 +6,7 @@ import pytest
 
 from eddyline.errors import OptionError
 from eddyline.models.steps import Shape
-from eddyline.spark.models.arguments import check_attribute, read_columns, read_pair
+from eddyline.spark.models.graphs import check_attribute, read_columns, read_pair
 
 
 @pytest.mark.parametrize("name", ["ship", "Ship", "time", "TIME", "Since", "until"])

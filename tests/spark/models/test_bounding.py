@@ -6,7 +6,7 @@ import pytest
 
 import eddyline as el
 from eddyline.errors import OptionError, QueryError
-from eddyline.models.view import ModelRecord
+from eddyline.models.streams.view import ModelRecord
 from tests.spark.models.test_streams import ended, folder, stream_of
 
 __all__ = ["folder"]

@@ -12,7 +12,7 @@ import pytest
 
 import eddyline as el
 from eddyline.errors import NotSupportedError, OptionError, QueryError
-from eddyline.models.view import ModelRecord
+from eddyline.models.streams.view import ModelRecord
 from eddyline.spark.query import Query
 from tests.spark.parquet_files import schema_of
 

@@ -112,7 +112,7 @@ def test_keys_are_instants_in_no_zone(spark, tmp_path):
 
 
 def test_an_attribute_moves_from_value_to_value(spark):
-    from eddyline.spark.models.measuring import ranges_of  # noqa: PLC0415 - of this test alone
+    from eddyline.spark.models.graphs import ranges_of  # noqa: PLC0415 - of this test alone
 
     df = spark.sql(
         "SELECT timestamp_seconds(id) AS ts, IF(id % 2 = 0, DOUBLE(id), NULL) AS x, "

@@ -11,7 +11,7 @@ import pytest
 
 import eddyline as el
 from eddyline.errors import NotSupportedError, OptionError, QueryError
-from eddyline.models import earth
+from eddyline.models.solving import earth
 from tests.oracles.geodesics import vincenty
 from tests.spark.models.test_streams import ended, stream_of
 

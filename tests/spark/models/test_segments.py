@@ -11,8 +11,8 @@ import pytest
 
 import eddyline as el
 from eddyline.errors import NotSupportedError, OptionError, QueryError
-from eddyline.models.bounds import Bound
-from eddyline.models.fitting import fit
+from eddyline.models.fitting.bounds import Bound, FitOptions
+from eddyline.models.fitting.fit import fit
 from tests.spark.models.walks import START, WITHIN, Curves, before, walks
 
 
@@ -72,7 +72,7 @@ def test_segments_are_those_of_the_arrays(rows, pieces):
         ordered.ts.to_numpy().astype("datetime64[us]").astype(np.int64),
         {name: ordered[name].to_numpy() for name in WITHIN},
         {"x": Bound(0.5), "y": Bound(0.02, is_relative=True)},
-        el.models.bounds.FitOptions(degree=1, max_gap_us=120_000_000),
+        FitOptions(degree=1, max_gap_us=120_000_000),
     )
     found = pieces.sort_values(["ship", "lo"])
     assert found.ship.tolist() == wanted.keys.tolist()

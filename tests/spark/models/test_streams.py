@@ -11,7 +11,7 @@ import pytest
 
 import eddyline as el
 from eddyline.errors import NotSupportedError, OptionError, PlanError
-from eddyline.models.view import ModelRecord
+from eddyline.models.streams.view import ModelRecord
 from tests.spark.parquet_files import schema_of
 
 SECOND = 1_000_000

@@ -8,11 +8,11 @@ from pyspark.sql import SparkSession
 
 import eddyline as el
 from eddyline.models import graph
-from eddyline.models.condition_text import read_condition
-from eddyline.models.declared import Declared, read_equations
+from eddyline.models.fitting.declared import Declared, read_equations
 from eddyline.models.revisions import VERSION
+from eddyline.models.solving.text import read_condition
 from eddyline.models.steps import Shape, Where
-from eddyline.models.streaming import StreamInput, StreamPlan
+from eddyline.models.streams.plan import StreamInput, StreamPlan
 
 SHAPE = Shape(("k",), ("x",))
 SOON = StreamPlan(

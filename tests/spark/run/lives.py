@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 import eddyline as el
 from eddyline.alarms.alarm_set import AlarmStep
-from eddyline.models.step import ModelStep
+from eddyline.models.streams.plan import ModelStep
 from tests.spark.joins.join_streams import stream_of, write_batch
 from tests.spark.run.early_models import ANSWER, SOON, ended, newest
 from tests.spark.run.made_steps import ALARMS, CORRELATED, HELD

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from eddyline.alarms.alarm_set import AlarmSet
 from eddyline.models import graph
-from eddyline.models.declared import Declared, read_equations
-from eddyline.models.streaming import StreamInput, StreamPlan
+from eddyline.models.fitting.declared import Declared, read_equations
+from eddyline.models.streams.plan import StreamInput, StreamPlan
 from eddyline.query.correlations import CorrelateStep, Correlation, Reference
 from eddyline.query.steps import ProjectStep
 from tests.spark.run.early_models import SHAPE

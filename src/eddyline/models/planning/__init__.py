@@ -1,7 +1,9 @@
-"""What steps over segments will give, estimated, measured and used to plan what joins ask before.
+"""What steps over segments will give, estimated and measured, and what joins ask before.
 
-``profile`` is what tasks saw, ``watching`` takes it, ``expected`` estimates from it what filters,
-joins and windows give, ``ways`` prices what may be asked before a join, and ``loop`` chooses, by
-estimates put right by what came true. Imports ``estimates/``, ``runtime/`` and steps and graphs of
-``models/``.
+Profiles of tasks come in; estimates, and one plan per join, go out. Invariant: a plan changes the
+work and never the answer, and sampling takes a fixed share of the time of tasks.
+
+Read ``expected`` (profiles, costs and estimates), ``watching`` (takes profiles in tasks),
+``choice`` (the plan). A new kind of estimate is a case in ``expected``. Imports ``estimates/``,
+``runtime/``, and steps and graphs of ``models/``.
 """

@@ -1,35 +1,314 @@
-"""What steps will give, estimated from what was seen: segments for each that comes in.
+"""What steps over segments will give, estimated from what tasks have seen.
 
-Filters are estimated from coefficients of what they compare, AND and OR by when comparisons hold;
-joins by pairs that overlap and, where a comparison of both sides is a difference of what each has,
-by the cells of both; windows by how many segments they see at once. How far each is off is measured
-(``loop``), so what they share with all of their kind, such as that values of entities go together,
-is put right.
+``ModelProfile`` is what tasks saw while a graph ran: small, mergeable, keyed by texts.
+
+A **way** of a join is an order of sides that it asks before it makes pairs. To ask a side takes
+time for each of its segments and makes pairs fewer. If pairs are of the same entity, an entity that
+one side has lost is not asked on the other side. Costs are those of whole plans
+(``estimates.plans``): rates go down, costs add up.
+
+``of_step`` and ``of_join`` estimate results for each segment that comes in. Filters are estimated
+from the coefficients of what they compare, AND and OR from when comparisons hold. Joins are
+estimated from pairs that overlap and, if a comparison is a difference of one value of each side,
+from the histogram cells of both. Windows are estimated from how many segments they see at once.
+``choice`` measures how far each estimate is off, and corrects what all of its kind share, such as
+values of entities that go together.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from eddyline.estimates import filters, results
 from eddyline.estimates.filters import Estimate, Times
-from eddyline.models.conditions import And, Comparison, comparisons
-from eddyline.models.expressions import Expression, Number, Product, Sum, names_in, negative
-from eddyline.models.graph import OtherEntities, SameEntity
-from eddyline.models.one_sided import questions
-from eddyline.models.steps import Sample, Where
-from eddyline.models.window_steps import AverageDistance, Envelope, Extremum, Integral, Total
+from eddyline.estimates.plans import ONE, Node, comes_later, cost_of
+from eddyline.models.graph import OtherEntities, SameEntity, parts
+from eddyline.models.solving.expressions import (
+    And,
+    Comparison,
+    Expression,
+    Number,
+    Product,
+    Sum,
+    comparisons,
+    names_in,
+    negative,
+)
+from eddyline.models.solving.joins import questions
+from eddyline.models.steps import (
+    AverageDistance,
+    Envelope,
+    Extremum,
+    Integral,
+    Sample,
+    Total,
+    Where,
+)
+from eddyline.stats.profile import both
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from eddyline.estimates.histograms import CoefHistogram
-    from eddyline.models.conditions import Condition
-    from eddyline.models.planning.profile import ModelProfile, StepCounts
+    from eddyline.estimates.plans import PlanCost
+    from eddyline.models import graph
+    from eddyline.models.solving.expressions import Condition
 
     Coefs = Mapping[str, CoefHistogram]
     Leaf = Callable[[Comparison], tuple[Estimate, Times] | None]
+
+MAX_CELLS = 200
+"""Cells of a histogram that is kept."""
+
+MAX_GROUPS = 6
+"""Entities of which single ones are told apart, for extremes over entities."""
+
+
+class StepCounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What came out of a step, and what came in."""
+
+    n_in: float = 0.0
+    """Segments that came in, of a join those of both sides."""
+    n_out: float = 0.0
+    """Segments or rows that came out."""
+    n_entities: float = 0.0
+    """Entities of those that came in, all tasks together."""
+    n_left: float = 0.0
+    """Of those that came into a join, the left ones."""
+    n_looked: float = 0.0
+    """Of those that came in, those that were looked at for what follows."""
+    n_aligned: float = 0.0
+    """Of these, those that came where entities, or both sides, begin segments together."""
+    seconds: float = 0.0
+    """Length of those that were looked at (s)."""
+
+    @property
+    def is_aligned(self) -> bool:
+        """Whether entities, or both sides of a join, begin their segments together."""
+        return self.n_aligned > self.n_looked / 2
+
+    def __add__(self, other: StepCounts) -> StepCounts:
+        return StepCounts(*(getattr(self, f) + getattr(other, f) for f in self.__struct_fields__))
+
+    def times(self, share: float) -> StepCounts:
+        """Return the same, of which each segment counts so much; entities stay what they are."""
+        counts = {f: share * getattr(self, f) for f in self.__struct_fields__}
+        return StepCounts(**counts | {"n_entities": self.n_entities})
+
+
+class SideCounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a join asked of one side before."""
+
+    n: float = 0.0
+    """Segments that came."""
+    n_asked: float = 0.0
+    """Segments that were asked."""
+    n_left: float = 0.0
+    """Of these, those that may be in a result."""
+    ns: float = 0.0
+    """The time that asking took (ns)."""
+
+    def __add__(self, other: SideCounts) -> SideCounts:
+        return SideCounts(*(getattr(self, f) + getattr(other, f) for f in self.__struct_fields__))
+
+    def times(self, share: float) -> SideCounts:
+        """Return the same, of which each segment counts so much."""
+        return SideCounts(*(share * getattr(self, each) for each in self.__struct_fields__))
+
+
+class JoinCounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a join did."""
+
+    sides: dict[str, SideCounts] = {}
+    """By what stands before the attributes of a side."""
+    n_pairs: float = 0.0
+    """Pairs that were made."""
+    ns: float = 0.0
+    """The time of the join beside asking (ns)."""
+    n_in: float = 0.0
+    """Segments that came in on either side."""
+
+    def __add__(self, other: JoinCounts) -> JoinCounts:
+        return JoinCounts(
+            both(self.sides, other.sides, lambda a, b: a + b),
+            self.n_pairs + other.n_pairs,
+            self.ns + other.ns,
+            self.n_in + other.n_in,
+        )
+
+    def times(self, share: float) -> JoinCounts:
+        """Return the same, of which each segment counts so much."""
+        sides = {name: each.times(share) for name, each in self.sides.items()}
+        return JoinCounts(sides, share * self.n_pairs, share * self.ns, share * self.n_in)
+
+    @property
+    def took(self) -> float:
+        """The time of all (ns)."""
+        return self.ns + sum(each.ns for each in self.sides.values())
+
+
+@dataclass(frozen=True)
+class ModelProfile:
+    """What tasks saw of a graph."""
+
+    steps: Mapping[str, StepCounts] = field(default_factory=dict)
+    """By the text of a step or a join."""
+    joins: Mapping[str, JoinCounts] = field(default_factory=dict)
+    """By the text of a join."""
+    coefs: Mapping[str, CoefHistogram] = field(default_factory=dict)
+    """Coefficients of sampled segments; see ``expected.slot``. Counted as of all of them."""
+    groups: Mapping[str, Mapping[int, CoefHistogram]] = field(default_factory=dict)
+    """Those of a few entities, by the text of a step and their numbers."""
+    sample_ns: float = 0.0
+    """Time that sampling took (ns)."""
+
+    def merged(self, other: ModelProfile) -> ModelProfile:
+        """Return the profile of what both saw."""
+        return ModelProfile(
+            both(self.steps, other.steps, lambda a, b: a + b),
+            both(self.joins, other.joins, lambda a, b: a + b),
+            both(self.coefs, other.coefs, _merged),
+            both(self.groups, other.groups, _few),
+            self.sample_ns + other.sample_ns,
+        )
+
+    def decayed(self, share: float, sampled: float) -> ModelProfile:
+        """Return the same in which a segment counts less; entities long gone are let go of.
+
+        Args:
+            share: of what it did, of counts.
+            sampled: likewise of histograms; 1 where none are newer.
+        """
+        groups = {
+            step: {each: left for each, of in every.items() if len(left := of.decayed(sampled))}
+            for step, every in self.groups.items()
+        }
+        return replace(
+            self,
+            steps={name: each.times(share) for name, each in self.steps.items()},
+            joins={name: each.times(share) for name, each in self.joins.items()},
+            coefs={name: each.decayed(sampled) for name, each in self.coefs.items()},
+            groups=groups,
+        )
+
+
+def _merged(one: CoefHistogram, other: CoefHistogram) -> CoefHistogram:
+    return one.merged(other, max_cells=MAX_CELLS)
+
+
+def _few(
+    one: Mapping[int, CoefHistogram], other: Mapping[int, CoefHistogram]
+) -> dict[int, CoefHistogram]:
+    every = both(one, other, _merged)
+    return {each: every[each] for each in sorted(every)[:MAX_GROUPS]}
+
+
+# -- what may be asked, and what it costs ---------------------------------------------------------
+
+
+Way = tuple[str, ...]
+ModelPlan = dict[str, Way]
+"""The sides that joins ask before, in this order, by the text of a join; of others samples say."""
+
+BY_SAMPLE = "by sample"
+"""The plan of a join of which nothing is known, as a plain value."""
+
+
+@dataclass(frozen=True, slots=True)
+class SideCost:
+    """One side of a join."""
+
+    n: float
+    """Segments for each that comes in on either side."""
+    ns: float
+    """What asking one takes (ns)."""
+    left: Estimate
+    """The share that is left."""
+    entities: Estimate
+    """The share of entities of which something is left."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinCost:
+    """What is known of a join."""
+
+    sides: Mapping[str, SideCost]
+    """Those of which something is asked alone."""
+    n_pairs: float
+    """Pairs for each segment that comes in on either side, if nothing is asked before."""
+    pair_ns: float
+    """What a pair takes, all that a join does with it (ns)."""
+    is_same: bool
+    """Whether pairs are of the same entity."""
+
+    def ways(self) -> list[Way]:
+        """Return what may be asked: nothing, one side, or both, the cheaper order of these."""
+        found: list[Way] = [(), *((each,) for each in self.sides)]
+        if len(self.sides) == 2:
+            (one, first), (two, second) = self.sides.items()
+            costs = (first.n * first.ns, first.entities.value)
+            later = self.is_same and comes_later(
+                *costs, second.n * second.ns, second.entities.value
+            )
+            found.append((two, one) if later else (one, two))
+        return found
+
+    def cost(self, way: Way) -> PlanCost:
+        """Return what a way costs for each segment that comes in on either side."""
+        outputs, pairs, before = [], Node(0.0, Estimate.exactly(self.n_pairs)), ONE
+        for name in way:
+            side = self.sides[name]
+            came = Node(0.0, Estimate.exactly(side.n).times(before))
+            outputs.append(Node(side.ns, ONE, (came,)))
+            pairs = Node(0.0, side.left, (pairs,))
+            if self.is_same:
+                before = side.entities
+        return cost_of([*outputs, Node(self.pair_ns, ONE, (pairs,))])
+
+
+def joins_of(node: graph.Node) -> dict[str, SameEntity | OtherEntities]:
+    """Return the joins of a graph that ask something of a side alone, by their texts."""
+    every = [each for each in parts(node) if isinstance(each, SameEntity | OtherEntities)]
+    return {str(each): each for each in every if asked_sides(each)}
+
+
+def asked_sides(join: SameEntity | OtherEntities) -> tuple[str, ...]:
+    """Return the sides of which something is asked alone."""
+    return tuple(each for each in join.names if questions(join.condition, each))
+
+
+def plain(way: Way | None) -> Any:
+    """Return a way as a plain value."""
+    return BY_SAMPLE if way is None else list(way)
+
+
+def told(way: Way | None) -> str:
+    """Return a way in words."""
+    if way is None:
+        return BY_SAMPLE
+    return f"asks {' then '.join(way)}" if way else "asks none"
+
+
+def way_of(given: Any, join: SameEntity | OtherEntities) -> Way | None:
+    """Return the way of a plain value.
+
+    Raises:
+        ValueError: it is none of this join.
+    """
+    if given == BY_SAMPLE:
+        return None
+    if not isinstance(given, list | tuple) or not all(isinstance(each, str) for each in given):
+        raise ValueError(given)
+    if len({*given}) < len(given) or not {*given} <= {*asked_sides(join)}:
+        raise ValueError(given)
+    return tuple(given)
+
+
+# -- what steps give ------------------------------------------------------------------------------
+
 
 MOST_LEAVES = 8
 """Comparisons of a condition up to which it is estimated."""
@@ -77,8 +356,8 @@ def slots_of(what: object) -> list[SlotOf]:
     for side, name in enumerate(what.names):
         for each in questions(what.condition, name):
             found += _of_condition(str(what), each, side, f"{name}.")
-    for both in _of_both(what):
-        found += [] if both is None else [both.left, both.right]
+    for apart in _of_both(what):
+        found += [] if apart is None else [apart.left, apart.right]
     return found[: 2 * MOST_LEAVES]
 
 
@@ -188,8 +467,8 @@ def of_join(
         for each in questions(what.condition, name):
             share = share_of(text, each, profile.coefs)
             found = found.times(UNKNOWN if share is None else share[0])
-    for both in _of_both(what):
-        found = found.times(_share_of_pairs(both, counts, profile.coefs))
+    for apart in _of_both(what):
+        found = found.times(_share_of_pairs(apart, counts, profile.coefs))
     return Estimate(found.value, 0.0, found.high)
 
 

@@ -1,7 +1,9 @@
 """``MODEL`` in SQL: the text of a query becomes a recipe of calls on segments.
 
-``reader`` reads a SELECT and those in its FROM: ``sources`` of rows, ``joining`` two of them,
-``aggregates`` over one. ``scope`` knows what names mean, ``selection`` what is selected, ``near``
-finds distances, and ``recipe`` is what comes out: calls of the face of ``el.models``, as values.
-Imports ``sql/``, ``query/`` and ``models/``.
+The text of a SELECT comes in; a ``ModelQuery`` goes out: calls of the face of ``el.models``, as
+values. Invariant: a text says what the program with the same calls says.
+
+Read ``scope`` (the recipe, names and output columns), ``reader`` (a SELECT, its sources and joins),
+``aggregates`` (windows and values over entities), ``exact`` (EXACT: answers of the rows). Imports
+``sql/``, ``query/`` and ``models/``.
 """

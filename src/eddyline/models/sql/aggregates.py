@@ -8,10 +8,18 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from eddyline.models.earth import coordinates
-from eddyline.models.sql.recipe import Call, keys_of, nearer
-from eddyline.models.sql.scope import Mention, Scope, Side, of_keys
-from eddyline.models.sql.selection import Item, checked
+from eddyline.models.solving.earth import coordinates
+from eddyline.models.sql.scope import (
+    Call,
+    Item,
+    Mention,
+    Scope,
+    Side,
+    checked,
+    keys_of,
+    nearer,
+    of_keys,
+)
 from eddyline.query.query import LONGEST, RangeWindow, SlideWindow
 from eddyline.query.select.groups import AROUND, check_one_grouping, comparable
 from eddyline.query.select.statement import is_star, unaliased
@@ -24,8 +32,7 @@ if TYPE_CHECKING:
 
     from sqlglot import Expr
 
-    from eddyline.models.sql.recipe import Node
-    from eddyline.models.sql.scope import Distance
+    from eddyline.models.sql.scope import Distance, Node
     from eddyline.query.select.statement import Fragment, Statement
 
 FUNCTIONS = ("avg", "sum", "min", "max")

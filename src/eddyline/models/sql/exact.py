@@ -1,10 +1,11 @@
-"""EXACT: a query of models whose answer is that of its rows, as SQL says without models.
+"""EXACT: a query of models whose answer is that of its rows, as SQL gives it without models.
 
-Of models that would have to be fitted first nothing is gained: rows alone are asked. So the query
-is the same one without what it says of models, and each of its rows passes or not as in any filter:
-NULL, NaN, ties and rows of one instant are what they are in SQL, and plans are learned. Segments
-that are kept say of which rows that need not be asked. So is it of parts of UNION ALL and of
-subqueries in FROM: what stands around these is over rows.
+Models that would have to be fitted first save nothing: such a query asks the rows alone. It is the
+same query without MODEL, and each of its rows passes or not as in any filter: NULL, NaN, ties and
+rows of one instant are what they are in SQL, and plans are learned.
+
+If segments were stored, they say which rows can be skipped. The same holds inside UNION ALL and
+subqueries in FROM. The enclosing query always sees rows.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from typing import TYPE_CHECKING, NoReturn
 from sqlglot import exp
 
 from eddyline.errors import NotSupportedError
-from eddyline.models.declared import read_equations
-from eddyline.models.earth import coordinates
-from eddyline.models.sql.recipe import Made
-from eddyline.models.sql.sources import Sources
+from eddyline.models.fitting.declared import read_equations
+from eddyline.models.solving.earth import coordinates
+from eddyline.models.sql.reader import Sources
+from eddyline.models.sql.scope import Made
 from eddyline.query.select.from_clause import windows_behind
 from eddyline.query.select.groups import Aggregation, aggregation_of
 from eddyline.query.select.model_clause import EXACT, OUTPUTS, TRACK, models_behind

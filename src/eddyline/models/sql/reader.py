@@ -1,27 +1,45 @@
 """Reads a query of models: a SELECT over sources with MODEL, or over such SELECTs.
 
-What WHERE and ON ask of keys and of columns that are not modelled leaves rows out before they
-become segments; what they ask of modelled attributes is solved on segments.
+``read_model_query`` takes a text and returns a recipe (``scope``). WHERE and ON leave out rows by
+keys and by columns that are not modelled, before rows become segments. Conditions on modelled
+attributes are solved on segments.
+
+``Sources`` reads FROM: a stream or table with what MODEL says of its rows. ``joined`` reads joins:
+the same entities at the same instants, or pairs of different ones.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import exp
 
-from eddyline.models import earth
+from eddyline.errors import EddylineError, NotSupportedError, QueryError
+from eddyline.models.fitting.declared import read_equations
+from eddyline.models.revisions import layout_of
+from eddyline.models.solving import earth
 from eddyline.models.sql.aggregates import Aggregates, aggregates_in
-from eddyline.models.sql.joining import check_no_function, joined
-from eddyline.models.sql.recipe import Call, Made, ModelQuery, of_rows
-from eddyline.models.sql.scope import Scope, Side, of_keys
-from eddyline.models.sql.selection import OF_TIME, Item, Selection, projections
-from eddyline.models.sql.sources import Sources
+from eddyline.models.sql.scope import (
+    OF_TIME,
+    Call,
+    Item,
+    Made,
+    ModelQuery,
+    Scope,
+    Selection,
+    Side,
+    keys_of,
+    of_keys,
+    of_rows,
+    projections,
+    with_key,
+)
 from eddyline.query.select.conditions import Calls, Conditions
 from eddyline.query.select.from_clause import check_bare, windows_behind
-from eddyline.query.select.model_clause import OUTPUTS, Outputs
+from eddyline.query.select.grammar import WINDOWS
+from eddyline.query.select.model_clause import OUTPUTS, TRACK, Outputs, models_behind
 from eddyline.query.select.statement import Names, Statement
 from eddyline.registry import unknown
 from eddyline.sql.names import column_nodes
@@ -32,9 +50,9 @@ if TYPE_CHECKING:
 
     from sqlglot import Expr
 
-    from eddyline.models.sql.recipe import Node
-    from eddyline.models.sql.selection import Kind
+    from eddyline.models.sql.scope import Mention, Node, ResultKind
     from eddyline.query.predicates import FunctionPredicate
+    from eddyline.query.select.model_clause import ModelClause
     from eddyline.query.select.statement import Fragment
 
 
@@ -166,12 +184,12 @@ class _Reader:
         return timedelta(microseconds=outputs.every_us or slides[0])
 
     @staticmethod
-    def _kind(outputs: Outputs, slides: tuple[int, ...]) -> Kind:
+    def _kind(outputs: Outputs, slides: tuple[int, ...]) -> ResultKind:
         if outputs.is_changes:
             return "changes"
         return "segments" if outputs.every_us is None and not slides else "samples"
 
-    def _selected(self, statement: Statement, scope: Scope, kind: Kind | None) -> list[Item]:
+    def _selected(self, statement: Statement, scope: Scope, kind: ResultKind | None) -> list[Item]:
         times = () if kind is None else OF_TIME[kind]
         items = Selection(statement, scope, scope.pair, times).items()
         for each in items:
@@ -388,3 +406,420 @@ def _check_said(text: str, outputs: Outputs) -> None:
 def _start(statement: Statement) -> int:
     """Return the offset of SELECT."""
     return statement.own[0].start
+
+
+# -- sources --------------------------------------------------------------------------------------
+
+
+_TAKEN: dict[str, tuple[str, ...]] = {
+    "equations": ("BY", "AT", "HORIZON"),
+    "bounds": ("BY", "AT", "MAX GAP", "WITH"),
+    "segments": ("AT",),
+}
+"""The options of each way in which segments are made."""
+
+
+class Sources:
+    """Reads the sources of a query of models.
+
+    Args:
+        text: the query.
+        columns: of each stream and table, by its name.
+        times: the event time of each that has one.
+    """
+
+    def __init__(
+        self, text: str, columns: Mapping[str, Sequence[str]], times: Mapping[str, str | None]
+    ) -> None:
+        self._text, self._columns, self._times = text, columns, times
+        self.are_bounded = False
+        """Whether the query says how near results have to be."""
+
+    def made(self, statement: Statement, source: Expr) -> Scope:
+        """Return a stream or table with MODEL behind it.
+
+        Raises:
+            QueryError: what is written there cannot be meant; the message shows where.
+            NotSupportedError: more than a name, a window and MODEL stands there.
+        """
+        is_bare = isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier)
+        if not is_bare or source.args.get("db") or source.args.get("joins"):
+            statement.refuse("FROM needs the name of a stream or table", offset_of(source))
+        check_bare(statement, source)
+        stream = self._stream(source)
+        clauses = models_behind(source)
+        if not clauses:
+            message = (
+                f"{stream!r} has no MODEL, and other sources of the query have; make a stream of "
+                f"the models (CREATE STREAM x AS SELECT … MODEL …) and join that"
+            )
+            statement.refuse(message, offset_of(source.this))
+        if len(clauses) > 1:
+            refuse(f"{stream!r} has two MODELs; write one", self._text, clauses[1].start)
+        name = str(source.alias or stream)
+        made = self._of_clause(clauses[0], stream, name)
+        known = {each.lower() for each in (*made.keys, *made.attributes)}
+        others = tuple(each for each in self._columns[stream] if each.lower() not in known)
+        side = Side(
+            name,
+            offset_of(source.this),
+            {each: each for each in made.keys},
+            {each: each for each in made.attributes},
+            others=() if made.read else others,
+            stream=stream,
+        )
+        return Scope(self._text, (side,), made)
+
+    def check_no_model(self, source: Expr) -> None:
+        """Refuse MODEL behind a subquery."""
+        for each in models_behind(source):
+            message = (
+                "MODEL stands behind a stream; make one of the subquery (CREATE STREAM x AS …), "
+                "and write FROM x MODEL …"
+            )
+            self._refuse(message, each.start)
+
+    @staticmethod
+    def window_at(statement: Statement, source: Expr) -> int:
+        """Return the offset of the bracket of the last window behind a source."""
+        alias = source.args.get("alias")
+        spans = [*source.meta.get(WINDOWS, [])]
+        spans += alias.meta.get(WINDOWS, []) if alias is not None else []
+        return int(statement.tokens[spans[-1][0] - 1].start)
+
+    def _stream(self, source: Expr) -> str:
+        return self._named(str(source.name), offset_of(source.this))
+
+    def _named(self, name: str, start: int) -> str:
+        """Return the stream or table of a name."""
+        known = {each.lower(): each for each in self._columns}
+        if name.lower() not in known:
+            refuse(unknown("stream", name, self._columns), self._text, start, stream=name)
+        return known[name.lower()]
+
+    def _of_clause(self, clause: ModelClause, stream: str, name: str) -> Made:
+        own = {name.lower(), stream.lower()}
+        for each in clause.names:
+            if each.qualifier and each.qualifier.lower() not in own:
+                refuse(unknown("input", each.qualifier, [name]), self._text, each.start)
+        self._check_options(clause)
+        if clause.are_segments:
+            return self._read(clause, stream, name)
+        keys = tuple(self._column(stream, each, at) for each, at in clause.keys)
+        for number, (_, at) in enumerate(clause.keys):
+            if keys[number] in keys[:number]:
+                refuse(f"BY has {keys[number]!r} twice", self._text, at)
+        bounds, places = self._bounds(clause, stream)
+        for each in clause.names:
+            if each.name.lower() in (key.lower() for key in keys):
+                self._refuse(f"{each.name!r} is modelled, and a key", each.start)
+        return Made(
+            stream,
+            keys,
+            self._time(clause, stream),
+            tuple(self._equations(clause, own).items()),
+            tuple(bounds.items()),
+            horizon_us=clause.horizon_us,
+            max_gap_us=clause.max_gap_us,
+            track=tuple(self._column(stream, each, at) for each, at in clause.track),
+            options=tuple(clause.options.items()),
+            name=name,
+            start=clause.start,
+            places=places,
+        )
+
+    def _bounds(self, clause: ModelClause, stream: str) -> tuple[dict[str, str], dict[str, int]]:
+        """Return the bounds of fitted attributes, and the offsets of all attributes."""
+        places = {each.name: each.start for each in clause.names}
+        bounds: dict[str, str] = {}
+        for each in clause.names:
+            if each.name in clause.bounds:
+                is_place = bool(clause.track) and each.name == TRACK
+                column = TRACK if is_place else self._column(stream, each.name, each.start)
+                bounds[column] = clause.bounds[each.name]
+                if not bounds[column] and not self.are_bounded:
+                    message = (
+                        f"{each.name!r} needs its equation or its bound: x = x + vx * t, or x "
+                        "WITHIN 0.5; or the bound of results, WITHIN 1 % at the end of the query"
+                    )
+                    refuse(message, self._text, each.start)
+                places[column] = each.start
+        return bounds, places
+
+    def _check_options(self, clause: ModelClause) -> None:
+        kind = "bounds" if clause.bounds else "equations" if clause.equations else "segments"
+        said = {"bounds": "fitted", "equations": "declared", "segments": "read"}[kind]
+        for word, at in clause.places.items():
+            if word not in _TAKEN[kind]:
+                message = f"{word} says nothing of attributes that are {said}; leave it out"
+                refuse(message, self._text, at)
+        if "results" in clause.options:
+            message = (
+                "in SQL, results of a stream are given once they are final, as tombstones stand in "
+                "no column of a SELECT; ask el.models.fit(…, results='early')"
+            )
+            refuse(message, self._text, clause.places["WITH"], NotSupportedError)
+        if kind == "equations" and clause.horizon_us is None:
+            message = (
+                "declared attributes need HORIZON, such as HORIZON 2 MINUTES: for how long a row "
+                "says something at most"
+            )
+            refuse(message, self._text, clause.names[-1].start)
+
+    def _read(self, clause: ModelClause, stream: str, name: str) -> Made:
+        try:
+            layout, _ = layout_of(self._columns[stream])
+        except QueryError as error:
+            refuse(f"{stream!r}: {error.message}", self._text, clause.start)
+        made = Made(stream, layout.keys, "lo", read=layout.attributes, name=name,
+                    start=clause.start)  # fmt: skip
+        if clause.of is None:
+            if clause.time is not None:
+                message = "AT is the time of rows: SEGMENTS OF table AT time"
+                refuse(message, self._text, clause.places["AT"])
+            return made
+        rows = self._named(*clause.of)
+        return replace(made, rows=rows, time=self._time(clause, rows))
+
+    def _column(self, stream: str, name: str, at: int) -> str:
+        known = {each.lower(): each for each in self._columns[stream]}
+        if name.lower() not in known:
+            message = f"{stream!r}: {unknown('column', name, self._columns[stream])}"
+            refuse(message, self._text, at, name=name)
+        return known[name.lower()]
+
+    def _time(self, clause: ModelClause, stream: str) -> str:
+        own = self._times.get(stream)
+        if clause.time is None:
+            if own is None:
+                message = f"{stream!r} has no event time; say the column of the time: AT ts"
+                refuse(message, self._text, clause.start)
+            return own
+        name, at = clause.time
+        column = self._column(stream, name, at)
+        if own is not None and column != own:
+            message = f"AT {column} is not the event time of {stream!r}, which is {own!r}"
+            refuse(message, self._text, at)
+        return column
+
+    def _equations(self, clause: ModelClause, own: set[str]) -> dict[str, str]:
+        """Return the equations as SQL, each of which is a polynomial of t."""
+        found: dict[str, str] = {}
+        for each in clause.names:
+            if each.name not in clause.equations:
+                continue
+            equation = clause.equation(each.name, [*own], self._text)
+            try:
+                read_equations({each.name: equation.text})
+            except EddylineError as error:
+                place = error.facts.get("column")
+                at = each.start if place is None else equation.offset(int(place) - 1)
+                message = error.message.split(" (line ")[0]
+                kind = type(error) if isinstance(error, QueryError) else QueryError
+                refuse(message, self._text, at, kind)
+            found[each.name] = equation.text
+        return found
+
+    def _refuse(self, message: str, at: int) -> NoReturn:
+        refuse(message, self._text, at)
+
+
+# -- joins ----------------------------------------------------------------------------------------
+
+
+_OPS: dict[type[Expr], str] = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.GT: ">"}
+_MIRRORED = {"=": "=", "<>": "<>", "<": ">", ">": "<"}
+
+
+@dataclass(frozen=True, slots=True)
+class OfKeys:
+    """A comparison of a key of the left side with one of the right."""
+
+    op: str
+    left: str
+    right: str
+    start: int
+
+
+def joined(
+    statement: Statement,
+    calls: Calls,
+    scopes: tuple[Scope, Scope],
+    conjuncts: Sequence[tuple[str, Fragment]],
+) -> Scope:
+    """Return two sources as one, with what ON and WHERE ask of both.
+
+    Raises:
+        QueryError: a name that is not there, or may be of either.
+        NotSupportedError: it is not said whether entities are the same, or different ones.
+    """
+    return _Join(statement, calls, scopes).read(conjuncts)
+
+
+def check_no_function(calls: Calls, scope: Scope, part: Fragment) -> None:
+    """Refuse a function of the user where it would be asked of segments."""
+    for node in calls.within(part.tree):
+        message = (
+            f"the function {node.name} is asked of rows before they become segments: of columns "
+            "that are not modelled, over one source"
+        )
+        scope.refuse(message, offset_of(node))
+
+
+class _Join:
+    def __init__(self, statement: Statement, calls: Calls, scopes: tuple[Scope, Scope]) -> None:
+        self._statement, self._calls = statement, calls
+        self._text = statement.text
+        self._nodes: list[Node] = [each.node for each in scopes]
+        left, right = (each.sides[0] for each in scopes)
+        self._check_names(left, right)
+        self._names = (left.name, right.name)
+        sides = tuple(_prefixed(each) for each in (left, right))
+        slides = tuple(slide for each in scopes for slide in each.slides)
+        self.scope = Scope(self._text, sides, scopes[0].node, slides)
+        self._of_keys: list[OfKeys] = []
+        self._of_either: list[tuple[str, Mention]] = []
+        """Keys in conditions that may be of either side."""
+        self._solved: list[tuple[Fragment, list[Mention]]] = []
+
+    def read(self, conjuncts: Sequence[tuple[str, Fragment]]) -> Scope:
+        for word, part in conjuncts:
+            self._add(word, part)
+        op = self._relation()
+        for at, name in enumerate(("left", "right")):
+            for key in dict.fromkeys(getattr(each, name) for each in self._of_keys):
+                self._nodes[at] = with_key(self._nodes[at], key)
+        return self._same() if op == "=" else self._pairs(op)
+
+    def _check_names(self, left: Side, right: Side) -> None:
+        if left.name.lower() == right.name.lower():
+            message = f"two inputs are called {left.name!r}; give each an alias"
+            refuse(message, self._text, right.start)
+        for each in (left, right):
+            if not each.name.isidentifier():
+                message = f"the alias of a side is a plain word, got {each.name!r}"
+                refuse(message, self._text, each.start)
+            if each.distances:
+                message = f"{each.name!r} has a distance, which cannot be joined any more"
+                self._statement.refuse(message, each.start)
+
+    # -- conditions -------------------------------------------------------------------------------
+
+    def _add(self, word: str, part: Fragment) -> None:
+        check_no_function(self._calls, self.scope, part)
+        mentions = self.scope.mentions(part.tree, word)
+        compared = self._compared_keys(part, mentions)
+        if compared is not None:
+            self._of_keys.append(compared)
+            return
+        kinds, sides = {each.kind for each in mentions}, {id(each.side) for each in mentions}
+        if kinds and kinds <= {"attribute", "position"}:
+            self.scope.condition(part, mentions)
+            self._solved.append((part, mentions))
+        elif kinds and kinds <= {"key", "other"} and len(sides) == 1:
+            at = self.scope.sides.index(mentions[0].side)
+            self._nodes[at] = of_keys(self._nodes[at], part, mentions, word)
+            self._of_either += [(word, each) for each in mentions if self._may_be_either(each)]
+        else:
+            message = (
+                f"{word}: {part.text} asks of modelled attributes and of other columns at once, "
+                "or of other columns of both sides; conditions of one kind stand between the ANDs"
+            )
+            self._statement.refuse(message, part.start)
+
+    def _compared_keys(self, part: Fragment, mentions: Sequence[Mention]) -> OfKeys | None:
+        tree = part.tree
+        if not isinstance(tree, exp.Binary) or type(tree) not in _OPS or len(mentions) != 2:
+            return None
+        is_bare = all(isinstance(each.unnest(), exp.Column) for each in (tree.left, tree.right))
+        is_both = {id(each.side) for each in mentions} == {id(each) for each in self.scope.sides}
+        if not is_bare or not is_both or {each.kind for each in mentions} != {"key"}:
+            return None
+        one, other, op = mentions[0], mentions[1], _OPS[type(tree)]
+        if one.side is not self.scope.sides[0]:
+            one, other, op = other, one, _MIRRORED[op]
+        return OfKeys(op, one.column, other.column, part.start)
+
+    def _may_be_either(self, mention: Mention) -> bool:
+        """Return whether a key of both sides is written without saying which."""
+        name = mention.node.name
+        is_bare = mention.kind == "key" and len(mention.node.parts) == 1
+        return is_bare and all(each.meaning(name) is not None for each in self.scope.sides)
+
+    # -- results ----------------------------------------------------------------------------------
+
+    def _relation(self) -> str:
+        """Return how the keys of both sides are compared."""
+        keys = [keys_of(each) for each in self._nodes]
+        ops = [each.op for each in self._of_keys]
+        if set(ops) <= {"="}:
+            for each in self._of_keys:
+                if each.left != each.right:
+                    message = (
+                        f"keys of the same name are joined, got {each.left!r} and "
+                        f"{each.right!r}; name them the same where the rows come from"
+                    )
+                    self._statement.refuse(message, each.start)
+            named = {each.left for each in self._of_keys}
+            if named == {*keys[0]} == {*keys[1]}:
+                return "="
+        elif len(ops) == 1 and len(keys[0]) == len(keys[1]) == 1:
+            return ops[0]
+        left, right = self._names
+        on = " AND ".join(f"{left}.{each} = {right}.{each}" for each in keys[0]) or "…"
+        message = (
+            f"a join of models says of every key that both sides have the same (ON {on}), or of "
+            f"the only key that they differ (ON {left}.k <> {right}.k, or <, which has each pair "
+            "once)"
+        )
+        return self._statement.refuse(message, offset_of(self._statement.sources[1][0]))
+
+    def _same(self) -> Scope:
+        left, right = self._nodes
+        named = {"names": self._names}
+        node = Call(left, "join", (right, self._on()), named, self.scope.sides[1].start)
+        return self.scope.on(node)
+
+    def _pairs(self, op: str) -> Scope:
+        for word, mention in self._of_either:
+            name = mention.node.name
+            said = " or ".join(f"{side}.{name}" for side in self._names)
+            refuse(f"{word}: {name} may be {said}: say which", self._text, mention.start)
+        left, right = self._nodes
+        is_self = left == right and op != "<>"
+        names = self._names[::-1] if is_self and op == ">" else self._names
+        start = self.scope.sides[1].start
+        named = {"names": names, "other": None if is_self else right}
+        node = Call(left, "pairs", (self._on(),), named, start)
+        sides = tuple(
+            replace(each, keys={name: f"{each.name}_{key}" for name, key in each.keys.items()})
+            for each in self.scope.sides
+        )
+        scope = replace(self.scope, sides=sides, node=node, pair=self._names)
+        for part, mentions in self._solved:
+            scope = scope.near(part, mentions)
+        if not is_self and op != "<>":
+            (each,) = self._of_keys
+            columns = [f"{self._names[0]}_{each.left}", f"{self._names[1]}_{each.right}"]
+            text = f" {op} ".join(map(quoted, columns))
+            scope = scope.on(Call(scope.node, "where", (text,), start=each.start))
+        return scope
+
+    def _on(self) -> str | None:
+        texts = []
+        for part, mentions in self._solved:
+            changes = ((each.start, each.end, _of_side(each)) for each in mentions)
+            texts.append(f"({part.rewritten(changes)})")
+        return " AND ".join(texts) or None
+
+
+def _of_side(mention: Mention) -> str:
+    """Return an attribute as conditions of a join call it: ``s.`x```."""
+    name = mention.side.name
+    return f"{name}.{quoted(mention.column.removeprefix(f'{name}_'))}"
+
+
+def _prefixed(side: Side) -> Side:
+    """Return a side whose attributes have the names that they have in a join."""
+    names = {name: f"{side.name}_{each}" for name, each in side.attributes.items()}
+    return replace(side, attributes=names)

@@ -1,39 +1,234 @@
-"""What names in a SELECT of models mean: keys, modelled attributes, distances, other columns."""
+"""What a query of models does, as values, and what the names in it mean.
+
+``ModelQuery`` is the recipe: which rows become segments, and what is called on them. The calls are
+those of ``el.models`` and of its segments, so a text says what a program says.
+
+``Scope`` knows what names in a SELECT mean: keys, modelled attributes, distances, other columns.
+``Selection`` has the output columns: which keys, attributes and times, under which names.
+
+The distance of two entities is a root of a sum of squares of differences, which is no polynomial
+(Pulse 3.10). Its comparison with a number is one of squares, and its average over windows has a
+closed form. Either says how near two entities have to come at all.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, NoReturn
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from sqlglot import exp
 
 from eddyline.errors import NotSupportedError
-from eddyline.models import earth
-from eddyline.models.condition_text import (
-    arithmetic_of,
-    condition_of,
-    expression_of,
-    is_length,
+from eddyline.models.segments import COEF, ERR, FLAGS, TIMES
+from eddyline.models.solving import earth
+from eddyline.models.solving.earth import TRACK, coordinates
+from eddyline.models.solving.expressions import (
+    Absolute,
+    Attribute,
+    Expression,
+    Number,
+    Power,
+    Product,
+    Root,
+    Sum,
 )
-from eddyline.models.sql.near import nearness
-from eddyline.models.sql.recipe import Call, nearer, of_entities
+from eddyline.models.solving.text import arithmetic_of, condition_of, expression_of, is_length
+from eddyline.models.steps import SINCE, TIME, UNTIL
+from eddyline.query.predicates import SqlPredicate
+from eddyline.query.select.statement import identifier, is_star, unaliased
 from eddyline.registry import unknown
 from eddyline.sql.analysis import check_is_row_wise
 from eddyline.sql.names import column_nodes
 from eddyline.sql.parsing import offset_of, parse_condition, quoted, refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from sqlglot import Expr
 
-    from eddyline.models.conditions import Condition
-    from eddyline.models.expressions import Expression
-    from eddyline.models.sql.recipe import Node
+    from eddyline.models.solving.earth import Output
+    from eddyline.models.solving.expressions import Condition
+    from eddyline.query.predicates import Predicate
     from eddyline.query.query import Window
-    from eddyline.query.select.statement import Fragment
+    from eddyline.query.select.statement import Fragment, Statement
 
-Kind = Literal["key", "attribute", "position", "distance", "other"]
+
+@dataclass(frozen=True)
+class Made:
+    """Segments of the rows of a stream or table."""
+
+    stream: str
+    keys: tuple[str, ...]
+    time: str
+    equations: tuple[tuple[str, str], ...] = ()
+    """Of declared attributes, by name."""
+    bounds: tuple[tuple[str, str], ...] = ()
+    """Of fitted attributes, by name; "" if they are as near as results need."""
+    track: tuple[str, ...] = ()
+    """Columns of latitude and longitude; ``track`` has their bound."""
+    read: tuple[str, ...] = ()
+    """The attributes of rows that are segments already."""
+    rows: str = ""
+    """The table of the rows that these stand for, if it is said; ``time`` is its column then."""
+    horizon_us: int | None = None
+    max_gap_us: int | None = None
+    options: tuple[tuple[str, Any], ...] = ()
+    """Of ``el.models.fit``."""
+    predicates: tuple[Predicate, ...] = ()
+    """What rows have to fulfil before they become segments."""
+    name: str = field(default="", compare=False)
+    """What the query calls the stream."""
+    start: int = field(default=0, compare=False)
+    """The offset of MODEL."""
+    places: Mapping[str, int] = field(default_factory=dict, compare=False)
+    """Offsets of its attributes."""
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The modelled attributes."""
+        names = [name for name, _ in (*self.equations, *self.bounds)]
+        if self.track:
+            at = names.index(TRACK)
+            names[at : at + 1] = coordinates(TRACK)
+        return (*names, *self.read)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A method of segments that is called."""
+
+    of: Node
+    method: str
+    arguments: tuple[Any, ...] = ()
+    named: Mapping[str, Any] = field(default_factory=dict)
+    start: int = field(default=0, compare=False)
+    """The offset of what asks for it."""
+
+    def having(self, **named: Any) -> Call:
+        """Return the call with other arguments by name."""
+        return replace(self, named={**self.named, **named})
+
+
+Node = Made | Call
+
+
+@dataclass(frozen=True)
+class ModelQuery:
+    """A query of models."""
+
+    node: Node
+    """Its last call gives rows, or segments, which are rows then."""
+    projections: tuple[str, ...]
+    """The output columns over these."""
+    having: tuple[str, ...] = ()
+    """Conditions on the rows, in SQL over their columns."""
+
+
+def made_in(node: Node) -> Iterator[Made]:
+    """Yield what segments are made of, in the order of the text; equal ones again."""
+    if isinstance(node, Made):
+        yield node
+    else:
+        for each in (node.of, *node.arguments, *node.named.values()):
+            if isinstance(each, Made | Call):
+                yield from made_in(each)
+
+
+def keys_of(node: Node) -> tuple[str, ...]:
+    """Return the columns that say the entity of segments."""
+    if isinstance(node, Made):
+        return node.keys
+    keys, named = keys_of(node.of), node.named
+    if node.method == "pairs":
+        one, two = named["names"]
+        others = keys if named["other"] is None else keys_of(named["other"])
+        return (*(f"{one}_{each}" for each in keys), *(f"{two}_{each}" for each in others))
+    return tuple(named["by"]) if "by" in named else keys
+
+
+def nearer(node: Node, within: Mapping[str, float], *, whole: bool = False) -> Node:
+    """Return segments of pairs of which those are enough that come as near as ``within``.
+
+    Args:
+        node: segments of pairs, perhaps with conditions or other attributes.
+        within: for attributes of both sides by how much they differ at most.
+        whole: whether such pairs are wanted for all the time that they share.
+    """
+    assert isinstance(node, Call)
+    if node.method != "pairs":
+        return replace(node, of=nearer(node.of, within, whole=whole))
+    known = node.named.get("within", {})
+    most = {name: min(each, known.get(name, each)) for name, each in within.items()}
+    return node.having(within={**known, **most}, whole=whole or node.named.get("whole", False))
+
+
+def of_rows(node: Node, predicate: Predicate) -> Node:
+    """Return segments of the rows that fulfil a predicate, too."""
+    assert isinstance(node, Made)
+    if predicate in node.predicates:
+        return node
+    return replace(node, predicates=(*node.predicates, predicate))
+
+
+def with_key(node: Node, key: str) -> Node:
+    """Return the segments of the entities of which a key is not NULL."""
+
+    def text(names: Mapping[str, str]) -> str:
+        return f"{quoted(names[key])} IS NOT NULL"
+
+    keys = {key: key}
+    return of_entities(node, keys, text) or Call(node, "where", (text(keys),))
+
+
+def of_entities(
+    node: Node, keys: Mapping[str, str], text: Callable[[Mapping[str, str]], str]
+) -> Node | None:
+    """Return the same of the entities on whose keys a condition is true; rows are left out first.
+
+    Args:
+        node: segments.
+        keys: the columns of the condition, and what these are called at the node.
+        text: returns the condition as SQL over columns of other names.
+
+    Returns:
+        None if the keys are of both sides of pairs, which are asked once both are known.
+    """
+    if isinstance(node, Made):
+        return of_rows(node, SqlPredicate(text(keys)))
+    if node.method == "join":
+        left, right = (of_entities(each, keys, text) for each in (node.of, node.arguments[0]))
+        if left is None or right is None:
+            return None
+        return replace(node, of=left, arguments=(right, *node.arguments[1:]))
+    if node.method != "pairs":
+        inner = of_entities(node.of, keys, text)
+        return None if inner is None else replace(node, of=inner)
+    for at, name in enumerate(node.named["names"]):
+        side = (at and node.named["other"]) or node.of
+        of_side = {f"{name}_{each}": each for each in keys_of(side)}
+        if of_side.keys() >= {*keys.values()}:
+            return _of_side(node, at, {each: of_side[key] for each, key in keys.items()}, text)
+    return None
+
+
+def _of_side(
+    node: Call, at: int, keys: Mapping[str, str], text: Callable[[Mapping[str, str]], str]
+) -> Node | None:
+    other = node.named.get("other")
+    if other is None:  # both sides are one: of pairs in one order only, either may be the left
+        return None
+    inner = of_entities(other if at else node.of, keys, text)
+    if inner is None:
+        return None
+    return node.having(other=inner) if at else replace(node, of=inner)
+
+
+# -- names ----------------------------------------------------------------------------------------
+
+
+NameKind = Literal["key", "attribute", "position", "distance", "other"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +268,9 @@ class Side:
         """All names."""
         return [*self.keys, *self.attributes, *self.distances, *self.others]
 
-    def meaning(self, name: str) -> tuple[Kind, str] | None:
+    def meaning(self, name: str) -> tuple[NameKind, str] | None:
         """Return what a name is, and what it is called in the segments."""
-        kinds: list[tuple[Kind, Mapping[str, str]]] = [
+        kinds: list[tuple[NameKind, Mapping[str, str]]] = [
             ("attribute", self.attributes),
             ("key", self.keys),
             ("distance", {each: each for each in self.distances}),
@@ -95,7 +290,7 @@ class Mention:
 
     node: exp.Column
     side: Side
-    kind: Kind
+    kind: NameKind
     column: str
     """Its name: for a distance in the side, for a position its own, otherwise in the segments."""
     start: int
@@ -305,3 +500,316 @@ def _distance_tree(mention: Mention) -> Expr:
     for each in tree.find_all(exp.Identifier):
         each.meta["start"] = mention.start
     return tree
+
+
+# -- output columns -------------------------------------------------------------------------------
+
+
+ResultKind = Literal["samples", "changes", "segments"]
+OF_TIME: dict[ResultKind, tuple[str, ...]] = {
+    "samples": (TIME,),
+    "changes": (SINCE, UNTIL),
+    "segments": (*TIMES, *FLAGS),
+}
+"""The columns of time of each kind of results."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An output column."""
+
+    kind: Literal["key", "attribute", "distance", "time"]
+    name: str
+    text: str
+    """A key's column, a time's column, or an expression over the attributes of the segments."""
+    start: int
+    distance: Distance | None = None
+    is_length: bool = False
+    """Whether it is a speed or a distance; only results that are rows have these."""
+
+
+class Selection:
+    """Reads the output columns of a SELECT.
+
+    Args:
+        statement: the SELECT.
+        scope: what its names mean.
+        names: of the two sides, if its segments are of pairs.
+        times: columns of time that may be named, if it is the outermost SELECT.
+    """
+
+    def __init__(
+        self,
+        statement: Statement,
+        scope: Scope,
+        names: tuple[str, str] | None,
+        times: Sequence[str] = (),
+    ) -> None:
+        self.statement, self.scope = statement, scope
+        self._names, self._times = names, times
+        self.text = statement.text
+
+    def items(self) -> list[Item]:
+        """Return the output columns in their order.
+
+        Raises:
+            QueryError: a column that is not there, without a name, or of a name that another has.
+            NotSupportedError: one that is neither a key nor a polynomial.
+        """
+        found: list[Item] = []
+        for column in self.statement.output_columns:
+            found += self._of_star(column) if is_star(column.tree) else self._items(column)
+        return checked(found, self.text)
+
+    def _of_star(self, column: Fragment) -> Iterator[Item]:
+        start, scope = column.start, self.scope
+        qualifier = column.tree.args.get("table")
+        named: Scope | Side | None = scope
+        if qualifier is not None:
+            named = next((each for each in scope.sides if qualifier.name.lower() in
+                          (each.name.lower(), each.stream.lower())), None)  # fmt: skip
+        if named is None:
+            refuse(f"output column {column.text!r}: there is no such input", self.text, start)
+        for name, key in named.keys.items():
+            yield Item("key", name, key, start)
+        for name, actual in named.attributes.items():
+            is_length = actual in scope.lengths
+            yield Item("attribute", name, quoted(actual), start, is_length=is_length)
+        for name, each in named.distances.items():
+            yield Item("distance", name, each.text, start, each)
+
+    def _items(self, column: Fragment) -> list[Item]:
+        alias, part = unaliased(column, self.statement)
+        what, inner = f"output column {column.text!r}", part.tree.unnest()
+        if not isinstance(inner, exp.Column):
+            return [self._of_expression(alias, part, what)]
+        mention = self._mentioned(inner, what)
+        if mention is not None and mention.kind == "position":
+            return [*self._of_position(mention, alias, part, what)]
+        return [self._of_name(inner, mention, alias, part, what)]
+
+    def _mentioned(self, node: exp.Column, what: str) -> Mention | None:
+        """Return the meaning of a name; None for the name of a time."""
+        is_time = node.name.lower() in self._times and len(node.parts) == 1
+        if is_time and all(each.meaning(node.name) is None for each in self.scope.sides):
+            return None
+        return self.scope.meaning(node, what)
+
+    def _of_position(
+        self, mention: Mention, alias: str, part: Fragment, what: str
+    ) -> Iterator[Item]:
+        """Yield the coordinates of a position; results that are rows have degrees instead."""
+        name = alias or (mention.column if len(self.scope.sides) > 1 else mention.node.name)
+        if not earth.is_position(name):
+            message = f"{what}: the name of a position ends in track, such as {alias}_track"
+            refuse(message, self.text, part.start, name=alias)
+        both = zip(earth.coordinates(name), earth.coordinates(mention.column), strict=True)
+        for outside, inside in both:
+            yield Item("attribute", outside, quoted(inside), part.start)
+
+    def _of_name(
+        self, node: exp.Column, mention: Mention | None, alias: str, part: Fragment, what: str
+    ) -> Item:
+        if mention is None:
+            name = node.name.lower()
+            return Item("time", alias or name, name, part.start)
+        name = alias or node.name
+        if mention.kind == "key":
+            return Item("key", name, mention.column, part.start)
+        if mention.kind == "distance":
+            of = mention.side.distances[mention.column]
+            return Item("distance", name, of.text, part.start, of)
+        if mention.kind == "attribute":
+            is_length = mention.column in self.scope.lengths
+            text = quoted(mention.column)
+            return Item("attribute", name, text, part.start, is_length=is_length)
+        message = (
+            f"{what}: {node.name!r} is not modelled; give it an equation or a bound, or make it a "
+            f"key: BY {node.name}"
+        )
+        return self.scope.refuse(message, part.start)
+
+    def _of_expression(self, alias: str, part: Fragment, what: str) -> Item:
+        scope = self.scope
+        mentions = scope.mentions(part.tree, what)
+        for each in mentions:
+            if each.kind in {"key", "other"}:
+                message = f"{what}: {each.node.name!r} is not modelled, so that it is no part of"
+                scope.refuse(f"{message} an expression here; select it alone", each.start)
+        if not alias:
+            refuse(f"{what} needs a name: {part.text} AS …", self.text, part.start)
+        text = scope.rewritten(part, mentions)
+        is_length = scope.is_length(part, mentions)
+        distance = None if is_length and self._times else self.distance(part)
+        if distance is not None:
+            return Item("distance", alias, distance.text, part.start, distance)
+        if not is_length:
+            scope.expression(part, mentions)
+        return Item("attribute", alias, text, part.start, is_length=is_length)
+
+    def distance(self, part: Fragment) -> Distance | None:
+        """Return the distance that a part is, if it is one of the two sides of pairs."""
+        if self._names is None:
+            return None
+        mentions = self.scope.mentions(part.tree, "the distance")
+        tree = self.scope.over_segments(part.tree, mentions)
+        read = self.scope.names_of(mentions)
+        axes = distance_axes(arithmetic_of(tree, self.text, read), self._names)
+        if axes is None:
+            return None
+        return Distance(axes, self.scope.rewritten(part, mentions), tuple(read))
+
+
+def checked(items: list[Item], text: str) -> list[Item]:
+    """Return output columns of which no two have one name.
+
+    Raises:
+        QueryError: two have.
+    """
+    seen: set[str] = set()
+    for each in items:
+        if each.name.lower() in seen:
+            message = f"two output columns are called {each.name!r}; give one another name with AS"
+            refuse(message, text, each.start, name=each.name)
+        seen.add(each.name.lower())
+    return items
+
+
+def projections(
+    items: Sequence[Item], kind: ResultKind, columns: Mapping[str, str], text: str
+) -> tuple[str, ...]:
+    """Return output columns over the rows of results.
+
+    Times that are not named stand before the first attribute; an attribute has its error behind it.
+    Of a position rows have latitude and longitude.
+
+    Args:
+        items: the output columns.
+        kind: of the results.
+        columns: what attributes are called in the rows.
+        text: the query.
+
+    Raises:
+        QueryError: one has the name of a time or an error that results have; case does not matter.
+    """
+    named = {each.text for each in items if each.kind == "time"}
+    times = [each for each in OF_TIME[kind] if each not in named]
+    instead = {} if kind == "segments" else earth.outputs([*columns.values()])
+    texts = [[_as(*each) for each in _columns(item, kind, columns, instead)] for item in items]
+    taken = {*times}
+    for item in items:
+        for _, name in _columns(item, kind, columns, instead):
+            if name.lower() in taken:
+                message = f"results have two columns {name!r}; give one another name with AS"
+                refuse(message, text, item.start, name=name)
+            taken.add(name.lower())
+    kinds = [each.kind in {"attribute", "distance"} for each in items]
+    at = kinds.index(True) if any(kinds) else len(items)
+    texts.insert(at, [identifier(each) for each in times])
+    return tuple(chain.from_iterable(texts))
+
+
+def _columns(
+    item: Item,
+    kind: ResultKind,
+    columns: Mapping[str, str],
+    instead: Mapping[str, Sequence[Output]],
+) -> list[tuple[str, str]]:
+    """Return the columns of results that an output column is, and what they are called."""
+    if item.kind not in {"attribute", "distance"}:
+        return [(item.text, item.name)]
+    if columns[item.name] in instead:
+        own = (each.name for each in instead[columns[item.name]])
+        return [(name, name) for each in own for name in (each, ERR + each)]
+    column, start = columns[item.name], COEF if kind == "segments" else ""
+    return [(start + column, start + item.name), (ERR + column, ERR + item.name)]
+
+
+def _as(column: str, name: str) -> str:
+    return identifier(name) if column == name else f"{identifier(column)} AS {identifier(name)}"
+
+
+# -- distances ------------------------------------------------------------------------------------
+
+
+SLACK = 1e-9
+"""The share by which entities may be farther apart and still are paired: roots are rounded."""
+
+
+def distance_axes(expression: Expression, names: tuple[str, str]) -> tuple[str, ...] | None:
+    """Return the attributes whose distance an expression is; None if it is none.
+
+    Args:
+        expression: over attributes of pairs, such as ``a_x`` and ``b_x``.
+        names: of the two sides.
+    """
+    match expression:
+        case Root(squares):
+            return _axes(squares, names)
+        case Absolute(part):
+            axis = _axis(part, names)
+            return None if axis is None else (axis,)
+    return None
+
+
+def nearness(
+    left: Expression, right: Expression, names: tuple[str, str]
+) -> tuple[tuple[str, ...], float] | None:
+    """Return the attributes and the most by which they differ where ``left < right`` holds.
+
+    None if that is no distance, or sum of squares, below a number.
+    """
+    most = constant(right)
+    if most is None or most < 0:
+        return None
+    axes = distance_axes(left, names)
+    if axes is not None:
+        return axes, most * (1 + SLACK)
+    axes = _axes(left, names)
+    return None if axes is None else (axes, math.sqrt(most) * (1 + SLACK))
+
+
+def constant(expression: Expression) -> float | None:
+    """Return the value of arithmetic over numbers; None if there is more in it."""
+    match expression:
+        case Number(value):
+            return value
+        case Sum(left, right) | Product(left, right):
+            one, other = constant(left), constant(right)
+            if one is None or other is None:
+                return None
+            return one + other if isinstance(expression, Sum) else one * other
+        case Power(part, exponent):
+            base = constant(part)
+            return None if base is None else base**exponent
+    return None
+
+
+def _axes(squares: Expression, names: tuple[str, str]) -> tuple[str, ...] | None:
+    """Return the attributes of a sum of squares of differences of both sides."""
+    found = [_axis(each, names) for each in _squared(squares)]
+    axes = tuple(each for each in found if each is not None)
+    return axes if len(axes) == len(found) == len({*axes}) else None
+
+
+def _squared(expression: Expression) -> Iterator[Expression]:
+    match expression:
+        case Sum(left, right):
+            yield from _squared(left)
+            yield from _squared(right)
+        case Power(part, 2):
+            yield part
+        case Product(left, right) if left == right:
+            yield left
+        case _:
+            yield Number(0.0)  # no difference
+
+
+def _axis(difference: Expression, names: tuple[str, str]) -> str | None:
+    match difference:
+        case Sum(Attribute(one), Product(Number(-1.0), Attribute(other))):
+            for left, right in (names, names[::-1]):
+                axis = one.removeprefix(f"{left}_")
+                if one == f"{left}_{axis}" and other == f"{right}_{axis}":
+                    return axis
+    return None

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from eddyline.alarms.alarm_set import AlarmStep
     from eddyline.models.steps import Shape
-    from eddyline.models.streaming import StreamPlan
+    from eddyline.models.streams.plan import StreamPlan
     from eddyline.report.sections import Section
     from eddyline.runtime.choice import Choice
     from eddyline.runtime.records import Record

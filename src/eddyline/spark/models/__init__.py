@@ -1,5 +1,11 @@
 """Models on Spark: rows of DataFrames become segments, and graphs of steps run in Arrow tasks.
 
-``fitting`` makes the segments of rows or of files, ``frame`` is what people call, ``laying`` lays
-graphs as Spark plans. Imports ``models/`` and what serves every operator.
+DataFrames, streams or the text of a query come in; ``Segments``, DataFrames and queries go out.
+Invariant: a batch DataFrame and a stream of the same rows give the same results.
+
+Read ``fitting`` (``fit``, ``declare`` and ``read``), ``frame`` (what people call), ``graphs`` (what
+calls build), ``laying`` (graphs as Spark plans), ``queries`` (graphs over streams, exact answers),
+``operator`` and ``task`` (a stream, on the driver and in Python workers), ``sql`` (``MODEL``). A
+new call is a method of ``frame.Segments`` over a step of ``models.steps``. Imports ``models/`` and
+what serves every operator.
 """

@@ -28,23 +28,19 @@ from pyspark.sql.types import (
 )
 
 from eddyline.errors import NotSupportedError, OptionError, QueryError
-from eddyline.models import earth
-from eddyline.models.bounds import FitOptions, read_bounds, read_gap
-from eddyline.models.declared import Declared, read_equations
-from eddyline.models.fitted import Fit
-from eddyline.models.lengths import read_length
+from eddyline.models.fitting.bounds import FitOptions, read_bounds, read_gap, read_length
+from eddyline.models.fitting.declared import Declared, read_equations
+from eddyline.models.fitting.fit import Fit
 from eddyline.models.revisions import layout_of
-from eddyline.models.rows import COEF, ERR, FLAGS, RESERVED, TIMES
+from eddyline.models.segments import COEF, ERR, FLAGS, RESERVED, TIMES
+from eddyline.models.solving import earth
 from eddyline.models.steps import Shape
 from eddyline.options import check_names
 from eddyline.registry import checked_text, unknown
 from eddyline.spark.analysis import refused, unlogged
-from eddyline.spark.models.arguments import check_attribute
-from eddyline.spark.models.early import read_results, without_label
 from eddyline.spark.models.frame import Segments
-from eddyline.spark.models.graphs import Graph
-from eddyline.spark.models.laying import Source
-from eddyline.spark.models.versions import Versions
+from eddyline.spark.models.graphs import Graph, check_attribute
+from eddyline.spark.models.laying import Source, Versions, read_results, without_label
 from eddyline.spark.relation import checked_frame, checked_relation
 
 if TYPE_CHECKING:
@@ -53,7 +49,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType
 
-    from eddyline.models.rows import Layout
+    from eddyline.models.segments import Layout
 
 _NESTED = (ArrayType, MapType, StructType, VariantType)
 _WHOLE = (ByteType, ShortType, IntegerType, LongType)
@@ -102,7 +98,7 @@ def fit(
             ``latest``.
         name: of the query of a stream.
         **options: ``method``, ``degree``, ``prefix_rows`` and ``rounding``; see
-            ``eddyline.models.bounds.FitOptions``.
+            ``eddyline.models.fitting.bounds.FitOptions``.
 
     Returns:
         Segments; nothing runs before they are used.

@@ -1,46 +1,69 @@
-"""Segments of a DataFrame: what ``el.models.fit`` and ``el.models.read`` return."""
+"""Segments of a DataFrame: what ``el.models.fit`` and ``el.models.read`` return.
+
+A ``Segments`` has a graph (``graphs``), and each call returns other segments with one more step in
+it, or rows: a DataFrame of a batch, a query of a stream. Nothing runs before a DataFrame is used.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from eddyline.errors import QueryError
-from eddyline.models import earth, steps
-from eddyline.models.bounds import Bound
-from eddyline.models.condition_text import split_condition
-from eddyline.models.lengths import read_length
-from eddyline.models.pairs import DifferentEntities
-from eddyline.models.window_steps import AverageDistance
+from eddyline.errors import NotSupportedError, QueryError
+from eddyline.models import graph, steps
+from eddyline.models.entities.kept import CODE
+from eddyline.models.fitting.bounds import Bound, read_bounds, read_length
+from eddyline.models.revisions import BOUNDS
+from eddyline.models.segments import micros_of
+from eddyline.models.solving import earth
+from eddyline.models.solving.text import split_condition
+from eddyline.models.steps import TIME, AverageDistance, DifferentEntities
+from eddyline.models.streams.plan import Sketch, StreamInput, StreamPlan
+from eddyline.models.streams.view import pictures
+from eddyline.options import in_range
 from eddyline.registry import checked_text
+from eddyline.report.html import check_packages, write_report
+from eddyline.report.models import drawn
+from eddyline.report.sections import RunView, Section, Text
+from eddyline.spark import event_time
 from eddyline.spark.alarms.asking import WithAlarms
-from eddyline.spark.models import windows
-from eddyline.spark.models.arguments import (
+from eddyline.spark.models import graphs
+from eddyline.spark.models.graphs import (
+    Graph,
     attribute_of,
     attributes_of,
     check_same,
+    checked,
+    precise,
     read_columns,
     read_on,
     read_pair,
+    read_said,
+    read_split,
+    told,
 )
-from eddyline.spark.models.bounding import WithBounds
-from eddyline.spark.models.exact import exact_rows
-from eddyline.spark.models.graphs import Graph, checked, told
-from eddyline.spark.models.queries import query_of, rows_of
-from eddyline.spark.models.reporting import WithReport
+from eddyline.spark.models.laying import Source, as_modelled, rows_to_fit
+from eddyline.spark.models.queries import exact_rows, query_of, rows_of
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame, DataFrameWriter
 
     from eddyline.spark.query import Query
 
+MOST_TIMES = 20
+"""Segments and results that are drawn for each row, at most."""
+_RANK = "__rank"
 
-class Segments(WithAlarms, WithBounds, WithReport):
+
+class Segments(WithAlarms):
     """Pieces of polynomials of time, by entity, that stand for the rows of a DataFrame.
 
     Methods return other segments, or a DataFrame of rows where they say so. Nothing runs before a
@@ -48,6 +71,9 @@ class Segments(WithAlarms, WithBounds, WithReport):
     stream they return a query instead of a DataFrame, to be started. Every value comes with
     ``err_<attribute>``: how far it may be from what the rows would give, in the attribute's unit.
     """
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -133,6 +159,52 @@ class Segments(WithAlarms, WithBounds, WithReport):
             >>> segments.select("lat", speed="d(lat)")  # doctest: +SKIP
         """
         return Segments(self._graph.then(read_columns(self._graph, names, columns)))
+
+    def within(
+        self,
+        bounds: Mapping[str, float | str],
+        *,
+        split: str = "equal",
+        ranges: Mapping[str, Any] | None = None,
+    ) -> Segments:
+        """Return the same segments, of models that are fitted as near as these bounds need.
+
+        Bounds of results become bounds of what ``fit`` or ``declare`` models: of several, and of
+        those that ``fit`` was given, the least counts. Inputs that are within theirs at every
+        instant make results that are within these; which instants a condition selects is not
+        bounded. Where bounds depend on how large values are, a batch DataFrame is read once for
+        that when a DataFrame is made of the result; of a stream it has to be said.
+
+        Args:
+            bounds: for attributes how far values may be off: in the attribute's unit, or a share of
+                the value, such as ``"1 %"``; for a position metres in any direction.
+            split: how an error is shared by what a value is computed of: ``equal``, or
+                ``gradient``, by how fast each changes; MACD ± 0.5 asks for a price ± 0.3.
+            ranges: for attributes that are modelled the least and the greatest value of rows, and
+                by ``d(x)`` those of the change of x per second, which ``gradient`` needs. They are
+                taken to be a quarter wider, as models leave them a little. Results of rows outside
+                may be off by more than their bounds, and their errors say so; a stream counts such
+                rows.
+
+        Raises:
+            QueryError: there is no such attribute.
+            OptionError: a bound or a range that is none, or a bound that no bounds of models are
+                enough for: of a slope, of a share of what may be 0, of segments that were fitted
+                before.
+
+        Example:
+            >>> lead = fast.join(slow).select(lead="left_price - right_price")  # doctest: +SKIP
+            >>> lead.within({"lead": 0.5}).sample("2 s")  # doctest: +SKIP
+            >>> live.select(force="m * a").within(  # doctest: +SKIP
+            ...     {"force": 1.0}, ranges={"m": (0, 80), "a": (-10, 10)})
+        """
+        graph = self._graph
+        shared = earth.of_track(read_bounds(bounds), graph.shape.attributes)
+        asked = {attribute_of(graph, name): each for name, each in shared.items()}
+        by_pace = read_split(split)
+        said = read_said(graph, ranges or {}, by_pace=by_pace)
+        step = steps.Within(asked, by_pace, ranges_said=said)
+        return Segments(checked(graph.then(step)))
 
     def exact(self, rows: DataFrame | None = None, *, time: str | None = None) -> DataFrame | Query:
         """Return the rows that satisfy the conditions of ``where``, exactly as without models.
@@ -338,7 +410,7 @@ class Segments(WithAlarms, WithBounds, WithReport):
             QueryError: there is no such attribute or key.
             OptionError: a length is none.
         """
-        return _done(windows.extremum(self._graph, attribute, window, slide, by, is_largest=False))
+        return _done(graphs.extremum(self._graph, attribute, window, slide, by, is_largest=False))
 
     def max(
         self,
@@ -349,7 +421,7 @@ class Segments(WithAlarms, WithBounds, WithReport):
         by: str | Sequence[str] = (),
     ) -> Any:
         """Return the greatest value of an attribute; as ``min``."""
-        return _done(windows.extremum(self._graph, attribute, window, slide, by, is_largest=True))
+        return _done(graphs.extremum(self._graph, attribute, window, slide, by, is_largest=True))
 
     def sum(
         self,
@@ -379,7 +451,7 @@ class Segments(WithAlarms, WithBounds, WithReport):
             OptionError: as for ``min``, or ``covered`` without a window.
         """
         return _done(
-            windows.integral(self._graph, attributes, window, slide, covered, by, is_average=False)
+            graphs.integral(self._graph, attributes, window, slide, covered, by, is_average=False)
         )
 
     def avg(
@@ -396,7 +468,7 @@ class Segments(WithAlarms, WithBounds, WithReport):
         ``slide`` there are then segments only where that does not change while the window moves on.
         """
         return _done(
-            windows.integral(self._graph, attributes, window, slide, covered, by, is_average=True)
+            graphs.integral(self._graph, attributes, window, slide, covered, by, is_average=True)
         )
 
     def sample(self, every: str) -> DataFrame | Query:
@@ -432,6 +504,134 @@ class Segments(WithAlarms, WithBounds, WithReport):
         check_same(self._graph, other._graph, what)
         return other._graph
 
+    def report(self, path: str | Path, *, entities: int = 3, rows: int = 200) -> Path:
+        """Write an HTML page that draws some entities: rows, segments, their bound, the results.
+
+        The entities are those of the least hash of their keys, so they are the same every time;
+        ``where("ship IN (3, 4)")`` before it says which. Of each the newest rows are drawn. This
+        runs a few jobs. A stream has its page from the run: ``run.report(path)``.
+
+        Args:
+            path: the file to write; missing folders are made.
+            entities: how many entities are drawn, 1 to 20.
+            rows: how many rows of each, 1 to 10,000.
+
+        Returns:
+            The path of the file.
+
+        Raises:
+            EddylineError: the extra ``report`` is not installed.
+            NotSupportedError: they are of a stream, of pairs, or of values over entities.
+            OptionError: a number that is none of these.
+            SourceError: the file cannot be written.
+
+        Example:
+            >>> segments.where("ship = 3 AND x > 1500").report("ship3.html")  # doctest: +SKIP
+        """
+        how = _Options(entities, rows)
+        check_packages()
+        _check(self._graph)
+        found = precise(self._graph)
+        sources = [each for each in found.sources if isinstance(each, Source)]
+        plan = StreamPlan(
+            tuple(StreamInput(each.maker, each.shape) for each in sources), found.node
+        )
+        sketch = _sketch(sources, plan, how)
+        sections = drawn(pictures(sketch, plan))
+        said = f"{len(sketch.codes)} entities are drawn, with their newest {rows} rows at most."
+        view = RunView(
+            f"segments of {', '.join(found.shape.attributes)}",
+            told(self._graph),
+            sections=(Section("", (Text(said),)), *sections),
+        )
+        return write_report(view, path)
+
 
 def _done(graph: Graph) -> Segments | DataFrame | Query:
     return Segments(graph) if graph.shape.kind == "segments" else rows_of(graph)
+
+
+# -- the page --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """How much is drawn."""
+
+    entities: int
+    rows: int
+
+    def __post_init__(self) -> None:
+        in_range(self, "entities", 1, 20)
+        in_range(self, "rows", 1, 10_000)
+
+
+def _check(graph: Graph) -> None:
+    """Refuse segments that are not of one entity each, of a batch DataFrame.
+
+    Raises:
+        NotSupportedError: they are others.
+    """
+    if graph.is_streaming:
+        msg = "a stream is drawn by its run: query.start(…).report(path)"
+        raise NotSupportedError(msg)
+    if not all(isinstance(each, Source) for each in graph.sources):
+        msg = (
+            "report draws the rows, segments and results of single entities, and these are of "
+            "several: report what they are made of, or persist() them to draw the segments alone"
+        )
+        raise NotSupportedError(msg)
+
+
+def _sketch(sources: Sequence[Source], plan: StreamPlan, how: _Options) -> Sketch:
+    """Return what is drawn: a job for the entities, and one for each table."""
+    code = f"xxhash64({', '.join(map(quoted, plan.keys))})" if plan.keys else "0L"
+    first = sources[0].df.selectExpr(f"{code} AS {CODE}").distinct().orderBy(CODE)
+    few = [row[0] for row in first.limit(how.entities).collect()]
+    if not few:
+        return Sketch()
+    condition = f"{code} IN ({', '.join(f'{each}L' for each in few)})"
+    taken = [each.where(condition) for each in sources]
+    rows = {
+        at: _newest(df, code, time, how.rows)
+        for at, each in enumerate(taken)
+        for df, time in _rows_of(each, condition)
+    }
+    instants = [micros_of(each.column(plan.row_times[at])) for at, each in rows.items()]
+    since = min((int(each.min()) for each in instants if len(each)), default=None)
+    most = MOST_TIMES * how.rows
+    segments = {
+        at: _newest(_behind(each.segments, "hi", since), code, "lo", most)
+        for at, each in enumerate(taken)
+    }
+    if isinstance(plan.node, graph.Input):
+        return Sketch(rows, segments)
+    results, (begins, ends) = as_modelled(taken, plan.node), BOUNDS[plan.node.shape.kind]
+    return Sketch(rows, segments, _newest(_behind(results, ends, since), code, begins, most))
+
+
+def _rows_of(source: Source, condition: str) -> Iterator[tuple[DataFrame, str]]:
+    """Yield the rows that segments stand for with their column of time, if they are known."""
+    if source.maker is not None:
+        yield rows_to_fit(source.df, source.maker), source.maker.time
+    elif source.raw is not None and TIME not in source.shape.keys:
+        columns = source.raw.columns
+        values = [f"{columns.get(each, f'CAST({quoted(each)} AS DOUBLE)')} AS {quoted(each)}"
+                  for each in source.shape.attributes]  # fmt: skip
+        keys = [*map(quoted, source.shape.keys), f"{quoted(source.raw.time)} AS {TIME}"]
+        yield (
+            source.raw.df.where(condition).selectExpr(*keys, *values).where("time IS NOT NULL"),
+            TIME,
+        )
+
+
+def _behind(df: DataFrame, time: str, since: int | None) -> DataFrame:
+    """Return what is not over before an instant (µs)."""
+    return df if since is None else df.where(event_time.micros_of(df, time, "segments") >= since)
+
+
+def _newest(df: DataFrame, code: str, time: str, n: int) -> pa.Table:
+    """Return the last rows of each entity, with ``CODE``."""
+    order = Window.partitionBy(CODE).orderBy(F.col(quoted(time)).desc())
+    coded = df.selectExpr("*", f"{code} AS {CODE}").withColumn(_RANK, F.row_number().over(order))
+    return coded.where(f"{_RANK} <= {n}").drop(_RANK).orderBy(CODE, quoted(time)).toArrow()

@@ -1,33 +1,60 @@
-"""Graphs over segments of DataFrames, and how near models have to be for what is asked of them."""
+"""Graphs over segments of DataFrames: what calls build, checked, and as precise as results need.
+
+A ``Graph`` has sources and a tree of steps over them (``models.graph``). Pairs and values over
+entities need tasks of their own, so a ``Crossing`` stands for them as a source; ``whole`` puts the
+crossings back into one tree, and ``crossed`` cuts them out of it. Each call of ``frame.Segments``
+reads its arguments here and returns a graph with one more step.
+
+``precise`` takes the bounds of results back to models (``models.graph.required``). If these bounds
+depend on how large values are, it reads the ranges of values from the rows of a batch DataFrame
+once; of a stream the user has to say them.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from eddyline.errors import NotSupportedError, OptionError
-from eddyline.models import assumed, graph
-from eddyline.models.fitted import Fit
-from eddyline.models.inversion import NEEDS
-from eddyline.models.pairs import DifferentEntities
-from eddyline.models.precision import required
-from eddyline.models.stages import is_crossing
-from eddyline.models.steps import Project, Shape, Within
-from eddyline.models.window_steps import OverEntities
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from eddyline.errors import NotSupportedError, OptionError, QueryError
+from eddyline.models import graph, steps
+from eddyline.models.fitting.bounds import NEEDS, common_range, read_length, read_ranges
+from eddyline.models.fitting.declared import Declared
+from eddyline.models.fitting.fit import Fit
+from eddyline.models.graph import required
+from eddyline.models.segments import COEF, ERR, RESERVED
+from eddyline.models.solving import earth
+from eddyline.models.solving.expressions import Range
+from eddyline.models.solving.text import read_attributes, read_condition
+from eddyline.models.steps import (
+    DifferentEntities,
+    Envelope,
+    Extremum,
+    Integral,
+    OverEntities,
+    Project,
+    Shape,
+    Total,
+    Within,
+)
+from eddyline.models.streams.plan import is_crossing
+from eddyline.registry import checked_text, unknown
+from eddyline.spark.event_time import micros_of
 from eddyline.spark.models import laying
-from eddyline.spark.models.laying import RawRows, Source
-from eddyline.spark.models.measuring import ranges_of
+from eddyline.spark.models.laying import RawRows, Source, rows_to_fit
+from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType, StructField
 
-    from eddyline.models.conditions import Condition
-    from eddyline.models.precision import Precision, Values
-    from eddyline.models.ranges import Range
+    from eddyline.models.graph import Precision, Values
+    from eddyline.models.solving.expressions import Condition, Expression
     from eddyline.models.steps import Step
 
 WIDER = 0.25
@@ -318,7 +345,7 @@ def said_ranges(roots: Sequence[Source], node: graph.Node) -> dict[int, dict[str
             own = found.setdefault(at, {})
             for name, known in each.step.ranges_said.items():
                 if root.maker is not None and name in root.shape.attributes:
-                    own[name] = assumed.both(own.get(name, known), known, name)
+                    own[name] = common_range(own.get(name, known), known, name)
     return found
 
 
@@ -393,3 +420,318 @@ def _rebuilt(given: Graph, made: dict[Source, Source], found: Precision) -> Grap
     sources = tuple(source_of(each) for each in given.sources)
     inputs = [graph.Input(at, each.shape) for at, each in enumerate(sources)]
     return Graph(sources, graph.with_inputs(given.node, inputs, found.put_in))
+
+
+# -- what callers give ----------------------------------------------------------------------------
+
+
+_PREFIXES = (COEF, ERR)
+SPLITS = ("equal", "gradient")
+"""How an error is shared by what a value is computed of."""
+
+
+def check_attribute(name: str, keys: Sequence[str]) -> None:
+    """Check the name of an attribute.
+
+    Raises:
+        OptionError: it is that of a key, or of a column that segments or results have, whatever
+            the case; such are ``err_x`` and ``coef_x`` for any x.
+    """
+    taken = [*keys, steps.TIME, steps.SINCE, steps.UNTIL, *RESERVED]
+    if name.lower() in map(str.lower, taken):
+        msg = f"an attribute is called {name!r}, which results have beside it; give it another name"
+        raise OptionError(msg, name=name)
+    if name.lower().startswith(_PREFIXES):
+        msg = (
+            f"an attribute is called {name!r}, and segments have columns that begin with {COEF} "
+            f"and {ERR}, its coefficients and its error; give it another name"
+        )
+        raise OptionError(msg, name=name)
+
+
+def read_columns(graph: Graph, names: Sequence[str], columns: Mapping[str, str]) -> steps.Project:
+    """Return the step that makes attributes of those that a graph has.
+
+    Args:
+        graph: has the attributes.
+        names: of those that are kept.
+        columns: expressions by the names of new attributes.
+
+    Raises:
+        QueryError: an expression cannot be read, or no attribute would be left.
+        NotSupportedError: an expression is no polynomial.
+        OptionError: a name that results have themselves, or two that differ only in case.
+    """
+    attributes = graph.shape.attributes
+    texts: dict[str, str] = {}
+    for each in names:
+        place = earth.position_of(checked_text("attribute", each), attributes)
+        texts |= (
+            dict(zip(place, place, strict=True)) if place else {attribute_of(graph, each): each}
+        )
+    texts |= columns
+    if not texts:
+        msg = f"select needs an attribute; there are {', '.join(attributes)}"
+        raise QueryError(msg)
+    seen: set[str] = set()
+    for name in texts:
+        check_attribute(name, graph.shape.keys)
+        if name.lower() in seen:
+            msg = f"two attributes are called {name!r}, whatever the case; give one another name"
+            raise OptionError(msg, name=name)
+        seen.add(name.lower())
+    read: dict[str, Expression] = {}
+    said: dict[str, str] = {}
+    for name, text in texts.items():
+        found = read_attributes(name, checked_text(f"expression of {name!r}", text), attributes)
+        read |= found
+        said |= {each: f"{each} of {text}" if len(found) > 1 else text for each in found}
+    earth.outputs(tuple(read))
+    return steps.Project(read, said)
+
+
+def read_pair(names: Sequence[str]) -> tuple[str, str]:
+    """Return the names of two sides.
+
+    Raises:
+        OptionError: they are not two words that differ, or the names of attributes behind them
+            would be those of other columns.
+    """
+    if isinstance(names, str) or len(names) != 2 or names[0] == names[1]:
+        msg = f"names are two that differ, such as ('left', 'right'), got {names!r:.60}"
+        raise OptionError(msg, names=names)
+    for each in names:
+        if not checked_text("name of a side", each).isidentifier():
+            msg = f"the name of a side is a word, such as 'left', got {each!r}"
+            raise OptionError(msg, names=names)
+        if f"{each}_".lower().startswith(_PREFIXES):
+            msg = (
+                f"a side is called {each!r}, and {each}_x would be a column of segments; rename it"
+            )
+            raise OptionError(msg, names=names)
+    return names[0], names[1]
+
+
+def read_split(given: str) -> bool:
+    """Return whether shares of an error are by how fast inputs change.
+
+    Raises:
+        OptionError: it is no way to share.
+    """
+    if given not in SPLITS:
+        raise OptionError(unknown("split", str(given), SPLITS), split=given)
+    return given == "gradient"
+
+
+def read_said(graph: Graph, given: Mapping[str, Any], *, by_pace: bool) -> dict[str, Range]:
+    """Return the ranges that modelled attributes are said to be in; case does not matter.
+
+    Raises:
+        OptionError: one is no range, or lacks that of its change.
+        QueryError: nothing is modelled by that name.
+    """
+    roots, _ = whole(graph)
+    names = [name for each in roots if each.maker for name in each.shape.attributes]
+    known = {each.lower(): each for each in names}
+    found = {}
+    for name, each in read_ranges(given, by_pace=by_pace).items():
+        if name.lower() not in known:
+            raise QueryError(unknown("modelled attribute", name, names), name=name)
+        found[known[name.lower()]] = each
+    return found
+
+
+def attribute_of(graph: Graph, name: str) -> str:
+    """Return the attribute that a name says; case does not matter.
+
+    Raises:
+        QueryError: there is none.
+    """
+    attributes = graph.shape.attributes
+    known = {each.lower(): each for each in attributes}
+    if checked_text("attribute", name).lower() not in known:
+        raise QueryError(unknown("modelled attribute", name, attributes), name=name)
+    return known[name.lower()]
+
+
+def attributes_of(graph: Graph, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the attributes behind names; a position has three. Errors as above."""
+    attributes = graph.shape.attributes
+    found = [
+        earth.position_of(checked_text("attribute", name), attributes)
+        or (attribute_of(graph, name),)
+        for name in names
+    ]
+    return tuple(dict.fromkeys(each for group in found for each in group))
+
+
+def read_on(
+    text: str | None, sides: tuple[Graph, Graph], names: tuple[str, str]
+) -> Condition | None:
+    """Return the condition on the attributes of two sides, which are called ``left.x``.
+
+    Raises:
+        QueryError: it cannot be read, or names what there is not.
+        NotSupportedError: no comparison of polynomials says the same.
+    """
+    known = [
+        f"{name}.{each}"
+        for name, side in zip(names, sides, strict=True)
+        for each in side.shape.attributes
+    ]
+    return None if text is None else read_condition(checked_text("condition", text), known)
+
+
+def check_same(one: Graph, other: Graph, what: str) -> None:
+    """Check that two are segments of the same kind of entities.
+
+    Raises:
+        QueryError: keys and times differ.
+    """
+    mine, its = one.types, other.types
+    if mine != its:
+        msg = (
+            f"{what} takes segments whose keys and times have the same names and types; got "
+            f"{_said(mine)} and {_said(its)}"
+        )
+        raise QueryError(msg)
+
+
+def _said(types: Sequence[tuple[str, str]]) -> str:
+    """Return columns and their types in words."""
+    return ", ".join(f"{name} {kind}" for name, kind in types)
+
+
+# -- windows, and values over entities ------------------------------------------------------------
+
+
+def extremum(
+    graph: Graph,
+    attribute: str,
+    window: str | None,
+    slide: str | None,
+    by: str | Sequence[str],
+    *,
+    is_largest: bool,
+) -> Graph:
+    """Return the least or greatest value of an attribute; arguments as of ``Segments.min``."""
+    name = attribute_of(graph, attribute)
+    kept, every = graph.onto(name), _every(slide)
+    groups = _groups(graph, by, window, f"{'max' if is_largest else 'min'}({name!r}, ")
+    if window is None:
+        return _over_entities(kept, Envelope(groups, is_largest), every)
+    return kept.then(Extremum(read_length("window", window), every, is_largest))
+
+
+def integral(
+    graph: Graph,
+    attributes: Sequence[str],
+    window: str | None,
+    slide: str | None,
+    covered: bool,
+    by: str | Sequence[str],
+    *,
+    is_average: bool,
+) -> Graph:
+    """Return sums or averages of attributes; arguments as of ``Segments.sum``."""
+    names = attributes_of(graph, attributes) or graph.shape.attributes
+    kept, every = graph.onto(*names), _every(slide)
+    called = ", ".join(map(repr, attributes))
+    groups = _groups(
+        graph, by, window, f"{'avg' if is_average else 'sum'}({called}{', ' * bool(called)}"
+    )
+    if window is None:
+        if covered:
+            msg = "covered is of windows, and there is none: leave it out, or give a window"
+            raise OptionError(msg, covered=covered)
+        return _over_entities(kept, Total(groups, is_average), every)
+    return kept.then(Integral(read_length("window", window), every, is_average, bool(covered)))
+
+
+def _every(slide: str | None) -> int | None:
+    return None if slide is None else read_length("slide", slide)
+
+
+def _over_entities(graph: Graph, step: OverEntities, every: int | None) -> Graph:
+    found = graph.over_entities(step)
+    return found if every is None else found.then(steps.Sample(every))
+
+
+def _groups(
+    graph: Graph, by: str | Sequence[str], window: str | None, call: str
+) -> tuple[str, ...]:
+    """Return the keys of groups; ``call`` is how what is asked begins.
+
+    Raises:
+        QueryError: there is no such key.
+        NotSupportedError: there are groups and a window.
+    """
+    groups = (by,) if isinstance(by, str) else tuple(by)
+    for each in groups:
+        if each not in graph.shape.keys:
+            raise QueryError(unknown("key", each, graph.shape.keys), by=list(groups))
+    if groups and window is not None:
+        msg = (
+            "by groups entities at an instant, and a window is of one entity: first "
+            f".{call}by=…), then .{call}window=…)"
+        )
+        raise NotSupportedError(msg, by=by)
+    return groups
+
+
+# -- ranges of values, read from rows -------------------------------------------------------------
+
+
+def ranges_of(source: Source) -> dict[str, Range]:
+    """Return the ranges of a batch source's values: reads its rows once.
+
+    An attribute without a value is left out. Changes are those between rows of an entity
+    that have a value and follow each other, whatever stands between them; they have the noise of
+    rows in them.
+    """
+    maker = source.maker
+    assert maker is not None
+    rows = rows_to_fit(source.df, maker)
+    names = list(source.shape.attributes)
+    is_declared = isinstance(maker, Declared)
+    order = Window.partitionBy(*(F.col(quoted(each)) for each in maker.keys)).orderBy(
+        F.col(quoted(maker.time))
+    )
+    earlier = order.rowsBetween(Window.unboundedPreceding, -1)
+    time = micros_of(rows, maker.time, source.name)
+    before = rows.select(
+        *(_finite(name, is_declared=is_declared).alias(f"v{at}") for at, name in enumerate(names)),
+        *(
+            F.last(_finite(name, is_declared=is_declared), ignorenulls=True)
+            .over(earlier)
+            .alias(f"b{at}")
+            for at, name in enumerate(names)
+        ),
+        (time - F.lag(time).over(order)).alias("us"),
+    )
+    asked = [F.sum("us").alias("us")]
+    for at in range(len(names)):
+        asked += [
+            F.min(f"v{at}").alias(f"low{at}"),
+            F.max(f"v{at}").alias(f"high{at}"),
+            F.sum(F.abs(F.col(f"v{at}") - F.col(f"b{at}"))).alias(f"moved{at}"),
+        ]
+    found = before.agg(*asked).first()
+    assert found is not None
+    seconds = (found["us"] or 0) / 1e6
+    return {
+        name: Range(
+            found[f"low{at}"],
+            found[f"high{at}"],
+            (found[f"moved{at}"] or 0.0) / seconds if seconds else 0.0,
+        )
+        for at, name in enumerate(names)
+        if found[f"low{at}"] is not None
+    }
+
+
+def _finite(name: str, *, is_declared: bool) -> Column:
+    """Return a value, of a declared model that at its row; NULL if it is not finite."""
+    column = F.col(quoted(name))
+    column = column[0] if is_declared else column
+    return F.when(F.abs(column) < F.lit(float("inf")), column)

@@ -1,4 +1,11 @@
-"""Segments as Spark plans: one shuffle of rows, or of segments, and one Arrow task."""
+"""Segments as Spark plans: one shuffle of rows, or of segments, and one Arrow task.
+
+A ``Source`` is where segments come from: rows that are fitted, or segments that are there.
+``laid`` runs a graph over sources; ``paired`` and ``over_entities`` run what crosses entities.
+
+``Versions`` says which segments hold of those that were written more than once, and checks that no
+two of them do at one instant. ``latest`` keeps the newest word of all early results.
+"""
 
 from __future__ import annotations
 
@@ -7,28 +14,33 @@ from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
+from pyspark.sql import Window
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, BooleanType, DoubleType, StructField, StructType
+from pyspark.sql.types import ArrayType, BooleanType, DoubleType, LongType, StructField, StructType
 
-from eddyline.models import blocks, earth, graph, tasks
-from eddyline.models.pairs import CELL
-from eddyline.models.rows import COEF, ERR, FLAGS, TIMES
-from eddyline.models.tasks import SIDE
+from eddyline.errors import NotSupportedError, OptionError, QueryError
+from eddyline.models import graph
+from eddyline.models.graph import SIDE
+from eddyline.models.revisions import BOUNDS, VALIDATED, VERSION
+from eddyline.models.segments import COEF, ERR, FLAGS, TIMES, TOMB, Layout, entity_blocks, gathered
+from eddyline.models.solving import earth
+from eddyline.models.steps import CELL, Shape
+from eddyline.registry import unknown
 from eddyline.spark.arrow_tasks import begin_task, map_batches, map_groups
+from eddyline.spark.relation import checked_frame
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, Row
     from pyspark.sql.types import DataType
 
-    from eddyline.models.declared import Declared
-    from eddyline.models.fitted import Fit
-    from eddyline.models.pairs import DifferentEntities
-    from eddyline.models.steps import Shape
-    from eddyline.models.window_steps import OverEntities
+    from eddyline.models.fitting.declared import Declared
+    from eddyline.models.fitting.fit import Fit
+    from eddyline.models.steps import DifferentEntities, OverEntities
 
     Maker = Fit | Declared
     """How rows become segments."""
@@ -186,13 +198,13 @@ def as_modelled(
     schema = schema_of(node.shape, [*made, *first.key_fields], first.time_type)
     is_whole = graph.sees_entities(node)
     if how is not None and len(sources) == 1:
-        ordered = by_entity(read_columns(first.df, how), keys, how.time)
+        ordered = by_entity(rows_to_fit(first.df, how), keys, how.time)
         return map_batches(ordered, _task(how.tables, node, [first.shape]), schema)
     segments = first.segments if len(sources) == 1 else _together(sources)
     if isinstance(node, graph.Input):
         return segments
     placed = by_entity(segments, keys) if is_whole else segments
-    task = _task(blocks.tables, node, [each.shape for each in sources])
+    task = _task(gathered, node, [each.shape for each in sources])
     return map_batches(placed, task, schema)
 
 
@@ -204,12 +216,12 @@ def over_entities(source: Source, step: OverEntities) -> DataFrame:
 
     def partial(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         begin_task()
-        yield from tasks.stepped(blocks.tables(batches), step.partial, layout)
+        yield from graph.stepped(gathered(batches), step.partial, layout)
 
     def final(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         begin_task()
-        whole = blocks.entity_blocks(blocks.tables(batches), by)
-        yield from tasks.stepped(whole, step.run, layout)
+        whole = entity_blocks(gathered(batches), by)
+        yield from graph.stepped(whole, step.run, layout)
 
     carried = schema_of(given, source.key_fields, source.time_type)
     few = map_batches(source.segments, partial, carried)
@@ -232,7 +244,7 @@ def paired(left: Source, right: Source | None, step: DifferentEntities) -> DataF
     shapes = (sources[0].shape, sources[1].shape)
 
     def task(table: pa.Table) -> pa.Table:
-        return tasks.paired(table, step, shapes, n)
+        return graph.paired(table, step, shapes, n)
 
     keys = [quoted(each) for each in shapes[0].keys]
     group = f"CAST(pmod(xxhash64({', '.join(keys)}), {n}) AS INT)" if keys else "0"
@@ -284,13 +296,13 @@ def _task(
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         begin_task()
         tables = read(batches)
-        whole = blocks.entity_blocks(tables, layouts[0].keys) if is_whole else tables
-        yield from tasks.solved(whole, node, layouts)
+        whole = entity_blocks(tables, layouts[0].keys) if is_whole else tables
+        yield from graph.solved(whole, node, layouts)
 
     return task
 
 
-def read_columns(rows: DataFrame, how: Maker, *more: str) -> DataFrame:
+def rows_to_fit(rows: DataFrame, how: Maker, *more: str) -> DataFrame:
     """Return the columns that are read of rows, and others as SQL.
 
     Rows without an instant are in no segment.
@@ -333,3 +345,226 @@ def schema_of(shape: Shape, keys: Sequence[StructField], time: DataType) -> Stru
 
 def _column(name: str) -> Column:
     return F.col(quoted(name))
+
+
+# -- versions of segments as they were written ----------------------------------------------------
+
+
+_VERSION, _BEFORE, _END = "__version", "__before", "__end"
+_FIRST = np.iinfo(np.int64).min
+"""The version of segments that have none: they were written before all others."""
+
+
+class Versions:
+    """Segments as they were written.
+
+    Args:
+        df: their rows.
+        layout: the columns of these that segments have.
+        version: that which says which segment was written later; None if nothing does.
+    """
+
+    def __init__(self, df: DataFrame, layout: Layout, version: str | None) -> None:
+        self._df, self._layout, self._version = df, layout, version
+
+    def holding(self, df: DataFrame) -> DataFrame:
+        """Return the segments that hold, of all entities or of some.
+
+        Raises:
+            QueryError: two overlap, and nothing says which of them holds.
+        """
+        self._check()
+        if self._version is None:
+            return df.where(f"NOT {TOMB}")
+        layout = self._layout
+        version = F.coalesce(F.col(quoted(self._version)).cast("long"), F.lit(_FIRST))
+        columns = [F.col(quoted(each)) for each in layout.columns]
+        rows = by_entity(df.select(*columns, version.alias(_VERSION)), layout.keys)
+        fields = [df.schema[each] for each in layout.keys]
+        schema = schema_of(Shape(layout.keys, layout.attributes), fields, df.schema["lo"].dataType)
+
+        def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            begin_task()
+            whole = entity_blocks(gathered(batches), layout.keys)
+            yield from graph.newest(whole, layout, _VERSION)
+
+        return map_batches(rows, task, schema)
+
+    def _check(self) -> None:
+        """Look once whether two segments overlap of which nothing says which holds."""
+        found = self._overlapping
+        if found is None:
+            return
+        ranges = " and ".join(f"[{each.lo}, {each.hi})" for each in (found[_BEFORE], found))
+        keys = ", ".join(f"{name} = {found[name]!r}" for name in self._layout.keys)
+        whose = f" of {keys}" if keys else ""
+        if self._version is None:
+            way = (
+                "; say which column does, el.models.read(df, version='…'), as early results do "
+                "by version and validated; or leave out rows that are there twice"
+            )
+        else:
+            way = f", as {self._version!r} is {found[_VERSION]} in both; give each its own"
+        msg = f"models.read: segments{whose} overlap, {ranges}, and nothing says which counts{way}"
+        raise QueryError(msg, keys={name: found[name] for name in self._layout.keys})
+
+    @cached_property
+    def _overlapping(self) -> Row | None:
+        """A segment, and before it one that it overlaps; None if there are none."""
+        if self._version is None:
+            return _overlapping(self._df, self._keys)
+        # Tombstones give way to segments of their version, and what was written twice is the same.
+        rows = self._df.where(f"NOT {TOMB}")
+        return _overlapping(rows, self._keys) and _overlapping(rows.dropDuplicates(), self._keys)
+
+    @property
+    def _keys(self) -> list[Column]:
+        """What says which segments must not overlap."""
+        keys = [F.col(quoted(each)) for each in self._layout.keys]
+        if self._version is None:
+            return keys
+        return [*keys, F.col(quoted(self._version)).alias(_VERSION)]
+
+
+def _overlapping(rows: DataFrame, keys: list[Column]) -> Row | None:
+    """Return the first segment that begins before one that is no later has ended, if there is one.
+
+    Only keys and times are read. Segments of an entity are in one partition in general, or in some
+    one behind the other: so what each partition has of an entity is looked at as one range first,
+    and segments are brought together only where these overlap.
+    """
+    end = F.when(F.col("is_point"), F.expr("hi + INTERVAL '0.000001' SECOND")).otherwise(
+        F.col("hi")
+    )
+    ranges = rows.select(*keys, "lo", "hi", end.alias(_END))
+    names = ranges.columns[: len(keys)]
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        begin_task()
+        yield from graph.spans(gathered(batches), names, ("hi", _END))
+
+    spans = map_batches(ranges, task, ranges.schema)
+    return _first(spans, names) and _first(ranges, names)
+
+
+def _first(ranges: DataFrame, names: list[str]) -> Row | None:
+    """Return the first range that begins before one that is no later has ended, and that one."""
+    own = [F.col(quoted(each)) for each in names] or [F.lit(0)]
+    earlier = Window.partitionBy(*own).orderBy("lo", _END)
+    earlier = earlier.rowsBetween(Window.unboundedPreceding, -1)
+    reached = F.max(F.struct(_END, "lo", "hi")).over(earlier)
+    found = ranges.withColumn(_BEFORE, reached).where(f"{_BEFORE}.{_END} > lo")
+    texts = {each: F.col(each).cast("string") for each in ("lo", "hi")}
+    before = (F.col(f"{_BEFORE}.{each}").cast("string").alias(each) for each in ("lo", "hi"))
+    texts[_BEFORE] = F.struct(*before)
+    return found.withColumns(texts).first()
+
+
+# -- columns of early results ---------------------------------------------------------------------
+
+
+_IS_LABEL = "eddyline.is_label"
+"""Metadata of a column of ``latest``, which files of Parquet keep: it is no key of segments."""
+RESULTS = ("final", "early")
+"""When results of a stream are given."""
+
+
+def read_results(given: str, *, is_streaming: bool) -> bool:
+    """Return whether results are given early.
+
+    Raises:
+        OptionError: it is no time to give results, or early ones are asked of rows that are all
+            there.
+    """
+    if given not in RESULTS:
+        raise OptionError(unknown("results", str(given), RESULTS), results=given)
+    if given == "early" and not is_streaming:
+        msg = "results='early' is of streams; of a batch DataFrame all results are final"
+        raise OptionError(msg, results=given)
+    return given == "early"
+
+
+def with_revisions(schema: StructType) -> StructType:
+    """Return the columns of results with those that early ones have beside them."""
+    more = [StructField(VERSION, LongType()), StructField(VALIDATED, BooleanType())]
+    tomb = [] if TOMB in schema.fieldNames() else [StructField(TOMB, BooleanType())]
+    return StructType([*schema.fields, *tomb, *more])
+
+
+def as_final(results: DataFrame) -> DataFrame:
+    """Return results over batch DataFrames as early ones are: none is taken back any more."""
+    tomb = {} if TOMB in results.columns else {TOMB: F.lit(False)}
+    return results.withColumns({**tomb, VERSION: F.lit(-1).cast("long"), VALIDATED: F.lit(True)})
+
+
+def latest(results: DataFrame) -> DataFrame:
+    """Return the results that hold, of early results as they were written.
+
+    Of each entity and instant at which a result begins the newest row counts; a tombstone is none.
+    Nothing depends on the order of rows, and rows that were written twice are one.
+
+    Args:
+        results: all rows that a query with ``results="early"`` has given: segments, or those of
+            ``sample`` and ``changes``; columns that are none of results are keys.
+
+    Returns:
+        The columns of the same results without early ones, and ``validated``: whether event time,
+        or rows of the entity, have come to the end of the result. Segments can be read,
+        ``el.models.read(el.models.latest(df))``: ``validated`` says by its metadata that it is no
+        key.
+
+    Raises:
+        QueryError: these are no early results.
+        NotSupportedError: they are a stream; read what was written.
+
+    Example:
+        >>> rows = spark.read.parquet("out/")  # doctest: +SKIP
+        >>> el.models.latest(rows).where("validated").show()  # doctest: +SKIP
+    """
+    frame = checked_frame("the input of models.latest", results)
+    if frame.isStreaming:
+        msg = "models.latest takes rows that were written, not a stream: read them as a batch"
+        raise NotSupportedError(msg)
+    keys, (begin, _) = _identity(frame.columns)
+    known = [*keys, begin]
+    others = [each for each in frame.columns if each not in known]
+    newest = F.max_by(F.struct(*map(_column, others)), _column(VERSION)).alias("__newest")
+    found = frame.groupBy(*map(_column, known)).agg(newest).where(f"NOT __newest.{TOMB}")
+    is_segment = begin == BOUNDS["segments"][0]
+    dropped = {VERSION} if is_segment else {VERSION, TOMB}
+    columns = [
+        _column(each) if each in known else F.col(f"__newest.{quoted(each)}").alias(each)
+        for each in frame.columns
+        if each not in dropped
+    ]
+    return found.select(*columns).withMetadata(VALIDATED, {_IS_LABEL: True})
+
+
+def without_label(segments: DataFrame) -> DataFrame:
+    """Return segments without what ``latest`` says beside them."""
+    fields = segments.schema.fields
+    labels = [each.name for each in fields if (each.metadata or {}).get(_IS_LABEL)]
+    return segments.drop(*labels)
+
+
+def _identity(columns: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, str]]:
+    """Return the columns of the entity, and those of where a result begins and ends.
+
+    Raises:
+        QueryError: these are no early results.
+    """
+    lacking = [each for each in (VERSION, TOMB, VALIDATED) if each not in columns]
+    kind = next((each for each in BOUNDS.values() if {*each} <= {*columns}), None)
+    if lacking or kind is None:
+        pairs = " or ".join(" and ".join(dict.fromkeys(each)) for each in BOUNDS.values())
+        msg = (
+            f"models.latest takes early results, with {VERSION}, {TOMB} and {VALIDATED}, and "
+            f"{pairs}; got {', '.join(columns)}"
+        )
+        raise QueryError(msg, columns=list(columns))
+    own = {VERSION, VALIDATED, *kind}
+    if kind == BOUNDS["segments"]:
+        return Layout.of([each for each in columns if each not in own - {*kind}]).keys, kind
+    attributes = {each for each in columns if ERR + each in columns}
+    own |= {TOMB, *attributes, *(ERR + each for each in attributes)}
+    return tuple(each for each in columns if each not in own), kind

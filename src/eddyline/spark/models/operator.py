@@ -1,10 +1,19 @@
-"""Models of a stream on Spark: rows go to the buckets of their entities in one shuffle."""
+"""Models of a stream on Spark: rows go to the buckets of their entities in one shuffle.
+
+``ModelOperator`` runs a ``ModelStep``. A bucket is a partition and does its work in a Python worker
+(``task``). The joins of the graph have a choice of what they ask before they make pairs
+(``models.planning.choice``).
+
+Rows of several streams are one DataFrame (``Arriving``): ``SIDE`` says which input a row is of,
+keys and times are in common columns, and the others in columns of their input. Segments that exist
+from the start come with the first batch.
+"""
 
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
@@ -13,14 +22,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StructField, StructType, TimestampNTZType
 
 from eddyline.errors import QueryError
-from eddyline.models.fitting import FitReport
-from eddyline.models.kept import CODE
-from eddyline.models.planning.loop import ModelLoop
-from eddyline.models.sketch import Sketch
-from eddyline.models.streaming import COMPONENT, ModelPart
-from eddyline.models.tasks import SIDE
-from eddyline.models.view import ModelCounts, ModelView, told_bounds, waiting_rows
-from eddyline.models.work import Work
+from eddyline.models.entities.kept import CODE
+from eddyline.models.fitting.fit import FitReport
+from eddyline.models.graph import SIDE
+from eddyline.models.planning.choice import AskingChoice
+from eddyline.models.planning.expected import ModelProfile
+from eddyline.models.planning.watching import Work
+from eddyline.models.streams.plan import COMPONENT, ModelPart, Sketch
+from eddyline.models.streams.view import ModelCounts, ModelView, told_bounds, waiting_rows
 from eddyline.options import ModelOptions
 from eddyline.report import models as words
 from eddyline.spark.analysis import arrow_schema
@@ -29,36 +38,40 @@ from eddyline.spark.buckets import ADAPTIVE, REPORT, BucketReports
 from eddyline.spark.clock import StreamClock
 from eddyline.spark.clocks_of_results import ResultClock
 from eddyline.spark.event_time import micros_of
-from eddyline.spark.models.arriving import MICROS, Arriving
-from eddyline.spark.models.early import as_final, with_revisions
 from eddyline.spark.models.graphs import crossed, fields_of
-from eddyline.spark.models.laying import Source, in_degrees, read_columns, schema_of
-from eddyline.spark.models.planned import PlannedJoins
+from eddyline.spark.models.laying import (
+    Source,
+    as_final,
+    in_degrees,
+    rows_to_fit,
+    schema_of,
+    with_revisions,
+)
 from eddyline.spark.models.task import ModelWorker
-from eddyline.spark.operator import Laid, Pending
+from eddyline.spark.operator import Laid, Operator, Pending
 from eddyline.spark.relation import lateness_rule
 from eddyline.spark.run.observed_metrics import PendingMetrics
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
-    from eddyline.models.step import ModelStep
-    from eddyline.models.streaming import BucketReport
+    from eddyline.models.streams.plan import BucketReport, ModelStep, StreamPlan
     from eddyline.query.steps import Step
     from eddyline.report.sections import Section
+    from eddyline.runtime.choice import Choice
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History, Record
-    from eddyline.spark.operator import Batch, Clock, Observed, Operator, Site
+    from eddyline.spark.operator import Batch, Clock, Observed, Site
     from eddyline.state.manifest import StatePart, StatePlace
 
 PLANNING = "planning"
 """The name of what is learned of steps and joins in saved state."""
 
 
-class ModelOperator(PlannedJoins):
+class ModelOperator(Operator):
     """Runs a ``ModelStep``, over the rows of one stream or of several inputs.
 
     Raises:
@@ -72,9 +85,11 @@ class ModelOperator(PlannedJoins):
     def __init__(self, step: ModelStep, site: Site) -> None:
         self.step, self.query = step, site.query
         self.asked = step.plan
+        """What is done with the rows of a batch, by the plan in force."""
         self.spark = site.df.sparkSession
         options, self.left = ModelOptions.taken(site.options)
-        self.planning = ModelLoop(options.resolved(), step.plan.node)
+        self.planning = AskingChoice(options.resolved(), step.plan.node)
+        """Estimates what steps give, and plans what joins ask."""
         self.time: str | None = None
         self.times: Mapping[str, int] = {}
         self._arriving: Arriving | None = None
@@ -188,6 +203,20 @@ class ModelOperator(PlannedJoins):
 
     # -- one batch ------------------------------------------------------------------------------
 
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        """What joins ask before."""
+        return (self.planning,) if self.planning.joins else ()
+
+    def prepare(self, df: DataFrame, batch: Batch) -> None:  # noqa: ARG002
+        """Take in the plan that is in force by now."""
+        self.asked = self._planned()
+
+    def _planned(self) -> StreamPlan:
+        """Return what is done with the rows of a batch, by the plan in force."""
+        plan, planning = self.step.plan, self.planning
+        return replace(plan, node=planning.planned(plan.node), samples=planning.wants_sample)
+
     def lay(self, df: DataFrame, batch: Batch) -> Laid:
         """Return the results that event time allows after a batch."""
         if self.asked_clock.is_idle:
@@ -229,7 +258,7 @@ class ModelOperator(PlannedJoins):
         maker = self.step.plan.inputs[0].maker
         if self._arriving is None:
             assert maker is not None
-            return read_columns(rows, maker, code).selectExpr("*", bucket)
+            return rows_to_fit(rows, maker, code).selectExpr("*", bucket)
         static = self._arriving.static
         if static is not None and not self.part.buckets:
             rows = rows.unionByName(static, allowMissingColumns=True)
@@ -265,10 +294,17 @@ class ModelOperator(PlannedJoins):
                     self._n_early += each.n_early
                     self._n_taken_back += each.n_taken_back
                     self._work += each.work
-                entries = self._seen([*found.values()], batch.id)
+                entries = self._learn_joins(found.values(), batch.id)
                 drawn = [each.sketch for each in found.values() if each.sketch is not None]
                 self._sketch = self._sketch.with_later(drawn, self.asked.row_times)
         return entries
+
+    def _learn_joins(self, reports: Collection[BucketReport], batch_id: int) -> list[JournalEntry]:
+        """Learn from what steps gave and joins asked in a batch."""
+        profiles = [each.profile for each in reports if each.profile is not None]
+        fresh = reduce(lambda one, other: one.merged(other), profiles, ModelProfile())
+        task_ns = sum(sum(each.work.ns.values()) for each in reports)
+        return self.planning.step(fresh, task_ns, batch_id)
 
     # -- what people see ------------------------------------------------------------------------
 
@@ -293,7 +329,7 @@ class ModelOperator(PlannedJoins):
                 plan=self.asked,
                 steps=self.planning.steps(),
                 joins=self.planning.views(),
-                ways=self._pin.plan if self._pin else None,
+                ways=self.planning.plan if self.planning.joins else None,
             )
 
     def records(self) -> tuple[Record, ...]:
@@ -335,3 +371,61 @@ class ModelOperator(PlannedJoins):
                 self.planning.restore(learned)
             self.total, self._n_results, self._work = counts.total, counts.n_results, counts.work
             self._n_early, self._n_taken_back = counts.n_early, counts.n_taken_back
+
+
+# -- what comes to the buckets --------------------------------------------------------------------
+
+
+TIME, MICROS = "__time", "__micros"
+"""The time of a row of any stream, as it is and as its instant (µs)."""
+
+
+@dataclass(frozen=True)
+class Arriving:
+    """The inputs of a graph as one DataFrame: the streams, then the others."""
+
+    sources: tuple[Source, ...]
+    names: tuple[str, ...]
+
+    @property
+    def streams(self) -> DataFrame:
+        """The rows of the streams."""
+        found = [self._rows(at) for at, each in enumerate(self.sources) if each.maker]
+        return _united(found)
+
+    @cached_property
+    def static(self) -> DataFrame | None:
+        """The segments of the inputs that are no streams; None if there are none."""
+        found = [self._segments(at) for at, each in enumerate(self.sources) if not each.maker]
+        return _united(found) if found else None
+
+    @property
+    def columns(self) -> tuple[dict[str, str], ...]:
+        """The columns of each input besides its keys: in common, and by itself."""
+        return tuple(map(self._columns, range(len(self.sources))))
+
+    def _columns(self, at: int) -> dict[str, str]:
+        source = self.sources[at]
+        if source.maker is None:
+            names = [each for each in source.shape.layout.columns if each not in source.shape.keys]
+            return {f"__{at}_{each}": each for each in names}
+        return {TIME: source.maker.time} | {f"__{at}_{each}": each for each in source.maker.columns}
+
+    def _rows(self, at: int) -> DataFrame:
+        source = self.sources[at]
+        assert source.maker is not None
+        micros = micros_of(source.df, source.maker.time, self.names[at])
+        rows = rows_to_fit(source.df.withColumn(MICROS, micros), source.maker, MICROS)
+        return self._tagged(rows, at, MICROS)
+
+    def _segments(self, at: int) -> DataFrame:
+        return self._tagged(self.sources[at].segments, at)
+
+    def _tagged(self, df: DataFrame, at: int, *more: str) -> DataFrame:
+        keys = map(quoted, self.sources[at].shape.keys)
+        own = (f"{quoted(name)} AS {quoted(common)}" for common, name in self._columns(at).items())
+        return df.selectExpr(f"{at} AS {SIDE}", *keys, *own, *more)
+
+
+def _united(frames: Sequence[DataFrame]) -> DataFrame:
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)

@@ -1,30 +1,82 @@
-"""Graphs over streams as queries, which are started as any other."""
+"""Graphs over streams as queries, and answers of rows exactly as without models.
+
+``query_of`` makes a graph over streams a query, which is started as any other.
+
+``exact_rows`` returns what Spark's SQL says of the rows, because Spark evaluates the condition:
+NaN, ties at an edge and rows of one instant are as they are there. Stored segments only say which
+rows can be skipped. Spark reads the ranges in which their certified errors leave room for the
+condition to hold, and the instants of rows for which errors do not hold. These instants are found
+once for the same segments and rows.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from eddyline.errors import NotSupportedError, OptionError
+import numpy as np
+import pyarrow as pa
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ByteType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    NumericType,
+    ShortType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+)
+
+from eddyline.errors import NotSupportedError, OptionError, QueryError
 from eddyline.models import graph
-from eddyline.models.early import check_early
-from eddyline.models.step import ModelStep
-from eddyline.models.streaming import StreamInput, StreamPlan, check_streams
+from eddyline.models.fitting.declared import Declared
+from eddyline.models.graph import SIDE
+from eddyline.models.segments import entity_blocks, entity_ids, gathered, micros_of
+from eddyline.models.solving import expressions
+from eddyline.models.solving.exact import (
+    ATTRIBUTE,
+    ROW_TIME,
+    ROW_VALUE,
+    SINCE,
+    UNTIL,
+    check_rows_have,
+    closed,
+    open_ranges,
+    uncovered_instants,
+)
+from eddyline.models.solving.expressions import And
+from eddyline.models.solving.text import has_root
+from eddyline.models.steps import Where
+from eddyline.models.streams.bucket import check_early
+from eddyline.models.streams.plan import ModelStep, StreamInput, StreamPlan, check_streams
 from eddyline.query.predicates import SqlPredicate
-from eddyline.query.steps import RESULT, FilterStep, ReadStep
+from eddyline.query.select.reader import read_query
+from eddyline.query.steps import RESULT, FilterStep, ReadStep, steps
+from eddyline.registry import checked_text
+from eddyline.spark.analysis import column_types, refused, unlogged
+from eddyline.spark.arrow_tasks import begin_task, map_batches
 from eddyline.spark.models.graphs import Crossing, inlined, precise
-from eddyline.spark.models.laying import Source
+from eddyline.spark.models.laying import RawRows, Source, by_entity
 from eddyline.spark.query import Query
 from eddyline.spark.relation import Relation as Named
-from eddyline.spark.relation import checked_relation
+from eddyline.spark.relation import checked_frame, checked_relation
+from eddyline.sql.parsing import SparkText, parse_condition, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
 
+    from eddyline.data.arrays import Ints
+    from eddyline.models.solving.expressions import Condition
     from eddyline.query.steps import Step
     from eddyline.spark.models.graphs import Graph
-    from eddyline.spark.models.laying import Relation
+    from eddyline.spark.models.laying import Relation, Task
 
 INPUT = "rows"
 """The name of the stream in a query that has no other input."""
@@ -155,3 +207,253 @@ def _names(sources: Sequence[Source]) -> list[str]:
         name if given.count(name) == 1 else f"{name} {given[: at + 1].count(name)}"
         for at, name in enumerate(given)
     ]
+
+
+# -- exact answers --------------------------------------------------------------------------------
+
+
+MOST_ENTITIES, MOST_RANGES = 64, 16
+"""A filter has ranges of each entity if there are no more than so many, each at most so many; of
+more entities it has those of all together, as many as it would have of both."""
+
+_AS_DOUBLES = (DoubleType, FloatType, IntegerType, ShortType, ByteType)
+"""Types of which a double keeps every value."""
+
+
+def exact_rows(given: Graph, rows: DataFrame | None, time: str | None) -> DataFrame | Query:
+    """Return the rows that satisfy the conditions of a graph, as SQL says.
+
+    Args:
+        given: conditions over the segments of one DataFrame or stream.
+        rows: what the segments stand for; None: what they were made of.
+        time: their column of timestamps, if they are given.
+
+    Returns:
+        The rows, or of a stream a query that filters them.
+
+    Raises:
+        NotSupportedError: there is something else in the graph, or rows alone have no value of what
+            is compared.
+        QueryError: it is not known what the segments stand for, rows have other columns, or Spark
+            refuses a condition.
+    """
+    source, asked = _asked(given)
+    if source.is_streaming and rows is not None:
+        msg = "exact answers of a stream are of the rows that its models are of; give no others"
+        raise QueryError(msg)
+    raw = _raw(source.every, rows, time)
+    if raw is None:
+        msg = (
+            "exact answers are rows of a DataFrame, and it is not known to which one these "
+            "segments were fitted: give it, exact(df, time='ts')"
+        )
+        raise QueryError(msg)
+    _check_columns(raw, source, asked)
+    if source.is_streaming:
+        return _query(source.every, [*source.conditions, *(each.text for each in asked)])
+    found = raw.where(source.conditions).df
+    if source.maker is None and asked:
+        found = found.where(_may_hold(source, raw, asked))
+    for each in asked:
+        try:
+            with unlogged():
+                found = found.where(each.text)
+        except AnalysisException as error:
+            raise refused(f"exact answers of {each.text}", error, text=each.text) from error
+    return found
+
+
+def _raw(source: Source, rows: DataFrame | None, time: str | None) -> RawRows | None:
+    """Return the rows that segments stand for, None if that is not known."""
+    if rows is None:
+        return source.raw if source.maker is None else RawRows(source.df, source.maker.time)
+    frame = checked_frame("the rows of exact", rows)
+    known = source.raws.get(id(frame))
+    if known is None or known.time != time:
+        known = RawRows(frame, checked_text("time of exact", time))
+        source.raws[id(frame)] = known
+    return known
+
+
+def _asked(given: Graph) -> tuple[Source, list[Where]]:
+    """Return the segments that conditions are over, and the conditions in their order."""
+    asked: list[Where] = []
+    node = given.node
+    while isinstance(node, graph.Unary) and isinstance(node.step, Where):
+        asked.insert(0, node.step)
+        node = node.of
+    source = given.sources[0]
+    if not isinstance(node, graph.Input) or not isinstance(source, Source):
+        msg = (
+            "exact answers are rows that satisfy conditions: segments.where(…).exact(); what is "
+            f"computed of several rows has none, got {given}"
+        )
+        raise NotSupportedError(msg)
+    for each in asked:
+        check_rows_have(each.condition)
+        _check_are_columns(source, each)
+        if has_root(each.text):
+            msg = (
+                f"exact answers of {each.text}: in SQL the root of a number below 0 is NaN, which "
+                "is above all numbers, and of a model there is none; compare squares"
+            )
+            raise NotSupportedError(msg, text=each.text)
+    return source, asked
+
+
+def _check_are_columns(source: Source, asked: Where) -> None:
+    """Refuse attributes that are computed from rows and are no columns."""
+    names = sorted(expressions.attributes(asked.condition))
+    raw = source.raw.columns if source.raw is not None else {}
+    places = raw if source.maker is None else getattr(source.maker, "places", {})
+    if not places.keys().isdisjoint(names):
+        msg = (
+            f"exact answers of {asked.text}: rows have no position in metres; it is computed from "
+            "their latitude and longitude; use conditions on these columns"
+        )
+        raise NotSupportedError(msg, text=asked.text)
+    if not isinstance(source.maker, Declared):
+        return
+    for name in names:
+        equation = source.maker.equations[name]
+        if equation.column != name:
+            msg = (
+                f"exact answers of {asked.text}: rows have no {name!r}, which is computed of them "
+                f"({equation.text}); declare a column, such as x = x + vx * t"
+            )
+            raise NotSupportedError(msg, attribute=name)
+
+
+def _query(source: Source, conditions: Sequence[str]) -> Query:
+    """Return a query of the rows of a stream that satisfy conditions, as any other filter."""
+    assert source.maker is not None
+    what, time = f"the input of query {source.name!r}", source.maker.time
+    relation = checked_relation(what, source.df, time, source.lateness)
+    asked = " AND ".join(f"({each}\n)" for each in conditions)  # behind a note goes a line
+    text = f"SELECT * FROM {INPUT}" + (f" WHERE {asked}" if asked else "")
+    read = read_query(text, {INPUT: column_types(source.df)})
+    (of_rows,) = read.inputs
+    # Conditions on keys are among those of the text that they were part of.
+    said = {parse_condition(each.text).sql(SparkText): each for each in of_rows.predicates}
+    read = replace(read, inputs=(replace(of_rows, predicates=(*said.values(),)),))
+    return Query(source.name, "", steps(read), {INPUT: relation}, {}, rename=RENAME)
+
+
+def _check_columns(raw: RawRows, source: Source, asked: Sequence[Where]) -> None:
+    names = {name for each in asked for name in expressions.attributes(each.condition)}
+    for name in [*source.shape.keys, raw.time, *sorted(names)]:
+        if name not in raw.types:
+            msg = f"exact answers: rows have no column {name!r}; there are {', '.join(raw.types)}"
+            raise QueryError(msg, name=name)
+    for name in sorted(names):
+        if not isinstance(raw.types[name], NumericType):
+            msg = f"exact answers: {name!r} is {raw.types[name].simpleString()}; give a number"
+            raise QueryError(msg, name=name)
+
+
+def _may_hold(source: Source, raw: RawRows, asked: Sequence[Where]) -> Column:
+    """Return a filter that all rows pass for which conditions may hold."""
+    condition = And(tuple(each.condition for each in asked))
+    names = sorted(expressions.attributes(condition))
+    are_doubles = all(isinstance(raw.types[each], _AS_DOUBLES) for each in names)
+    task = _open_task(condition, source, are_doubles=are_doubles)
+    tables = [map_batches(source.segments, task, _ranges_schema(source)).toArrow()]
+    tables += _uncovered(raw, source.every, names)
+    found = [(micros_of(each.column(SINCE)), micros_of(each.column(UNTIL))) for each in tables]
+    return F.col(quoted(raw.time)).isNull() | _filter(tables, found, source, raw)
+
+
+def _filter(
+    tables: Sequence[pa.Table], found: Sequence[tuple[Ints, Ints]], source: Source, raw: RawRows
+) -> Column:
+    lo, hi = (np.concatenate([each[at] for each in found]) for at in (0, 1))
+    if not len(lo):
+        return F.lit(False)
+    keys = list(source.shape.keys)
+    is_naive = isinstance(raw.types[raw.time], TimestampNTZType)
+    names = pa.concat_tables([each.select(keys) for each in tables]) if keys else pa.table({})
+    ids, first = entity_ids(names, keys)
+    if not keys or len(first) > MOST_ENTITIES:
+        every = closed(lo, hi, MOST_ENTITIES * MOST_RANGES)
+        return _in_ranges(raw.time, *every, is_naive=is_naive)
+    entities = names.take(pa.array(first))
+    parts = []
+    for number in range(len(first)):
+        own = ids == number
+        part = _in_ranges(raw.time, *closed(lo[own], hi[own], MOST_RANGES), is_naive=is_naive)
+        for name in keys:
+            value = _literal(entities.column(name)[number], raw.types[name])
+            part = F.col(quoted(name)).eqNullSafe(value) & part
+        parts.append(part)
+    return reduce(lambda one, other: one | other, parts)
+
+
+def _literal(value: pa.Scalar, kind: DataType) -> Column:
+    """Return the value of a key; Python's own time zone has no part in it."""
+    if isinstance(kind, TimestampNTZType) and value.is_valid:
+        return _instant(value.cast(pa.timestamp("us")).value, is_naive=True)
+    return F.lit(value.as_py()).cast(kind)
+
+
+def _in_ranges(time: str, lo: Ints, hi: Ints, *, is_naive: bool) -> Column:
+    column = F.col(quoted(time))
+    ranges = [
+        (column >= _instant(begin, is_naive=is_naive)) & (column < _instant(end, is_naive=is_naive))
+        for begin, end in zip(lo.tolist(), hi.tolist(), strict=True)
+    ]
+    return reduce(lambda one, other: one | other, ranges)
+
+
+def _instant(micros: int, *, is_naive: bool) -> Column:
+    if not is_naive:
+        return F.timestamp_micros(F.lit(micros))
+    days, rest = divmod(micros, 86_400_000_000)
+    seconds, fraction = divmod(rest, 1_000_000)
+    day = np.datetime64(days, "D")
+    text = f"{day} {seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{fraction:06}"
+    return F.expr(f"TIMESTAMP_NTZ'{text}'")
+
+
+def _ranges_schema(source: Source) -> StructType:
+    times = [StructField(each, source.time_type) for each in (SINCE, UNTIL)]
+    return StructType([*source.key_fields, *times])
+
+
+def _open_task(condition: Condition, source: Source, *, are_doubles: bool) -> Task:
+    layout = source.shape.layout
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        begin_task()
+        yield from open_ranges(gathered(batches), layout, condition, are_doubles=are_doubles)
+
+    return task
+
+
+def _uncovered(raw: RawRows, source: Source, names: Sequence[str]) -> list[pa.Table]:
+    """Return for each attribute the instants of rows whose value errors do not hold for."""
+    missing = [each for each in names if each not in raw.uncovered]
+    if missing:
+        found = _looked_for(raw, source, missing)
+        own = found.column(ATTRIBUTE).to_numpy()
+        for at, name in enumerate(missing):
+            raw.uncovered[name] = found.filter(pa.array(own == at)).drop_columns([ATTRIBUTE])
+    return [raw.uncovered[each] for each in names]
+
+
+def _looked_for(raw: RawRows, source: Source, names: Sequence[str]) -> pa.Table:
+    layout, keys = source.shape.layout, source.shape.keys
+    values = {ROW_TIME: quoted(raw.time)}
+    values |= {ROW_VALUE + each: f"CAST({quoted(each)} AS DOUBLE)" for each in names}
+    columns = [f"{text} AS {quoted(each)}" for each, text in values.items()]
+    rows = raw.df.where(F.col(quoted(raw.time)).isNotNull())
+    rows = rows.selectExpr(*map(quoted, keys), *columns, f"1 AS {SIDE}")
+    segments = source.segments.withColumn(SIDE, F.lit(0))
+    both = segments.unionByName(rows, allowMissingColumns=True)
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        begin_task()
+        whole = entity_blocks(gathered(batches), keys)
+        yield from uncovered_instants(whole, layout, names)
+
+    schema = StructType([*_ranges_schema(source), StructField(ATTRIBUTE, IntegerType())])
+    return map_batches(by_entity(both, keys), task, schema).toArrow()

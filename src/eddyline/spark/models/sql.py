@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from eddyline.errors import EddylineError, NotSupportedError, OptionError, QueryError
-from eddyline.models.condition_text import has_root
-from eddyline.models.earth import TRACK
+from eddyline.models.solving.earth import TRACK
+from eddyline.models.solving.text import has_root
 from eddyline.models.sql.reader import read_model_query
-from eddyline.models.sql.recipe import Call, Made, made_in
+from eddyline.models.sql.scope import Call, Made, made_in
 from eddyline.options import FilterOptions
 from eddyline.query.predicates import SqlPredicate
 from eddyline.query.select.statement import identifier
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from eddyline.models.sql.exact import ExactPart, ExactQuery
-    from eddyline.models.sql.recipe import ModelQuery, Node
+    from eddyline.models.sql.scope import ModelQuery, Node
     from eddyline.query.steps import Step
     from eddyline.spark.catalog import Catalog
     from eddyline.spark.query import Query

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from eddyline.models.bucket import BucketBatch
-from eddyline.models.early import EarlyBatch
-from eddyline.models.kept import CODE
-from eddyline.models.sketch import ANY
-from eddyline.models.streaming import COMPONENT, BucketState
-from eddyline.models.tasks import SIDE
+from eddyline.models.entities.kept import CODE
+from eddyline.models.graph import SIDE
+from eddyline.models.streams.bucket import BucketBatch, EarlyBatch
+from eddyline.models.streams.plan import ANY, COMPONENT, BucketState
 from eddyline.spark.arrow_tasks import BUCKET, begin_task, bucket_of
 from eddyline.spark.buckets import as_sent, report_row, state_of
 from eddyline.state.rows import as_kept
@@ -20,7 +18,7 @@ from eddyline.state.rows import as_kept
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from eddyline.models.streaming import ModelPart, StreamPlan
+    from eddyline.models.streams.plan import ModelPart, StreamPlan
     from eddyline.state.manifest import StatePlace
 
 
@@ -39,7 +37,7 @@ class ModelWorker:
     offset: int
     """From the time of a row to its instant (µs)."""
     zone: str | None
-    """The time zone of timestamps; see ``rows.table_of``."""
+    """The time zone of timestamps; see ``segments.table_of``."""
     cut: int = ANY
     """The greatest code of an entity that is drawn."""
     columns: tuple[dict[str, str], ...] | None = None

@@ -1,0 +1,10 @@
+"""What a bucket keeps of its entities between batches, and until when it is final.
+
+Final segments of a batch come in; results up to the fronts of their entities, and files of what is
+kept, go out. Invariant: each result is given once, when no later segment can change it, and files
+are never written again.
+
+Read ``kept`` (records and rows in files), ``fronts`` (how far each entity is final, open runs),
+``stages`` (what each stage of a graph gives and keeps). Imports ``steps``, ``graph``,
+``windows/``, ``streams.plan`` and files of ``state/``.
+"""

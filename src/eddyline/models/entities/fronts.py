@@ -1,0 +1,556 @@
+"""How far results are final: until when no later segment changes them, by entity.
+
+An open run holds an entity back: rows of which no segment is final yet, until a gap or a horizon is
+over. Where nothing holds it, the watermark says how far it is, whether rows of it come or not. An
+entity that nobody has seen can begin there at the earliest. So entities without rows hold nothing
+for longer than a gap.
+
+Of several entities:
+
+- a pair is final up to the lesser of the two fronts of its entities. Its segments are the overlaps
+  of theirs, so each is final as soon as both are. A batch gives it when the later one of the two
+  comes, and earlier ones are kept as far as another entity may still overlap them;
+- the value of a group is final up to the least front of all entities of the group, unknown ones
+  included. A piece is given when it is over before that front: another entity may cut it until
+  then.
+
+Windows that may close in a gap have pieces that are over where the next segment begins. Results of
+these are final a width before the front of their entity, or as far as is known of each.
+
+Fronts never go back. No final segment of rows ends behind the front of its entity; a result of a
+stage may.
+
+``Books`` has what a bucket knows of its entities, and which of them it has to look at although no
+row of them has come. ``OpenRuns`` has the rows of open runs, which come again with each batch that
+concerns their entity. A run is fitted from the first row on that is in no final segment. Each batch
+appends the new rows to files. A record of the entity has the first and the last row: where the run
+is held, and until when no gap has ended it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from eddyline.data.arrays import distinct
+from eddyline.models import graph, timeline
+from eddyline.models.entities.kept import (
+    AT,
+    CODE,
+    AppendedRows,
+    EntityRecords,
+    codes_of,
+    instants_of,
+)
+from eddyline.models.segments import Keyed, ids_together, is_other_entity, micros_of
+from eddyline.models.steps import Extremum, Integral
+from eddyline.models.streams.plan import NEVER
+from eddyline.state.event_time import HeldRows
+from eddyline.state.rows import FOREVER
+from eddyline.state.rows import Rows as Kept
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from eddyline.data.arrays import Ints, Mask
+    from eddyline.models.entities.kept import EntityRun
+    from eddyline.models.segments import Segments
+    from eddyline.models.steps import DifferentEntities, Rows
+    from eddyline.state.manifest import StatePlace
+    from eddyline.state.run_files import RunFile
+
+    Files = tuple[RunFile, ...]
+
+
+class Fronts(Protocol):
+    """Before which instant all segments of each entity are there (µs)."""
+
+    @property
+    def least(self) -> int:
+        """No front is before that."""
+
+    def of(self, names: pa.Table) -> Ints:
+        """Return those of some entities, ``[n]``."""
+
+    @property
+    def by_keys(self) -> Fronts:
+        """The same of entities that have other codes."""
+
+    def known(self) -> KnownFronts:
+        """Return all of them, or instants that none of them is before."""
+
+
+@dataclass(frozen=True)
+class KnownFronts:
+    """Fronts of which the exceptions are listed."""
+
+    default: int
+    """That of entities which are not listed (µs)."""
+    keys: tuple[str, ...] = ()
+    """The columns that say the entity."""
+    names: pa.Table | None = None
+    """The keys of entities that are held back, some of them several times."""
+    at: Ints | None = None
+    """Where each is held (µs)."""
+
+    @property
+    def least(self) -> int:
+        """The least of all."""
+        return self.default if self.at is None else int(self.at.min(initial=self.default))
+
+    def of(self, names: pa.Table) -> Ints:
+        """Return those of some entities; of several that share keys the least counts."""
+        found = np.full(len(names), self.default)
+        if self.names is None or self.at is None or not len(self.at) or not len(names):
+            return found
+        mine, listed = ids_together([names, self.names], self.keys)
+        first = np.full(int(max(mine.max(), listed.max())) + 1, FOREVER)
+        np.minimum.at(first, listed, self.at)
+        least: Ints = np.minimum(found, first[mine])
+        return least
+
+    @property
+    def by_keys(self) -> KnownFronts:
+        """The same."""
+        return self
+
+    def known(self) -> KnownFronts:
+        """Return them."""
+        return self
+
+    def by(self, keys: Sequence[str]) -> KnownFronts:
+        """Return those of groups of entities."""
+        return replace(self, keys=tuple(keys))
+
+
+class RowFronts:
+    """Fronts of entities whose rows become segments: open runs hold them.
+
+    Args:
+        until: the instant before which all rows are there (µs).
+        keys: the columns that say the entity, with ``CODE``.
+        codes: the codes of the entities that the batch has looked at, sorted.
+        held: their rows that are in no segment yet, and the time of each (µs); None if there are
+            none.
+        before: the records before the batch, which still hold of all other entities.
+        kind: the kind of records that has such rows.
+        wait: how long after its last row an entity is looked at again, if no other one comes (µs).
+    """
+
+    def __init__(
+        self,
+        until: int,
+        keys: tuple[str, ...],
+        codes: Ints,
+        held: tuple[pa.Table, Ints | None] | None,
+        before: EntityRecords,
+        kind: str,
+        wait: int,
+    ) -> None:
+        self._until, self._keys, self._codes, self._wait = until, keys, codes, wait
+        self._held, self._before, self._kind = held, before, kind
+
+    @property
+    def least(self) -> int:
+        """No front is before that."""
+        before = self._before.first_of(self._kind, self._until - self._wait)
+        first = min(self._until, before)
+        own = None if self._held is None else self._held[1]
+        return first if own is None else int(own.min(initial=first))
+
+    def of(self, names: pa.Table) -> Ints:
+        """Return those of some entities."""
+        others = np.setdiff1d(codes_of(names), self._codes)
+        kept = self._before.of(others, [self._kind]).get(self._kind) if others.size else None
+        return self._listed(kept).of(names)
+
+    @property
+    def by_keys(self) -> KnownFronts:
+        """The same of entities that have other codes."""
+        return self.known()
+
+    def known(self) -> KnownFronts:
+        """Return all of them, by keys."""
+        kept = self._before.every(self._kind, self._until - self._wait)
+        if kept is not None:
+            kept = kept.filter(pa.array(~np.isin(codes_of(kept), self._codes)))
+        return self._listed(kept).by(self._keys[1:])
+
+    def _listed(self, kept: pa.Table | None) -> KnownFronts:
+        """Return the fronts of entities that were looked at, and of those with some records."""
+        tables, instants = [], []
+        if self._held is not None and self._held[1] is not None:
+            tables.append(self._held[0].select(list(self._keys)))
+            instants.append(self._held[1])
+        if kept is not None and len(kept):
+            tables.append(kept.select(list(self._keys)))
+            instants.append(kept.column(AT).to_numpy())
+        if not tables:
+            return KnownFronts(self._until, self._keys)
+        return KnownFronts(
+            self._until, self._keys, pa.concat_tables(tables), np.concatenate(instants)
+        )
+
+
+@dataclass(frozen=True)
+class LeastFronts:
+    """Fronts of what needs several inputs: the least of theirs."""
+
+    inputs: tuple[Fronts, ...]
+
+    @property
+    def least(self) -> int:
+        """No front is before that."""
+        return min(each.least for each in self.inputs)
+
+    def of(self, names: pa.Table) -> Ints:
+        """Return those of some entities."""
+        found: Ints = np.min([each.of(names) for each in self.inputs], axis=0)
+        return found
+
+    @property
+    def by_keys(self) -> LeastFronts:
+        """The same of entities that have other codes."""
+        return LeastFronts(tuple(each.by_keys for each in self.inputs))
+
+    def known(self) -> KnownFronts:
+        """Return all of them."""
+        every = [each.known() for each in self.inputs]
+        default, keys = min(each.default for each in every), every[0].keys
+        if not keys:  # all are one, and a table without columns has no rows
+            return KnownFronts(min(each.least for each in every))
+        names = [each.names.select(list(keys)) for each in every if each.names is not None]
+        at = [each.at for each in every if each.at is not None]
+        if not names:
+            return KnownFronts(default, keys)
+        return KnownFronts(default, keys, pa.concat_tables(names), np.concatenate(at))
+
+
+@dataclass(frozen=True)
+class EarlierFronts:
+    """Fronts of results that may not be over yet so long before those of what they are made of."""
+
+    inputs: Fronts
+    lag: int
+    """How long before (µs)."""
+
+    @property
+    def least(self) -> int:
+        """No front is before that."""
+        return timeline.earlier(self.inputs.least, self.lag)
+
+    def of(self, names: pa.Table) -> Ints:
+        """Return those of some entities."""
+        return timeline.earlier(self.inputs.of(names), self.lag)
+
+    @property
+    def by_keys(self) -> EarlierFronts:
+        """The same of entities that have other codes."""
+        return replace(self, inputs=self.inputs.by_keys)
+
+    def known(self) -> KnownFronts:
+        """Return all of them."""
+        known = self.inputs.known()
+        at = None if known.at is None else timeline.earlier(known.at, self.lag)
+        return replace(known, default=timeline.earlier(known.default, self.lag), at=at)
+
+
+@dataclass(frozen=True)
+class PairFronts:
+    """Fronts of pairs: the lesser one of both entities."""
+
+    step: DifferentEntities
+    sides: tuple[KnownFronts, KnownFronts]
+
+    @property
+    def least(self) -> int:
+        """No front is before that."""
+        return min(each.least for each in self.sides)
+
+    def of(self, names: pa.Table) -> Ints:
+        """Return those of some pairs."""
+        found = []
+        for name, side in zip(self.step.names, self.sides, strict=True):
+            if side.names is None:
+                found.append(np.full(len(names), side.default))
+                continue
+            own = names.select([f"{name}_{key}" for key in side.keys])
+            found.append(side.of(own.rename_columns(list(side.keys))))
+        least: Ints = np.minimum(*found)
+        return least
+
+    @property
+    def by_keys(self) -> PairFronts:
+        """The same."""
+        return self
+
+    def known(self) -> KnownFronts:
+        """Return one instant for all: a pair may be of any two entities."""
+        return KnownFronts(self.least)
+
+
+def known_until(segments: Segments, front: Ints) -> Ints:
+    """Return fronts moved on to the end of the segment that is there, if it is known already.
+
+    Args:
+        segments: final ones; those of one entity do not overlap.
+        front: before which instant all segments of each entity are there (µs), ``[entities]``.
+    """
+    at = front[segments.keys]
+    rows = (segments.lo <= at) & (segments.hi > at)
+    found = front.copy()
+    np.maximum.at(found, segments.keys[rows], segments.hi[rows])
+    return found
+
+
+def frontier_of(
+    node: graph.Node, inputs: Sequence[Ints], found: Mapping[int, Keyed | Rows]
+) -> tuple[Ints, Ints]:
+    """Return the instant before which the results of each entity are final (µs).
+
+    A piece of windows that may close in a gap is over where the next segment begins, so what is
+    made of it waits until the front has come to its end.
+
+    Args:
+        node: the graph.
+        inputs: the instant before which all segments of each entity are there, by input, ``[n]``;
+            no segment is there at it that begins before.
+        found: what came out of each part, by its id; see ``graph.every``.
+
+    Returns:
+        That instant, and the one that time has to pass until more is final, ``FOREVER`` if nothing
+        waits for such a piece, ``[n]`` each.
+    """
+    fronts: dict[int, Ints] = {}
+    again = np.full_like(inputs[0], FOREVER)
+    for each in graph.parts(node):
+        match each:
+            case graph.Input(at):
+                front = inputs[at]
+            case graph.Unary(step, of):
+                front, made = fronts[id(of)], found[id(each)]
+                if isinstance(step, Integral | Extremum) and step.lag_us:
+                    assert isinstance(made, Keyed)  # at ticks nothing lasts
+                    goes_on = isinstance(step, Extremum) or graph.lag(of) > 0
+                    most = step.width_us if goes_on else 0
+                    front = _before_open(made.segments, front, again, most)
+            case graph.SameEntity(left, right):
+                front = np.minimum(fronts[id(left)], fronts[id(right)])
+        fronts[id(each)] = front
+    return fronts[id(node)], again
+
+
+def _before_open(made: Segments, front: Ints, again: Ints, most: int) -> Ints:
+    """Return fronts moved back to the start of pieces of which the end may become another one.
+
+    A piece of a moving extreme that ends there goes on if another segment begins at once, and so
+    does one of windows over windows if what begins there is not what comes.
+
+    Args:
+        made: pieces of windows.
+        front: before which instant all that they see is there, of each entity (µs).
+        again: set to the instant that time has to pass until pieces are over (µs).
+        most: how long pieces are that may go on where they end there (µs).
+    """
+    at, ends = front[made.keys], made.ends
+    is_open = (ends > at) | ((ends == at) & (ends - made.lo <= most))
+    rows = np.flatnonzero(is_open & (made.lo < at))
+    keys, over = made.keys[rows], ends[rows]
+    found = front.copy()
+    np.minimum.at(found, keys, made.lo[rows])
+    np.minimum.at(again, keys, over - (over > at[rows]))
+    return found
+
+
+def last_ends(segments: Segments, n: int) -> Ints:
+    """Return where the last segment of each entity ends, ``NEVER`` if it has none, ``[n]``."""
+    ends = np.full(n, NEVER)
+    np.maximum.at(ends, segments.keys, segments.hi)
+    return ends
+
+
+def whole_until(segments: Segments, front: Ints) -> Ints:
+    """Return instants moved back to the start of the segment that is not over there.
+
+    Args:
+        segments: those of one entity do not overlap.
+        front: an instant of each entity (µs), ``[entities]``.
+    """
+    rows = segments.ends > front[segments.keys]
+    found = front.copy()
+    np.minimum.at(found, segments.keys[rows], segments.lo[rows])
+    return found
+
+
+# -- the entities of a bucket ---------------------------------------------------------------------
+
+
+HELD = "held"
+"""How kinds of records begin that are rows in no segment yet; the number of an input follows."""
+
+
+class Books:
+    """The records of entities in one batch.
+
+    Args:
+        place: where files are.
+        since: the instant before which the batches before have looked at everything (µs).
+        until: the same of this one.
+        wakes: when which entities are looked at.
+        entities: what is known of entities.
+    """
+
+    def __init__(
+        self,
+        place: StatePlace,
+        since: int,
+        until: int,
+        wakes: Files,
+        entities: tuple[EntityRun, ...],
+    ) -> None:
+        self.until = until
+        self.records = EntityRecords(place, entities)
+        """As the batches before left them."""
+        self.codes: Ints = np.zeros(0, np.int64)
+        """Of the entities that the batch looks at."""
+        self.kept: dict[str, pa.Table] = {}
+        """Their records by kind."""
+        self.after: dict[str, tuple[pa.Table, Ints | None]] = {}
+        """Their records from now on, and an instant of each; see ``EntityRecords.after``."""
+        self._again: list[tuple[Ints, Ints]] = []
+        self._wakes = HeldRows(place.files, place.runs, wakes, since)
+
+    @property
+    def woken(self) -> list[Ints]:
+        """The codes of the entities whose time has come."""
+        return [codes_of(each.payload) for each in self._wakes.before(self.until)]
+
+    def open(self, codes: list[Ints]) -> Ints:
+        """Look up entities; return their codes, sorted, each once."""
+        self.codes = distinct(np.concatenate(codes)) if codes else self.codes
+        self.kept = self.records.given(self.codes)
+        return self.codes
+
+    def has_held(self, names: pa.Table) -> Mask:
+        """Return which entities have rows that are in no segment yet."""
+        held = [codes_of(each) for kind, (each, _) in self.after.items() if kind.startswith(HELD)]
+        found: Mask = np.isin(codes_of(names), np.concatenate([*held, np.zeros(0, np.int64)]))
+        return found
+
+    def look_again(self, names: pa.Table, at: Ints) -> None:
+        """Look at entities once time has passed an instant of each (µs)."""
+        self._again.append((codes_of(names), np.maximum(at, self.until)))
+
+    def close(
+        self, waits: Mapping[str, int], lows: Mapping[str, int]
+    ) -> tuple[Files, tuple[EntityRun, ...]]:
+        """Return the files of wakes and of records after the batch.
+
+        Args:
+            waits: how long after their instant records concern their entity again (µs), by kind:
+                when a gap or a horizon is over, or a range.
+            lows: at or before which instant records are not needed any more (µs), by kind.
+        """
+        return self._wakes_after(waits), self.records.after(self.codes, self.after, lows)
+
+    def _wakes_after(self, waits: Mapping[str, int]) -> Files:
+        parts = self._again
+        for kind, (table, instants) in self.after.items():
+            wait = waits.get(kind)
+            if wait is not None and len(table) and instants is not None:
+                at = np.full(len(self.codes), NEVER)
+                places = np.searchsorted(self.codes, codes_of(table))
+                np.maximum.at(at, places, instants + wait)
+                parts.append((self.codes[at >= self.until], at[at >= self.until]))
+        new: Kept | None = None
+        if parts:
+            who, when = (np.concatenate(each) for each in zip(*parts, strict=True))
+            new = Kept({}, when, when, pa.table({CODE: pa.array(who)}))
+        return self._wakes.after(self.until, new)
+
+
+# -- rows of open runs ----------------------------------------------------------------------------
+
+
+_IS_NEW = "__is_new"
+"""The column that says which rows are in no file yet."""
+
+
+class OpenRuns:
+    """The rows of the open runs of one input in one batch.
+
+    Args:
+        place: where files are.
+        files: of rows, before the batch.
+        keys: the columns that say the entity, with ``CODE``.
+        time: the column of the time of rows.
+    """
+
+    def __init__(self, place: StatePlace, files: Files, keys: Sequence[str], time: str) -> None:
+        self._place, self._keys, self._time = place, keys, time
+        self.files = files
+        """From ``keep`` on those after the batch."""
+        self.held: pa.Table | None = None
+        """All rows that are held from now on of the entities that were looked at."""
+
+    def before(self, record: pa.Table) -> pa.Table:
+        """Return the rows of entities that were held before the batch.
+
+        Args:
+            record: the first one and the last one of each.
+
+        Raises:
+            OSError: they cannot be read.
+        """
+        codes = distinct(codes_of(record))
+        rows = AppendedRows(self._place, self.files).of(codes, NEVER)
+        assert rows is not None  # those of the record, for a start
+        listed, ids = ids_together([record, rows], self._keys)
+        first = np.full(int(max(listed.max(), ids.max())) + 1, FOREVER)
+        np.minimum.at(first, listed, micros_of(record.column(self._time)))
+        return rows.filter(pa.array(micros_of(rows.column(self._time)) >= first[ids]))
+
+    @staticmethod
+    def marked(before: pa.Table | None, due: pa.Table | None) -> pa.Table:
+        """Return rows that were held and those that have come, as what they are."""
+        given = [(each, at == 1) for at, each in enumerate((before, due)) if each is not None]
+        marks = [pa.array(np.full(len(each), is_new)) for each, is_new in given]
+        return pa.concat_tables(
+            each.append_column(_IS_NEW, mark) for (each, _), mark in zip(given, marks, strict=True)
+        )
+
+    def taken(self, held: pa.Table) -> pa.Table:
+        """Take the rows that are held from now on; return the first and the last of each entity.
+
+        Args:
+            held: of marked rows, by entity and time.
+        """
+        begins: Mask = is_other_entity(held, self._keys)
+        is_end = begins | np.append(begins[1:], np.True_)[: len(held)]
+        self._is_new = held.column(_IS_NEW).to_numpy()
+        self.held = held.drop_columns([_IS_NEW])
+        return self.held.filter(pa.array(is_end))
+
+    def keep(self, fronts: RowFronts) -> None:
+        """Add the rows that are new to the files.
+
+        Args:
+            fronts: from which instant on rows of each entity are held.
+
+        Raises:
+            OSError: they cannot be read or written.
+        """
+        assert self.held is not None
+        new = self.held.filter(pa.array(self._is_new))
+
+        def is_needed(rows: pa.Table) -> Mask:
+            found: Mask = instants_of(rows) >= fronts.of(rows)
+            return found
+
+        self.files = AppendedRows(self._place, self.files).after(
+            new if len(new) else None, micros_of(new.column(self._time)), fronts.least - 1,
+            is_needed,
+        )  # fmt: skip

@@ -1,0 +1,740 @@
+"""What the stages of a graph give in a batch, and what they keep for later.
+
+Final segments come in; ``Flow`` is what goes on to the next stage. ``fronts`` says what is final.
+
+``Looking`` is the stage of a graph over the same entities. It gives the results of an entity up to
+its front, each once: it keeps with the entity until when that was.
+
+``Crossing`` is the stage of pairs, and of values over entities. The pairs of a batch are those of
+new segments with kept ones; kept segments that end before the first new one begins are not read. A
+segment stays as long as an entity may have another one that overlaps it. For each group it keeps
+only the pieces that can still affect the result: all of them for sums, the possible extremes for
+least and greatest. Pieces are appended as they arrive and read once the front of the group reaches
+them. If all entities are one group, ``Crossing`` has it.
+
+``GroupsBatch`` has several groups, each with a front of its own. Pieces are written by the codes of
+their groups. A record of each group says where its first piece begins that was not given yet, and
+before which front no piece is over. So a batch reads only groups that have something to give.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from eddyline.data.arrays import distinct
+from eddyline.models import graph, timeline
+from eddyline.models.entities.fronts import (
+    EarlierFronts,
+    KnownFronts,
+    LeastFronts,
+    PairFronts,
+    frontier_of,
+    known_until,
+    last_ends,
+    whole_until,
+)
+from eddyline.models.entities.kept import (
+    CODE,
+    AppendedRows,
+    EntityRecords,
+    RowsByEnd,
+    RowsByGroup,
+    RowsByStart,
+    codes_of,
+    instants_of,
+)
+from eddyline.models.segments import (
+    Keyed,
+    Layout,
+    Segments,
+    codes_by,
+    ends_of,
+    entity_ids,
+    ids_together,
+    keyed,
+    micros_of,
+    table_of,
+    unified,
+)
+from eddyline.models.steps import OverEntities, Rows, result_table
+from eddyline.models.streams.plan import NEVER, StageState
+from eddyline.models.windows import integrals
+from eddyline.state.rows import FOREVER
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from eddyline.data.arrays import Indices, Ints, Mask
+    from eddyline.models.entities.fronts import Books, Fronts
+    from eddyline.models.entities.kept import EntityRun
+    from eddyline.models.graph import Watch
+    from eddyline.models.steps import Shape
+    from eddyline.models.streams.plan import BucketState, Stage
+    from eddyline.state.manifest import StatePlace
+    from eddyline.state.run_files import RunFile
+
+    Files = tuple[RunFile, ...]
+
+
+@dataclass(frozen=True)
+class Flow:
+    """What an input or a stage gives in a batch."""
+
+    fresh: Keyed | None
+    """Segments that are final, each given once; None if there are none."""
+    fronts: Fronts
+    """Before which instant all segments of each entity have been given."""
+
+    @property
+    def as_one(self) -> Flow:
+        """The same with one code for all entities, as of inputs that have different ones."""
+        fresh, fronts = self.fresh, self.fronts.by_keys
+        if fresh is None:
+            return Flow(None, fronts)
+        at = fresh.entities.column_names.index(CODE)
+        codes = pa.array(np.zeros(len(fresh.entities), np.int64))
+        return Flow(Keyed(fresh.segments, fresh.entities.set_column(at, CODE, codes)), fronts)
+
+
+class Looking:
+    """The work of a stage over segments of the same entities in one batch.
+
+    Args:
+        stage: what is done.
+        keys: the columns that say the entity, with ``CODE``.
+        books: the records of the entities, and the codes of those that are looked at.
+        before: what is kept of segments before the batch.
+        place: where files are.
+        zone: the time zone of timestamps; see ``table_of``.
+        watch: looks on; see ``graph.every``.
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        keys: tuple[str, ...],
+        books: Books,
+        before: BucketState | StageState,
+        place: StatePlace,
+        zone: str | None,
+        watch: graph.Watch = graph.UNWATCHED,
+    ) -> None:
+        self.stage, self.keys, self.books, self.place, self.zone = stage, keys, books, place, zone
+        self.watch = watch
+        self.segments = dict(before.segments)
+        """The files of segments, from now on those after the batch."""
+        self.low = before.low
+        """At or before which instant segments have ended that nothing looks at any more (µs), from
+        now on after the batch."""
+        self._low_before = before.low
+        self.observed: Any = None
+        """What a step that makes ranges has observed."""
+
+    @property
+    def files(self) -> dict[int, Files]:
+        """The files of segments after the batch."""
+        return {ref: files for ref, files in self.segments.items() if files}
+
+    def results(self, flows: Sequence[Flow]) -> pa.Table | None:
+        """Return the results of a batch as rows."""
+        stage = self.stage
+        if stage.looks_back or stage.given is not stage.node:
+            found, front, names = self._looking_back(flows)
+            if stage.given is stage.node:
+                return result_table(found, self.zone)
+            assert isinstance(found, Keyed)
+            with self.watch.on(stage.node):
+                return self._changes(found, front, names)
+        (only,) = flows
+        if only.fresh is None:
+            return None
+        return result_table(graph.run(stage.given, [only.fresh], self.watch), self.zone)
+
+    def flow(self, flows: Sequence[Flow]) -> Flow:
+        """Return the results of a batch as segments for the next stage."""
+        fronts: Fronts = LeastFronts(tuple(each.fronts for each in flows))
+        lag = graph.lag(self.stage.node)
+        fronts = EarlierFronts(fronts, lag) if lag else fronts
+        found: Keyed | Rows | None = None
+        if self.stage.looks_back:
+            found = self._looking_back(flows)[0]
+        elif flows[0].fresh is not None:
+            found = graph.run(self.stage.node, [flows[0].fresh], self.watch)
+        assert not isinstance(found, Rows)  # nothing is built on rows
+        return Flow(found if found is not None and len(found.segments) else None, fronts)
+
+    def add(self, flows: Sequence[Flow]) -> None:
+        """Keep segments of which no entity is looked at yet, if anything looks back at them."""
+        for at, each in enumerate(flows):
+            if each.fresh is not None and self.stage.looks_back:
+                now = table_of(each.fresh, self.zone)
+                ref = self.stage.inputs[at]
+                appended = AppendedRows(self.place, self.segments.get(ref, ()))
+                self.segments[ref] = self._appended(appended, now, flows)
+
+    # -- results --------------------------------------------------------------------------------
+
+    def _looking_back(self, flows: Sequence[Flow]) -> tuple[Keyed | Rows, Ints, pa.Table]:
+        """Return the results that are final now, until when they are, and their entities."""
+        stage = self.stage
+        given, names = self._together(flows)
+        told = self._told(names)
+        every = graph.every(stage.given, given, self.watch)
+        fronts = [
+            known_until(each.segments, flow.fronts.of(names))
+            for each, flow in zip(given, flows, strict=True)
+        ]
+        front, again = self._front(fronts, every)
+        front = np.maximum(front, told)
+        found = every[id(stage.given)]
+        if not stage.looks_back:
+            return found, front, names
+        self._look_again(found, np.min(fronts, axis=0), again, names)
+        if isinstance(found, Keyed):
+            over = whole_until(found.segments, front)
+            found, front = _settled(found, told, front), np.maximum(over, told)
+        else:
+            times = found.samples.times
+            keys = found.samples.keys
+            kept = (times >= told[keys]) & (times < front[keys])
+            found = Rows(found.samples.take(kept), found.entities)
+        if len(names):
+            # No segment that ends later is of results that were given: see ``_appended``.
+            table = names.append_column("told", pa.array(front))
+            last = [last_ends(each.segments, len(names)) for each in given]
+            self.books.after["told"] = table, np.max([front, *last], axis=0)
+        return found, front, names
+
+    def _look_again(self, found: Keyed | Rows, known: Ints, again: Ints, names: pa.Table) -> None:
+        """Look at entities again when more of their results are final, although nothing comes.
+
+        Args:
+            found: all results that the segments have so far.
+            known: before which instant all segments of each entity are there (µs).
+            again: when more is final of what waits for a piece to be over (µs).
+            names: the entities.
+
+        Entities with rows that are in no segment yet are looked at when these are, if not before.
+        """
+        if isinstance(found, Keyed):
+            keys, at = found.segments.keys, found.segments.ends - 1
+        else:
+            keys, at = found.samples.keys, found.samples.times
+        waits = at >= known[keys]
+        np.minimum.at(again, keys[waits], at[waits])
+        is_open = again < FOREVER
+        is_open &= (known >= self.books.until) | ~self.books.has_held(names)
+        self.books.look_again(names.filter(pa.array(is_open)), again[is_open])
+
+    def _together(self, flows: Sequence[Flow]) -> tuple[list[Keyed], pa.Table]:
+        """Return the segments of all inputs with common ids, and keep those that are new."""
+        given: list[Keyed] = []
+        for at, each in enumerate(flows):
+            is_some = each.fresh is not None and len(each.fresh.segments)
+            now = table_of(each.fresh, self.zone) if is_some and each.fresh else None
+            before = None
+            if self.stage.looks_back:
+                before = self._kept_before(at, now, flows)
+            tables = [table for table in (before, now) if table is not None and len(table)]
+            whole = pa.concat_tables(tables, promote_options="none") if tables else None
+            layout = Layout(self.keys, self.stage.shapes[at].attributes)
+            given.append(no_segments(layout) if whole is None else keyed(whole, layout))
+        kept = self.books.kept
+        extra = [kept[kind].select(list(self.keys)) for kind in ("ranges", "told") if kind in kept]
+        return unified(given, extra, self.keys)
+
+    def _kept_before(self, at: int, now: pa.Table | None, flows: Sequence[Flow]) -> pa.Table | None:
+        """Return the segments of an input that were kept of entities, and keep those of now."""
+        ref = self.stage.inputs[at]
+        appended = AppendedRows(self.place, self.segments.get(ref, ()))
+        before = appended.of(self.books.codes, self._low_before)
+        self.segments[ref] = self._appended(appended, now, flows)
+        return before
+
+    def _front(
+        self, fronts: Sequence[Ints], every: Mapping[int, Keyed | Rows]
+    ) -> tuple[Ints, Ints]:
+        """Return before which instant results are final, and when more are; see ``frontier_of``."""
+        return frontier_of(self.stage.given, fronts, every)
+
+    def _told(self, names: pa.Table) -> Ints:
+        """Return until when the results of entities were given before (µs).
+
+        Of what is before the instant at which all that results look at is kept, all is given.
+        """
+        low = self._low_before
+        first = low if low == NEVER else low + graph.reach(self.stage.given) + 1
+        found = np.full(len(names), first)
+        before = self.books.kept.get("told")
+        if before is not None and len(names):
+            ids = ids_together([names, before], self.keys)[1]
+            found[ids] = np.maximum(before.column("told").to_numpy(), first)
+        return found
+
+    def _changes(self, found: Keyed, front: Ints, names: pa.Table) -> pa.Table | None:
+        """Return the ranges that are over, and keep those that may go on."""
+        step, told = self.stage.ranges, self.stage.told.shape
+        if step is not None:
+            found, self.observed = step.watched(found)
+        parts = [table_of(found, self.zone)] if len(found.segments) else []
+        before = self.books.kept.get("ranges")
+        if before is not None:
+            parts.insert(0, before)
+        if not parts:
+            return None
+        by = told.keys[: len(told.keys) - len(self.keys) + 1]
+        every = keyed(pa.concat_tables(parts), Layout((*by, *self.keys), told.attributes))
+        until = front[ids_together([names, every.entities], self.keys)[1]]
+        made = integrals.changes(every.segments)
+        starts = made.starts
+        goes_on = made.ends >= until[starts.keys]
+        if step is not None:
+            goes_on &= step.are_asked(every.entities)[starts.keys]
+        kept, ends = _as_segments(every, made, goes_on, self.zone)
+        if len(kept):
+            self.books.after["ranges"] = kept, ends
+        over = Rows(starts.take(~goes_on), every.entities, made.ends[~goes_on])
+        return result_table(over, self.zone)
+
+    # -- segments that are kept -------------------------------------------------------------------
+
+    def _appended(
+        self, appended: AppendedRows, now: pa.Table | None, flows: Sequence[Flow]
+    ) -> Files:
+        """Return the files of segments with new ones, without those that nothing looks at."""
+        ends = ends_of(now)
+        # A segment that ends where the first window of a result begins says where the result does.
+        back = graph.reach(self.stage.given) + graph.lag(self.stage.given) + 1
+
+        def is_needed(rows: pa.Table) -> Mask:
+            least = np.min([each.fronts.of(rows) for each in flows], axis=0)
+            found: Mask = instants_of(rows) > timeline.earlier(least, back)
+            return found
+
+        least = min(each.fronts.least for each in flows)
+        self.low = max(self._low_before, timeline.earlier(least, back))
+        return appended.after(now, ends, self.low, is_needed)
+
+
+def no_segments(layout: Layout) -> Keyed:
+    """Return no segments."""
+    none, flags = np.zeros(0, np.int64), np.zeros(0, np.bool_)
+    coefs = {each: np.zeros((0, 1)) for each in layout.attributes}
+    errors = {each: np.zeros(0) for each in layout.attributes}
+    return Keyed(Segments(none, none, none, none, flags, flags, coefs, errors), pa.table({}))
+
+
+def _settled(found: Keyed, told: Ints, front: Ints) -> Keyed:
+    """Return the results that are over, and were not given before.
+
+    Of what was before that instant not all is kept, so a result may seem to begin there earlier.
+    """
+    segments = found.segments
+    since = told[segments.keys]
+    lo = np.where(segments.is_point, segments.lo, np.maximum(segments.lo, since))
+    is_new = (lo >= since) & (segments.ends > since) & (segments.ends <= front[segments.keys])
+    return Keyed(segments.cut(lo, segments.hi).take(is_new), found.entities)
+
+
+def _as_segments(
+    every: Keyed, made: integrals.Changes, rows: Mask, zone: str | None
+) -> tuple[pa.Table, Ints]:
+    """Return ranges as segments that have the values with which they begin, and their ends."""
+    segments, starts = every.segments, made.starts.take(rows)
+    order = segments.by_time
+    begins, wanted = timeline.codes(
+        (segments.keys[order], segments.lo[order]), (starts.keys, starts.times)
+    )
+    ends = made.ends[rows]
+    taken = segments.take(order[np.searchsorted(begins, wanted, "left")])
+    kept = replace(taken.cut(starts.times, ends), is_point=starts.times == ends)
+    return table_of(Keyed(kept, every.entities), zone), kept.hi
+
+
+# -- pairs and values over entities ---------------------------------------------------------------
+
+
+_MIXED = np.int64(0x9E3779B97F4A7C15 - (1 << 64))
+"""An odd number with which the codes of two entities become that of their pair."""
+
+
+class Crossing:
+    """The work of a stage over several entities in one batch.
+
+    Args:
+        stage: one step.
+        before: what is kept of segments before the batch.
+        place: where files are.
+        zone: the time zone of timestamps; see ``table_of``.
+        watch: looks on; see ``graph.every``.
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        before: StageState,
+        place: StatePlace,
+        zone: str | None,
+        watch: graph.Watch = graph.UNWATCHED,
+    ) -> None:
+        self.stage, self.place, self.zone, self.watch = stage, place, zone, watch
+        self.segments = dict(before.segments)
+        """The files of segments, from now on those after the batch."""
+        self.records = before.entities
+        """What is known of groups by keys, from now on after the batch."""
+        self.low = before.low
+        """Until when the value of all entities was given (µs), from now on after the batch."""
+
+    def flow(self, flows: Sequence[Flow]) -> Flow:
+        """Return what is new of pairs or groups.
+
+        Raises:
+            OSError: state cannot be read or written.
+        """
+        node = self.stage.node
+        if isinstance(node, graph.OtherEntities):
+            return self._pairs(node, flows)
+        assert isinstance(node, graph.Unary)
+        assert isinstance(node.step, OverEntities)
+        given = self._of_groups if node.step.by else self._of_all
+        return given(node.step, flows[0])
+
+    @property
+    def after(self) -> StageState:
+        """What is kept after the batch."""
+        return StageState(entities=self.records, segments=self.segments, low=self.low)
+
+    # -- pairs ----------------------------------------------------------------------------------
+
+    def _pairs(self, node: graph.OtherEntities, flows: Sequence[Flow]) -> Flow:
+        tally = self.watch.tally(node)
+        places = [each.at for each in (node.left, node.right) if isinstance(each, graph.Input)]
+        fronts = {at: flows[at].fronts.known() for at in places}
+        step = node.step
+        if step.is_whole:  # nothing is left out: of what is near later, no more is known
+            step = replace(step, is_whole=False, within={})
+        fresh = {at: self._table(at, flows[at]) for at in places}
+        begins = [each.fresh.segments.lo for each in flows if each.fresh is not None]
+        first = min((int(each.min()) for each in begins if len(each)), default=FOREVER)
+        kept = {at: self._appended(at).since(first) for at in places}
+        for at in dict.fromkeys(places):
+            others = (b for a, b in zip(places, reversed(places), strict=True) if a == at)
+            self._keep(at, fresh[at], min(fronts[each].least for each in others))
+        if step.is_self:
+            (at,) = {*places}
+            every = _together([fresh[at], kept[at]])
+            found = [] if fresh[at] is None else [self._keyed(at, fresh[at])]
+            pairs = [step.run(each, None, *self._shapes(places), tally) for each in found]
+            for each, made in zip(found, pairs, strict=True):
+                self.watch.saw(node, (each, each), made)
+            if found and kept[at] is not None and every is not None:
+                sides = (np.arange(len(every)) >= len(found[0].segments)).astype(np.int64)
+                both = self._keyed(at, every)
+                pairs.append(step.run(both, sides, *self._shapes(places), tally))
+                self.watch.saw(node, (both, both), pairs[-1])
+        else:
+            one, other = places
+            sides_of = [
+                (fresh[one], _together([kept[other], fresh[other]])),
+                (kept[one], fresh[other]),
+            ]
+            pairs = []
+            for left, right in sides_of:
+                if left is not None and right is not None:
+                    given = [self._keyed(one, left), self._keyed(other, right)]
+                    (a, b), _ = unified(given, (), given[0].entities.column_names)
+                    pairs.append(step.between(a, b, tally))
+                    self.watch.saw(node, (a, b), pairs[-1])
+        found_fronts = PairFronts(step, (fronts[places[0]], fronts[places[1]]))
+        return Flow(self._of_pairs(pairs, node), found_fronts)
+
+    def _shapes(self, places: Sequence[int]) -> tuple[Shape, Shape]:
+        one, other = (self._shape(at) for at in places)
+        return one, other
+
+    def _shape(self, at: int) -> Shape:
+        """Return the columns of an input; the code stands behind the keys, by which pairs come."""
+        given = self.stage.shapes[at]
+        return replace(given, keys=(*given.keys, CODE))
+
+    def _of_pairs(self, pairs: Sequence[Keyed], node: graph.OtherEntities) -> Keyed | None:
+        """Return pairs with a code of their own."""
+        tables = [table_of(each, self.zone) for each in pairs if len(each.segments)]
+        whole = _together(tables)
+        if whole is None:
+            return None
+        one, other = (f"{name}_{CODE}" for name in node.names)
+        codes = _mixed(whole.column(one).to_numpy(), whole.column(other).to_numpy())
+        table = whole.drop_columns([one, other]).append_column(CODE, pa.array(codes))
+        shape = node.shape
+        return keyed(table, Layout((CODE, *shape.keys), shape.attributes))
+
+    # -- groups ---------------------------------------------------------------------------------
+
+    def _of_groups(self, step: OverEntities, flow: Flow) -> Flow:
+        """Return what is new of groups, each of which has a front of its own."""
+        fronts, ref = flow.fronts.known().by(step.by), self.stage.inputs[0]
+        groups = GroupsBatch(
+            step, self._shape(0).layout, self.place, self.zone, self.records,
+            self.segments.get(ref, ()), fronts, self._table(0, flow), self.watch,
+        )  # fmt: skip
+        done, self.records, self.segments[ref] = groups.run()
+        return Flow(done, _with(fronts, *groups.held))
+
+    def _of_all(self, step: OverEntities, flow: Flow) -> Flow:
+        """Return what is new of one group, of which all have one front.
+
+        Only segments that begin before it are looked at: so what is kept is read once the front
+        has come to it, and not in each batch.
+        """
+        front, ref = flow.fronts.known().least, self.stage.inputs[0]
+        held, fresh = RowsByStart(self.place, self.segments.get(ref, ())), self._table(0, flow)
+        whole = _together([held.until(front), fresh])
+        over, done = front, None
+        if whole is not None:
+            given = _behind(self._keyed(0, whole), self.low)
+            made = step.run(given)
+            self.watch.saw(step, (given,), made)
+            segments = made.segments
+            over = int(whole_until(segments, np.array([front]))[0])
+            group = pa.table({CODE: pa.array([0], pa.int64())})
+            done = Keyed(segments.take(segments.ends <= front), group)
+        self.low = max(self.low, over)
+
+        def reduced(rows: pa.Table) -> pa.Table:
+            some = step.partial(_behind(self._keyed(0, rows), self.low))
+            return table_of(some, self.zone)
+
+        new = None if fresh is None else reduced(fresh)
+        self.segments[ref] = held.after(new, self.low, reduced)
+        return Flow(done, KnownFronts(over))
+
+    # -- segments that are kept -------------------------------------------------------------------
+
+    def _appended(self, at: int) -> RowsByEnd:
+        return RowsByEnd(self.place, self.segments.get(self.stage.inputs[at], ()))
+
+    def _keep(self, at: int, now: pa.Table | None, low: int) -> None:
+        """Keep the segments that are not over before an instant, with new ones among them."""
+        now = None if now is None else now.filter(pa.array(ends_of(now) > low))
+        now = now if now is not None and len(now) else None
+        files = self._appended(at).after(
+            now, ends_of(now), low, lambda rows: instants_of(rows) > low
+        )
+        self.segments[self.stage.inputs[at]] = files
+
+    def _table(self, at: int, flow: Flow) -> pa.Table | None:
+        """Return new segments as they are kept."""
+        if flow.fresh is None or not len(flow.fresh.segments):
+            return None
+        entities = flow.fresh.entities.select(list(self._shape(at).keys))
+        return table_of(Keyed(flow.fresh.segments, entities), self.zone)
+
+    def _keyed(self, at: int, table: pa.Table | None) -> Keyed:
+        layout = self._shape(at).layout
+        return no_segments(layout) if table is None else keyed(table, layout)
+
+
+def _together(tables: Sequence[pa.Table | None]) -> pa.Table | None:
+    filled = [each for each in tables if each is not None and len(each)]
+    return pa.concat_tables(filled) if filled else None
+
+
+def _behind(given: Keyed, since: Ints | int) -> Keyed:
+    """Return what segments have behind an instant of each, or of all (µs)."""
+    segments = given.segments
+    rest = segments.cut(np.maximum(segments.lo, since), segments.hi)
+    return Keyed(rest.take(segments.hi > since), given.entities)
+
+
+def _mixed(one: Ints, other: Ints) -> Ints:
+    """Return a code of two codes: which is the first matters."""
+    with np.errstate(over="ignore"):
+        found: Ints = (one * _MIXED) ^ (other + (one >> 7))
+    return found
+
+
+def _with(fronts: KnownFronts, names: pa.Table, at: Ints) -> KnownFronts:
+    """Return fronts with more exceptions."""
+    if not len(names):
+        return fronts
+    if fronts.names is None or fronts.at is None:
+        return replace(fronts, names=names, at=at)
+    every = pa.concat_tables([fronts.names.select(list(fronts.keys)), names])
+    return replace(fronts, names=every, at=np.concatenate([fronts.at, at]))
+
+
+# -- several groups of entities -------------------------------------------------------------------
+
+
+BEGIN, NEXT = "__begin", "__next"
+"""Columns of records: where the first piece of a group begins that was not told yet (µs), and the
+front before which none of them is over (µs)."""
+
+_OPEN = "open"
+"""The kind of these records."""
+
+
+class GroupsBatch:
+    """The groups that have pieces, in one batch.
+
+    Args:
+        step: the value, by keys.
+        layout: the columns of segments.
+        place: where files are.
+        zone: the time zone of timestamps; see ``table_of``.
+        records: of the groups, before the batch.
+        files: of pieces, before the batch.
+        fronts: before which instant all segments of each group are there.
+        fresh: new segments, with ``CODE``; None if there are none.
+        watch: looks on; see ``graph.every``.
+    """
+
+    def __init__(
+        self,
+        step: OverEntities,
+        layout: Layout,
+        place: StatePlace,
+        zone: str | None,
+        records: tuple[EntityRun, ...],
+        files: Files,
+        fronts: KnownFronts,
+        fresh: pa.Table | None,
+        watch: Watch,
+    ) -> None:
+        self._step, self._layout, self._zone, self._watch = step, layout, zone, watch
+        self._records = EntityRecords(place, records)
+        self._held = RowsByGroup(place, files)
+        self._fresh = None if fresh is None else self._coded(fresh)
+        known = self._records.every(_OPEN, -FOREVER)
+        own = [each.select([CODE, *step.by]) for each in (known, self._fresh) if each is not None]
+        self._groups = pa.table({CODE: pa.array([], pa.int64())})
+        if own:
+            every = pa.concat_tables(own)
+            self._groups = every.take(pa.array(entity_ids(every, step.by)[1]))
+        n = len(self._groups)
+        self._since = np.full(n, FOREVER)
+        """Where what was not told yet begins (µs), ``[groups]``; what groups that have no record
+        keep is all told."""
+        self._begin, self._next = np.full(n, FOREVER), np.full(n, FOREVER)
+        if known is not None:
+            ids = self._ids(known)
+            self._since[ids] = self._begin[ids] = known.column(BEGIN).to_numpy()
+            self._next[ids] = known.column(NEXT).to_numpy()
+        self._front = fronts.of(self._groups) if n else self._since
+
+    def run(self) -> tuple[Keyed | None, tuple[EntityRun, ...], Files]:
+        """Return the values that are final now, and the records and files after the batch.
+
+        Raises:
+            OSError: state cannot be read or written.
+        """
+        if not len(self._groups):
+            return None, (), ()
+        is_changed = np.zeros(len(self._groups), np.bool_)
+        if self._fresh is not None:
+            ids, begins = self._ids(self._fresh), micros_of(self._fresh.column("lo"))
+            self._may_begin(ids, begins, begins)
+            is_changed[ids] = True
+        is_due = self._next <= self._front
+        done = self._looked_at(is_due) if is_due.any() else None
+        return done, self._recorded(is_changed | is_due), self._kept()
+
+    @property
+    def held(self) -> tuple[pa.Table, Ints]:
+        """The groups whose front is not that of their segments, and where it is (µs)."""
+        rows = np.flatnonzero(self._begin < self._front)
+        return self._groups.take(pa.array(rows)).drop_columns([CODE]), self._begin[rows]
+
+    # -- what is final --------------------------------------------------------------------------
+
+    def _looked_at(self, is_due: Mask) -> Keyed | None:
+        """Return the values of some groups that are final now, and note what is not.
+
+        Only segments that begin before the front of their group are looked at.
+        """
+        self._begin[is_due] = self._next[is_due] = FOREVER
+        codes = codes_of(self._groups)[is_due]
+        rows, ids = self._pieces(distinct(codes), is_due)
+        begins = micros_of(rows.column("lo"))
+        is_near = begins <= self._front[ids]
+        self._may_begin(ids[~is_near], begins[~is_near], begins[~is_near])
+        given = keyed(rows.filter(pa.array(is_near)), self._layout)
+        found = self._step.run(given)
+        self._watch.saw(self._step, (given,), found)
+        places = ids_together([self._groups, found.entities], self._step.by)[1]
+        mine = places[found.segments.keys]
+        is_over = found.segments.ends <= self._front[mine]
+        rest = found.segments.take(~is_over)
+        self._may_begin(mine[~is_over], rest.lo, rest.ends)
+        if not is_over.any():
+            return None
+        groups, keys = np.unique(mine[is_over], return_inverse=True)
+        over = replace(found.segments.take(is_over), keys=keys)
+        return Keyed(over, self._groups.take(pa.array(groups)))
+
+    def _pieces(self, codes: Ints, is_due: Mask) -> tuple[pa.Table, Indices]:
+        """Return what groups keep that was not told yet, and new segments; and the group of each.
+
+        What is there of other groups, that only have the same code, is left out.
+        """
+        parts, groups = [], []
+        for each, is_told in ((self._held.of(codes), True), (self._fresh, False)):
+            if each is None:
+                continue
+            ids = self._ids(each)
+            is_mine = np.append(is_due, False)[ids]
+            rows, ids = each.filter(pa.array(is_mine)), ids[is_mine]
+            if is_told:
+                rows, ids = self._behind(rows, ids, self._since)
+            parts.append(rows)
+            groups.append(ids)
+        return pa.concat_tables(parts), np.concatenate(groups)
+
+    def _may_begin(self, ids: Indices, begins: Ints, over: Ints) -> None:
+        """Note where pieces of groups begin, and the front before which they are not over (µs)."""
+        np.minimum.at(self._begin, ids, begins)
+        np.minimum.at(self._next, ids, over)
+
+    # -- what stays -----------------------------------------------------------------------------
+
+    def _recorded(self, is_changed: Mask) -> tuple[EntityRun, ...]:
+        """Return the records after the batch; groups of one code have theirs together."""
+        codes = distinct(codes_of(self._groups)[is_changed])
+        is_open = np.isin(codes_of(self._groups), codes) & (self._begin < FOREVER)
+        table = self._groups.filter(pa.array(is_open))
+        for name, each in ((BEGIN, self._begin), (NEXT, self._next)):
+            table = table.append_column(name, pa.array(each[is_open]))
+        return self._records.after(codes, {_OPEN: (table, None)}, {})
+
+    def _kept(self) -> Files:
+        """Return the files of pieces after the batch."""
+
+        def reduced(rows: pa.Table) -> pa.Table:
+            own, _ = self._behind(rows, self._ids(rows), np.append(self._begin, FOREVER))
+            return table_of(self._step.partial(keyed(own, self._layout)), self._zone)
+
+        new = None if self._fresh is None else reduced(self._fresh)
+        return self._held.after(new, int(self._begin.min()), reduced)
+
+    def _behind(self, rows: pa.Table, ids: Indices, since: Ints) -> tuple[pa.Table, Indices]:
+        """Return what segments have behind an instant of their group (µs)."""
+        given = keyed(rows, self._layout)
+        segments, after = given.segments, since[ids]
+        is_there = segments.hi > after
+        cut = segments.cut(np.maximum(segments.lo, after), segments.hi).take(is_there)
+        return table_of(Keyed(cut, given.entities), self._zone), ids[is_there]
+
+    def _ids(self, rows: pa.Table) -> Indices:
+        """Return the group of each row; that of a group which has nothing is behind all others."""
+        ids = ids_together([self._groups, rows], self._step.by)[1]
+        return np.minimum(ids, len(self._groups))
+
+    def _coded(self, rows: pa.Table) -> pa.Table:
+        """Return segments with the codes of their groups."""
+        codes = codes_by(rows, self._step.by)
+        return rows.set_column(rows.column_names.index(CODE), CODE, pa.array(codes))

@@ -1,0 +1,563 @@
+"""Conditions exactly as on the rows: where models settle them, and where rows have to be read.
+
+The error of a segment is certified: each row is within it. So where a polynomial is farther from 0
+than its error, the comparison has the result that it has on the rows (``decide``). Only in the
+ranges in between is it open, and only rows in these are read. The answer is then the one without
+models, row for row.
+
+The certificate holds for rows with finite values that lost against no other row at their instant.
+``uncovered`` finds the other rows once, where rows are fitted, and these are always read. As
+everywhere in this room, no comparison is true of a value that is missing or not finite.
+
+Results of arithmetic err by more than their inputs: coefficients and values are rounded, roots are
+found to some digits and stored as whole microseconds. ``doubt`` has all of this. So a sign that is
+farther from 0 is the sign of the rows.
+
+Tasks return ranges of entities: a row outside of all of them does not satisfy the condition.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from eddyline.errors import NotSupportedError
+from eddyline.models import timeline
+from eddyline.models.graph import SIDE
+from eddyline.models.segments import (
+    MICROS,
+    Columns,
+    entity_ids,
+    in_seconds,
+    instants_of,
+    keyed,
+    micros_of,
+    values_of,
+)
+from eddyline.models.solving.expressions import (
+    And,
+    Attribute,
+    Comparison,
+    Expression,
+    Number,
+    Or,
+    Power,
+    Product,
+    Slope,
+    Sum,
+    attributes,
+    comparisons,
+    error_of,
+    holds,
+    names_in,
+    terms_of,
+    walk,
+)
+from eddyline.models.solving.polynomials import evaluate
+from eddyline.models.solving.where import begun, solutions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from eddyline.data.arrays import Floats, Indices, Ints, Mask
+    from eddyline.models.segments import Layout, Segments
+    from eddyline.models.solving.expressions import Condition, Terms
+    from eddyline.models.solving.where import Ranges
+
+    Decisions = NDArray[np.int8]
+
+FALSE, TRUE, OPEN = 0, 1, 2
+"""What models say of a row: the condition does not hold, it holds, or the row has to be read."""
+
+_COMPARE: dict[str, Callable[[Floats], Mask]] = {
+    "<": lambda p: p < 0, "<=": lambda p: p <= 0, "=": lambda p: p == 0,
+    "<>": lambda p: p != 0, ">=": lambda p: p >= 0, ">": lambda p: p > 0,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Decided(Columns):
+    """What models say of a condition on each range of time, in the order of entities and time.
+
+    Attributes:
+        keys: entities, ``[m]``.
+        lo: where ranges begin, in microseconds, ``[m]``.
+        hi: where they end, exclusive, more than ``lo``, ``[m]``.
+        codes: ``FALSE``, ``TRUE`` or ``OPEN``, ``[m]``.
+    """
+
+    keys: Ints
+    lo: Ints
+    hi: Ints
+    codes: Decisions
+
+    def only(self, code: int) -> Decided:
+        """Return the ranges of a code: the rows of those that are ``OPEN`` have to be read."""
+        return self.take(self.codes == code)
+
+    def of(self, keys: Ints, times: Ints, uncovered: Mask | None = None) -> Decisions:
+        """Return the decision for each row; where there is no model it is ``OPEN``.
+
+        Args:
+            keys: entities, ``[n]``.
+            times: microseconds, ``[n]``.
+            uncovered: the rows that the segments' errors do not hold for, ``[n]``; None is none.
+        """
+        place = _piece_of(self.keys, self.lo, self.hi, keys, times)
+        found = np.full(len(times), OPEN, np.int8)
+        there = place >= 0 if uncovered is None else (place >= 0) & ~uncovered
+        found[there] = self.codes[place[there]]
+        return found
+
+
+def decide(segments: Segments, condition: Condition, *, are_doubles: bool = True) -> Decided:
+    """Return on which ranges a condition certainly holds for rows, certainly not, or is open.
+
+    Who judges rows may round otherwise (SQL does): what is more than a comparison of two numbers is
+    open where it may be one or the other.
+
+    Args:
+        segments: models of rows with their certified errors; those of an entity do not overlap.
+            Tombstones decide nothing. The condition is false on a segment without values of an
+            attribute that it needs: the rows that it stands for have none.
+        condition: without slopes.
+        are_doubles: whether rows have the very numbers that models were made of, and not some with
+            more digits.
+
+    Raises:
+        NotSupportedError: it reads a slope.
+
+    Example:
+        >>> times = np.arange(5) * 1_000_000
+        >>> rows = np.zeros(5, np.int64), times, {"v": times / 1e6}
+        >>> found, _ = fit(*rows, {"v": Bound(0.0)}, FitOptions(method="linear"))
+        >>> decided = decide(found, Comparison(Sum(Attribute("v"), Number(-2.5)), ">"))
+        >>> decided.of(rows[0], rows[1]).tolist()
+        [0, 0, 0, 1, 1]
+    """
+    check_rows_have(condition)
+    alive = segments.take(~segments.is_tombstone)
+    limits, surely, maybe = _limits(alive, condition)
+    certain, possible = solutions(limits, surely), solutions(limits, maybe)
+    whole = np.arange(len(alive)), alive.lo, alive.ends
+    code = np.full(len(alive), -1, np.int8)
+    exact = _are_constant(alive, attributes(condition))
+    if not are_doubles or not _is_plain(condition):
+        exact[:] = False
+    known = alive.take(exact)
+    values = {name: known.coefs[name][:, 0] for name in attributes(condition)}
+    code[exact] = rows_hold(condition, values, len(known))
+    rows, lo, hi, codes = _layered(whole, _ends(possible), _ends(certain), code)
+    made = Decided(alive.keys[rows], lo, hi, codes)
+    return made.take(np.lexsort((made.lo, made.keys)))
+
+
+def rows_hold(condition: Condition, values: Mapping[str, Floats], n: int) -> Mask:
+    """Return for which rows a condition holds.
+
+    Args:
+        condition: without slopes.
+        values: of each attribute that it reads, ``[n]``; one that is not finite is none, and no
+            comparison that needs it is true.
+        n: the number of rows.
+    """
+
+    def leaf(comparison: Comparison) -> Mask:
+        expression = comparison.expression
+        with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+            found = np.broadcast_to(_value(expression, values), (n,))
+        known = ~np.isnan(found)
+        for name in names_in(expression):
+            known &= np.isfinite(values[name])
+        return known & _COMPARE[comparison.op](found)
+
+    return holds(condition, leaf)
+
+
+def uncovered(segments: Segments, keys: Ints, times: Ints, values: Mapping[str, Floats]) -> Mask:
+    """Return the rows that segments' errors do not hold for: what is decided of these is not known.
+
+    They have no segment, no finite value of an attribute, or lost against another row of their
+    instant. Found once, where rows are fitted.
+
+    Args:
+        segments: models of rows; those of an entity do not overlap.
+        keys: entities, ``[n]``.
+        times: microseconds, ``[n]``.
+        values: of the attributes that conditions read, ``[n]`` each.
+    """
+    alive = np.flatnonzero(~segments.is_tombstone)
+    alive = alive[np.lexsort((segments.lo[alive], segments.keys[alive]))]
+    place = _piece_of(segments.keys[alive], segments.lo[alive], segments.ends[alive], keys, times)
+    there = np.flatnonzero(place >= 0)
+    rows = alive[place[there]]
+    since = in_seconds(times[there] - segments.origin[rows])
+    near = np.ones(len(there), np.bool_)
+    with np.errstate(invalid="ignore", over="ignore"):
+        for name, each in values.items():
+            apart = np.abs(each[there] - evaluate(segments.coefs[name][rows], since))
+            near &= np.isfinite(each[there]) & (apart <= segments.errors[name][rows])
+    found = np.ones(len(times), np.bool_)
+    found[there] = ~near
+    return found
+
+
+def _piece_of(keys: Ints, lo: Ints, hi: Ints, at_keys: Ints, at: Ints) -> Indices:
+    """Return the sorted range that each instant is in, -1 where there is none."""
+    if not len(lo) or not len(at):
+        return np.full(len(at), -1, np.intp)
+    starts, instants = timeline.codes((keys, lo), (at_keys, at))
+    found = timeline.piece_at(starts, instants)
+    outside = (found < 0) | (keys[found] != at_keys) | (hi[found] <= at)
+    found[outside] = -1
+    return found
+
+
+def _limits(segments: Segments, condition: Condition) -> tuple[Segments, Condition, Condition]:
+    """Return the least and greatest polynomials that rows may have, and what these are to be.
+
+    Of a comparison with an error these are two without: ``p < 0`` surely holds where ``p + e < 0``,
+    and only where ``p - e < 0``.
+
+    Returns:
+        Segments with two attributes for each expression, the condition that surely holds, and the
+        one that may.
+    """
+    distinct = dict.fromkeys(each.expression for each in comparisons(condition))
+    numbers = {each: at for at, each in enumerate(distinct)}
+    coefs: dict[str, Floats] = {}
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        given = begun(segments, attributes(condition))
+        for expression, at in numbers.items():
+            found, far = _polynomials(expression, given, segments)
+            for sign, name in ((-1, f"{at}-"), (1, f"{at}+")):
+                coefs[name] = found.copy()
+                coefs[name][:, 0] += sign * far
+    limits = replace(segments, origin=segments.lo, coefs=coefs, errors={})
+
+    def sure(each: Comparison) -> Condition:
+        return _between(each.op, numbers[each.expression], *"+-")
+
+    def possible(each: Comparison) -> Condition:
+        return _between(each.op, numbers[each.expression], *"-+")
+
+    return limits, _with_instead(condition, sure), _with_instead(condition, possible)
+
+
+def _polynomials(
+    expression: Expression, given: Mapping[str, Terms], segments: Segments
+) -> tuple[Floats, Floats]:
+    """Return polynomials of an expression, and how far rows may be from them."""
+    far = doubt(expression, given, segments.errors, in_seconds(segments.ends - segments.lo))
+    none = without_values(expression, given, len(segments))
+    terms = terms_of(expression, given).coefs
+    found = np.array(np.broadcast_to(terms, (len(segments), terms.shape[1])))
+    # What cannot be solved is not known: one limit is below 0 and the other above.
+    solvable = np.isfinite(found).all(axis=1) & is_solvable(far)
+    unknown = ~(solvable & ((far > 0) | ~found.any(axis=1))) & ~none
+    found[unknown] = 0.0
+    return found, np.where(unknown, 1.0, np.where(none, np.nan, far))
+
+
+def _between(op: str, at: int, upper: str, lower: str) -> Condition:
+    """Return a comparison of the limits: ``upper`` is to be below 0, or ``lower`` above."""
+    high, low = Attribute(f"{at}{upper}"), Attribute(f"{at}{lower}")
+    if op == "=":
+        return And((Comparison(high, "<="), Comparison(low, ">=")))
+    if op == "<>":
+        return Or((Comparison(high, "<"), Comparison(low, ">")))
+    return Comparison(high if op in {"<", "<="} else low, op)
+
+
+def _with_instead(condition: Condition, made: Callable[[Comparison], Condition]) -> Condition:
+    if isinstance(condition, Comparison):
+        return made(condition)
+    return replace(condition, parts=tuple(_with_instead(each, made) for each in condition.parts))
+
+
+def _are_constant(segments: Segments, names: set[str]) -> Mask:
+    """Return on which segments each row has the very value that is stored."""
+    found = np.ones(len(segments), np.bool_)
+    for name in names:
+        found &= (segments.errors[name] == 0) & ~segments.coefs[name][:, 1:].any(axis=1)
+    return found
+
+
+def _is_plain(condition: Condition) -> bool:
+    """Return whether a condition only compares numbers, whose difference has the right sign."""
+
+    def is_number(part: Expression) -> bool:
+        if isinstance(part, Product) and part.left == Number(-1.0):
+            part = part.right
+        return isinstance(part, Number | Attribute)
+
+    return all(
+        is_number(each)
+        or (isinstance(each, Sum) and is_number(each.left) and is_number(each.right))
+        for each in (comparison.expression for comparison in comparisons(condition))
+    )
+
+
+def _ends(ranges: Ranges) -> tuple[Indices, Ints, Ints]:
+    return ranges.rows, ranges.lo, ranges.hi + ranges.is_point
+
+
+def _layered(
+    whole: tuple[Indices, Ints, Ints],
+    possible: tuple[Indices, Ints, Ints],
+    certain: tuple[Indices, Ints, Ints],
+    known: Decisions,
+) -> tuple[Indices, Ints, Ints, Decisions]:
+    """Return ranges of segments by what covers them, and their codes.
+
+    Args:
+        whole: segments, from when, and until when.
+        possible: the same of where a condition may hold.
+        certain: the same of where it surely does.
+        known: for each segment a code that it has in any case, or -1.
+    """
+    layers = (whole, possible, certain)
+    rows = np.concatenate([np.concatenate([each[0], each[0]]) for each in layers])
+    times = np.concatenate([np.concatenate(each[1:]) for each in layers])
+    steps = np.zeros((3, len(rows)), np.int64)
+    first = 0
+    for layer, (its_rows, _, _) in enumerate(layers):
+        n = len(its_rows)
+        steps[layer, first : first + n] = 1
+        steps[layer, first + n : first + 2 * n] = -1
+        first += 2 * n
+    order = np.lexsort((times, rows))
+    rows, times = rows[order], times[order]
+    # Behind the last boundary of an instant it is known what covers the time up to the next one.
+    inside, may, must = np.cumsum(steps[:, order], axis=1) > 0
+    codes = np.where(must, TRUE, np.where(may, OPEN, FALSE)).astype(np.int8)
+    codes = np.where(known[rows] >= 0, known[rows], codes)
+    last = np.ones(len(rows), np.bool_)
+    last[:-1] = (rows[1:] != rows[:-1]) | (times[1:] != times[:-1])
+    rows, times, codes, inside = rows[last], times[last], codes[last], inside[last]
+    starts = np.ones(len(rows), np.bool_)
+    starts[1:] = (rows[1:] != rows[:-1]) | (codes[1:] != codes[:-1]) | ~inside[1:] | ~inside[:-1]
+    rows, times, codes, inside = rows[starts], times[starts], codes[starts], inside[starts]
+    kept = np.flatnonzero(inside)
+    return rows[kept], times[kept], times[kept + 1], codes[kept]
+
+
+def _value(expression: Expression, values: Mapping[str, Floats]) -> Floats:
+    match expression:
+        case Number(value):
+            return np.full(1, value)
+        case Attribute(name):
+            return values[name]
+        case Sum(left, right):
+            return _value(left, values) + _value(right, values)
+        case Product(left, right):
+            return _value(left, values) * _value(right, values)
+        case Power(part, exponent):
+            raised: Floats = _value(part, values) ** exponent
+            return raised
+    msg = f"{expression} has no value of a row: it has to be rewritten or refused before"
+    raise TypeError(msg)
+
+
+# -- what tasks do --------------------------------------------------------------------------------
+
+
+SINCE, UNTIL = "since", "until"
+"""The columns of ranges."""
+ATTRIBUTE = "__attribute"
+"""Beside these the place of the attribute that they are of."""
+ROW_TIME, ROW_VALUE = "__time", "__value_"
+"""The columns of rows beside those of segments: their instants, and what stands before values."""
+
+
+def open_ranges(
+    tables: Iterable[pa.Table], layout: Layout, condition: Condition, *, are_doubles: bool
+) -> Iterator[pa.RecordBatch]:
+    """Yield the ranges of segments on which rows may satisfy a condition."""
+    for table in tables:
+        given = keyed(table, layout)
+        found = decide(given.segments, condition, are_doubles=are_doubles)
+        kept = found.take(found.codes != FALSE)
+        yield from _ranges(given.entities, kept.keys, kept.lo, kept.hi, table.column("lo").type)
+
+
+def uncovered_instants(
+    tables: Iterable[pa.Table], layout: Layout, attributes: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the instants of rows for whose value of an attribute segments' errors do not hold.
+
+    ``ATTRIBUTE`` says of which attribute, by its place. Rows without a value (NULL) are left out:
+    they satisfy no comparison of it.
+
+    Args:
+        tables: segments and rows, all of an entity in one; ``SIDE`` is 1 for rows.
+        layout: the columns of segments.
+        attributes: those that conditions read.
+    """
+    for table in tables:
+        ids, first = entity_ids(table, layout.keys)
+        is_row = table.column(SIDE).to_numpy() == 1
+        rows = table.filter(pa.array(is_row))
+        if not len(rows):
+            continue
+        segments = keyed(table.filter(pa.array(~is_row)), layout).segments
+        segments = replace(segments, keys=ids[~is_row])
+        times, keys = micros_of(rows.column(ROW_TIME)), ids[is_row]
+        values = values_of(rows, [ROW_VALUE + each for each in attributes])
+        entities = table.select(list(layout.keys)).take(pa.array(first))
+        kind = rows.column(ROW_TIME).type
+        for number, name in enumerate(attributes):
+            column = rows.column(ROW_VALUE + name)
+            is_there = pc.is_valid(column).to_numpy(zero_copy_only=False).astype(np.bool_)
+            at = np.flatnonzero(is_there)
+            at = at[uncovered(segments, keys[at], times[at], {name: values[ROW_VALUE + name][at]})]
+            for found in _ranges(entities, keys[at], times[at], times[at] + 1, kind):
+                own = pa.array(np.full(found.num_rows, number, np.int32))
+                yield found.append_column(ATTRIBUTE, own)
+
+
+def _ranges(
+    entities: pa.Table, keys: Indices, lo: Ints, hi: Ints, kind: pa.DataType
+) -> list[pa.RecordBatch]:
+    zone = None if kind.tz is None else "UTC"
+    names = entities.take(pa.array(keys))
+    columns = dict(zip(names.column_names, names.columns, strict=True))
+    columns[SINCE], columns[UNTIL] = instants_of(lo, zone), instants_of(hi, zone)
+    found: list[pa.RecordBatch] = pa.table(columns).combine_chunks().to_batches()
+    return found
+
+
+def closed(lo: Ints, hi: Ints, most: int) -> tuple[Ints, Ints]:
+    """Return at most so many ranges that have all of some ranges in them, in ascending order.
+
+    Args:
+        lo: where ranges begin, ``[n]``.
+        hi: where they end, exclusive, ``[n]``.
+        most: how many come out at most, 1 or more: the shortest gaps are closed.
+    """
+    if not len(lo):
+        return lo, hi
+    order = np.argsort(lo, kind="stable")
+    lo, reach = lo[order], np.maximum.accumulate(hi[order])
+    gaps = lo[1:] - reach[:-1]
+    ends = np.flatnonzero(gaps > 0)
+    if len(ends) >= most:
+        longest = np.argsort(gaps[ends], kind="stable")[len(ends) - most + 1 :]
+        ends = np.sort(ends[longest])
+    return lo[np.append(0, ends + 1)], reach[np.append(ends, len(lo) - 1)]
+
+
+# -- tolerances -----------------------------------------------------------------------------------
+
+
+ROUNDED = 2.0**-30
+"""What rounding takes at most, in parts of the size of the terms.
+
+Evaluating a tree of degree 32, or finding a root of it, takes less than 2**-40 of them.
+"""
+
+_LEAST, _LARGEST = 1e-100, 1e100
+"""Rounding outside is of numbers whose squares, in which roots are sought, may be 0 or infinite."""
+
+
+def doubt(
+    expression: Expression, given: Mapping[str, Terms], errors: Mapping[str, Floats], length: Floats
+) -> Floats:
+    """Return how far an expression of rows may be from its polynomial, ``[n]``.
+
+    Args:
+        expression: without ``Absolute`` and ``Root``.
+        given: for each attribute its polynomials from where segments begin.
+        errors: for each attribute how far a row may be from it, ``[n]``.
+        length: how long segments are, in seconds, ``[n]``.
+
+    Returns:
+        In the expression's unit, 0 or more; infinite where a number is too large to be computed,
+        or nothing bounds it.
+    """
+    longer = length + MICROS
+    error = error_of(expression, given, errors, longer)
+    found = error + rounding_of(expression, given, errors, length)
+    return np.where(np.isnan(found), np.inf, np.broadcast_to(found, length.shape))
+
+
+def rounding_of(
+    expression: Expression, given: Mapping[str, Terms], errors: Mapping[str, Floats], length: Floats
+) -> Floats:
+    """Return what rounding of numbers and instants alone takes; arguments as above."""
+    longer = length + MICROS
+    size = terms_of(expression, given).size
+    rounding = ROUNDED * _size(expression, given, errors, longer)
+    found: Floats = rounding + MICROS * _steepness(size, longer)
+    return found
+
+
+def is_solvable(far: Floats) -> Mask:
+    """Return whether polynomials whose values are rounded by so much can be solved; 0 are 0."""
+    found: Mask = ((far > _LEAST) & (far < _LARGEST)) | (far == 0)
+    return found
+
+
+def without_values(expression: Expression, given: Mapping[str, Terms], n: int) -> Mask:
+    """Return on which of ``n`` segments an attribute of an expression has no value."""
+    found = np.zeros(n, np.bool_)
+    for name in names_in(expression):
+        found |= np.isnan(given[name].coefs).any(axis=1)
+    return found
+
+
+def check_rows_have(condition: Condition) -> None:
+    """Refuse what a row alone has no value of.
+
+    Raises:
+        NotSupportedError: a comparison reads a slope.
+    """
+    for each in comparisons(condition):
+        if any(isinstance(part, Slope) for part in walk(each.expression)):
+            msg = (
+                "d() is the slope of a model, and a row alone has none: nothing bounds how far it "
+                "is from that of the rows; leave it out of what is to be exact or validated"
+            )
+            raise NotSupportedError(msg)
+
+
+def _size(
+    expression: Expression, given: Mapping[str, Terms], errors: Mapping[str, Floats], length: Floats
+) -> Floats:
+    """Return the greatest size of the terms of an expression, of rows as of models, ``[n]``."""
+    match expression:
+        case Number(value):
+            return np.full(1, abs(value))
+        case Attribute(name):
+            return _values(given[name].size, length) + errors[name]
+        case Sum(left, right):
+            one, other = (_size(each, given, errors, length) for each in (left, right))
+            return one + other
+        case Product(left, right):
+            one, other = (_size(each, given, errors, length) for each in (left, right))
+            return one * other
+        case Power(part, exponent):
+            raised: Floats = _size(part, given, errors, length) ** exponent
+            return raised
+    return np.full(1, np.inf)
+
+
+def _values(sizes: Floats, length: Floats) -> Floats:
+    found = np.zeros(len(length))
+    for power in range(sizes.shape[1] - 1, -1, -1):
+        found = found * length + sizes[:, power]
+    return found
+
+
+def _steepness(sizes: Floats, length: Floats) -> Floats:
+    """Return the greatest slope that terms of such sizes have, per second, ``[n]``."""
+    found = np.zeros(len(length))
+    for power in range(sizes.shape[1] - 1, 0, -1):
+        found = found * length + power * sizes[:, power]
+    return found

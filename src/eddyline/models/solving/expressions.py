@@ -1,0 +1,641 @@
+"""Arithmetic and conditions over modelled attributes, as values.
+
+An ``Expression`` is a tree whose result is a polynomial again: sums, products, whole powers and
+slopes of polynomials are polynomials (Pulse 3.5). Trees stay as they are written: ``(a - b)``
+squared keeps digits that ``a*a - 2*a*b + b*b`` loses. ``terms_of`` computes the coefficients,
+``error_of`` how far they may be off, and ``range_of`` between which values they are.
+
+A ``Condition`` is AND and OR of comparisons of a polynomial with 0. There is no NOT: a model has no
+NULL, so the opposite comparison says the same. ``Absolute`` and ``Root`` are no polynomials.
+``compared`` rewrites a comparison with one of them as comparisons of polynomials that hold at the
+same instants (Pulse 3.1, 3.10).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+from functools import reduce
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from eddyline.errors import NotSupportedError
+from eddyline.models.segments import in_seconds
+from eddyline.models.solving import polynomials
+from eddyline.models.solving.polynomials import moved, without_rounding
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from eddyline.data.arrays import Floats, Ints, Mask
+    from eddyline.models.segments import Segments
+
+    Ranges = dict[str, "Range"]
+    """The range of each attribute that one is known of."""
+    T = TypeVar("T")
+
+ROUNDING = 16 * 2.0**-53
+"""Coefficients of a smaller part of the terms that they are sums of are rounding, and 0."""
+_OF_ZERO = -5000
+"""The exponent of 0: less than that of any other double."""
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A constant."""
+
+    value: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.15g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """A modelled attribute by its name."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """``left + right``."""
+
+    left: Expression
+    right: Expression
+
+    def __str__(self) -> str:
+        match self.right:
+            case Product(Number(-1.0), part):
+                return f"{self.left} - {_inner(part)}"
+        return f"{self.left} + {_inner(self.right)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """``left * right``."""
+
+    left: Expression
+    right: Expression
+
+    def __str__(self) -> str:
+        if self.left == Number(-1.0):
+            return f"-{_inner(self.right)}"
+        return f"{_inner(self.left)} * {_inner(self.right)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """``part`` to a whole power, 0 or more."""
+
+    part: Expression
+    exponent: int
+
+    def __str__(self) -> str:
+        return f"pow({self.part}, {self.exponent})"
+
+
+@dataclass(frozen=True, slots=True)
+class Slope:
+    """The derivative of ``part`` by time, per second."""
+
+    part: Expression
+
+    def __str__(self) -> str:
+        return f"d({self.part})"
+
+
+@dataclass(frozen=True, slots=True)
+class Absolute:
+    """``|part|``."""
+
+    part: Expression
+
+    def __str__(self) -> str:
+        return f"abs({self.part})"
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """The square root of ``part``, without a value where that is negative."""
+
+    part: Expression
+
+    def __str__(self) -> str:
+        return f"sqrt({self.part})"
+
+
+Expression = Number | Attribute | Sum | Product | Power | Slope | Absolute | Root
+
+
+def _inner(part: Expression) -> str:
+    """Return the words of a part, in brackets where it is a sum or a product."""
+    return f"({part})" if isinstance(part, Sum | Product) else str(part)
+
+
+def negative(part: Expression) -> Expression:
+    """Return ``-part``."""
+    return Number(-part.value) if isinstance(part, Number) else Product(Number(-1.0), part)
+
+
+def difference(left: Expression, right: Expression) -> Expression:
+    """Return ``left - right``."""
+    return left if right == Number(0.0) else Sum(left, negative(right))
+
+
+def walk(expression: Expression) -> Iterator[Expression]:
+    """Yield an expression and all below it, each before its parts."""
+    waiting = [expression]
+    while waiting:
+        yield (part := waiting.pop())
+        waiting.extend(reversed(parts_of(part)))
+
+
+def names_in(expression: Expression) -> set[str]:
+    """Return the attributes that an expression reads."""
+    return {each.name for each in walk(expression) if isinstance(each, Attribute)}
+
+
+def with_instead(expression: Expression, old: Expression, new: Expression) -> Expression:
+    """Return an expression with a part replaced wherever it stands."""
+    if expression == old:
+        return new
+    parts = _parts(expression)
+    made: dict[str, Any] = {name: with_instead(each, old, new) for name, each in parts.items()}
+    return replace(expression, **made) if made else expression
+
+
+def parts_of(expression: Expression) -> list[Expression]:
+    """Return the operands of an expression, from left to right."""
+    return list(_parts(expression).values())
+
+
+def _parts(expression: Expression) -> dict[str, Expression]:
+    found = {each.name: getattr(expression, each.name) for each in fields(expression)}
+    return {name: part for name, part in found.items() if isinstance(part, Expression)}
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Polynomials, and beside each coefficient the size of the terms that it was summed from.
+
+    The size says how much of a coefficient may be rounding. Both are ``[n, degree + 1]``.
+    """
+
+    coefs: Floats
+    size: Floats
+
+    @classmethod
+    def of(cls, coefs: Floats) -> Terms:
+        """Return polynomials with the sizes of their own terms."""
+        return cls(coefs, np.abs(coefs))
+
+    @classmethod
+    def since(cls, coefs: Floats, by: Floats) -> Terms:
+        """Return polynomials on an origin that is ``by`` seconds later, ``[n]``."""
+        return cls(*moved(np.ascontiguousarray(coefs), np.ascontiguousarray(by)))
+
+    @property
+    def cleaned(self) -> Floats:
+        """The coefficients with 0 for those that are no more than rounding."""
+        coefs, size = (np.ascontiguousarray(each) for each in (self.coefs, self.size))
+        return without_rounding(coefs, size, ROUNDING)
+
+    def both(self, other: Terms, combine: Callable[[Floats, Floats], Floats]) -> Terms:
+        """Return a sum or a product."""
+        return Terms(combine(self.coefs, other.coefs), combine(self.size, other.size))
+
+
+def terms_of(expression: Expression, given: Mapping[str, Terms]) -> Terms:
+    """Return the polynomials that an expression is, ``[n, degree + 1]``, or ``[1, 1]`` if constant.
+
+    Args:
+        expression: without ``Absolute`` and ``Root``.
+        given: for each attribute its polynomials; all of a row on one origin.
+    """
+    match expression:
+        case Number(value):
+            return Terms(np.array([[value]]), np.array([[abs(value)]]))
+        case Attribute(name):
+            return given[name]
+        case Sum(left, right):
+            return terms_of(left, given).both(terms_of(right, given), _summed)
+        case Product(left, right):
+            return terms_of(left, given).both(terms_of(right, given), polynomials.product)
+        case Power(part, exponent):
+            base = terms_of(part, given)
+            found = base if exponent else terms_of(Number(1.0), given)
+            for _ in range(exponent - 1):
+                found = found.both(base, polynomials.product)
+            return found
+        case Slope(part):
+            below = terms_of(part, given)
+            return Terms(polynomials.derivative(below.coefs), polynomials.derivative(below.size))
+        case Absolute() | Root():
+            msg = f"{expression} is no polynomial: it has to be rewritten before"
+            raise TypeError(msg)
+
+
+def scaled_terms_of(expression: Expression, given: Mapping[str, Terms]) -> tuple[Terms, Ints]:
+    """Return the result of ``terms_of``, each row divided by a power of 2 against overflow.
+
+    Returns:
+        The polynomials, and the exponents of the powers, ``[n]`` or ``[1]``.
+    """
+    match expression:
+        case Sum(left, right):
+            (one, up), (other, other_up) = (scaled_terms_of(e, given) for e in (left, right))
+            most = np.maximum(up, other_up)
+            found = _divided(one, most - up).both(_divided(other, most - other_up), _summed)
+            return _scaled(found, most)
+        case Product(left, right):
+            (one, up), (other, other_up) = (scaled_terms_of(e, given) for e in (left, right))
+            return _scaled(one.both(other, polynomials.product), up + other_up)
+        case Power(part, exponent) if exponent:
+            base, up = scaled_terms_of(part, given)
+            found, most = base, up
+            for _ in range(exponent - 1):
+                found, most = _scaled(found.both(base, polynomials.product), most + up)
+            return found, most
+        case Slope(part):
+            below, up = scaled_terms_of(part, given)
+            found = Terms(polynomials.derivative(below.coefs), polynomials.derivative(below.size))
+            return _scaled(found, up)
+    found = terms_of(expression, given)
+    return _scaled(found, np.zeros(len(found.coefs), np.int64))
+
+
+def _scaled(terms: Terms, up: Ints) -> tuple[Terms, Ints]:
+    """Return polynomials divided by powers of 2, and the sums of the exponents."""
+    largest = terms.size.max(axis=1)
+    # 0 is 0 on any scale, and takes the scale of the other operand.
+    by = np.where(largest == 0, _OF_ZERO, np.frexp(largest)[1].astype(np.int64))
+    return _divided(terms, by), up + by
+
+
+def _divided(terms: Terms, by: Ints) -> Terms:
+    return Terms(*(np.ldexp(each, -by[:, None]) for each in (terms.coefs, terms.size)))
+
+
+def overflowing(terms: Terms, expression: Expression, given: Mapping[str, Terms]) -> Mask | None:
+    """Return a mask of the rows in which an expression overflows, ``[n]``; None if no row does.
+
+    Args:
+        terms: the expression, as ``terms_of`` returned it.
+        expression: the same.
+        given: for each attribute its polynomials; NaN where it has no value.
+    """
+    if np.isfinite(terms.size).all():
+        return None
+    overflows = np.logical_not(np.isfinite(terms.size).all(axis=1))
+    for name in names_in(expression):
+        overflows &= np.logical_not(np.isnan(given[name].coefs).any(axis=1))
+    return overflows if overflows.any() else None
+
+
+def cleaned_of(
+    expression: Expression, given: Mapping[str, Terms], n: int, *, grows_back: bool = False
+) -> Floats:
+    """Return the polynomials of an expression without rounding terms, ``[n, degree + 1]``.
+
+    A polynomial whose numbers would overflow is divided by a power of 2.
+
+    Args:
+        expression: without ``Absolute`` and ``Root``.
+        given: for each attribute its polynomials; all of a row on one origin.
+        n: the number of rows.
+        grows_back: whether to multiply by that power again; the result may then be infinite.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        terms = terms_of(expression, given)
+        found = terms.cleaned
+        if len(found) != n:  # a constant
+            found = np.repeat(found, n, axis=0)
+        lost = overflowing(terms, expression, given)
+        if lost is not None:
+            rows = np.flatnonzero(np.broadcast_to(lost, n))
+            some = {name: Terms(each.coefs[rows], each.size[rows]) for name, each in given.items()}
+            scaled, up = scaled_terms_of(expression, some)
+            found[rows] = np.ldexp(scaled.cleaned, up[:, None] * grows_back)
+    return found
+
+
+def _summed(one: Floats, other: Floats) -> Floats:
+    return polynomials.total(one, other)
+
+
+def error_of(
+    expression: Expression, given: Mapping[str, Terms], errors: Mapping[str, Floats], length: Floats
+) -> Floats:
+    """Return how far an expression may be from what the rows would give, ``[n]`` or ``[1]``.
+
+    Sums add the errors of their parts; a product ``p q`` errs by at most
+    ``|p| e_q + |q| e_p + e_p e_q``. Nothing bounds a slope: its error is infinite.
+
+    Args:
+        expression: without ``Absolute`` and ``Root``.
+        given: for each attribute its polynomials from where segments begin.
+        errors: for each attribute its bound, ``[n]``.
+        length: how long segments are, in seconds, ``[n]``.
+    """
+    found = np.zeros(1)
+    match expression:
+        case Attribute(name):
+            found = errors[name]
+        case Sum(left, right):
+            one, other = (error_of(each, given, errors, length) for each in (left, right))
+            found = one + other
+        case Product(left, right):
+            found = _of_product(left, right, given, errors, length)
+        case Power(part, exponent) if exponent:
+            found = _of_product(part, Power(part, exponent - 1), given, errors, length)
+        case Slope(part) if names_in(part):
+            found = np.full(1, np.inf)
+    return found
+
+
+def _of_product(
+    left: Expression,
+    right: Expression,
+    given: Mapping[str, Terms],
+    errors: Mapping[str, Floats],
+    length: Floats,
+) -> Floats:
+    one, other = (error_of(each, given, errors, length) for each in (left, right))
+    reach, other_reach = (_reach(terms_of(each, given).coefs, length) for each in (left, right))
+    found: Floats = reach * other + other_reach * one + one * other
+    return found
+
+
+def _reach(coefs: Floats, length: Floats) -> Floats:
+    """Return the greatest distance from 0 on a range."""
+    low, high = polynomials.extremes(np.broadcast_to(coefs, (len(length), coefs.shape[1])), length)
+    return np.maximum(np.abs(low), np.abs(high))
+
+
+def projected(segments: Segments, columns: Mapping[str, Expression]) -> Segments:
+    """Return segments with attributes that are computed from theirs (Pulse 3.5).
+
+    Args:
+        segments: any; tombstones stay what they are.
+        columns: the new attributes, instead of all there were.
+    """
+    given = {name: Terms.of(each) for name, each in segments.coefs.items()}
+    since_lo = segments.seconds(segments.lo)
+    begun = {name: Terms.since(each, since_lo) for name, each in segments.coefs.items()}
+    length = in_seconds(segments.hi - segments.lo)
+    coefs, errors = {}, {}
+    for name, expression in columns.items():
+        coefs[name] = cleaned_of(expression, given, len(segments), grows_back=True)
+        with np.errstate(over="ignore", invalid="ignore"):
+            error = error_of(expression, begun, segments.errors, length)
+        errors[name] = np.array(np.broadcast_to(error, len(segments)))
+    return replace(segments, coefs=coefs, errors=errors)
+
+
+# -- ranges of values -----------------------------------------------------------------------------
+
+
+class Range(NamedTuple):
+    """The least and the greatest value, and the mean of absolute changes per second."""
+
+    low: float
+    high: float
+    pace: float = math.nan
+    """NaN: not known."""
+
+    @property
+    def nearest(self) -> float:
+        """The least distance from 0."""
+        return max(self.low, -self.high, 0.0)
+
+    @property
+    def farthest(self) -> float:
+        """The greatest distance from 0."""
+        return max(abs(self.low), abs(self.high))
+
+    @property
+    def has_one_sign(self) -> bool:
+        """Whether no two values have different signs."""
+        return self.low >= 0 or self.high <= 0
+
+    def plus(self, other: Range) -> Range:
+        """Return the range of sums."""
+        return Range(self.low + other.low, self.high + other.high, self.pace + other.pace)
+
+    def times(self, other: Range) -> Range:
+        """Return the range of products."""
+        ends = [a * b for a in self[:2] for b in other[:2]]
+        pace = self.farthest * other.pace + other.farthest * self.pace
+        return Range(min(ends), max(ends), pace)
+
+    def power(self, exponent: int) -> Range:
+        """Return the range of a whole power, 0 or more."""
+        ends = sorted((_power(self.low, exponent), _power(self.high, exponent)))
+        is_even = exponent % 2 == 0 and exponent > 0
+        pace = exponent * _power(self.farthest, exponent - 1) * self.pace if exponent else 0.0
+        return Range(_power(self.nearest, exponent) if is_even else ends[0], ends[1], pace)
+
+    def scaled(self, factor: float) -> Range:
+        """Return the range times a factor above 0."""
+        return Range(self.low * factor, self.high * factor, self.pace * factor)
+
+    def widened(self, by: float) -> Range:
+        """Return a wider range, which does not come to have 0 in it."""
+        more, less = 1 + by, 1 / (1 + by)
+        low = self.low * (less if self.low > 0 else more)
+        return Range(low, self.high * (more if self.high > 0 else less), self.pace)
+
+
+def _power(value: float, exponent: int) -> float:
+    """Return a whole power, infinite where a double cannot hold it."""
+    try:
+        return float(value**exponent)
+    except OverflowError:
+        return math.copysign(math.inf, value) if exponent % 2 else math.inf
+
+
+def range_of(expression: Expression, known: Mapping[str, Range]) -> Range | None:
+    """Return the range of an expression by those of its attributes, None if one is not known."""
+    found = None
+    match expression:
+        case Number(value):
+            found = Range(value, value, 0.0)
+        case Attribute(name):
+            found = known.get(name)
+        case Sum(left, right) | Product(left, right):
+            one, other = range_of(left, known), range_of(right, known)
+            if one is not None and other is not None:
+                found = one.plus(other) if isinstance(expression, Sum) else one.times(other)
+        case Power(part, exponent):
+            one = range_of(part, known)
+            found = None if one is None else one.power(exponent)
+        case Slope():
+            found = None
+    return found
+
+
+# -- conditions -----------------------------------------------------------------------------------
+
+
+OPPOSITE = {"<": ">=", "<=": ">", "=": "<>", "<>": "=", ">=": "<", ">": "<="}
+"""The comparison that holds where another does not."""
+MIRRORED = {"<": ">", "<=": ">=", "=": "=", "<>": "<>", ">=": "<=", ">": "<"}
+"""The comparison of ``-p`` that holds where one of ``p`` does."""
+MOST_ABSOLUTE = 6
+"""Absolute values in one comparison: each doubles the comparisons that it is rewritten as."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """``expression op 0``."""
+
+    expression: Expression
+    op: str
+    """One of ``< <= = <> >= >``."""
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """All of one or more."""
+
+    parts: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """At least one of one or more."""
+
+    parts: tuple[Condition, ...]
+
+
+Condition = Comparison | And | Or
+
+
+def compared(left: Expression, op: str, right: Expression) -> Condition:
+    """Return ``left op right`` as comparisons of polynomials with 0.
+
+    Raises:
+        NotSupportedError: a square root stands where no polynomial says the same.
+    """
+    return _closed(Comparison(difference(left, right), op))
+
+
+def comparisons(condition: Condition) -> Iterator[Comparison]:
+    """Yield the comparisons of a condition, from left to right."""
+    if isinstance(condition, Comparison):
+        yield condition
+    else:
+        for part in condition.parts:
+            yield from comparisons(part)
+
+
+def attributes(condition: Condition) -> set[str]:
+    """Return the attributes that a condition reads."""
+    return {name for each in comparisons(condition) for name in names_in(each.expression)}
+
+
+def holds(condition: Condition, leaf: Callable[[Comparison], Mask]) -> Mask:
+    """Return where a condition holds, if ``leaf`` says where its comparisons do.
+
+    A condition is monotone in its comparisons: if ``leaf`` gives less than what holds, so does
+    this; if it gives more, so does this.
+    """
+    if isinstance(condition, Comparison):
+        return leaf(condition)
+    found = (holds(each, leaf) for each in condition.parts)
+    if isinstance(condition, And):
+        return reduce(lambda one, other: one & other, found)
+    return reduce(lambda one, other: one | other, found)
+
+
+def near(axes: dict[str, str], op: str, distance: float) -> Condition:
+    """Return whether two positions are near each other: their distance, compared by its square.
+
+    Args:
+        axes: for each attribute of one position that of the other: ``{"a.x": "b.x", …}``.
+        op: ``<``, ``<=``, ``>`` or ``>=``.
+        distance: what the distance is compared with, in the attributes' unit, 0 or more.
+    """
+    apart: list[Expression] = [
+        Power(difference(Attribute(one), Attribute(other)), 2) for one, other in axes.items()
+    ]
+    squares = reduce(Sum, apart)
+    square = float(distance) * distance
+    is_exact = 0 < square < math.inf or distance == 0
+    return compared(squares, op, Number(square) if is_exact else Power(Number(distance), 2))
+
+
+def _closed(comparison: Comparison) -> Condition:
+    nodes = [*walk(comparison.expression)]
+    absolute = [each for each in nodes if isinstance(each, Absolute)]
+    if len(absolute) > MOST_ABSOLUTE:
+        msg = (
+            f"a comparison has {len(absolute)} absolute values, at most {MOST_ABSOLUTE} are "
+            "rewritten; write it as several"
+        )
+        raise NotSupportedError(msg)
+    if absolute:
+        return _by_sign(comparison, absolute[-1])
+    root = next((each for each in nodes if isinstance(each, Root)), None)
+    return comparison if root is None else _squared(comparison, root)
+
+
+def _by_sign(comparison: Comparison, absolute: Absolute) -> Condition:
+    """Return a comparison as what it is where ``part`` is not negative, and where it is."""
+    part, (expression, op) = absolute.part, (comparison.expression, comparison.op)
+    positive = Comparison(with_instead(expression, absolute, part), op)
+    other = Comparison(with_instead(expression, absolute, negative(part)), op)
+    return Or(
+        (
+            And((_closed(Comparison(part, ">=")), _closed(positive))),
+            And((_closed(Comparison(part, "<")), _closed(other))),
+        )
+    )
+
+
+def _squared(comparison: Comparison, root: Root) -> Condition:
+    """Return ``factor * root + rest op 0`` without the root."""
+    found = _linear(comparison.expression, root)
+    if found is None or found[0] == 0:
+        msg = (
+            "a square root is compared only alone or times a constant, as in sqrt(p) < q; "
+            "write the comparison by squares, p < q * q"
+        )
+        raise NotSupportedError(msg)
+    factor, rest = found
+    op = comparison.op if factor > 0 else MIRRORED[comparison.op]
+    other = Product(Number(-1 / factor), rest)
+    below, square = root.part, Product(other, other)
+    squares = _closed(Comparison(difference(below, square), op))
+    there = _closed(Comparison(below, ">="))
+    if op in {"<", "<=", "="}:
+        sign = ">" if op == "<" else ">="
+        return And((there, _closed(Comparison(other, sign)), squares))
+    return And((there, Or((_closed(Comparison(other, "<")), squares))))
+
+
+def _linear(expression: Expression, root: Root) -> tuple[float, Expression] | None:
+    """Return factor and rest with ``expression = factor * root + rest``, None if there are none."""
+    if expression == root:
+        return 1.0, Number(0.0)
+    if not any(isinstance(each, Root) for each in walk(expression)):
+        return 0.0, expression
+    if isinstance(expression, Sum):
+        one, other = _linear(expression.left, root), _linear(expression.right, root)
+        if one is None or other is None:
+            return None
+        return one[0] + other[0], Sum(one[1], other[1])
+    if isinstance(expression, Product):
+        for number, part in (
+            (expression.left, expression.right),
+            (expression.right, expression.left),
+        ):
+            found = _linear(part, root)
+            if isinstance(number, Number) and found is not None:
+                return number.value * found[0], Product(number, found[1])
+    return None

@@ -1,0 +1,631 @@
+"""Models of streams: what is asked, what a bucket of entities keeps, and what it reports.
+
+A row is looked at when the watermark has passed it, so nothing depends on how rows are cut into
+batches. A segment is given when no later row changes it, and a result when no later segment does.
+Results are given once and never taken back, unless early results are asked for (``bucket``).
+
+``StreamPlan`` is what is asked: inputs and a graph. ``ModelStep`` is that as a step of a query.
+``staged`` cuts the graph where its entities become other ones. Pairs and values over entities are
+stages of their own: steps before them are by entity, and steps behind them by pair or group.
+
+``BucketState`` and ``ModelPart`` are the saved state; ``BucketReport`` is what a bucket tells the
+driver after a batch. A ``Sketch`` in it has rows, segments and results of a few entities to draw,
+and is no part of any answer. These entities have the least codes, which are hashes of keys: they
+are the same in any order of rows and whichever bucket has them. Of each the newest rows are kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import numpy as np
+import pyarrow as pa
+from msgspec import Struct
+from msgspec import field as struct_field
+
+from eddyline.data.arrays import distinct
+from eddyline.errors import NotSupportedError, OptionError
+from eddyline.models import graph
+from eddyline.models.entities.kept import EntityRun, codes_of
+from eddyline.models.fitting.fit import Fit, FitReport
+from eddyline.models.planning.watching import Work
+from eddyline.models.segments import micros_of, table_of
+from eddyline.models.solving.expressions import Attribute
+from eddyline.models.steps import (
+    SINCE,
+    TIME,
+    UNTIL,
+    AverageDistance,
+    Changes,
+    OverEntities,
+    Project,
+    Where,
+    Within,
+)
+from eddyline.query.steps import RESULT
+from eddyline.sql.parsing import quoted
+from eddyline.state.manifest import StatePart
+from eddyline.state.run_files import RunFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from eddyline.data.arrays import Ints, Mask
+    from eddyline.models.fitting.declared import Declared
+    from eddyline.models.fitting.fit import Part
+    from eddyline.models.planning.expected import ModelProfile
+    from eddyline.models.segments import Keyed
+    from eddyline.models.steps import DifferentEntities, Shape
+
+COMPONENT = "models"
+NEVER = np.iinfo(np.int64).min
+
+
+class StageState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The files of a stage of a bucket between batches."""
+
+    wakes: tuple[RunFile, ...] = ()
+    """When which entities are looked at although no segment of them comes."""
+    entities: tuple[EntityRun, ...] = ()
+    """By entity until when results were given, and ranges that may go on."""
+    segments: dict[int, tuple[RunFile, ...]] = struct_field(default_factory=dict)
+    """Segments that later results look back at, by what they are of; see ``Stage.inputs``."""
+    low: int = NEVER
+    """The instant (µs) at or before which segments have ended that nothing looks at any more."""
+
+    @property
+    def files(self) -> Iterator[RunFile]:
+        """All files."""
+        yield from self.wakes
+        for every in self.segments.values():
+            yield from every
+        for run in self.entities:
+            yield from run.files.values()
+
+
+class RowCounts(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Numbers of rows of an input that are in no final segment."""
+
+    ahead: int = 0
+    """Rows that event time has not passed."""
+    open: int = 0
+    """Rows of open runs."""
+
+
+class BucketState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The files of a bucket between batches."""
+
+    since: int = NEVER
+    """The instant before which all rows have been looked at (µs)."""
+    waiting: dict[int, tuple[RunFile, ...]] = struct_field(default_factory=dict)
+    """Rows from that instant on, by input."""
+    rows: dict[int, tuple[RunFile, ...]] = struct_field(default_factory=dict)
+    """Rows of open runs, by input; see ``entities.fronts``."""
+    wakes: tuple[RunFile, ...] = ()
+    """When which entities are looked at although no row of them comes."""
+    entities: tuple[EntityRun, ...] = ()
+    """By entity what is known of open runs and segments, until when results were given, and ranges
+    that may go on."""
+    segments: dict[int, tuple[RunFile, ...]] = struct_field(default_factory=dict)
+    """Segments that later results look back at, by input."""
+    low: int = NEVER
+    """The instant (µs) at or before which segments have ended that nothing looks at any more."""
+    stages: dict[int, StageState] = struct_field(default_factory=dict)
+    """Of graphs that are cut into stages what each keeps, by number."""
+    counts: dict[int, RowCounts] = struct_field(default_factory=dict)
+    """How many rows wait, by input."""
+
+    @property
+    def files(self) -> Iterator[RunFile]:
+        """All files."""
+        own = (self.waiting, self.rows, self.segments)
+        for every in (self.wakes, *(files for each in own for files in each.values())):
+            yield from every
+        for run in self.entities:
+            yield from run.files.values()
+        for stage in self.stages.values():
+            yield from stage.files
+
+    def counted(self, at: int) -> RowCounts:
+        """Return how many rows of an input wait.
+
+        A state of an earlier version has no counts; its files give an upper limit.
+        """
+        if at in self.counts:
+            return self.counts[at]
+        files = (self.waiting.get(at, ()), self.rows.get(at, ()))
+        ahead, held = (sum(file.n_rows for file in every) for every in files)
+        return RowCounts(ahead, held)
+
+    @property
+    def n_segments(self) -> int:
+        """Segments that are kept."""
+        every = (self.segments, *(each.segments for each in self.stages.values()))
+        return sum(file.n_rows for own in every for files in own.values() for file in files)
+
+
+class ModelPart(Struct, frozen=True, forbid_unknown_fields=True):
+    """The state after a batch."""
+
+    n_buckets: int
+    buckets: dict[int, BucketState] = struct_field(default_factory=dict)
+
+    def packed(self) -> StatePart:
+        """Return it as the query's manifest has it."""
+        return StatePart.of(
+            self, [file.name for each in self.buckets.values() for file in each.files]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class BucketReport:
+    """What a bucket did in a batch."""
+
+    bucket: int
+    after: BucketState
+    n_results: int = 0
+    fit: FitReport = field(default_factory=FitReport)
+    n_early: int = 0
+    """Of the results, those that were given before they were final."""
+    n_taken_back: int = 0
+    """Of the results, those that say that there is none any more."""
+    work: Work = field(default_factory=Work)
+    sketch: Sketch | None = None
+    """Of a few entities, to be drawn."""
+    observed: Any = None
+    """What a step that makes ranges has observed; see ``RangeStep``."""
+    profile: ModelProfile | None = None
+    """What steps gave, and what joins asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamInput:
+    """One of the inputs of a graph."""
+
+    maker: Fit | Declared | None
+    """How rows become segments; None if they are segments, which are all there from the start."""
+    shape: Shape
+    """The columns of its segments."""
+
+
+@dataclass(frozen=True)
+class StreamPlan:
+    """What is done with the rows of streams; goes to workers."""
+
+    inputs: tuple[StreamInput, ...]
+    node: graph.Node
+    is_early: bool = False
+    """Whether results are given before they are final, and taken back; see ``bucket``."""
+    samples: bool = False
+    """Whether tasks look at how coefficients are spread; see ``planning``."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns that say the entity, the same of all inputs."""
+        return self.inputs[0].shape.keys
+
+    @cached_property
+    def stages(self) -> tuple[Stage, ...]:
+        """The graph in stages; without pairs and values over entities it is one as a rule."""
+        return staged(self.node, len(self.inputs))
+
+    @property
+    def together(self) -> tuple[str, ...]:
+        """The keys of which all entities that have them in common are in one bucket."""
+        return together(self.node, self.keys)
+
+    @property
+    def row_times(self) -> tuple[str, ...]:
+        """For each input the column that says when a row was."""
+        return tuple(each.maker.time if each.maker else TIME for each in self.inputs)
+
+    @property
+    def bounds(self) -> str:
+        """The bounds that results were given, and those in which inputs are, in words."""
+        given = graph.told_bounds(self.node)
+        makers = (each.maker for each in self.inputs if each.maker is not None)
+        used = ", ".join(
+            f"{name} within {bound}" for maker in makers for name, bound in maker.within.items()
+        )
+        return f"{given}; inputs: {used}" if given else used
+
+
+def check_streams(plan: StreamPlan) -> None:
+    """Check that what is asked can be told of streams as they go on.
+
+    Raises:
+        OptionError: it is not said what a gap is.
+        NotSupportedError: a step that would have to look back at any time.
+    """
+    for given in plan.inputs:
+        if isinstance(given.maker, Fit) and given.maker.options.max_gap_us is None:
+            msg = (
+                "models of a stream need max_gap, such as '10 minutes': after so long without a "
+                "row the last segment of an entity is over"
+            )
+            raise OptionError(msg)
+    check_stages(plan.node)
+
+
+# -- the step of a query --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ModelStep:
+    """Rows of relations as segments, what is done with these, and its results as rows."""
+
+    inputs: tuple[str, ...]
+    """A relation for each input of the plan."""
+    plan: StreamPlan
+    output: str = RESULT
+
+    def texts_of(self, relation: str) -> tuple[str, ...] | None:
+        """Return SQL of the values that an input must have; None if it needs whole rows."""
+        texts: list[str] = []
+        for name, given in zip(self.inputs, self.plan.inputs, strict=True):
+            if name == relation:
+                if given.maker is None:
+                    return None
+                columns = given.maker.columns.values()
+                texts += [*map(quoted, (*given.maker.keys, given.maker.time)), *columns]
+        return tuple(texts)
+
+    def renamed(self, names: Callable[[str], str]) -> ModelStep:
+        """Return the step over relations of other names."""
+        return replace(self, inputs=tuple(map(names, self.inputs)), output=names(self.output))
+
+    def __str__(self) -> str:
+        node = self.plan.node
+        told = [
+            f"{each.maker or 'segments'}{f' of {name}' if len(self.inputs) > 1 else ''}"
+            for name, each in zip(self.inputs, self.plan.inputs, strict=True)
+        ]
+        told += [str(each) for each in graph.parts(node) if not isinstance(each, graph.Input)]
+        told += ["results early"] if self.plan.is_early else []
+        return f"models of {', '.join(self.inputs)}: {'; '.join(told)}"
+
+
+# -- stages of a graph ----------------------------------------------------------------------------
+
+
+@runtime_checkable
+class RangeStep(Protocol):
+    """A step that makes ranges by more keys than those of entities, which are told as changes."""
+
+    def watched(self, given: Keyed) -> tuple[Keyed, Any]:
+        """Return the ranges, and what was observed on the way: None, or what ``merged`` adds up."""
+
+    def are_asked(self, ranges: pa.Table) -> Mask:
+        """Return which ranges are still asked for, by their keys; what others were is over."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """What is done with segments of the same entities, or one step over several entities."""
+
+    inputs: tuple[int, ...]
+    """By place in ``node`` what each input is: an input of the plan, or a stage behind these."""
+    node: graph.Node
+
+    @cached_property
+    def shapes(self) -> Mapping[int, Shape]:
+        """The columns of each input by its place in ``node``."""
+        every = graph.parts(self.node)
+        return {each.at: each.shape for each in every if isinstance(each, graph.Input)}
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns that say the entity, of inputs."""
+        return self.shapes[0].keys
+
+    @property
+    def told(self) -> graph.Node:
+        """What is done with segments before ranges of them are told as changes."""
+        node = self.node
+        is_changes = isinstance(node, graph.Unary) and isinstance(node.step, Changes)
+        return node.of if is_changes and isinstance(node, graph.Unary) else node
+
+    @property
+    def ranges(self) -> RangeStep | None:
+        """What makes these ranges of segments, if it has to come behind all that looks back."""
+        step = self.told.step if isinstance(self.told, graph.Unary) else None
+        return step if isinstance(step, RangeStep) else None
+
+    @property
+    def given(self) -> graph.Node:
+        """What is done with segments before that."""
+        told = self.told
+        return told.of if isinstance(told, graph.Unary) and self.ranges is not None else told
+
+    @property
+    def looks_back(self) -> bool:
+        """Whether results look at segments before."""
+        return graph.sees_entities(self.given)
+
+    @property
+    def is_crossing(self) -> bool:
+        """Whether entities become other ones: it is one step over several of them."""
+        return is_crossing(self.node)
+
+
+def staged(node: graph.Node, n_inputs: int) -> tuple[Stage, ...]:
+    """Return a graph as stages, each behind those that it reads; the last one has the results."""
+    cutting = _Cutting(n_inputs)
+    for each in graph.parts(node):
+        if is_crossing(each):
+            for part in (*graph.below(each), each):
+                cutting.of(part)
+    return (*cutting.stages, cutting.stage(node))
+
+
+def alike(stages: Sequence[Stage], n_inputs: int) -> tuple[bool, ...]:
+    """Return for each stage whether all of its inputs have the same code for an entity.
+
+    The code of an entity is a hash of its keys, that of a pair is made of both, and that of a group
+    is a hash of the keys that it is by: one that is of all, and entities that come from inputs with
+    different codes, share one.
+    """
+    kinds: list[object] = ["entity"] * n_inputs
+    found = []
+    for stage in stages:
+        own = [kinds[each] for each in stage.inputs]
+        found.append(len({*own}) == 1)
+        match stage.node:
+            case graph.OtherEntities(graph.Input(left), graph.Input(right)) if found[-1]:
+                kinds.append((own[left], own[right]))
+            case graph.Unary(OverEntities(by=by)) if by and found[-1]:
+                kinds.append(("group", by))
+            case _:
+                is_one = stage.is_crossing or not found[-1]
+                kinds.append("group" if is_one else own[0])
+    return tuple(found)
+
+
+class _Cutting:
+    """Cuts a graph into stages."""
+
+    def __init__(self, n_inputs: int) -> None:
+        self.stages: list[Stage] = []
+        self._n_inputs = n_inputs
+        self._made: dict[int, int] = {}
+
+    def of(self, part: graph.Node) -> int:
+        """Return where what a part gives comes from, a stage of its own unless it is one."""
+        if id(part) not in self._made:
+            stage = self.stage(part)
+            if isinstance(stage.node, graph.Input):
+                self._made[id(part)] = stage.inputs[0]
+            else:
+                self.stages.append(stage)
+                self._made[id(part)] = self._n_inputs + len(self.stages) - 1
+        return self._made[id(part)]
+
+    def stage(self, root: graph.Node) -> Stage:
+        """Return what is done from the stages that there are to a part."""
+        inputs: list[int] = []
+        made: dict[int, graph.Node] = {}
+
+        def input_of(source: int, shape: Shape) -> graph.Node:
+            if source not in inputs:
+                inputs.append(source)
+            return graph.Input(inputs.index(source), shape)
+
+        def copy(each: graph.Node) -> graph.Node:
+            if id(each) not in made:
+                made[id(each)] = cut(each)
+            return made[id(each)]
+
+        def cut(each: graph.Node) -> graph.Node:
+            if id(each) in self._made:
+                return input_of(self._made[id(each)], each.shape)
+            match each:
+                case graph.Unary(step, of):
+                    return graph.Unary(step, copy(of))
+                case graph.SameEntity(left, right) | graph.OtherEntities(left, right):
+                    return replace(each, left=copy(left), right=copy(right))
+                case graph.Input(at):
+                    return input_of(at, each.shape)
+
+        node = copy(root)
+        return Stage(tuple(inputs), node)
+
+
+def is_crossing(node: graph.Node) -> bool:
+    """Return whether a part makes segments of other entities than those that it reads."""
+    if isinstance(node, graph.Unary):
+        return isinstance(node.step, OverEntities)
+    return isinstance(node, graph.OtherEntities)
+
+
+def together(node: graph.Node, keys: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the keys of which all entities that have them in common are looked at together.
+
+    For pairs there are none: any two entities may be a pair.
+    """
+    found = keys
+    for each in graph.parts(node):
+        if isinstance(each, graph.OtherEntities):
+            return ()
+        if isinstance(each, graph.Unary) and isinstance(each.step, OverEntities):
+            found = tuple(name for name in found if name in each.step.by)
+    return found
+
+
+def check_stages(node: graph.Node) -> None:
+    """Check that what is asked of streams can be told without keeping all that was.
+
+    Raises:
+        NotSupportedError: a step that would have to look back at any time.
+    """
+    for each in graph.parts(node):
+        if isinstance(each, graph.OtherEntities) and each.step.is_whole and each.step.within:
+            _check_whole(node, each)
+
+
+def _check_whole(node: graph.Node, pairs: graph.OtherEntities) -> None:
+    """Refuse pairs for all their time, unless only windows in which they are near are asked."""
+    if not _asks_near(node, pairs, pairs.step):
+        msg = (
+            "of a stream, pairs that once come near are not told for all the time before: that "
+            "would be known when it is too late; leave out within or whole=True, ask for "
+            "avg_distance(…, below=…) of no more than within, or ask a batch DataFrame"
+        )
+        raise NotSupportedError(msg, within=dict(pairs.step.within))
+
+
+def _asks_near(node: graph.Node, part: graph.Node, pairs: DifferentEntities) -> bool:
+    """Return whether all that reads a part asks for windows in which pairs come that near."""
+    readers = [each for each in graph.parts(node) if part in graph.below(each)]
+    return bool(readers) and all(_is_near(node, each, pairs) for each in readers)
+
+
+def _is_near(node: graph.Node, reader: graph.Node, pairs: DifferentEntities) -> bool:
+    step = reader.step if isinstance(reader, graph.Unary) else None
+    axes = [tuple(f"{side}_{name}" for side in pairs.names) for name in pairs.within]
+    if isinstance(step, Project):
+        names = [name for both in axes for name in both]
+        if any(step.columns.get(name) != Attribute(name) for name in names):
+            return False
+    if isinstance(step, Within | Where | Project):
+        return _asks_near(node, reader, pairs)
+    if not isinstance(step, AverageDistance) or step.below is None:
+        return False
+    asked = {*step.axes.items(), *((other, one) for one, other in step.axes.items())}
+    return {*axes} <= asked and all(step.below <= most for most in pairs.within.values())
+
+
+# -- rows, segments and results to draw -----------------------------------------------------------
+
+
+MOST_ENTITIES = 3
+MOST_ROWS = 200
+"""Rows, segments and results of an entity that are kept, the newest ones of each."""
+ANY = np.iinfo(np.int64).max
+"""The code up to which entities are kept, as long as there are few."""
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """What is kept of a few entities, in tables with ``CODE``.
+
+    Attributes:
+        rows: by input.
+        segments: by input.
+        results: all of them have the same columns.
+        n_entities: how many entities are kept at most.
+        n_rows: how many rows of each.
+    """
+
+    rows: Mapping[int, pa.Table] = field(default_factory=dict)
+    segments: Mapping[int, pa.Table] = field(default_factory=dict)
+    results: pa.Table | None = None
+    n_entities: int = MOST_ENTITIES
+    n_rows: int = MOST_ROWS
+
+    @property
+    def codes(self) -> Ints:
+        """The entities of which something is known, ascending."""
+        every = [*self.rows.values(), *self.segments.values()]
+        found = [codes_of(each) for each in every if len(each)]
+        return distinct(np.concatenate(found)) if found else np.zeros(0, np.int64)
+
+    @property
+    def cut(self) -> int:
+        """The greatest code of an entity that would be kept."""
+        codes = self.codes
+        return int(codes[self.n_entities - 1]) if len(codes) >= self.n_entities else ANY
+
+    def with_later(self, later: Iterable[Sketch], times: Sequence[str]) -> Sketch:
+        """Return what is kept when more has come; ``times`` as for ``sketched``."""
+        every = [self, *later]
+        whole = Sketch(
+            _by_input([each.rows for each in every]),
+            _by_input([each.segments for each in every]),
+            _joined(each.results for each in every),
+            self.n_entities,
+            self.n_rows,
+        )
+        return whole.of(whole.codes[: self.n_entities], times)
+
+    def of(self, codes: Ints, times: Sequence[str]) -> Sketch:
+        """Return the newest of some entities; ``times`` as for ``sketched``."""
+        rows = {at: newest(each, codes, times[at], self.n_rows) for at, each in self.rows.items()}
+        segments = {
+            at: newest(each, codes, "lo", self.n_rows) for at, each in self.segments.items()
+        }
+        results = self.results
+        if results is not None:
+            results = newest(results, codes, time_of_results(results), self.n_rows)
+        return Sketch(rows, segments, results, self.n_entities, self.n_rows)
+
+
+def sketched(
+    times: Sequence[str],
+    due: Sequence[pa.Table | None],
+    parts: Sequence[Part | None],
+    results: pa.Table | None,
+    codes: Ints,
+    zone: str | None,
+) -> Sketch:
+    """Return what one batch of a bucket brings of a few entities.
+
+    Args:
+        times: for each input the column that says when a row was.
+        due: the rows of each input that were looked at.
+        parts: what came of them.
+        results: with ``CODE``.
+        codes: of the entities, ascending.
+        zone: of timestamps; see ``table_of``.
+    """
+    if not codes.size:
+        return Sketch()
+    rows = {at: each for at, each in enumerate(due) if each is not None}
+    segments = {}
+    for at, part in enumerate(parts):
+        if part is not None:
+            given = part.segments
+            few = np.isin(codes_of(given.entities), codes)[given.segments.keys]
+            segments[at] = table_of(type(given)(given.segments.take(few), given.entities), zone)
+    # Results that are none may have no columns, either.
+    has_results = results is not None and len(results) > 0
+    return Sketch(rows, segments, results if has_results else None).of(codes, times)
+
+
+def time_of_results(table: pa.Table) -> str:
+    """Return the column that says when results are, or begin; keys may have names of others."""
+    names = table.column_names
+    if "lo" in names:
+        return "lo"
+    return SINCE if {SINCE, UNTIL} <= {*names} else TIME
+
+
+def newest(table: pa.Table, codes: Ints, time: str, n: int) -> pa.Table:
+    """Return the last rows of each of some entities, by entity and time.
+
+    Args:
+        table: with ``CODE``.
+        codes: of the entities, ascending.
+        time: the column of instants.
+        n: how many of each at most.
+    """
+    # Of many rows few are below the greatest code: a comparison costs less than a look-up.
+    every = codes_of(table)
+    few = np.flatnonzero(every <= codes[-1]) if len(codes) else np.zeros(0, np.int64)
+    table = table.take(pa.array(few[np.isin(every[few], codes)]))
+    own = codes_of(table)
+    order = np.lexsort((micros_of(table.column(time)), own))
+    ends = np.searchsorted(own[order], own[order], "right")
+    return table.take(pa.array(order[ends - np.arange(len(order)) <= n]))
+
+
+def _by_input(given: Sequence[Mapping[int, pa.Table]]) -> dict[int, pa.Table]:
+    inputs = sorted({at for each in given for at in each})
+    return {at: _joined(each.get(at) for each in given) for at in inputs}
+
+
+def _joined(tables: Iterable[pa.Table | None]) -> pa.Table | None:
+    known = [each for each in tables if each is not None]
+    filled = [each for each in known if len(each)] or known[:1]
+    return pa.concat_tables(filled).combine_chunks() if filled else None

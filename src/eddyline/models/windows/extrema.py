@@ -1,0 +1,628 @@
+"""Least and greatest values: of several entities at an instant, and of one over a window.
+
+The least or greatest of polynomials is an envelope: at each instant a piece of one of them
+(Pulse 3.6). Curves are merged two and two, all groups at once, until one is left in each: as many
+rounds as the number of curves in a group can be halved. A piece of the result is a piece of a
+curve, on its own origin and with its own coefficients.
+
+Windows that close at ticks need no envelope: a kernel takes the least value of each.
+
+Points have no length and are left out; so are tombstones, and segments without values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eddyline.data.jit import compiled
+from eddyline.models import timeline
+from eddyline.models.segments import MICROS, Columns, Segments, in_seconds
+from eddyline.models.solving import polynomials
+from eddyline.models.solving.expressions import Terms
+from eddyline.models.solving.joins import overlap_pairs
+from eddyline.models.solving.where import cuts
+from eddyline.models.windows.integrals import Samples
+
+if TYPE_CHECKING:
+    from eddyline.data.arrays import Floats, Indices, Ints, Mask
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """The extreme of several entities at each instant.
+
+    Attributes:
+        segments: one attribute; the keys are groups.
+        rows: the segment that each is a piece of, by its place in what was given, ``[n]``.
+    """
+
+    segments: Segments
+    rows: Indices
+
+
+def envelope(
+    segments: Segments, attribute: str, *, largest: bool, groups: Ints | None = None
+) -> Envelope:
+    """Return the greatest or least value of an attribute over entities at each instant.
+
+    Args:
+        segments: those of one entity do not overlap.
+        attribute: what is compared.
+        largest: the greatest, or the least.
+        groups: for each segment a dense id of what the extreme is taken of; None is one for all.
+    """
+    functions, pieces = _curves_of_groups(segments, attribute, groups)
+    found = _fused(segments, functions, extreme(functions, pieces, largest=largest))
+    found = replace(found, errors=_greatest_errors(pieces, found))
+    return Envelope(_segments(functions, found, attribute), found.rows)
+
+
+def candidates(
+    segments: Segments, attribute: str, *, largest: bool, groups: Ints | None = None
+) -> Segments:
+    """Return the parts of segments that are extreme among these, as their entities' segments.
+
+    With more segments beside them they have the same envelope as all have, and the same errors:
+    each part has the greatest one of all segments that were there with it. Arguments as above.
+    """
+    functions, pieces = _curves_of_groups(segments, attribute, groups)
+    found = _fused(segments, functions, extreme(functions, pieces, largest=largest))
+    own = pieces.errors
+    if own.size and own.min() < own.max():
+        levels = _levels(pieces)
+        both = overlap_pairs(found.groups, found.lo, found.hi, levels.groups, levels.lo, levels.hi)
+        errors = levels.errors[both.right]
+        found = replace(found.take(both.left), lo=both.lo, hi=both.hi, errors=errors)
+    made = segments.take(found.rows).cut(found.lo, found.hi)
+    return replace(made, errors={**made.errors, attribute: found.errors})
+
+
+def _curves_of_groups(
+    segments: Segments, attribute: str, groups: Ints | None
+) -> tuple[Functions, Pieces]:
+    """Return the segments that have a length and values as curves of their groups."""
+    given = np.zeros(len(segments), np.int64) if groups is None else groups
+    solid = np.flatnonzero(_valued(segments, attribute))
+    functions = Functions(segments.origin, segments.coefs[attribute])
+    pieces = Pieces(
+        given, segments.keys, np.arange(len(segments)), segments.lo, segments.hi,
+        segments.errors[attribute],
+    ).take(solid)  # fmt: skip
+    return functions, pieces
+
+
+def _fused(segments: Segments, functions: Functions, found: Pieces) -> Pieces:
+    """Return pieces with neighbours of one function as one, also if it was cut before."""
+    if not len(found.rows):
+        return found
+    one, other = found.rows[:-1], found.rows[1:]
+    same = (found.groups[1:] == found.groups[:-1]) & (found.lo[1:] == found.hi[:-1])
+    same &= segments.keys[one] == segments.keys[other]
+    same &= functions.origin[one] == functions.origin[other]
+    same &= (functions.coefs[one] == functions.coefs[other]).all(axis=1)
+    first = np.flatnonzero(np.append(np.True_, ~same))
+    last = np.append(first[1:], len(found.rows)) - 1
+    errors = np.maximum.reduceat(found.errors, first)
+    return replace(found.take(first), hi=found.hi[last], errors=errors)
+
+
+def _levels(pieces: Pieces) -> Pieces:
+    """Return the greatest error of all pieces of a group at each instant."""
+    levels = Functions(pieces.lo, pieces.errors[:, None])
+    found = extreme(levels, replace(pieces, rows=np.arange(len(pieces.rows))), largest=True)
+    return replace(found, errors=pieces.errors[found.rows])
+
+
+def _greatest_errors(pieces: Pieces, found: Pieces) -> Floats:
+    """Return the greatest error of all pieces that are there with each of those found.
+
+    An extreme moves by no more than one of its curves does, and which were compared with which does
+    not matter.
+    """
+    own = pieces.errors
+    if not own.size or own.min() == own.max():
+        return np.full(len(found.rows), own.max(initial=0.0))
+    levels = _levels(pieces)
+    both = overlap_pairs(found.groups, found.lo, found.hi, levels.groups, levels.lo, levels.hi)
+    errors = np.zeros(len(found.rows))
+    np.maximum.at(errors, both.left, levels.errors[both.right])
+    return errors
+
+
+def windowed_extremum(
+    segments: Segments, attribute: str, width_us: int, *, largest: bool
+) -> Segments:
+    """Return the greatest or least value of the last ``width_us``, by the window's closing time.
+
+    It is the extreme of the value now, the value a window ago, and the most extreme of the values
+    at which the curve turns or jumps that the window sees. Between two instants at which one of
+    these becomes another one they are three polynomials: so a piece depends on nothing but what
+    its windows see. Of equal ones the value now is taken, then that a window ago, then the earliest
+    turn; and pieces end where a gap begins, whatever comes behind it.
+
+    Pieces of the value now also end where windows come to see its segment alone, and those of the
+    value ago where they no longer do: so what is longer than a window is of one segment.
+
+    Windows that segments do not fill take what there is, also in gaps and behind the last segment.
+
+    Args:
+        segments: those of one entity do not overlap; an envelope is one, too.
+        attribute: what is compared.
+        width_us: how long the window ``(t - width, t]`` is, in microseconds, more than 0.
+        largest: the greatest, or the least.
+    """
+    solid = _ordered(segments, attribute)
+    functions, cells, keys = _cells(solid, attribute, width_us, 1.0 if largest else -1.0)
+    found = extreme(functions, cells, largest=largest)
+    owners = keys[found.groups]
+    ends, begins, starts = timeline.codes(
+        (solid.keys, solid.hi), (solid.keys, solid.lo), (owners, found.lo)
+    )
+    is_cut = np.isin(starts, np.setdiff1d(ends, begins))
+    is_cut[1:] |= (owners[1:] != owners[:-1]) | (found.rows[1:] != found.rows[:-1])
+    is_cut[1:] |= found.lo[1:] != found.hi[:-1]
+    is_cut |= _is_turned(solid, found, width_us)
+    is_cut[:1] = True
+    first = np.flatnonzero(is_cut)
+    last = np.append(first[1:], len(is_cut))[: len(first)] - 1
+    errors = np.maximum.reduceat(found.errors, first) if len(first) else found.errors
+    pieces = replace(found, groups=owners).take(first)
+    return _segments(functions, replace(pieces, hi=found.hi[last], errors=errors), attribute)
+
+
+def extrema_at(
+    segments: Segments, attribute: str, width_us: int, every_us: int, *, largest: bool
+) -> Samples:
+    """Return the greatest or least value of the windows that close at ticks.
+
+    The values of ``windowed_extremum`` at these instants, without an envelope for all the others;
+    a segment costs the same however long windows are.
+
+    Args:
+        segments: as above.
+        attribute: as above.
+        width_us: as above.
+        every_us: the distance of ticks, the multiples of it since 1970, in microseconds.
+        largest: as above.
+    """
+    solid = _ordered(segments, attribute)
+    sign = -1.0 if largest else 1.0
+    coefs = polynomials.shifted(solid.coefs[attribute], solid.seconds(solid.lo)) * sign
+    up = polynomials.SCALE if (np.abs(coefs) > polynomials.LARGE).any() else 0
+    coefs = np.ldexp(coefs, -up)  # no term overflows on the way to a value
+    length = in_seconds(solid.hi - solid.lo)
+    turns = np.empty((len(solid), 0))
+    if coefs[:, 2:].any():
+        turns = polynomials.breaks(polynomials.derivative(coefs), length)
+    starts = np.append(np.flatnonzero(timeline.is_first(solid.keys)), len(solid))
+    owners, times, values = least_at(starts, solid.lo, solid.hi, coefs, turns, width_us, every_us)
+    errors = np.zeros(len(times))
+    if solid.errors[attribute].any():
+        # An extreme moves by no more than what it is of: by the greatest error in the window.
+        lowest, never = -solid.errors[attribute][:, None], np.empty((len(solid), 0))
+        found = least_at(starts, solid.lo, solid.hi, lowest, never, width_us, every_us)
+        errors = -found[2]
+    keys = solid.keys[starts[owners]]
+    with np.errstate(over="ignore"):
+        values = np.ldexp(values * sign, up)
+    return Samples(keys, times, {attribute: values}, {attribute: errors})
+
+
+def _ordered(segments: Segments, attribute: str) -> Segments:
+    """Return the segments that have a length and values of an attribute, by entity and time."""
+    read = replace(
+        segments,
+        coefs={attribute: segments.coefs[attribute]},
+        errors={attribute: segments.errors[attribute]},
+    )
+    return read.under(_valued(segments, attribute)).ordered
+
+
+def _valued(segments: Segments, attribute: str) -> Mask:
+    """Return which segments have a length and values of an attribute."""
+    found: Mask = segments.solid & ~np.isnan(segments.coefs[attribute]).any(axis=1)
+    return found
+
+
+def _segments(functions: Functions, pieces: Pieces, attribute: str) -> Segments:
+    none = np.zeros(len(pieces.rows), np.bool_)
+    return Segments(
+        pieces.groups, functions.origin[pieces.rows], pieces.lo, pieces.hi, none, none.copy(),
+        {attribute: functions.coefs[pieces.rows]}, {attribute: pieces.errors},
+    )  # fmt: skip
+
+
+def _cells(
+    solid: Segments, attribute: str, width: int, sign: float
+) -> tuple[Functions, Pieces, Ints]:
+    """Return the three polynomials of each cell, as curves of a group each, and its entity.
+
+    Args:
+        solid: segments by entity and time.
+        attribute: as of ``windowed_extremum``.
+        width: as above.
+        sign: 1 for the greatest, -1 for the least.
+    """
+    rows, at, values = _turns(solid, attribute)
+    order = np.lexsort((at, solid.keys[rows]))
+    rows, at, values = rows[order], at[order], values[order]
+    keys, n = solid.keys[rows], len(solid)
+    lo, hi, owners = _between(np.concatenate([at, at + width]), np.append(keys, keys))
+    starts, ends, turns, opens, closes, begins = timeline.codes(
+        (solid.keys, solid.lo), (solid.keys, solid.hi), (keys, at),
+        (owners, lo), (owners, hi), (owners, lo - width),
+    )  # fmt: skip
+    now, ago = (_at(starts, ends, each) for each in (opens, begins))
+    first = np.searchsorted(turns, begins, "right")
+    turn = greatest_in(values * sign, first, np.searchsorted(turns, opens, "right"))
+    errors = np.zeros(len(lo))
+    if solid.errors[attribute].any():
+        seen = np.searchsorted(ends, begins, "right"), np.searchsorted(starts, closes, "left")
+        errors = solid.errors[attribute][greatest_in(solid.errors[attribute], *seen)]
+    degree = solid.coefs[attribute].shape[1]
+    flat = np.zeros((len(at), degree))
+    flat[:, 0] = values
+    functions = Functions(
+        np.concatenate([solid.origin, solid.origin + width, at]),
+        np.concatenate([solid.coefs[attribute], solid.coefs[attribute], flat]),
+    )
+    parts = []
+    for curve, (found, before) in enumerate(((now, 0), (ago, n), (turn, 2 * n))):
+        cell = np.flatnonzero(found >= 0)
+        curves = np.full(len(cell), curve)
+        parts.append(Pieces(cell, curves, found[cell] + before, lo[cell], hi[cell], errors[cell]))
+    return functions, Pieces.joined(parts), owners
+
+
+def _between(at: Ints, keys: Ints) -> tuple[Ints, Ints, Ints]:
+    """Return the ranges between instants that follow each other.
+
+    Args:
+        at: instants, in any order.
+        keys: their entities.
+
+    Returns:
+        Where ranges begin and end, and their entities, by entity and time.
+    """
+    (code,) = timeline.codes((keys, at))
+    one = np.unique(code, return_index=True)[1]
+    at, keys = at[one], keys[one]
+    same = np.flatnonzero(keys[1:] == keys[:-1])
+    return at[same], at[same + 1], keys[same]
+
+
+def _is_turned(solid: Segments, found: Pieces, width: int) -> Mask:
+    """Return which pieces begin where windows begin to lie in one segment, or no longer do.
+
+    Args:
+        solid: segments, whose values now are the first functions, and those ago the next ones.
+        found: pieces.
+        width: of windows (µs).
+    """
+    n = len(solid)
+    edges = np.concatenate([solid.lo + width, solid.hi])
+    is_value = found.rows < 2 * n
+    is_turned = np.zeros(len(found.rows), np.bool_)
+    is_turned[is_value] = found.lo[is_value] == edges[found.rows[is_value]]
+    return is_turned
+
+
+def _at(starts: Ints, ends: Ints, instants: Ints) -> Indices:
+    """Return the segment that is there at each instant, -1 if none is."""
+    found = timeline.piece_at(starts, instants)
+    gone = ends[np.maximum(found, 0)] <= instants if len(ends) else np.ones(len(found), np.bool_)
+    found[gone] = -1
+    return found
+
+
+def _turns(segments: Segments, attribute: str) -> tuple[Indices, Ints, Floats]:
+    """Return segment, instant and value of ends and turning points."""
+    coefs = polynomials.shifted(segments.coefs[attribute], segments.seconds(segments.lo))
+    length = in_seconds(segments.hi - segments.lo)
+    inner = polynomials.breaks(polynomials.derivative(coefs), length)
+    seconds = np.concatenate([np.zeros((len(length), 1)), inner, length[:, None]], axis=1)
+    values = polynomials.evaluate(coefs, seconds)
+    instants = segments.lo[:, None] + np.rint(seconds / MICROS).astype(np.int64)
+    instants[:, -1] = segments.hi
+    # Places that hold no turning point repeat the end.
+    kept = np.ones(seconds.shape, np.bool_)
+    kept[:, 1:-1] = inner < length[:, None]
+    rows, places = np.nonzero(kept)
+    return rows, instants[rows, places], values[rows, places]
+
+
+# -- the least of many curves ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Functions:
+    """Polynomials that pieces of curves are of, ``[n]`` each.
+
+    Attributes:
+        origin: microseconds.
+        coefs: ``[n, degree + 1]``.
+    """
+
+    origin: Ints
+    coefs: Floats
+
+    def begun(self, rows: Indices, lo: Ints) -> Terms:
+        """Return some of them with ``lo`` as the origin."""
+        return Terms.since(self.coefs[rows], in_seconds(lo - self.origin[rows]))
+
+
+@dataclass(frozen=True)
+class Pieces(Columns):
+    """Pieces of curves, ``[n]`` each; those of one curve do not overlap.
+
+    Attributes:
+        groups: what the extreme is taken of.
+        curves: the curve of each in its group.
+        rows: its function by place.
+        lo: microseconds.
+        hi: exclusive, more than ``lo``.
+        errors: how far the function may be from the rows it stands for.
+    """
+
+    groups: Ints
+    curves: Ints
+    rows: Indices
+    lo: Ints
+    hi: Ints
+    errors: Floats
+
+
+def extreme(functions: Functions, pieces: Pieces, *, largest: bool) -> Pieces:
+    """Return the pieces of functions that are extreme, each as long as it is.
+
+    Where two are equal, that of the lower curve is kept.
+
+    Args:
+        functions: what pieces are of.
+        pieces: any number of curves in any number of groups.
+        largest: whether the greatest is kept, or the least.
+
+    Returns:
+        Pieces in the order of groups and time, one curve a group. Their errors are the greatest of
+        those that were compared: an extreme moves by no more than one of its curves does.
+    """
+    found = _numbered(pieces)
+    while found.curves.any():
+        ids = _dense(found.groups, found.curves // 2)
+        found = _merged(functions, found, ids, 1 if largest else -1)
+    return fused(found)
+
+
+def fused(pieces: Pieces) -> Pieces:
+    """Return sorted pieces with neighbours of one function as one."""
+    if not len(pieces.rows):
+        return pieces
+    new = timeline.is_first(pieces.groups) | timeline.is_first(pieces.curves)
+    new[1:] |= pieces.rows[1:] != pieces.rows[:-1]
+    new[1:] |= pieces.lo[1:] != pieces.hi[:-1]
+    first = np.flatnonzero(new)
+    last = np.append(first[1:], len(new)) - 1
+    errors = np.maximum.reduceat(pieces.errors, first)
+    return replace(pieces.take(first), hi=pieces.hi[last], errors=errors)
+
+
+def _numbered(pieces: Pieces) -> Pieces:
+    """Return pieces in order, with the curves of each group numbered from 0."""
+    ordered = pieces.take(np.lexsort((pieces.lo, pieces.curves, pieces.groups)))
+    if not len(ordered.rows):
+        return ordered
+    ids = _dense(ordered.groups, ordered.curves)
+    starts = timeline.is_first(ordered.groups)
+    numbers = ids - ids[starts][np.cumsum(starts) - 1]
+    return replace(ordered, curves=numbers)
+
+
+def _dense(groups: Ints, curves: Ints) -> Ints:
+    """Return dense ids of pairs that are sorted."""
+    return np.cumsum(timeline.is_first(groups) | timeline.is_first(curves)) - 1
+
+
+def _merged(functions: Functions, pieces: Pieces, ids: Ints, direction: int) -> Pieces:
+    """Return the extreme of curves 2 i and 2 i + 1 of each group as its curve i: an id each."""
+    is_odd = pieces.curves % 2 == 1
+    one, other = pieces.take(~is_odd), pieces.take(is_odd)
+    ids_one, ids_other = ids[~is_odd], ids[is_odd]
+    coded = timeline.codes(
+        (ids_one, one.lo), (ids_one, one.hi), (ids_other, other.lo), (ids_other, other.hi)
+    )
+    times = np.concatenate([one.lo, one.hi, other.lo, other.hi])
+    owners = np.concatenate([ids_one, ids_one, ids_other, ids_other])
+    code, place = np.unique(np.concatenate(coded), return_index=True)
+    # Between two boundaries of an id that follow each other each curve has one piece or none.
+    inner = np.flatnonzero(owners[place[1:]] == owners[place[:-1]])
+    start, lo, hi = code[inner], times[place[inner]], times[place[inner + 1]]
+    at_one, is_one = _there(coded[0], coded[1], start)
+    at_other, is_other = _there(coded[2], coded[3], start)
+    both = is_one & is_other
+    alone, alone_other = is_one & ~both, is_other & ~both
+    return _sorted(
+        [
+            _on(one, at_one[alone], lo[alone], hi[alone]),
+            _on(other, at_other[alone_other], lo[alone_other], hi[alone_other]),
+            _better(
+                functions,
+                _on(one, at_one[both], lo[both], hi[both]),
+                _on(other, at_other[both], lo[both], hi[both]),
+                direction,
+            ),
+        ]
+    )
+
+
+def _there(starts: Ints, ends: Ints, at: Ints) -> tuple[Indices, Mask]:
+    """Return the piece that each instant may be in, and whether it is."""
+    found = timeline.piece_at(starts, at)
+    there = found >= 0
+    there[there] = ends[found[there]] > at[there]
+    return found, there
+
+
+def _on(pieces: Pieces, places: Indices, lo: Ints, hi: Ints) -> Pieces:
+    return replace(pieces.take(places), lo=lo, hi=hi)
+
+
+def _better(functions: Functions, one: Pieces, other: Pieces, direction: int) -> Pieces:
+    """Return the better of two pieces on the same ranges, cut where they cross."""
+
+    def apart_of(coefs: Floats) -> Floats:
+        some = replace(functions, coefs=coefs)
+        terms, others = some.begun(one.rows, one.lo), some.begun(other.rows, one.lo)
+        return Terms(terms.coefs - others.coefs, terms.size + others.size).cleaned
+
+    apart = polynomials.in_range(apart_of, functions.coefs, grows_back=False)
+    instants, signs = cuts(apart, one.lo, one.hi)
+    left = np.concatenate([one.lo[:, None], instants], axis=1)
+    right = np.concatenate([instants, one.hi[:, None]], axis=1)
+    places, gaps = np.nonzero(left < right)
+    keep = signs[places, gaps] * direction >= 0
+    made = one.take(places)
+    return replace(
+        made,
+        rows=np.where(keep, made.rows, other.rows[places]),
+        lo=left[places, gaps],
+        hi=right[places, gaps],
+        errors=np.maximum(made.errors, other.errors[places]),
+    )
+
+
+def _sorted(parts: list[Pieces]) -> Pieces:
+    whole = Pieces.joined(parts)
+    halved = replace(whole, curves=whole.curves // 2)
+    return fused(halved.take(np.lexsort((halved.lo, halved.curves, halved.groups))))
+
+
+# -- compiled: windows that close at ticks --------------------------------------------------------
+
+
+@compiled
+def greatest_in(values: Floats, first: Indices, last: Indices) -> Indices:
+    """Return the place of the greatest value in each of some windows, the first one of equals.
+
+    Args:
+        values: numbers.
+        first: where windows begin, not before the window before, ``[m]``.
+        last: where they end, exclusive, not before the window before, ``[m]``.
+
+    Returns:
+        Places, -1 where a window is empty, ``[m]``.
+    """
+    found = np.full(first.size, -1)
+    queue = np.empty(values.size, np.int64)
+    head = tail = behind = 0
+    for each in range(first.size):
+        while behind < last[each]:
+            while tail > head and values[queue[tail - 1]] < values[behind]:
+                tail -= 1
+            queue[tail] = behind
+            tail += 1
+            behind += 1
+        while head < tail and queue[head] < first[each]:
+            head += 1
+        if head < tail:
+            found[each] = queue[head]
+    return found
+
+
+@compiled
+def least_at(
+    starts: Ints, lo: Ints, hi: Ints, coefs: Floats, turns: Floats, width: int, every: int
+) -> tuple[Ints, Ints, Floats]:
+    """Return entity, instant and least value of each window ``(tick - width, tick]``.
+
+    A segment that is whole in a window waits in a queue until none that is behind it is as low;
+    what the window cuts at its begin and at its end is looked at anew for each tick. So a segment
+    costs the same however long windows are.
+
+    Args:
+        starts: the first segment of each entity, and the number of segments.
+        lo: where segments begin (µs), by entity and time; those of an entity do not overlap.
+        hi: where they end (µs).
+        coefs: with ``lo`` as the origin, (segments, degree + 1).
+        turns: seconds from ``lo`` to where each turns, then its length, (segments, places).
+        width: of windows (µs).
+        every: the distance of ticks (µs).
+    """
+    room = most_ticks(starts, lo, hi, width, every)
+    owners, times, values = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room)
+    whole, queue = np.empty(lo.size), np.empty(lo.size, np.int64)
+    count = 0
+    for entity in range(starts.size - 1):
+        first = behind = starts[entity]
+        end = starts[entity + 1]
+        head = tail = 0
+        tick = -(-lo[first] // every) * every
+        while tick < hi[end - 1] + width:
+            begin = tick - width
+            while behind < end and hi[behind] <= tick:
+                least = least_on(behind, lo[behind], hi[behind], lo, coefs, turns)
+                whole[behind] = least
+                while tail > head and whole[queue[tail - 1]] >= least:
+                    tail -= 1
+                queue[tail] = behind
+                tail += 1
+                behind += 1
+            while head < tail and lo[queue[head]] < begin:
+                head += 1
+            while first < end and hi[first] <= begin:
+                first += 1
+            found = whole[queue[head]] if head < tail else np.inf
+            if first < behind and lo[first] < begin:
+                found = min(found, least_on(first, begin, hi[first], lo, coefs, turns))
+            if behind < end and lo[behind] <= tick:
+                start = max(lo[behind], begin)
+                found = min(found, least_on(behind, start, tick, lo, coefs, turns))
+            if found < np.inf:
+                owners[count], times[count], values[count] = entity, tick, found
+                count += 1
+            is_empty = head == tail and first == behind and behind < end
+            tick = next_tick(tick, every, lo[behind] if is_empty else tick)
+    return owners[:count], times[:count], values[:count]
+
+
+@compiled
+def next_tick(tick: int, every: int, begin: int) -> int:
+    """Return the tick behind another one; windows before an instant see nothing (µs)."""
+    return max(tick + every, -(-begin // every) * every)
+
+
+@compiled
+def most_ticks(starts: Ints, lo: Ints, hi: Ints, width: int, every: int) -> int:
+    """Return how many windows that close at ticks see a segment of an entity, at most."""
+    found = 0
+    for entity in range(starts.size - 1):
+        first, end = starts[entity], starts[entity + 1]
+        seen = 0
+        for each in range(first, end):
+            seen += (hi[each] - lo[each] + width) // every + 1
+        found += min(seen, (hi[end - 1] - lo[first] + width) // every + 1)
+    return found
+
+
+@compiled
+def least_on(segment: int, start: int, stop: int, lo: Ints, coefs: Floats, turns: Floats) -> float:
+    """Return the least value of a segment from one of its instants to another."""
+    left, right = (start - lo[segment]) * MICROS, (stop - lo[segment]) * MICROS
+    found = min(value_at(segment, left, coefs), value_at(segment, right, coefs))
+    for place in range(turns.shape[1]):
+        turn = turns[segment, place]
+        if left < turn < right:
+            found = min(found, value_at(segment, turn, coefs))
+    return found
+
+
+@compiled
+def value_at(segment: int, at: float, coefs: Floats) -> float:
+    """Return the value of a segment at seconds from its begin, by Horner's rule."""
+    top = coefs.shape[1] - 1
+    found: float = coefs[segment, top]
+    for power in range(top - 1, -1, -1):
+        found = found * at + coefs[segment, power]
+    return found
