@@ -287,7 +287,7 @@ def plain(plan):
 def test_a_plan_comes_back():
     for method in ("auto", "witnesses", "blocks", "every_row"):
         loop = a_loop(method=method, sequence="hybrid")
-        assert plan_from(plain(loop.plan), loop.blocks) == loop.plan
+        assert plan_from(plain(loop.sharing), loop.blocks) == loop.sharing
 
 
 def damaged():
