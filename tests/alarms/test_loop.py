@@ -340,7 +340,7 @@ def test_the_log_knows_the_best_plan_that_nobody_ran(way):
     assert seen.cost == pytest.approx(held / WARM_UP / 4_000, rel=0.05)
     assert seen.cost / seen.best_cost == pytest.approx(held / min(took.values()), rel=0.2)
     best = min(took, key=took.__getitem__)
-    assert seen.best == pin.said({NEAR_TEXT: plain(best, template)})
+    assert seen.best == pin.in_words({NEAR_TEXT: plain(best, template)})
     if way == "unshared":
         assert seen.saved < -1
 

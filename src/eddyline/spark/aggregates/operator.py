@@ -62,6 +62,9 @@ if TYPE_CHECKING:
     from eddyline.spark.aggregates.columns import LiftedCall
     from eddyline.spark.operator import Clock, Site
 
+NEVER = "spark_partition_id() < 0"
+"""A condition that is never true, which Spark does not know."""
+
 LEAST = "__least"
 """The column of the first instant of the rows of a cell."""
 
@@ -255,9 +258,13 @@ class AggregateOperator(Bucketed):
         for side, prefix, flag in ((NEW, "", IS), (BEFORE, OLD, WAS)):
             passes = F.col(flag)
             if self.step.having:
-                passes = passes & F.coalesce(F.expr(f"({self.step.having}\n)"), F.lit(False))
-            projected = F.struct(*[F.expr(each) for each in self.step.projections])
-            sides += [self._row(prefix), Added({f"{side}_is": passes, side: projected})]
+                # A projection computes common parts beforehand, but not those of a later branch.
+                having = f"WHEN {flag} AND ({self.step.having}\n) THEN TRUE"
+                passes = F.expr(f"CASE WHEN {NEVER} THEN FALSE {having} ELSE FALSE END")
+            # Output columns may raise on rows that HAVING drops.
+            columns = F.struct(*[F.expr(each) for each in self.step.projections])
+            kept = F.when(F.expr(NEVER), None).when(F.col(f"{side}_is"), columns)
+            sides += [self._row(prefix), Added({f"{side}_is": passes}), Added({side: kept})]
         return tuple(sides)
 
     def _projected(self, found: DataFrame) -> DataFrame:
