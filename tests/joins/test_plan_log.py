@@ -11,7 +11,7 @@ from eddyline.joins.orders.probe_order import way_filters
 from eddyline.joins.profile import JoinProfile
 from eddyline.options import JoinOptions
 from eddyline.runtime.plan_log import PlanLog
-from tests.joins.test_join_loop import sample_of
+from tests.joins.test_join_orders import sample_of
 
 STAR = JoinGraph(tuple("rstu"), tuple(frozenset({"r", name}) for name in "stu"))
 TRIANGLE = JoinGraph(tuple("rst"), tuple(map(frozenset, ("rs", "rt", "st"))))

@@ -13,10 +13,10 @@ from eddyline.joins.operator.done_rows import MATCHED, DoneCounts
 from eddyline.joins.tiers import MARGIN, TierChoice
 from eddyline.report import decisions as words
 from eddyline.runtime.plan_log import PlanLog
-from tests.joins.test_done_loop import HOT, NS
-from tests.joins.test_grid_loop import CHAIN, counted
-from tests.joins.test_grid_loop import loop as grid_loop
-from tests.joins.test_tier_loop import LENGTH, ages
+from tests.joins.test_done import HOT, NS
+from tests.joins.test_grid import CHAIN, counted
+from tests.joins.test_grid import loop as grid_loop
+from tests.joins.test_tiers import LENGTH, ages
 
 SECOND = 1_000_000
 

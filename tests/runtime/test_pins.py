@@ -11,6 +11,7 @@ from eddyline.filters.loop import FilterLoop
 from eddyline.filters.pin import FilterPin
 from eddyline.joins.graph import JoinGraph
 from eddyline.joins.orders.pipelines import JoinLoop, PipelineChoice
+from eddyline.joins.tiers import TierChoice
 from eddyline.options import FilterOptions, JoinOptions
 from eddyline.report import decisions as words
 from eddyline.runtime.by_hand import Pins
@@ -217,3 +218,18 @@ def test_a_pipeline_takes_any_order_without_a_cartesian_product(adaptive):
         PipelineChoice(loop, "r").hold(["t", "s"])
     pin.release()
     assert loop.held == set()
+
+
+def test_plans_that_are_no_names_are_told_in_words(pins):
+    tiers = TierChoice({"s": 10_000_000})
+    targets = {"constraints": tiers}
+    (entry,) = pins.pin(targets, {"constraints": {"s": 7_000_000}}, 3)
+    assert (entry.before, entry.after) == ("s all hot", "s hot for 7 s")
+    pins.apply(targets, 3)
+    ((_, said),) = words.pin_sections(pins.views(targets))[0].parts[0].pairs
+    assert said == "s hot for 7 s: pinned by a person after batch 3"
+    other = {"constraints": TierChoice({"t": 10_000_000})}
+    (view,) = pins.views(other)  # what it was of has changed: the next batch ends it
+    assert view.words == {"s": 7_000_000}
+    (entry,) = pins.adapt(targets, 4)
+    assert (entry.before, entry.after) == ("s hot for 7 s", "s hot for 7 s")

@@ -58,7 +58,10 @@ class ChangeBatch(BucketBatch):
         cells = self.reached_back(fresh)
         if cells is None or (self.gives_all and fresh is None):
             return
-        leaves = self.leaves(cells)
+        yield from self._tables_of(cells, self.leaves(cells), fresh)
+
+    def _tables_of(self, cells: Rows, leaves: Ints, fresh: Rows | None) -> Iterator[pa.Table]:
+        """Yield the results of cells, given the instants at which these leave."""
         if self.gives_all and fresh is not None:
             n_groups = group_bounds(cells).size - 1
             for asked in cut(instants_of(fresh), n_groups, MOST_RESULTS):
@@ -143,13 +146,8 @@ class CountBatch(ChangeBatch):
             return
         if self.plan.spans:
             yield from self._of_several(groups, leaves, instants_of(fresh))
-        elif self.gives_all:
-            n_groups = group_bounds(groups).size - 1
-            for asked in cut(instants_of(fresh), n_groups, MOST_RESULTS):
-                yield self.table(groups, *filled_ranges(instant_ranges, groups, leaves, asked))
         else:
-            facts = leaves, self.first_instant, self.plan.after
-            yield self.table(groups, *filled_ranges(change_ranges, groups, *facts))
+            yield from self._tables_of(groups, leaves, fresh)
 
     def _before(self, fresh: Rows) -> list[Rows]:
         """Return the rows of before that windows have."""

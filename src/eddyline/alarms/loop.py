@@ -135,7 +135,7 @@ class AlarmLoop:
     def __init__(self, options: AlarmOptions, program: AlarmProgram) -> None:
         self.options = options
         self.is_held = False
-        """Whether the plan stays as it is; see ``runtime.pins``."""
+        """Whether the plan stays as it is; see ``runtime.choice``."""
         self._known = AlarmProfile()
         self.seen = AlarmConditions()
         """What the log of plans knows situations by."""

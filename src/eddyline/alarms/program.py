@@ -142,7 +142,7 @@ class Template:
 
     @cached_property
     def program(self) -> Ints:
-        """The condition as ``models.solving_kernels`` read it, over slots."""
+        """The condition as ``models.solving.where`` read it, over slots."""
         return where.program_of(self.condition, [slot(at) for at in range(len(self.bases))])
 
     @property

@@ -243,7 +243,7 @@ class Clusters:
     """What is known of the clusters of the keys of streams.
 
     Args:
-        passing: see ``value_order.watched``.
+        passing: see ``watched``.
         lengths: of each window (µs), by input.
     """
 

@@ -181,7 +181,7 @@ class Discards:
 
     Args:
         lengths: of the windows of which rows may be dropped (µs), by input; none if empty.
-        passing: the keys that others may pass; see ``value_order.watched``.
+        passing: the keys that others may pass; see ``arrival_order.watched``.
     """
 
     component = "constraints"

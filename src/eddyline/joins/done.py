@@ -1,7 +1,7 @@
 """Rows that leave the hot tier once they are done: where letting them go saves work.
 
-A row is done once it was in its only result (see ``unique_keys``), or once the other streams have
-passed its key (see ``value_order``) or it is over in them (see ``clusters``). To let it go saves
+A row is done once it was in its only result (see ``graph.covers``), or once the other streams have
+passed its key or it is over in them (see ``arrival_order``). To let it go saves
 the merges that it would still go through; what it costs is measured: finding rows in merged runs,
 and writing those that leave apart. It is tried where enough rows are done, kept where it saves more
 than it costs, and tried again ever more rarely where it does not.
@@ -227,7 +227,7 @@ class DoneChoice(Choice):
 
     def is_possible(self, plan: Any) -> bool:
         """Return whether they are inputs whose rows may be done."""
-        return are_names(plan) and {*plan} <= self.known.keys()
+        return are_names(plan) and {*plan} <= self.known.keys() and len({*plan}) == len(plan)
 
     def adopt(self, plan: Sequence[str]) -> None:
         """Let the rows of these inputs leave, and of no others."""

@@ -103,8 +103,7 @@ class GridChoice(Choice):
         Args:
             before: the grid of the state that the run starts from.
         """
-        if self.is_held and self._may_be(before):
-            self.grid = before
+        if self.is_held:  # rows move to the grid that is pinned, if they lie otherwise
             return
         better = self._better()
         is_other = better.n_buckets != before.n_buckets or not self._may_be(before)
@@ -167,10 +166,14 @@ class GridChoice(Choice):
 
     def _may_split(self, split: Split) -> bool:
         """Return whether a bin is one of a key class, and its inputs are cut as they can be."""
-        self.graph.classes[split.key]
+        places = (split.key, len(self.graph.classes)), (split.bin, N_BINS)
+        if not all(type(place) is int and 0 <= place < size for place, size in places):
+            return False
         members = [name for name in self.graph.inputs if split.key in self.graph.classes_of[name]]
-        return split.bin in range(N_BINS) and all(
-            name in members and size in _DIVISORS for name, size in split.sides
+        names = [name for name, _ in split.sides]
+        are_members = bool(names) and {*names} <= {*members} and len({*names}) == len(names)
+        return are_members and all(
+            type(size) is int and size in _DIVISORS for _, size in split.sides
         )
 
     def _is_worth_it(self, before: Grid, better: Grid) -> bool:
@@ -198,7 +201,12 @@ class GridChoice(Choice):
             grid = _from_plain(plan)
             is_whole = len(grid.shape) == len(self.graph.classes)
             is_small = is_whole and grid.n_buckets <= self.n_buckets
-            return is_small and all(map(self._may_split, grid.splits)) and self._may_be(grid)
+            return (
+                is_small
+                and all(map(self._may_split, grid.splits))
+                and all(split.n_parts <= grid.shape[split.key] for split in grid.splits)
+                and self._may_be(grid)
+            )
         except (LookupError, TypeError, ValueError):
             return False
 

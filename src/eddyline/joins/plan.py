@@ -122,7 +122,7 @@ class BatchPlan:
     """Cut of the rows into buckets; one bucket if omitted."""
     order: OrderPlan | None = None
     """Progress of event time, for joins whose answers depend on the order of rows; see
-    ``event_time_bucket.OrderedBatch``."""
+    ``operator.event_time.OrderedBatch``."""
     keys_only: Mapping[str, Sequence[KeyColumn]] = field(default_factory=dict)
     """By input: key columns that its rows do not carry, because their codes tell them."""
     moved: Moved | None = None

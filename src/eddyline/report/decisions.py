@@ -327,14 +327,14 @@ def pin_sections(pins: Sequence[PinView]) -> list[Section]:
 def _pin_text(view: PinView) -> str:
     since = f"after batch {view.pin.batch_id}" if view.pin.batch_id >= 0 else "before batch 0"
     begins = "" if view.is_in_force else ", in force from the next batch on"
-    said = f"{plan_text(view.pin.plan)}: pinned by a person {since}{begins}"
+    said = f"{plan_text(view.words)}: pinned by a person {since}{begins}"
     return f"{said}; {_advice_text(view)}" if view.is_in_force and view.advice else said
 
 
 def _advice_text(view: PinView) -> str:
     assert view.advice is not None
     advice: Advice = view.advice
-    if advice.plan == view.pin.plan:
+    if advice.plan == view.words:
         return "the evidence calls no other better"
     if finite(advice.cost_ns) is None:
         return f"the evidence calls {plan_text(advice.plan)} better"

@@ -12,7 +12,7 @@ micro-batch on and ends with the process: the program that starts the query has 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -72,7 +72,10 @@ class PinView:
 
     component: str
     pin: Pin
+    words: Any
+    """The plan as people are told of it."""
     advice: Advice | None
+    """What the evidence says, its plan in such words, too."""
     is_in_force: bool
     """False until the next micro-batch begins."""
 
@@ -119,10 +122,11 @@ class Pins:
         self._save({**self._pins, **{name: Pin(each, batch_id) for name, each in plans.items()}})
         entries = []
         for component, plan in plans.items():
-            before = targets[component].plan
-            entries.append(JournalEntry(batch_id, component, "pin", before, plan, BY_PERSON))
-            if plan == before:
-                targets[component].hold(plan)
+            target = targets[component]
+            words = target.in_words(target.plan), target.in_words(plan)
+            entries.append(JournalEntry(batch_id, component, "pin", *words, BY_PERSON))
+            if plan == target.plan:
+                target.hold(plan)
                 self._waiting.discard(component)
             else:
                 self._waiting.add(component)
@@ -141,8 +145,8 @@ class Pins:
         entries = []
         for component in free:
             evidence = BY_PERSON | {"pinned_after_batch": self._pins[component].batch_id}
-            plan = targets[component].plan
-            entries.append(JournalEntry(batch_id, component, "adapt", plan, plan, evidence))
+            words = targets[component].in_words(targets[component].plan)
+            entries.append(JournalEntry(batch_id, component, "adapt", words, words, evidence))
         self._drop(free)
         for component in free:
             targets[component].release()
@@ -181,11 +185,17 @@ class Pins:
 
     def views(self, targets: Mapping[str, Choice]) -> tuple[PinView, ...]:
         """Return the pins, with what the evidence says of them."""
-        return tuple(
-            PinView(name, pin, targets[name].advice(), name not in self._waiting)
-            for name, pin in self._pins.items()
-            if name in targets
-        )
+        views = []
+        for name, pin in self._pins.items():
+            if (target := targets.get(name)) is None:
+                continue
+            # What a pin was of may have changed, until the next batch ends it.
+            words = target.in_words(pin.plan) if target.is_possible(pin.plan) else pin.plan
+            advice = target.advice()
+            if advice is not None:
+                advice = replace(advice, plan=target.in_words(advice.plan))
+            views.append(PinView(name, pin, words, advice, name not in self._waiting))
+        return tuple(views)
 
     def _drop(self, components: Sequence[str]) -> None:
         if components:

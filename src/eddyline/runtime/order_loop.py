@@ -116,7 +116,7 @@ class OrderLoop:
         self.order: Order = tuple(range(n_filters))
         self.is_adaptive = options.adaptive and n_filters > 1
         self.is_held = False
-        """Whether the order stays whatever the evidence; see ``runtime.pins``."""
+        """Whether the order stays whatever the evidence; see ``runtime.choice``."""
         self.monitor = find_monitor(options.monitor).build(n_filters, options.seed)
         self.window = ProfileWindow(filter_ids, window_rows)
         self.recent = ProfileWindow(filter_ids, LOGGED_TUPLES if thinks_freely else 1)

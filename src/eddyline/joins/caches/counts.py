@@ -77,7 +77,7 @@ class UseCounts(_Counts):
     n_put: int = 0
     """Joined rows that were put in for keys that it did not have."""
     n_asked: int = 0
-    """New rows of which it was asked whether they may use a hit; see ``semijoin_partners``."""
+    """New rows of which it was asked whether they may use a hit; see ``prefix_invariant``."""
     ns: int = 0
     """Time that it took, with the joins of missing keys (ns)."""
     miss_ns: int = 0
@@ -111,7 +111,7 @@ class KeyCounts(_Counts):
     n_rows: int = 0
     """Sampled rows."""
     n_asked: int = 0
-    """Of those, rows that were asked for whether they may use a hit; see ``semijoin_partners``."""
+    """Of those, rows that were asked for whether they may use a hit; see ``prefix_invariant``."""
     n_supported: int = 0
     """Of those, the ones that might."""
     n_looked: int = 0

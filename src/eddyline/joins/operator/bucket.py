@@ -113,7 +113,7 @@ class BucketBatch:
         news: Mapping[str, SortedRun],
         shortcut: Shortcut | None,
     ) -> Iterator[pa.Table]:
-        """Yield what the new rows of the batch bring about; see ``delta_join.results``."""
+        """Yield what the new rows of the batch bring about; see ``pipeline.results``."""
         plan, ages = self.plan, None
         has_cold = any(span is not None for span in plan.spans.values())
         if has_cold or (plan.spans and plan.measures):

@@ -94,7 +94,7 @@ class OrderedBatch(BucketBatch):
                 for RSTREAM of all, those that cannot join, too.
 
         Returns:
-            The results; see ``delta_join.results``; the instant of each is in ``_at``.
+            The results; see ``pipeline.results``; the instant of each is in ``_at``.
 
         Raises:
             OSError: a file cannot be read or written.
@@ -433,7 +433,7 @@ class Emission:
     """Counts of the probes, to which these are added."""
 
     def tables(self, emits: Emits) -> Iterator[pa.Table]:
-        """Yield the results: see ``delta_join.results``; the instant of each is in ``_at``."""
+        """Yield the results: see ``pipeline.results``; the instant of each is in ``_at``."""
         if emits == "istream":
             for found in self._joined(self.windows, self.news):
                 yield found.append_column(AT, found["_start"])

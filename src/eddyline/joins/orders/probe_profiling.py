@@ -5,8 +5,8 @@ are looked up in *all* windows, each along the way that leads to it, until a par
 known not to be there. Orders are learned from that; results never depend on it.
 
 A sampled row sees the windows as its pipeline does: the runs before the batch, and the new rows of
-inputs that had their turn before; see ``delta_join``. Those of tables are there from the start.
-A pipeline with an empty window joins nothing, so that its rows are not sampled.
+inputs that had their turn before; see ``operator.pipeline``. Those of tables are there from the
+start. A pipeline with an empty window joins nothing, so that its rows are not sampled.
 """
 
 from __future__ import annotations

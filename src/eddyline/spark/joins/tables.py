@@ -593,7 +593,7 @@ class TableFilter:
 
 
 def words_of(codes: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Return the words of a filter of codes, by Spark's hashes; see ``key_filter_kernels``."""
+    """Return the words of a filter of codes, by Spark's hashes; see ``state.key_filters``."""
     words = np.zeros(max(1, codes.size // KEYS_PER_WORD), np.uint64)
     add_hashes(words, spark_hashes(codes))
     return words
@@ -605,7 +605,7 @@ def _lacks(df: DataFrame, code: str, words: NDArray[np.uint64]) -> Column:
     Args:
         df: whose session is used.
         code: the column.
-        words: of the filter; see ``key_filter_kernels``.
+        words: of the filter; see ``state.key_filters``.
     """
     told = pa.table({"words": pa.array([words.view(np.int64)], pa.list_(pa.int64()))})
     hashed, one = F.xxhash64(F.col(code)), F.lit(1).cast("bigint")

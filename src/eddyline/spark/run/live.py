@@ -91,7 +91,7 @@ class LiveRun:
 
     def plans(self) -> Mapping[str, Any]:
         """Return the plans in force that could be others, by component."""
-        return self.run.plan()
+        return self.run.steering.plans_in_words()
 
     def pin(self, component: str | None) -> None:
         """Keep the plan in force of a component, or of all."""

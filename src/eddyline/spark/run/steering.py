@@ -57,6 +57,11 @@ class Steering:
         """Return the plans in force that could be others, by component."""
         return {name: each.plan for name, each in self._chain().chosen().items()}
 
+    def plans_in_words(self) -> dict[str, Any]:
+        """Return the same plans as people are told of them."""
+        choices = self._chain().chosen().items()
+        return {name: choice.in_words(choice.plan) for name, choice in choices}
+
     def pin(self, plan: Any, component: str | None) -> None:
         """Pin plans; see ``Steered.pin``."""
         targets = self._chain().chosen(component)
@@ -163,7 +168,7 @@ class Steered:
         A pin outlives a restart from the checkpoint; it changes the work, never the answer.
 
         Args:
-            plan: plans by component, as ``plan``, the explanation and the journal show them, or
+            plan: plans by component, as ``plan`` returns them, or
                 the plan of the only component. The plans in force if omitted.
             component: a component, such as ``native`` or ``pipeline s``, or an operator, such as
                 ``filter`` or ``join``, that it is about; all that the query has if omitted.

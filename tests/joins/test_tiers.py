@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.constraints.bounds import BINS_PER_OCTAVE, LearnedBound, bins_of, n_beyond, top_of
-from eddyline.errors import StateError
+from eddyline.errors import PlanError, StateError
 from eddyline.joins.operator.partner_ages import AgeCounts
 from eddyline.joins.tiers import HELD, MOST_HOT, TierChoice
 
@@ -174,3 +174,35 @@ def test_a_tier_is_promised_by_what_was_measured_last_even_before_the_bound_came
     assert loop.plan["s"] is not None
     loop.step({"s": AgeCounts(0)}, {"s": 1}, 99)
     assert loop.promises, "there is one"
+
+
+def test_a_person_says_for_how_long_rows_are_hot():
+    loop = TierChoice({"s": LENGTH, "t": LENGTH})
+    loop.hold({"s": 7_000_000, "t": None})
+    assert fed(loop, 1_000_000) == []
+    assert loop.plan == {"s": 7_000_000, "t": None}
+    loop.release()
+    assert fed(loop, 1_000_000, first=20)
+    assert loop.plan["s"] < 2_000_000
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        None,
+        3,
+        {},
+        {"s": 1},
+        {"s": 1, "t": 1, "u": 1},
+        {"s": -1, "t": None},
+        {"s": LENGTH + 1, "t": None},
+        {"s": True, "t": None},
+        {"s": 1.0, "t": None},
+        {"s": "1", "t": None},
+    ],
+)
+def test_what_are_no_tiers_is_refused(plan):
+    loop = TierChoice({"s": LENGTH, "t": LENGTH})
+    with pytest.raises(PlanError, match="for how long its rows are hot"):
+        loop.hold(plan)
+    assert not loop.is_held

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from eddyline.errors import PlanError
 from eddyline.joins.graph import JoinGraph
 from eddyline.joins.grid import REVIEW_EVERY, GridChoice
 from eddyline.state.grid import N_BINS, Grid, bins_of
@@ -76,3 +77,57 @@ def test_what_was_counted_is_saved():
     assert all((again.bins[key] == of).all() for key, of in grids.bins.items())
     again.restore([("gone", 0, [1.0] * N_BINS), ("r", 0, [1.0])])
     assert ("gone", 0) not in again.bins
+
+
+def test_a_pinned_grid_is_that_of_the_next_run_however_rows_lie():
+    grids = loop()
+    grids.hold([1, 4])
+    grids.start(Grid((4, 1)))
+    assert grids.grid == Grid((1, 4))
+    assert grids.step([counted(10_000, same=1)], batch_id=1) == []
+    grids.release()
+    (change,) = grids.step([counted(10**6, same=1)], batch_id=2)
+    assert (change.before, change.after) == ([1, 4], [4, 1])
+
+
+def test_any_cut_of_few_enough_buckets_can_be_pinned():
+    grids = loop(timed=("s",))
+    split = {"shape": [4, 1], "splits": [[0, 13, [["s", 2]]]]}
+    for plan in ([1, 1], [4, 1], {"shape": [2, 2], "splits": []}, split):
+        grids.hold(plan)
+        assert grids.is_held
+    assert grids.plan == split
+    assert grids.in_words(split) == {"shape": [4, 1], "splits": ["bin 13: s in 2"]}
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        None,
+        "2",
+        [2],
+        [2, 2, 1],
+        [4, 4],
+        [5, 1],
+        [2, 0],
+        [2, -2],
+        [2.0, 2],
+        [True, 2],
+        {"shape": [2, 2]},
+        {"shape": None, "splits": []},
+        {"shape": [4, 1], "splits": [[0, 13, []]]},
+        {"shape": [4, 1], "splits": [[0, 13, [["r", 2]]]]},
+        {"shape": [4, 1], "splits": [[1, 13, [["s", 2]]]]},
+        {"shape": [4, 1], "splits": [[-1, 13, [["s", 2]]]]},
+        {"shape": [4, 1], "splits": [[0, N_BINS, [["s", 2]]]]},
+        {"shape": [4, 1], "splits": [[0, 13.0, [["s", 2]]]]},
+        {"shape": [4, 1], "splits": [[0, 13, [["s", 8]]]]},
+        {"shape": [4, 1], "splits": [[0, 13, [["s", 2], ["s", 2]]]]},
+        {"shape": [4, 1], "splits": "s"},
+    ],
+)
+def test_what_is_no_cut_is_refused(plan):
+    grids = loop(timed=("s",))
+    with pytest.raises(PlanError, match="a number of parts for each of 2 key classes"):
+        grids.hold(plan)
+    assert not grids.is_held

@@ -8,7 +8,7 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from eddyline.errors import StateError
+from eddyline.errors import PlanError, StateError
 from eddyline.joins.done import REST, TRIAL, DoneChoice
 from eddyline.joins.operator.done_rows import MATCHED, DoneCounts
 
@@ -103,3 +103,17 @@ def test_batches_that_were_not_counted_leave_what_is_known_as_it_is():
     loop = DoneChoice(MATCHED)
     fed(loop, 10, share=0.1)
     assert not loop.promises
+
+
+def test_a_person_says_which_rows_leave():
+    loop = DoneChoice(MATCHED)
+    fed(loop, 1)
+    loop.hold(["p"])
+    assert fed(loop, TRIAL + 50, cost_ns=10**6, first=1) == []
+    assert loop.plan == ["p"]
+    for plan in (None, "p", ["q"], ["p", "p"], [1], {"p": True}):
+        with pytest.raises(PlanError, match="a list of inputs whose rows may leave"):
+            loop.hold(plan)
+    loop.release()
+    (stays,) = fed(loop, 1, cost_ns=10**6, first=TRIAL + 51)
+    assert stays.after == "p hot whether or not matched"
