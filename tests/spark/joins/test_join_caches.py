@@ -45,16 +45,16 @@ def drawn(seed):
 def test_caches_in_workers_never_change_an_answer(spark, tmp_path, monkeypatch, n_buckets):
     reports = []
 
-    def plan(self, orders, batch_id):
+    def for_batch(self, orders, batch_id):
         used = prefix_invariant(self.graph, orders)
         limits = {each.store: 1 << 20 for each in used}
         return CachePlan(used, limits=limits) if batch_id % 5 else NO_CACHES
 
-    def step(self, fresh, batch_id):
+    def step(self, fresh, batch_id=-1):
         reports.append(fresh.caches)
         return []
 
-    monkeypatch.setattr(JoinCaches, "plan", plan)
+    monkeypatch.setattr(JoinCaches, "for_batch", for_batch)
     monkeypatch.setattr(JoinCaches, "step", step)
     batches = list(drawn(n_buckets))
     for number, tables in enumerate(batches):

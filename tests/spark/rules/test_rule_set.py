@@ -363,7 +363,7 @@ def test_restart_from_a_checkpoint(spark, frame, stream, tmp_path):
     rules = el.RuleSet(RULES, **options)
     first = finish(rules.start(stream, "parquet", trigger="available_now", **paths))
     (operator,) = first.chain.operators
-    plan, counts = operator.compiled.loop.sharing, first.view().rules
+    plan, counts = operator.compiled.choice.sharing, first.view().rules
     assert first.view().is_measured
 
     # A crash after the rows were written and before Spark noted it: the batch runs again.
@@ -377,7 +377,7 @@ def test_restart_from_a_checkpoint(spark, frame, stream, tmp_path):
     assert [record.batch_id for record in again.records] == [last]
     assert found(spark.read.parquet(paths["path"])) == matched(frame, RULES)
     assert [e["event"] for e in again.journal if e["component"] == "run"] == ["restore"]
-    assert again.chain.operators[0].compiled.loop.sharing == plan
+    assert again.chain.operators[0].compiled.choice.sharing == plan
     assert again.view().rules == counts  # counted before, counts once
     state = json.loads((tmp_path / "ckpt" / "eddyline" / "state.json").read_text())
     assert state["state"]["rules"]["plan"]["access_predicates"]
