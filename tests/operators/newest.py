@@ -31,9 +31,12 @@ from eddyline.state.manifest import StatePart
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from eddyline.runtime.choice import Choice
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History
     from eddyline.state.manifest import StatePlace
+
+    SortRows = Callable[[pa.Table, Sequence[str]], pa.Table]
 
 N_BUCKETS = 2
 """Parts into which keys are cut, each with a file of its own."""
@@ -151,6 +154,11 @@ class NewestPlace(OneOfFew):
 # -- tasks ----------------------------------------------------------------------------------------
 
 
+def sort_rows(rows: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Return rows in the ascending order of some columns."""
+    return rows.sort_by([(name, "ascending") for name in names])
+
+
 class NewestState(msgspec.Struct, frozen=True):
     """The durable state: the file of each bucket, None where no row has come."""
 
@@ -175,6 +183,7 @@ class NewestTask:
     """None where all rows come at once, and nothing is kept."""
     before: NewestState
     batch_id: int
+    sort: SortRows
 
     def drop_early(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows that are not stale by the state of the batch before."""
@@ -196,7 +205,7 @@ class NewestTask:
         schema = to_arrow_schema(self.columns, timezone="UTC")
         parts = list(batches)
         rows = pa.Table.from_batches(parts).cast(schema) if parts else schema.empty_table()
-        rows = rows.sort_by([(name, "ascending") for name in self.step.arrival])
+        rows = self.sort(rows, self.step.arrival)
         for row, (key, version) in enumerate(self._pairs(rows)):
             n_stale += key in at_first and (version is None or version <= at_first[key])
             if version is not None and (key not in newest or version > newest[key]):
@@ -242,6 +251,9 @@ class NewestTask:
 class NewestOperator(Operator):
     """Runs a ``NewestStep``."""
 
+    sort: SortRows = staticmethod(sort_rows)
+    """How tasks sort the rows of a bucket."""
+
     def __init__(self, step: NewestStep, *, adaptive: bool) -> None:
         self.name = "newest"
         self.step = step
@@ -265,7 +277,7 @@ class NewestOperator(Operator):
 
     def lay(self, df: DataFrame, batch: Batch) -> Laid:
         columns = _nullable(df)
-        task = NewestTask(self.step, columns, self.place, self.state, batch.id)
+        task = NewestTask(self.step, columns, self.place, self.state, batch.id, self.sort)
         arrived, reported = Observation(), Observation()
         rows = df.observe(arrived, F.count(F.lit(1)).alias("n_rows"))
         if self.loop.plan == "early":
@@ -311,7 +323,7 @@ class NewestOperator(Operator):
         return self.loop.plan
 
     @property
-    def choices(self) -> tuple[NewestPlace]:
+    def choices(self) -> tuple[Choice, ...]:
         return (self.loop,)
 
     def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:
@@ -329,12 +341,6 @@ class NewestOperator(Operator):
             Section("Newest rows", (text, facts, table), tiles),
             *last_change(history.last("place")),
         ]
-
-    def snapshot(self) -> NewestSaved:
-        return self.loop.snapshot()
-
-    def restore(self, state: Any) -> None:
-        self.loop.restore(state)
 
 
 def _nullable(df: DataFrame) -> StructType:

@@ -144,7 +144,7 @@ def test_what_is_learned_and_damaged_is_dropped(query, tmp_path):
     run = finish(query().start(checkpoint=checkpoint, trigger="available_now"))
     state = tmp_path / "ckpt" / "eddyline" / "state.json"
     saved = json.loads(state.read_text())
-    saved["state"]["newest"] = {"plan": "sometimes", "n_rows": 1, "n_stale": 1}
+    saved["state"]["newest"]["newest"] = {"plan": "sometimes", "n_rows": 1, "n_stale": 1}
     state.write_text(json.dumps(saved))
     again = finish(query().start(checkpoint=checkpoint, trigger="available_now"))
     (dropped,) = [entry for entry in again.journal if entry["event"] == "drop_state"]

@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from eddyline.errors import StateError
 from eddyline.runtime.reports import newest_attempts
 from eddyline.spark.run.observed_metrics import as_bytes
 
@@ -353,8 +354,12 @@ class Operator:
     # -- saving ---------------------------------------------------------------------------------
 
     def snapshot(self) -> Any:
-        """Return the learned state, as values that msgspec encodes; None if nothing is saved."""
-        return None
+        """Return the learned state, as values that msgspec encodes; None if nothing is saved.
+
+        That is the state of its choices, by component, unless it has more.
+        """
+        states = {choice.component: choice.snapshot() for choice in self.choices}
+        return {name: state for name, state in states.items() if state is not None} or None
 
     def restore(self, state: Any) -> None:
         """Continue from what ``snapshot`` returned, decoded from JSON.
@@ -362,6 +367,12 @@ class Operator:
         Raises:
             StateError: it is damaged, or of something else.
         """
+        if not isinstance(state, dict):
+            msg = f"the saved state of {self.name!r} is damaged: {state!r:.80} is no object of JSON"
+            raise StateError(msg, operator=self.name)
+        for choice in self.choices:
+            if choice.component in state:
+                choice.restore(state[choice.component])
 
 
 @runtime_checkable

@@ -122,8 +122,10 @@ class Steering:
         return words.pin_lines(self.views())
 
     def sections(self) -> list[Section]:
-        """Return for people what is pinned, and what the evidence says of it."""
-        return words.pin_sections(self.views())
+        """Return for people each plan in force, what is pinned, and the evidence on it."""
+        with self.deciding:
+            chosen = words.choice_sections([*self._chain().choices.values()])
+        return [*chosen, *words.pin_sections(self.views())]
 
 
 def _plans(plan: Any, targets: Mapping[str, Choice], component: str | None) -> dict[str, Any]:
