@@ -1,4 +1,4 @@
-"""Look-up of named parts: the tables of policies, sinks and, later, detectors.
+"""Look-up of named parts: the tables of policies, detectors, monitors and sinks.
 
 A table is a visible dict literal in the package that owns the parts (``ORDERING_POLICIES`` in
 ``eddyline.ordering``). Other packages add to it with an entry point of the table's group; entry
