@@ -17,7 +17,7 @@ from eddyline.registry import checked_text, folder_name, hint, unknown
 from eddyline.runtime.query_file import checked_changed
 from eddyline.spark.catalog import Catalog
 from eddyline.spark.query import RENAME, Query
-from eddyline.spark.reading import read_steps, reads_tables_alone
+from eddyline.spark.reading import read_steps, reads_tables_alone, timed
 from eddyline.spark.relation import Relation, check_key, check_time, checked_relation
 from eddyline.spark.rules.rule_set import RuleSet
 from eddyline.spark.run.live import runs_of
@@ -28,7 +28,6 @@ from eddyline.spark.session import check_is_classic, session
 from eddyline.spark.shared.companions import Start
 from eddyline.spark.shared.group import start_together
 from eddyline.spark.sinks.sinks import folder_of
-from eddyline.spark.timed_results import timed
 from eddyline.sql.parsing import on_one_line
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from eddyline.report.html import fragment
 from eddyline.report.sections import Section, Text
 from eddyline.runtime.query_file import checked_changed, stored_query
 from eddyline.spark.analysis import check_outputs, column_types
+from eddyline.spark.event_time import warn_of_unbounded_state
 from eddyline.spark.operator import Stateful
 from eddyline.spark.operators import laid_out
 from eddyline.spark.run.job import Job, SinkOutlet, settings_of
@@ -26,7 +27,6 @@ from eddyline.spark.run.run import Run
 from eddyline.spark.run.triggers import SparkTrigger, trigger_text
 from eddyline.spark.session import check_is_classic, is_on
 from eddyline.spark.sinks.sinks import folder_of, sink_of
-from eddyline.spark.unbounded_state import warn_of_unbounded_state
 from eddyline.sql.parsing import on_one_line
 
 if TYPE_CHECKING:

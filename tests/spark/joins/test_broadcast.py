@@ -13,7 +13,7 @@ from pyarrow import fs
 
 import eddyline as el
 from eddyline.errors import StateError
-from eddyline.spark import disorder
+from eddyline.spark import event_time
 from eddyline.spark.joins.tables import Broadcast
 from eddyline.spark.joins.task import LateWorker
 from eddyline.state.manifest import StatePlace
@@ -124,7 +124,7 @@ def looks(monkeypatch, rows_are_asked):
 
     def counted(*given):
         made.append(given)
-        return disorder.counted(*given)
+        return event_time.counted(*given)
 
     monkeypatch.setattr("eddyline.spark.joins.inputs.counted", counted)
     return made

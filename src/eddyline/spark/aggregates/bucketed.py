@@ -40,10 +40,10 @@ from eddyline.spark.aggregates.task import AggregateWorker
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.arrow_tasks import BUCKET, map_batches
 from eddyline.spark.buckets import ADAPTIVE, FOUND, REPORT, BucketReports, what_is_found
-from eddyline.spark.clocks_of_results import ResultClock
-from eddyline.spark.event_time import LOCAL, micros_of, time_type
+from eddyline.spark.event_time import ResultClock
 from eddyline.spark.operator import Laid, Operator, Pending, UnboundedState
 from eddyline.spark.prepared import Added, Counted, Known, Reduced
+from eddyline.spark.relation import LOCAL, micros_of, time_type
 from eddyline.spark.run.observed_metrics import PendingMetrics
 from eddyline.spark.session import is_ansi
 from eddyline.state.rows import ALWAYS

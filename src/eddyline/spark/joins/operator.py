@@ -34,7 +34,6 @@ from eddyline.report import joins as words
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.spark.buckets import ADAPTIVE, FOUND, BucketReports, state_of, what_is_found
-from eddyline.spark.event_time import LOCAL, time_type
 from eddyline.spark.joins.bound import bind_join, gives_all
 from eddyline.spark.joins.input_steps import operators_of_inputs
 from eddyline.spark.joins.inputs import JoinInputs
@@ -43,6 +42,7 @@ from eddyline.spark.joins.tables import Handing, TableFilter
 from eddyline.spark.joins.task import BatchWorker, OnceWorker, Shape
 from eddyline.spark.operator import Laid, Operator, Pending
 from eddyline.spark.prepared import Counted
+from eddyline.spark.relation import LOCAL, time_type
 from eddyline.spark.run.observed_metrics import PendingMetrics
 from eddyline.state.grid import Moved, buckets_for
 from eddyline.state.late_rows import late_rows, settle_late

@@ -36,8 +36,7 @@ from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.arrow_tasks import BUCKET, map_batches
 from eddyline.spark.buckets import ADAPTIVE, REPORT, BucketReports
 from eddyline.spark.clock import StreamClock
-from eddyline.spark.clocks_of_results import ResultClock
-from eddyline.spark.event_time import micros_of
+from eddyline.spark.event_time import ResultClock
 from eddyline.spark.models.graphs import crossed, fields_of
 from eddyline.spark.models.laying import (
     Source,
@@ -49,7 +48,7 @@ from eddyline.spark.models.laying import (
 )
 from eddyline.spark.models.task import ModelWorker
 from eddyline.spark.operator import Laid, Operator, Pending
-from eddyline.spark.relation import lateness_rule
+from eddyline.spark.relation import lateness_rule, micros_of
 from eddyline.spark.run.observed_metrics import PendingMetrics
 from eddyline.sql.parsing import quoted
 

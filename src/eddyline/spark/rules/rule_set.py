@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 
 from eddyline.errors import EddylineWarning, OptionError, QueryError
 from eddyline.options import SharingOptions
+from eddyline.query.predicates import named_functions
 from eddyline.query.rules.rule import Rule
 from eddyline.query.rules.sources import SqlRule, functions_of
 from eddyline.query.steps import ReadStep
@@ -37,7 +38,6 @@ from eddyline.rules.view import COMPONENT
 from eddyline.runtime.by_hand import BY_PERSON, RuleList, RuleShown
 from eddyline.runtime.journal import JournalEntry
 from eddyline.spark.analysis import column_types
-from eddyline.spark.functions import named_functions
 from eddyline.spark.operator import Batch
 from eddyline.spark.query import Query
 from eddyline.spark.relation import checked_frame, checked_relation

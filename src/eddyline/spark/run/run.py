@@ -32,9 +32,8 @@ from eddyline.runtime.checkpoint import LEARNED, PINS, STATE
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import Backlog, BatchRecord
 from eddyline.runtime.snapshot import SnapshotFile
-from eddyline.spark import interrupts
 from eddyline.spark.batch_files import FileStream
-from eddyline.spark.lateness import own_frames, warn_without_lateness
+from eddyline.spark.event_time import own_frames, warn_of_unbounded_state, warn_without_lateness
 from eddyline.spark.operator import Batch, Stateful
 from eddyline.spark.prepared import KnownCount, RowCount
 from eddyline.spark.python_workers import load_ahead
@@ -47,8 +46,8 @@ from eddyline.spark.run.observed_metrics import has_told_all
 from eddyline.spark.run.running_query import RunFace
 from eddyline.spark.run.steering import Steering
 from eddyline.spark.run.triggers import spark_trigger
+from eddyline.spark.session import BatchInterrupted, cancel_jobs_once_stopped
 from eddyline.spark.sinks.files import file_system, uri_of
-from eddyline.spark.unbounded_state import warn_of_unbounded_state
 from eddyline.state.manifest import ManifestFolder
 
 if TYPE_CHECKING:
@@ -315,7 +314,7 @@ class Run(RunFace):
         wait.
         """
         if hasattr(self, "streaming_query") and not self.streaming_query.isActive:
-            raise interrupts.BatchInterrupted from None
+            raise BatchInterrupted from None
 
     def _noted(self, entries: list[JournalEntry]) -> None:
         """Append decisions to the journal."""
@@ -466,7 +465,7 @@ class Run(RunFace):
                 self._stopped_by = {**BY_PERSON} if why is None else {"why": why}
             self._is_stopping.set()
         try:
-            interrupts.cancel_jobs_once_stopped(self.streaming_query, self.source.sparkSession)
+            cancel_jobs_once_stopped(self.streaming_query, self.source.sparkSession)
             self.streaming_query.stop()
         except BaseException:
             self._is_stopping.clear()  # the run goes on, or has ended by itself

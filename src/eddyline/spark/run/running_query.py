@@ -18,9 +18,9 @@ from eddyline.report.html import fragment, write_report
 from eddyline.report.sections import RunView, Section, Text
 from eddyline.report.terminal import ProgressLine, explain
 from eddyline.runtime.records import History, n_batches
-from eddyline.spark import interrupts
 from eddyline.spark.run.steering import Steered
 from eddyline.spark.run.streaming_face import StreamingFace
+from eddyline.spark.session import noting_interrupts
 from eddyline.spark.sinks.asked import FILES
 from eddyline.spark.sinks.files import FileSink
 from eddyline.spark.sinks.sinks import MemorySink
@@ -321,7 +321,7 @@ def watch(runs: Sequence[RunFace], *, quiet: bool = False, stops: bool = True) -
     with contextlib.ExitStack() as stack:
         for line in lines.values():
             stack.enter_context(line)
-        is_interrupted = stack.enter_context(interrupts.noted())
+        is_interrupted = stack.enter_context(noting_interrupts())
         try:
             while active and not is_interrupted():
                 active = [run for run in active if not _has_ended(run, lines[run.name])]
