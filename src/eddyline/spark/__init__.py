@@ -9,13 +9,13 @@ Read ``operator`` first: the protocol of every operator, with the life of a batc
 * ``session`` (Spark, Ctrl-C), ``java``, ``python_workers`` with ``worker_daemon``: what runs.
 * ``relation`` (streams and tables, event time in SQL), ``event_time`` (order of rows, lateness,
   clocks of results), ``clock`` (the clock of a stream), ``union``, ``projection``.
-* ``catalog``, ``reading``, ``query``, ``operators`` and ``engine``: from a text to steps, from steps
-  to operators, and to a query that can be started. ``script`` does it for a file;
+* ``catalog``, ``reading``, ``query``, ``operators`` and ``engine``: from a text to steps, from
+  steps to operators, and to a query that can be started. ``script`` does it for a file;
   ``script_check`` checks a file without pyspark, which loads slowly.
 * ``analysis`` (what Spark says of columns and expressions), ``arrow_tasks`` and ``prepared`` (calls
   to Spark), ``batch_files`` and the rooms below.
 
 ``run/`` is the life of a batch and names no operator. ``shared/`` runs several queries over one
-stream, ``sinks/`` takes the rows. ``filters/``, ``rules/``, ``joins/``, ``aggregates/``, ``models/``
-and ``alarms/`` are the Spark halves of operators; ``operators`` lists them in one table.
+stream, ``sinks/`` takes the rows. ``filters/``, ``rules/``, ``joins/``, ``aggregates/``,
+``models/`` and ``alarms/`` are the Spark halves of operators, listed in ``operators``.
 """
