@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 import eddyline as el
+from tests.spark.facts import facts_of
 from tests.spark.joins.join_streams import stream_of, write_batch
 
 pytestmark = pytest.mark.spark
@@ -86,5 +87,5 @@ def test_aggregates_that_run_together(engine):
 
 
 def test_what_a_run_of_aggregates_shows(engine):
-    view = ended(engine.query(COUNTS).start(trigger="available_now")).view()
+    view = facts_of(ended(engine.query(COUNTS).start(trigger="available_now")))
     assert view.calls == ("SUM(v)",)

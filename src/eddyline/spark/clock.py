@@ -349,11 +349,7 @@ class StreamClock(Operator):
         reached = self.streams.reached(self.part.latest)
         return (words.ClockRecord(self._newest.get("n_late", 0), reached=reached),)
 
-    def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:  # noqa: ARG002
-        """Return the late rows in words, for the progress."""
-        return words.lines(*self.records())
-
-    def sections(self, history: History) -> list[Section]:  # noqa: ARG002
+    def describe(self, history: History) -> list[Section]:  # noqa: ARG002
         """Return for people how far the stream is; it is not what its query is about."""
         seen = words.ClockView(
             stream=self.stream,

@@ -315,35 +315,21 @@ class Operator:
         """
         raise NotImplementedError
 
-    def plan(self) -> Any:
-        """Return the plan in force as plain values, for the journal; None if there is none."""
-        return None
-
-    def view(self) -> Any:
-        """Return the operator as it stands, with ``notes``; None if there is nothing to tell."""
-        return None
-
     @property
     def choices(self) -> tuple[Choice, ...]:
         """Its plans that could be others, each of a component of its own."""
         return ()
 
     def records(self) -> tuple[Record, ...]:
-        """Return the state of each part of the operator after a batch."""
+        """Return the numbers of each part of the operator after a batch.
+
+        Metrics, figures and progress are made of them (``report.progress`` has their lines).
+        """
         records = (choice.record() for choice in self.choices)
         return tuple(record for record in records if record is not None)
 
-    def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:  # noqa: ARG002
-        """Return the plan in force and its newest figures in words, for the progress.
-
-        Args:
-            n_rows: rows that came in with the batch.
-            seconds: its time (s).
-        """
-        return ()
-
-    def sections(self, history: History) -> list[Section]:  # noqa: ARG002
-        """Return for people what the plan is, why, and what it did.
+    def describe(self, history: History) -> list[Section]:  # noqa: ARG002
+        """Return for people what the plan is, why, and what it did; there is no other way to them.
 
         Args:
             history: the batches and decisions so far; empty outside of a run.

@@ -21,6 +21,7 @@ from eddyline.spark.run.running_query import explanations, stop_runs
 from eddyline.spark.shared.companions import Start
 from eddyline.spark.shared.filter_query import why_not_shared
 from eddyline.spark.shared.group import SharedQueryRun, start_together
+from tests.spark.facts import facts_of
 from tests.spark.parquet_files import schema_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -286,7 +287,7 @@ def test_a_dear_predicate_is_asked_for_the_rows_that_a_cheap_one_leaves(engine):
     engine.query("SELECT id FROM s WHERE dear(id) AND cheap(a)", name="both")
     engine.query("SELECT id FROM s WHERE a < 5", name="beside")
     runs = finish(engine.start_all(trigger="available_now"))
-    view = runs["both"].view()
+    view = facts_of(runs["both"].shared.run)
     n_asked = {each.text: each.n_rows for each in view.tests}
     assert n_asked["cheap(a)"] == N_FILES * N_ROWS
     # All rows of the first file, in the worst case; later the rows that are left, and a sample.

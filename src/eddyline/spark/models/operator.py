@@ -307,7 +307,7 @@ class ModelOperator(Operator):
 
     # -- what people see ------------------------------------------------------------------------
 
-    def view(self) -> ModelView:
+    def facts(self) -> ModelView:
         """Return the operator as it stands."""
         with self._lock:
             states = list(self.part.buckets.values())
@@ -333,15 +333,11 @@ class ModelOperator(Operator):
 
     def records(self) -> tuple[Record, ...]:
         """Return the record after a batch."""
-        return (self.view().record,)
+        return (self.facts().record,)
 
-    def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:  # noqa: ARG002
-        """Return what segments stand for in words, for the progress."""
-        return words.lines(self.view().record)
-
-    def sections(self, history: History) -> list[Section]:
+    def describe(self, history: History) -> list[Section]:
         """Return for people what was fitted, and what is kept."""
-        return words.sections(self.view(), history)
+        return words.sections(self.facts(), history)
 
     def snapshot(self) -> dict[str, Any]:
         """Return the counts."""

@@ -670,7 +670,7 @@ class RuleSet:
         Raises:
             QueryError: the rules were not applied to any DataFrame yet.
         """
-        view = self.view()
+        view = self.facts()
         sections = arranged(words.sections(view, self._reports.history()))
         return explain(view.name, sections, width=width)
 
@@ -678,9 +678,9 @@ class RuleSet:
         """Return the explanation for notebooks; the rules before there is one."""
         if self._shown is None:
             return fragment(self.name, [], steps=self.text.splitlines())
-        return fragment(self.name, words.sections(self.view(), self._reports.history()))
+        return fragment(self.name, words.sections(self.facts(), self._reports.history()))
 
-    def view(self) -> RuleView:
+    def facts(self) -> RuleView:
         """Return the rules as they stand, as values: over the input they last met.
 
         Raises:
@@ -691,7 +691,7 @@ class RuleSet:
             msg = f"{self.name}: not applied to a DataFrame yet; use df.transform(…) first"
             raise QueryError(msg, name=self.name)
         notes = (*self.notes, *([KEEPS_RULES] if self._reports.streams else []))
-        return self._shown.view(notes)
+        return self._shown.facts(notes)
 
     def report(self, path: str | Path) -> Path:
         """Write what is known of the rules as one self-contained HTML page.
@@ -700,7 +700,7 @@ class RuleSet:
             QueryError: the rules were not applied to any DataFrame yet.
             EddylineError: the extra ``report`` is not installed.
         """
-        view, history = self.view(), self._reports.history()
+        view, history = self.facts(), self._reports.history()
         run = RunView(
             query=self.name,
             text=self.text if self._shown is None else self._shown.text,

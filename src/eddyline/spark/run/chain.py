@@ -278,22 +278,17 @@ class Chain:
 
     # -- what people see ------------------------------------------------------------------------
 
-    def plan(self) -> Any:
-        """Return the plans in force, by operator; that alone of a single one."""
-        plans = {each.name: plan for each in self.operators if (plan := each.plan()) is not None}
-        return next(iter(plans.values())) if len(plans) == 1 else plans
+    def plan(self) -> dict[str, Any]:
+        """Return the plans in force that could be others, by component."""
+        return {component: choice.plan for component, choice in self.choices.items()}
 
     def records(self) -> tuple[Record, ...]:
         """Return the state of each part of each operator after a batch."""
         return tuple(record for each in self.operators for record in each.records())
 
-    def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:
-        """Return the plans in force in words, for the progress; see ``Operator.lines``."""
-        return tuple(line for each in self.operators for line in each.lines(n_rows, seconds))
-
-    def sections(self, history: History) -> list[Section]:
+    def describe(self, history: History) -> list[Section]:
         """Return for people what the operators do, and why."""
-        found = [section for each in self.operators for section in each.sections(history)]
+        found = [section for each in self.operators for section in each.describe(history)]
         return [*found, *words.log_sections(self.log.views(self.choices))]
 
     # -- saving ---------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from eddyline.errors import (
 )
 from eddyline.registry import unknown
 from eddyline.report.metrics import metrics_of
+from eddyline.report.progress import progress_lines
 from eddyline.report.sections import arranged, notes
 from eddyline.report.stored import RunLog
 from eddyline.runtime import query_file
@@ -34,7 +35,7 @@ from eddyline.runtime.records import Backlog, BatchRecord
 from eddyline.runtime.snapshot import SnapshotFile
 from eddyline.spark.batch_files import FileStream
 from eddyline.spark.event_time import own_frames, warn_of_unbounded_state, warn_without_lateness
-from eddyline.spark.operator import Batch, Stateful
+from eddyline.spark.operator import Batch
 from eddyline.spark.prepared import KnownCount, RowCount
 from eddyline.spark.python_workers import load_ahead
 from eddyline.spark.run.backlog import backlog_of
@@ -240,14 +241,15 @@ class Run(RunFace):
         try:
             n_rows, n_kept = self._process(df, batch)
             seconds = time.monotonic() - started
+            records = self.chain.records()
             record = BatchRecord(
                 batch_id,
                 n_rows,
                 n_kept,
                 seconds,
                 time.time(),
-                self.chain.records(),
-                (*self.chain.lines(n_rows, seconds), *self.steering.lines()),
+                records,
+                (*progress_lines(records, n_rows, seconds), *self.steering.lines()),
                 kept_by=self.outlet.kept_by,
             )
             self._log.add(record)
@@ -383,18 +385,9 @@ class Run(RunFace):
             raise QueryError(unknown("input", name, list(keepers)), name=name)
         return keepers[inputs[0]].late_rows(inputs[0])
 
-    def view(self) -> Any:
-        """Return the plan in force and why, as values; None if no operator has any.
-
-        Of several operators it is the first with durable state, or else the first that has a view.
-        """
-        by_state = sorted(self.chain.operators, key=lambda each: not isinstance(each, Stateful))
-        view = next((view for each in by_state if (view := each.view()) is not None), None)
-        return view and replace(view, notes=(*view.notes, *self.notes))
-
-    def sections(self) -> list[Section]:
+    def describe(self) -> list[Section]:
         """Return the explanation of the run."""
-        found = self.chain.sections(self._history())
+        found = self.chain.describe(self._history())
         return arranged([*found, *self.steering.sections(), *notes(self.notes)])
 
     @property

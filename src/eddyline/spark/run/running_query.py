@@ -81,11 +81,7 @@ class RunFace(StreamingFace, Steered):
         """The steps of the query as lines of a tree; none where it is not made of steps."""
 
     @abstractmethod
-    def view(self) -> Any:
-        """Return the plan in force and why, as values of its operator."""
-
-    @abstractmethod
-    def sections(self) -> list[Section]:
+    def describe(self) -> list[Section]:
         """Return the explanation of the run: the plan in force, its reasons, and its work."""
 
     @property
@@ -129,11 +125,11 @@ class RunFace(StreamingFace, Steered):
 
     def explain(self, *, width: int = 100) -> str:
         """Return the plan in force and why, in words."""
-        return explain(self.name, self.sections(), steps=self.steps, width=width)
+        return explain(self.name, self.describe(), steps=self.steps, width=width)
 
     def _repr_html_(self) -> str:
         """Return the explanation for notebooks."""
-        return fragment(self.name, self.sections(), steps=self.steps)
+        return fragment(self.name, self.describe(), steps=self.steps)
 
     @property
     def decisions(self) -> tuple[JournalEntry, ...]:
@@ -156,7 +152,7 @@ class RunFace(StreamingFace, Steered):
             text=self.text,
             steps=self.steps,
             history=self._history(),
-            sections=tuple(self.sections()),
+            sections=tuple(self.describe()),
             settings=dict(self._settings()),
         )
 

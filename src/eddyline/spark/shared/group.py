@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from eddyline.report.metrics import Metric
-    from eddyline.rules.view import RuleView
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import Backlog, BatchRecord
     from eddyline.spark.query import Query
@@ -243,16 +242,11 @@ class SharedQueryRun(RunFace):
     def _is_in(self) -> bool:
         return self.name in self.shared.outlet.members
 
-    def view(self) -> RuleView:
-        """Return the evaluation of all the queries that run together, as values."""
-        view: RuleView = self.shared.run.view()
-        return replace(view, notes=(*view.notes, self._note(), *self.sink.notes))
-
-    def sections(self) -> list[Section]:
+    def describe(self) -> list[Section]:
         """Return the explanation of all the queries that run together."""
         said = f"{self._note()}. What follows is of all of them; {self.shared.evaluation.words}."
         lead = Section("", (Text(said[0].upper() + said[1:]),))
-        return arranged([lead, *self.shared.run.sections(), *notes(self.sink.notes)])
+        return arranged([lead, *self.shared.run.describe(), *notes(self.sink.notes)])
 
     def _note(self) -> str:
         n_others = len(self.shared.outlet.members) - self._is_in
