@@ -26,7 +26,7 @@ from eddyline.runtime.choice import OneOfFew
 from eddyline.runtime.reports import TaskReport
 from eddyline.spark.arrow_tasks import task_ids
 from eddyline.spark.operator import PREFIX, Batch, Laid, Observed, Operator, Pending, Site
-from eddyline.spark.run.observed_metrics import PendingMetrics
+from eddyline.spark.run.observations import PendingMetrics
 from eddyline.state.manifest import StatePart
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ Read ``operator`` first: the protocol of every operator, with the life of a batc
   steps to operators, and to a query that can be started. ``script`` does it for a file;
   ``script_check`` checks a file without pyspark, which loads slowly.
 * ``analysis`` (what Spark says of columns and expressions), ``arrow_tasks`` and ``prepared`` (calls
-  to Spark), ``batch_files`` and the rooms below.
+  to Spark), ``stream_files`` (files of a batch, and those that wait) and the rooms below.
 
 ``run/`` is the life of a batch and names no operator. ``shared/`` runs several queries over one
 stream, ``sinks/`` takes the rows. ``filters/``, ``rules/``, ``joins/``, ``aggregates/``,

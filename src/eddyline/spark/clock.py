@@ -21,12 +21,12 @@ from eddyline.constraints.bounds import LatenessRule, LearnedLateness, changes
 from eddyline.errors import StateError
 from eddyline.report import clock as words
 from eddyline.spark.arrow_tasks import map_batches
-from eddyline.spark.batch_files import file_column
 from eddyline.spark.event_time import Asked, counted, disorders, warned_of_late
 from eddyline.spark.late_rows import MICROS, LateRows
 from eddyline.spark.operator import Laid, Operator
 from eddyline.spark.relation import LOCAL, lateness_rule, micros_of, time_type
-from eddyline.spark.run.observed_metrics import PendingMetrics
+from eddyline.spark.run.observations import PendingMetrics
+from eddyline.spark.stream_files import file_column
 from eddyline.state.late_rows import late_delays, late_rows, settle_late
 from eddyline.state.manifest import StatePart
 from eddyline.state.rows import ALWAYS, FOREVER

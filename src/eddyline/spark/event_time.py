@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyspark.sql import Column, DataFrame, Row
 
-    from eddyline.spark.batch_files import BatchFiles
     from eddyline.spark.operator import Clock, Operator
+    from eddyline.spark.stream_files import BatchFiles
 
 _NUMBER, _MICROS, _BIN = "number", "micros", "bin"
 _LOOKED = f"{PREFIX}_looked"

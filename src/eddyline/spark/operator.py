@@ -7,12 +7,12 @@ nothing. ``spark.operators`` lists the operators by their steps.
 
 from __future__ import annotations
 
+import base64
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from eddyline.runtime.reports import newest_attempts
-from eddyline.spark.run.observed_metrics import as_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History, Record
     from eddyline.runtime.reports import TaskReport
-    from eddyline.spark.batch_files import BatchFiles
     from eddyline.spark.prepared import Counted
     from eddyline.spark.relation import Relation
+    from eddyline.spark.stream_files import BatchFiles
     from eddyline.state.manifest import StatePart, StatePlace
 
 PREFIX = "__eddyline"
@@ -88,7 +88,13 @@ class Observed:
 
     def reports(self, metric: str) -> list[TaskReport[Any]]:
         """Return the reports of the job's tasks, each task once."""
-        return newest_attempts(as_bytes(self.metrics, metric))
+        return newest_attempts(_as_bytes(self.metrics, metric))
+
+
+def _as_bytes(metrics: Mapping[str, Any], name: str) -> list[bytes]:
+    """Return a metric of collected binaries; the progress gives them as text in base 64."""
+    values = metrics.get(name) or []
+    return [base64.b64decode(value) if isinstance(value, str) else bytes(value) for value in values]
 
 
 @dataclass(frozen=True, slots=True)

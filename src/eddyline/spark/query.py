@@ -24,9 +24,9 @@ from eddyline.spark.operator import Stateful
 from eddyline.spark.operators import laid_out
 from eddyline.spark.run.job import Job, SinkOutlet, settings_of
 from eddyline.spark.run.run import Run
-from eddyline.spark.run.triggers import SparkTrigger, trigger_text
 from eddyline.spark.session import check_is_classic, is_on
 from eddyline.spark.sinks.sinks import folder_of, sink_of
+from eddyline.spark.starting import SparkTrigger, trigger_text
 from eddyline.sql.parsing import on_one_line
 
 if TYPE_CHECKING:

@@ -44,7 +44,7 @@ from eddyline.spark.event_time import ResultClock
 from eddyline.spark.operator import Laid, Operator, Pending, UnboundedState
 from eddyline.spark.prepared import Added, Counted, Known, Reduced
 from eddyline.spark.relation import LOCAL, micros_of, time_type
-from eddyline.spark.run.observed_metrics import PendingMetrics
+from eddyline.spark.run.observations import PendingMetrics
 from eddyline.spark.session import is_ansi
 from eddyline.state.rows import ALWAYS
 

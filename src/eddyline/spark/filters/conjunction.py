@@ -21,7 +21,7 @@ from eddyline.spark.filters.parts import NativePart
 from eddyline.spark.filters.staged_part import StagedPart
 from eddyline.spark.operator import Batch
 from eddyline.spark.relation import checked_frame
-from eddyline.spark.run.job_reports import WAIT_S, JobReports
+from eddyline.spark.run.observations import WAIT_S, JobReports
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -39,7 +39,7 @@ from eddyline.spark.joins.task import LateWorker, Shape
 from eddyline.spark.operator import Laid, Pending
 from eddyline.spark.prepared import Counted, Selected
 from eddyline.spark.relation import instant_of
-from eddyline.spark.run.observed_metrics import PendingMetrics
+from eddyline.spark.run.observations import PendingMetrics
 from eddyline.state.bucket_state import BucketState
 from eddyline.state.grid import Grid, spark_hashes
 from eddyline.state.key_filters import KEYS_PER_WORD, add_hashes

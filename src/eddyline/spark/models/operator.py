@@ -49,7 +49,7 @@ from eddyline.spark.models.laying import (
 from eddyline.spark.models.task import ModelWorker
 from eddyline.spark.operator import Laid, Operator, Pending
 from eddyline.spark.relation import lateness_rule, micros_of
-from eddyline.spark.run.observed_metrics import PendingMetrics
+from eddyline.spark.run.observations import PendingMetrics
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:

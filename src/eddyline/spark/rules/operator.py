@@ -37,7 +37,7 @@ from eddyline.spark.rules.binding import RuleBinder, session_settings
 from eddyline.spark.rules.output import MatchedRows, Statement, observed_profile
 from eddyline.spark.rules.task import RuleTask
 from eddyline.spark.rules.udf import Work, loader
-from eddyline.spark.run.observed_metrics import PendingMetrics
+from eddyline.spark.run.observations import PendingMetrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

@@ -52,7 +52,7 @@ from eddyline.spark.rules.output import (
     about_rules,
 )
 from eddyline.spark.run.job import settings_of
-from eddyline.spark.run.job_reports import WAIT_S, JobReports
+from eddyline.spark.run.observations import WAIT_S, JobReports
 from eddyline.sql.functions import JAVA_CALLS, as_name
 from eddyline.sql.parsing import parse_condition
 

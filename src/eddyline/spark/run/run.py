@@ -1,4 +1,10 @@
-"""A running query: each micro-batch runs under the plan in force, and teaches the next ones."""
+"""A running query: each micro-batch runs under the plan in force, and teaches the next ones.
+
+``Run._on_batch`` is the life of a batch: open the state, lay the operators, write the results,
+collect what the job observed, commit, learn. Until the commit a batch can run again with the same
+results. What people see is made when they ask. ``reworded`` finds the error that eddyline meant
+where Spark has wrapped one.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +20,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.errors.exceptions.captured import CapturedException
 
 from eddyline.errors import (
     ChangedFunctionWarning,
     EddylineError,
     OptionError,
+    PredicateError,
     QueryError,
+    SourceError,
     StateError,
 )
 from eddyline.registry import unknown
@@ -33,22 +42,20 @@ from eddyline.runtime.checkpoint import LEARNED, PINS, STATE
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import Backlog, BatchRecord
 from eddyline.runtime.snapshot import SnapshotFile
-from eddyline.spark.batch_files import FileStream
+from eddyline.spark.analysis import reason_of
 from eddyline.spark.event_time import own_frames, warn_of_unbounded_state, warn_without_lateness
 from eddyline.spark.operator import Batch
 from eddyline.spark.prepared import KnownCount, RowCount
 from eddyline.spark.python_workers import load_ahead
-from eddyline.spark.run.backlog import backlog_of
-from eddyline.spark.run.chain import Chain
+from eddyline.spark.run.chain import Chain, Steering
 from eddyline.spark.run.checkpoint_files import CheckpointFiles
-from eddyline.spark.run.failures import reworded
 from eddyline.spark.run.job import SinkOutlet, count_of
-from eddyline.spark.run.observed_metrics import has_told_all
+from eddyline.spark.run.observations import has_told_all
 from eddyline.spark.run.running_query import RunFace
-from eddyline.spark.run.steering import Steering
-from eddyline.spark.run.triggers import spark_trigger
 from eddyline.spark.session import BatchInterrupted, cancel_jobs_once_stopped
 from eddyline.spark.sinks.files import file_system, uri_of
+from eddyline.spark.starting import spark_trigger
+from eddyline.spark.stream_files import FileStream, backlog_of
 from eddyline.state.manifest import ManifestFolder
 
 if TYPE_CHECKING:
@@ -63,6 +70,60 @@ if TYPE_CHECKING:
     from eddyline.runtime.query_file import Changed
     from eddyline.spark.prepared import Counted
     from eddyline.spark.run.job import Job, Outlet
+
+_STATE_ERROR = re.compile(r"eddyline\.errors\.StateError: (.*)")
+_PREDICATE_ERROR = re.compile(r"eddyline\.errors\.PredicateError: (.*)")
+_RAISED = re.compile(
+    r"(predicate '.*? raised .*?; (?:handle that value|this function is written)[^\n]*)", re.DOTALL
+)
+
+_DISK = re.compile(r"No space left on device|Disk quota exceeded|Read-only file system")
+_SINK = re.compile(
+    r"\[TASK_WRITE_FAILED\] Task failed while writing rows to (?:file:)?(\S+?)/_eddyline/"
+)
+
+
+def reworded(
+    error: BaseException, query: str, cause: BaseException | None = None, failed_in: str = ""
+) -> BaseException:
+    """Return the error of eddyline that another one tells of; that one itself if it tells of none.
+
+    An error of Spark then begins with one sentence: which query failed, where and why.
+
+    Args:
+        error: as it was raised; by Spark, its text holds the traces of workers.
+        query: name of the query that failed.
+        cause: the error of the batch, if Spark wrapped it.
+        failed_in: where it failed, such as `` in batch 3``.
+    """
+    if isinstance(error, EddylineError):
+        return error.with_traceback(None)
+    text = str(error)
+    if match := _STATE_ERROR.search(text):
+        return StateError(match[1], query=query)
+    for pattern in (_PREDICATE_ERROR, _RAISED):
+        if match := pattern.search(text):
+            return PredicateError(match[1], query=query)
+    if match := _DISK.search(text):
+        return _disk_error(match[0], text, query)
+    if isinstance(error, CapturedException) and error._desc is not None:
+        lead = f"query {query!r} failed{failed_in}: "
+        if not error._desc.startswith(lead):
+            error._desc = f"{lead}{reason_of(error if cause is None else cause)}\n\n{error._desc}"
+    return error
+
+
+def _disk_error(reason: str, text: str, query: str) -> SourceError:
+    """Return the error of a full disk, with the folder of the sink if that is full."""
+    sink = _SINK.search(text)
+    where = f"its sink's folder {sink[1]}" if sink else "a disk, such as that of spark.local.dir"
+    once = ", and no row is lost or written twice" if sink else ""
+    msg = (
+        f"query {query!r} cannot write to {where}: {reason}; make room and start the query again "
+        f"with its checkpoint: the batch runs again{once}"
+    )
+    return SourceError(msg, query=query, folder=sink[1] if sink else None)
+
 
 REPORT_WAIT_S = 10.0
 """Longest wait for the observations of a batch that has been written (s)."""
@@ -407,7 +468,7 @@ class Run(RunFace):
         )
 
     def backlog(self) -> Backlog:
-        """Return the input that waits; see ``StreamingFace.backlog``."""
+        """Return the input that waits; see ``RunFace.backlog``."""
         if not self.isActive:
             return Backlog(why="the query does not run")
         # Rows that are results already are no rows of files.
