@@ -73,7 +73,7 @@ def test_late_rows_have_what_is_read(engine, tmp_path):
 def test_queries_that_run_together_read_what_each_of_them_uses(engine):
     texts = {"a": "SELECT id FROM s WHERE v > 5", "b": "SELECT w FROM s WHERE k = 1"}
     runs = started(engine, texts)
-    assert runs[0].group.evaluation.source.columns == ["id", "ts", "k", "v", "w"]
+    assert runs[0].group.scan.source.columns == ["id", "ts", "k", "v", "w"]
     found = [sorted(ended(run).to_arrow().to_pydict().popitem()[1]) for run in runs]
     assert found == [[6, 7], ["b", "d", "f", "h"]]
 
@@ -81,7 +81,7 @@ def test_queries_that_run_together_read_what_each_of_them_uses(engine):
 def test_aggregates_that_run_together(engine):
     texts = {"a": COUNTS, "b": COUNTS.replace("sum(v) AS total", "max(id) AS last")}
     runs = started(engine, texts)
-    assert runs[0].group.evaluation.source.columns == ["id", "ts", "k", "v"]
+    assert runs[0].group.scan.source.columns == ["id", "ts", "k", "v"]
     found = [sorted(map(tuple, ended(run).to_arrow().to_pylist()[0].items())) for run in runs]
     assert found == [[("k", 0), ("total", 2)], [("k", 0), ("last", 2)]]
 

@@ -24,8 +24,7 @@ from eddyline.spark.run.live import runs_of
 from eddyline.spark.run.run import already_running
 from eddyline.spark.run.running_query import stop_runs
 from eddyline.spark.session import check_is_classic, session
-from eddyline.spark.shared.companions import Start
-from eddyline.spark.shared.group import start_together
+from eddyline.spark.shared.group import Start, start_together
 from eddyline.spark.sinks.sinks import folder_of
 from eddyline.spark.starting import SparkTrigger, trigger_text
 from eddyline.sql.parsing import on_one_line

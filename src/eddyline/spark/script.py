@@ -28,8 +28,7 @@ from eddyline.spark.script_check import (
     start_arguments,
 )
 from eddyline.spark.session import deferring_interrupts
-from eddyline.spark.shared.companions import Start
-from eddyline.spark.shared.group import start_together
+from eddyline.spark.shared.group import Start, start_together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
