@@ -49,8 +49,7 @@ if TYPE_CHECKING:
 
     from eddyline.query.query import Query as QueryText
     from eddyline.query.steps import Step
-    from eddyline.spark.catalog import Catalog
-    from eddyline.spark.query import Query
+    from eddyline.spark.query import Catalog, Query
 
 _MARK = "\0"
 """Between the name of a relation and the number of the results that it is read for."""
