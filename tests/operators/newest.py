@@ -1,8 +1,9 @@
 """An operator that only tests know: keep the rows that are newer than all before them of their key.
 
-It is what somebody else would write: a step, an operator with a plan, a loop and durable state, and
-one line of ``spark.operators.OPERATORS``. Its plan is where stale rows are dropped: with the rows
-of their key, behind a shuffle, or early, by what the state of the batch before says of each key.
+It is what somebody else would write: a step, an operator with a plan, a loop and durable state, a
+line of ``spark.operators.OPERATORS`` and one of ``report.progress.LINES``. Its plan is where stale
+rows are dropped: with the rows of their key, behind a shuffle, or early, by what the state of the
+batch before says of each key.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from eddyline.runtime.choice import OneOfFew
 from eddyline.runtime.reports import TaskReport
 from eddyline.spark.arrow_tasks import task_ids
 from eddyline.spark.operator import PREFIX, Batch, Laid, Observed, Operator, Pending, Site
-from eddyline.spark.run.observed_metrics import PendingMetrics
+from eddyline.spark.run.observations import PendingMetrics
 from eddyline.state.manifest import StatePart
 
 if TYPE_CHECKING:
@@ -106,6 +107,11 @@ class NewestRecord:
     component: str
     plan: str
     stale_frac: float
+
+
+def newest_lines(record: NewestRecord) -> tuple[str, ...]:
+    """Return the plan in words, for the progress."""
+    return (f"stale rows dropped {record.plan}",)
 
 
 class NewestPlace(OneOfFew):
@@ -319,17 +325,11 @@ class NewestOperator(Operator):
 
     # -- what people see, and what is saved -----------------------------------------------------
 
-    def plan(self) -> str:
-        return self.loop.plan
-
     @property
     def choices(self) -> tuple[Choice, ...]:
         return (self.loop,)
 
-    def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:
-        return (f"stale rows dropped {self.loop.plan}",)
-
-    def sections(self, history: History) -> list[Section]:
+    def describe(self, history: History) -> list[Section]:
         known = self.loop.known
         table = Table(
             (Column("key"), Column("stale", "share")), ((self.step.key, known.stale_frac),)

@@ -19,13 +19,14 @@ from pyspark.errors import AnalysisException
 import eddyline as el
 from eddyline.errors import PlanError, StateError
 from eddyline.query.steps import RESULT
+from eddyline.report.progress import LINES
 from eddyline.report.terminal import batch_line
 from eddyline.spark.operator import Operator
 from eddyline.spark.operators import OPERATORS
 from eddyline.spark.sinks.files import FileSink
 from tests import examples
 from tests.operators import newest_queries
-from tests.operators.newest import NewestOperator, NewestStep
+from tests.operators.newest import NewestOperator, NewestRecord, NewestStep, newest_lines
 from tests.operators.newest_queries import expected
 from tests.spark.joins.join_streams import join_of
 from tests.spark.run.crashes import OF_SINKS, OF_STATE, Crashes
@@ -39,6 +40,7 @@ N_BATCHES = 5
 @pytest.fixture(autouse=True)
 def _registered(monkeypatch):
     monkeypatch.setitem(OPERATORS, NewestStep, NewestOperator.of)
+    monkeypatch.setitem(LINES, NewestRecord, newest_lines)
 
 
 @pytest.fixture(scope="module")

@@ -21,14 +21,12 @@ from eddyline.constraints.bounds import LatenessRule, LearnedLateness, changes
 from eddyline.errors import StateError
 from eddyline.report import clock as words
 from eddyline.spark.arrow_tasks import map_batches
-from eddyline.spark.batch_files import file_column
-from eddyline.spark.disorder import Asked, counted, disorders
-from eddyline.spark.event_time import LOCAL, micros_of, time_type
+from eddyline.spark.event_time import Asked, counted, disorders, warned_of_late
 from eddyline.spark.late_rows import MICROS, LateRows
-from eddyline.spark.lateness import warned_of_late
 from eddyline.spark.operator import Laid, Operator
-from eddyline.spark.relation import lateness_rule
-from eddyline.spark.run.observed_metrics import PendingMetrics
+from eddyline.spark.relation import LOCAL, lateness_rule, micros_of, time_type
+from eddyline.spark.run.observations import PendingMetrics
+from eddyline.spark.stream_files import file_column
 from eddyline.state.late_rows import late_delays, late_rows, settle_late
 from eddyline.state.manifest import StatePart
 from eddyline.state.rows import ALWAYS, FOREVER
@@ -351,11 +349,7 @@ class StreamClock(Operator):
         reached = self.streams.reached(self.part.latest)
         return (words.ClockRecord(self._newest.get("n_late", 0), reached=reached),)
 
-    def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:  # noqa: ARG002
-        """Return the late rows in words, for the progress."""
-        return words.lines(*self.records())
-
-    def sections(self, history: History) -> list[Section]:  # noqa: ARG002
+    def describe(self, history: History) -> list[Section]:  # noqa: ARG002
         """Return for people how far the stream is; it is not what its query is about."""
         seen = words.ClockView(
             stream=self.stream,

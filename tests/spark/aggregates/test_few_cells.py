@@ -95,7 +95,7 @@ def test_the_job_that_makes_the_cells_tells_the_clock(engine, looks, tmp_path):
     assert len(looks) == 1, "of the first batch, of which nothing was known"
     assert run.chain.plan()["aggregate"] == "driver"
     assert len(run.late_rows("s")) == N_BATCHES - 1
-    view = next(each for each in run.chain.operators if each.name == "aggregate").view()
+    view = next(each for each in run.chain.operators if each.name == "aggregate").facts()
     every = [row for number in range(N_BATCHES) for row in rows(number).to_pylist()]
     late = [row for number in range(1, N_BATCHES) for row in rows(number).slice(0, 1).to_pylist()]
     kept = [row for row in every if row not in late and row["v"] != 7 and row["v"] < 90]
@@ -153,6 +153,6 @@ def test_a_sink_that_takes_a_part_has_the_rest_run_behind_the_driver(engine, mon
 
 def done_by(run):
     """Return the results of each aggregate of a run, and the cells that it keeps."""
-    views = [each.view() for each in run.chain.operators if each.name in ("aggregate", "over")]
+    views = [each.facts() for each in run.chain.operators if each.name in ("aggregate", "over")]
     assert len(views) == 2
     return [(each.total.n_results, each.n_kept, each.n_waiting) for each in views]

@@ -40,11 +40,11 @@ from eddyline.spark.aggregates.task import AggregateWorker
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.arrow_tasks import BUCKET, map_batches
 from eddyline.spark.buckets import ADAPTIVE, FOUND, REPORT, BucketReports, what_is_found
-from eddyline.spark.clocks_of_results import ResultClock
-from eddyline.spark.event_time import LOCAL, micros_of, time_type
+from eddyline.spark.event_time import ResultClock
 from eddyline.spark.operator import Laid, Operator, Pending, UnboundedState
 from eddyline.spark.prepared import Added, Counted, Known, Reduced
-from eddyline.spark.run.observed_metrics import PendingMetrics
+from eddyline.spark.relation import LOCAL, micros_of, time_type
+from eddyline.spark.run.observations import PendingMetrics
 from eddyline.spark.session import is_ansi
 from eddyline.state.rows import ALWAYS
 
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-    from eddyline.aggregates.loop import AggregateRecord
     from eddyline.aggregates.plan import BucketReport
     from eddyline.aggregates.slides import Slides
     from eddyline.query.query import AggregateCall, Window
@@ -347,31 +346,20 @@ class Bucketed(Operator):
 
     # -- what people see -------------------------------------------------------------------------
 
-    def plan(self) -> str | None:
-        """Return where rows become cells; None if there is nothing to decide."""
-        return self.loop.plan if self.decides else None
-
     def records(self) -> tuple[Record, ...]:
         """Return the record after a batch."""
-        return (self._record(),)
-
-    def _record(self) -> AggregateRecord:
         with self._lock:
             files = [file for each in self.part.buckets.values() for file in each.files]
             n_kept, n_bytes = (
                 sum(getattr(f, name) for f in files) for name in ("n_rows", "n_bytes")
             )
-        return replace(self.loop.record(), n_kept=n_kept, n_bytes=n_bytes)
+        return (replace(self.loop.record(), n_kept=n_kept, n_bytes=n_bytes),)
 
-    def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:  # noqa: ARG002
-        """Return what is kept in words, for the progress."""
-        return words.lines(self._record())
-
-    def sections(self, history: History) -> list[Section]:
+    def describe(self, history: History) -> list[Section]:
         """Return for people what the plan is, why, and what it did."""
-        return words.sections(self.view(), history)
+        return words.sections(self.facts(), history)
 
-    def view(self) -> AggregateView:
+    def facts(self) -> AggregateView:
         """Return the aggregate as it stands."""
         with self._lock:
             states = list(self.part.buckets.values())
@@ -384,7 +372,7 @@ class Bucketed(Operator):
                 windows=self.windows,
                 groups=tuple(" ".join(text.split()) for _, text in self.groups.columns),
                 calls=tuple(each.call.text for each in self.calls),
-                plan=self.plan() or "",
+                plan=self.loop.plan if self.decides else "",
                 newest=self.loop.newest,
                 total=self.total,
                 n_waiting=sum(each.n_rows for each in waiting),

@@ -94,10 +94,10 @@ class CorrelateOperator(Bucketed):
 
     # -- what people see --------------------------------------------------------------------------
 
-    def view(self) -> AggregateView:
+    def facts(self) -> AggregateView:
         """Return the correlations as they stand."""
         said = tuple(each.text for _, each in self.step.correlations)
-        return replace(super().view(), calls=said, groups=("correlation", "its group-by values"))
+        return replace(super().facts(), calls=said, groups=("correlation", "its group-by values"))
 
     @property
     def windows(self) -> tuple[str, ...]:

@@ -47,9 +47,9 @@ from eddyline.spark.aggregates.columns import (
 from eddyline.spark.aggregates.task import END
 from eddyline.spark.analysis import refused, unlogged
 from eddyline.spark.arrow_tasks import BUCKET
-from eddyline.spark.clocks_of_results import ResultClock
-from eddyline.spark.event_time import instant_of
+from eddyline.spark.event_time import ResultClock
 from eddyline.spark.prepared import Added, Selected
+from eddyline.spark.relation import instant_of
 from eddyline.sql.parsing import quoted, tokens_of
 from eddyline.state.rows import ALWAYS
 

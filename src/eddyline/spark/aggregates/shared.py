@@ -13,7 +13,7 @@ from eddyline.aggregates.plan import FIRST, INSTANT, PLACE, AggregatePlan, Share
 from eddyline.aggregates.slides import Slides
 from eddyline.query.query import CALL, GROUP, WINDOW, AggregateCall, SlideWindow, both
 from eddyline.spark.aggregates.bucketed import Bucketed, start_of_cell
-from eddyline.spark.event_time import instant_of
+from eddyline.spark.relation import instant_of
 from eddyline.sql.parsing import folded, quoted
 
 if TYPE_CHECKING:

@@ -136,17 +136,11 @@ class AlarmOperator(ModelOperator):
         with self._lock:
             return (*super().records(), self.loop.record())
 
-    def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:
-        """Return what segments stand for, and what alarms share, for the progress."""
-        with self._lock:
-            views = self.loop.views()
-        return (*super().lines(n_rows, seconds), *words.lines(views))
-
-    def sections(self, history: History) -> list[Section]:
+    def describe(self, history: History) -> list[Section]:
         """Return for people what was fitted, and how alarms are solved."""
         with self._lock:
             views = self.loop.views()
-        return [*words.sections(views, history), *super().sections(history)]
+        return [*words.sections(views, history), *super().describe(history)]
 
     def snapshot(self) -> dict[str, Any]:
         """Return the counts, and what was learned of alarms."""
@@ -207,13 +201,13 @@ class AlarmsShown:
 
     def explain(self, entries: Iterable[JournalEntry], width: int) -> str:
         """Return in words how alarms are solved; ``entries`` are decisions so far."""
-        sections = self._operator.sections(History(journal=tuple(entries)))
+        sections = self._operator.describe(History(journal=tuple(entries)))
         return explain(self._query, arranged(sections), width=width)
 
     def report(self, entries: Iterable[JournalEntry], path: str | Path) -> Path:
         """Write a page of it."""
         history = History(journal=tuple(entries))
-        sections = tuple(self._operator.sections(history))
+        sections = tuple(self._operator.describe(history))
         view = RunView(self._query, self._operator.text, history=history, sections=sections)
         return write_report(view, path)
 

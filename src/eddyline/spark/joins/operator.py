@@ -34,7 +34,6 @@ from eddyline.report import joins as words
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.spark.buckets import ADAPTIVE, FOUND, BucketReports, state_of, what_is_found
-from eddyline.spark.event_time import LOCAL, time_type
 from eddyline.spark.joins.bound import bind_join, gives_all
 from eddyline.spark.joins.input_steps import operators_of_inputs
 from eddyline.spark.joins.inputs import JoinInputs
@@ -43,7 +42,8 @@ from eddyline.spark.joins.tables import Handing, TableFilter
 from eddyline.spark.joins.task import BatchWorker, OnceWorker, Shape
 from eddyline.spark.operator import Laid, Operator, Pending
 from eddyline.spark.prepared import Counted
-from eddyline.spark.run.observed_metrics import PendingMetrics
+from eddyline.spark.relation import LOCAL, time_type
+from eddyline.spark.run.observations import PendingMetrics
 from eddyline.state.grid import Moved, buckets_for
 from eddyline.state.late_rows import late_rows, settle_late
 from eddyline.state.rows import ALWAYS
@@ -417,13 +417,9 @@ class JoinOperator(Operator):
         columns = [column for column, _ in (*layout.columns, *layout.keys_only)]
         return to_arrow_schema(self.bound.fields_of(layout, columns), timezone="UTC")
 
-    def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:
-        """Return the orders in force and what the windows hold in words, for the progress."""
-        return words.lines(self.records(), n_rows, seconds)
-
-    def sections(self, history: History) -> list[Section]:
+    def describe(self, history: History) -> list[Section]:
         """Return for people what the plan is, why, and what it did."""
-        return words.sections(self.view(), history)
+        return words.sections(self.facts(), history)
 
     def records(self) -> tuple[Record, ...]:
         """Return the records of the pipelines and of the join after a batch."""
@@ -471,11 +467,7 @@ class JoinOperator(Operator):
         )
         return tuple(choice for choice, is_open in possible if is_open)
 
-    def plan(self) -> dict[str, list[str]]:
-        """Return the order of each pipeline, by names."""
-        return {name: list(order) for name, order in self.loop.plan.items()}
-
-    def view(self) -> JoinView:
+    def facts(self) -> JoinView:
         """Return the join as it stands."""
         with self._lock:
             loads = np.array(self._loads, dtype=np.float64)

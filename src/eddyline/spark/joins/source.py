@@ -16,11 +16,11 @@ from pyspark.sql.types import StructType
 
 from eddyline.joins.graph import UniqueKey
 from eddyline.spark.arrow_tasks import BUCKET
-from eddyline.spark.batch_files import file_column
-from eddyline.spark.event_time import LOCAL, micros_of, time_type
 from eddyline.spark.joins.input_steps import column_of, laid_input, passes_of
 from eddyline.spark.joins.layout import INPUT, KEY, PASSES, RAW, START, Layouts, codes_of, key_type
 from eddyline.spark.parts import Part, Trunk
+from eddyline.spark.relation import LOCAL, micros_of, time_type
+from eddyline.spark.stream_files import file_column
 from eddyline.sql.parsing import quoted
 from eddyline.state.grid import N_BINS
 from eddyline.state.rows import ALWAYS, FOREVER

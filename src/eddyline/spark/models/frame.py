@@ -28,7 +28,6 @@ from eddyline.registry import checked_text
 from eddyline.report.html import check_packages, write_report
 from eddyline.report.models import drawn
 from eddyline.report.sections import RunView, Section, Text
-from eddyline.spark import event_time
 from eddyline.spark.alarms.asking import WithAlarms
 from eddyline.spark.models import graphs
 from eddyline.spark.models.graphs import (
@@ -47,6 +46,7 @@ from eddyline.spark.models.graphs import (
 )
 from eddyline.spark.models.laying import Source, as_modelled, rows_to_fit
 from eddyline.spark.models.queries import exact_rows, query_of, rows_of
+from eddyline.spark.relation import micros_of as micros_column
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
@@ -627,7 +627,7 @@ def _rows_of(source: Source, condition: str) -> Iterator[tuple[DataFrame, str]]:
 
 def _behind(df: DataFrame, time: str, since: int | None) -> DataFrame:
     """Return what is not over before an instant (µs)."""
-    return df if since is None else df.where(event_time.micros_of(df, time, "segments") >= since)
+    return df if since is None else df.where(micros_column(df, time, "segments") >= since)
 
 
 def _newest(df: DataFrame, code: str, time: str, n: int) -> pa.Table:

@@ -42,9 +42,9 @@ from eddyline.models.steps import (
 )
 from eddyline.models.streams.plan import is_crossing
 from eddyline.registry import checked_text, unknown
-from eddyline.spark.event_time import micros_of
 from eddyline.spark.models import laying
 from eddyline.spark.models.laying import RawRows, Source, rows_to_fit
+from eddyline.spark.relation import micros_of
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:

@@ -36,8 +36,7 @@ from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.arrow_tasks import BUCKET, map_batches
 from eddyline.spark.buckets import ADAPTIVE, REPORT, BucketReports
 from eddyline.spark.clock import StreamClock
-from eddyline.spark.clocks_of_results import ResultClock
-from eddyline.spark.event_time import micros_of
+from eddyline.spark.event_time import ResultClock
 from eddyline.spark.models.graphs import crossed, fields_of
 from eddyline.spark.models.laying import (
     Source,
@@ -49,8 +48,8 @@ from eddyline.spark.models.laying import (
 )
 from eddyline.spark.models.task import ModelWorker
 from eddyline.spark.operator import Laid, Operator, Pending
-from eddyline.spark.relation import lateness_rule
-from eddyline.spark.run.observed_metrics import PendingMetrics
+from eddyline.spark.relation import lateness_rule, micros_of
+from eddyline.spark.run.observations import PendingMetrics
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
@@ -308,7 +307,7 @@ class ModelOperator(Operator):
 
     # -- what people see ------------------------------------------------------------------------
 
-    def view(self) -> ModelView:
+    def facts(self) -> ModelView:
         """Return the operator as it stands."""
         with self._lock:
             states = list(self.part.buckets.values())
@@ -334,15 +333,11 @@ class ModelOperator(Operator):
 
     def records(self) -> tuple[Record, ...]:
         """Return the record after a batch."""
-        return (self.view().record,)
+        return (self.facts().record,)
 
-    def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:  # noqa: ARG002
-        """Return what segments stand for in words, for the progress."""
-        return words.lines(self.view().record)
-
-    def sections(self, history: History) -> list[Section]:
+    def describe(self, history: History) -> list[Section]:
         """Return for people what was fitted, and what is kept."""
-        return words.sections(self.view(), history)
+        return words.sections(self.facts(), history)
 
     def snapshot(self) -> dict[str, Any]:
         """Return the counts."""
