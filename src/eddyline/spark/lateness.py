@@ -1,10 +1,14 @@
-"""What is told of rows that come too late: at the start what is late, later that there are many."""
+"""Rows that come too late: what is told of them, and the task that puts them aside.
+
+At the start of a run people are told what is late, and later that much is.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 import warnings
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,14 +16,17 @@ import pyarrow as pa
 
 from eddyline.errors import LatenessWarning, LateRowsWarning
 from eddyline.query.query import UNITS
+from eddyline.spark.arrow_tasks import task_ids
+from eddyline.state.late_rows import write_late_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame
 
     from eddyline.spark.operator import Operator
+    from eddyline.state.manifest import StatePlace
 
 LATE_FRAC = 0.005
 """Share of late rows among those of a stream that is warned of."""
@@ -146,3 +153,30 @@ def own_frames() -> int:
     while frame.f_back is not None and frame.f_globals["__name__"].startswith("eddyline."):
         level, frame = level + 1, frame.f_back
     return level
+
+
+MICROS = "__micros"
+"""The column of the event time of rows (µs)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LateRows:
+    """Writes late rows; goes to workers."""
+
+    place: StatePlace
+    batch_id: int
+    stream: str
+    low: int
+    """Watermark: rows before it are late (µs)."""
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write the rows of a partition as a file, and return its name and their number."""
+        arrived = [batch for batch in batches if batch.num_rows]
+        if not arrived:
+            return
+        table = pa.Table.from_batches(arrived)
+        starts = table[MICROS].to_numpy()
+        rows = table.drop_columns([MICROS])
+        at = self.batch_id, task_ids()[0], self.stream
+        file = write_late_table(self.place, *at, rows, starts, self.low)
+        yield pa.RecordBatch.from_pydict({"file": [file], "n": [table.num_rows]})

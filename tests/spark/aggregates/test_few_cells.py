@@ -11,9 +11,9 @@ import pytest
 
 import eddyline as el
 from eddyline.aggregates.loop import AggregateLoop, AggregateProfile
+from eddyline.spark import bucketed as buckets
 from eddyline.spark import clock
 from eddyline.spark.aggregates import bucketed
-from eddyline.spark.buckets import BucketReports
 from eddyline.spark.operator import Batch
 from eddyline.spark.run import chain
 from tests.spark.aggregates.aggregate_streams import ended
@@ -102,13 +102,13 @@ def test_the_job_that_makes_the_cells_tells_the_clock(engine, looks, tmp_path):
     assert view.total.n_rows == len(kept)
 
 
-@pytest.mark.parametrize("too_many", ["fetched", "answered"])
+@pytest.mark.parametrize("too_many", ["fetched", "answered_here"])
 def test_what_is_too_much_for_the_driver_is_left_to_tasks(engine, wanted, monkeypatch, too_many):
     original, found = getattr(bucketed, too_many), []
 
     def with_little_room(*args):
         with monkeypatch.context() as little:
-            little.setattr(bucketed, "MOST_FETCHED", 4)
+            little.setattr(buckets, "MOST_FETCHED", 4)
             found.append(original(*args))
         return found[-1]
 
@@ -129,8 +129,8 @@ def test_a_batch_is_laid_by_one_plan_whoever_decides_meanwhile(engine, wanted, m
 def test_a_batch_without_rows_counts_none_of_the_one_before():
     loop = AggregateLoop()
     loop.step(AggregateProfile(n_rows=100, n_cells=10, n_results=10))
-    lock, idle = threading.RLock(), SimpleNamespace(is_idle=True)
-    own = SimpleNamespace(loop=loop, clock=idle, _lock=lock, _reports=BucketReports())
+    lock = threading.RLock()
+    own = SimpleNamespace(loop=loop, is_idle=True, _lock=lock, reports=lambda _observed: [])
     assert bucketed.Bucketed.learn(own, [], Batch(3)) == []
     assert loop.record().profile == AggregateProfile()
     assert loop.rows_met(100) == 0

@@ -3,25 +3,20 @@
 The driver's half. The rows of a batch go to their buckets in one shuffle, as cells or as they are
 (``Placement``); tasks answer what event time allows, keep the rest, and report.
 
-A batch with few cells is answered by the driver (``fetched``, ``answered``). Starting tasks for the
-buckets, and a shuffle to them, takes a tenth of a second or more, however little they have to do.
-The work is the same, done by the same code, bucket by bucket.
+A batch with few cells is answered by the driver (``prepare``). Starting tasks for the buckets, and
+a shuffle to them, takes a tenth of a second or more, however little they have to do. The work is
+the same, done by the same code, bucket by bucket.
 """
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-from pyspark.sql import Observation
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, BinaryType, StructField, StructType
+from pyspark.sql.types import ArrayType, BinaryType, StructType
 
 from eddyline.aggregates.loop import (
     PLANS,
@@ -29,22 +24,33 @@ from eddyline.aggregates.loop import (
     AggregateProfile,
     AggregateView,
 )
-from eddyline.aggregates.plan import COMPONENT, AggregatePart, AggregatePlan, Partials
+from eddyline.aggregates.plan import (
+    COMPONENT,
+    AggregatePart,
+    AggregatePlan,
+    BucketReport,
+    Partials,
+)
 from eddyline.errors import QueryError
 from eddyline.options import AggregateOptions
 from eddyline.query.query import LONGEST
 from eddyline.report import aggregates as words
-from eddyline.runtime.reports import TaskReport
 from eddyline.spark.aggregates.columns import MICROS, ROWS, START, Groups, Lifting
 from eddyline.spark.aggregates.task import AggregateWorker
 from eddyline.spark.analysis import arrow_schema
-from eddyline.spark.arrow_tasks import BUCKET, map_batches
-from eddyline.spark.buckets import ADAPTIVE, FOUND, REPORT, BucketReports, what_is_found
+from eddyline.spark.bucketed import (
+    ADAPTIVE,
+    REPORTED,
+    AnsweredHere,
+    BucketedOperator,
+    answered_here,
+    fetched,
+    shuffled,
+)
 from eddyline.spark.clocks_of_results import ResultClock
 from eddyline.spark.event_time import LOCAL, micros_of, time_type
-from eddyline.spark.operator import Laid, Operator, Pending, UnboundedState
-from eddyline.spark.prepared import Added, Counted, Known, Reduced
-from eddyline.spark.run.observed_metrics import PendingMetrics
+from eddyline.spark.operator import Laid, Pending, UnboundedState
+from eddyline.spark.prepared import Added, Known, Reduced
 from eddyline.spark.session import is_ansi
 from eddyline.state.rows import ALWAYS
 
@@ -52,9 +58,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructField
 
     from eddyline.aggregates.loop import AggregateRecord
-    from eddyline.aggregates.plan import BucketReport
     from eddyline.aggregates.slides import Slides
     from eddyline.query.query import AggregateCall, Window
     from eddyline.report.sections import Section
@@ -62,10 +68,10 @@ if TYPE_CHECKING:
     from eddyline.runtime.records import History, Record
     from eddyline.spark.aggregates.columns import LiftedCall, LiftedPartial
     from eddyline.spark.operator import Batch, Clock, Observed, Site
-    from eddyline.state.manifest import StatePart, StatePlace
+    from eddyline.state.manifest import StatePlace
 
 
-class Bucketed(Operator):
+class Bucketed(BucketedOperator[AggregatePart, BucketReport]):
     """What all aggregates are: rows or cells in buckets, answered as event time allows.
 
     Args:
@@ -82,8 +88,7 @@ class Bucketed(Operator):
     takes = AggregateOptions
     worker: type[AggregateWorker] = AggregateWorker
     """What does the work of a bucket."""
-    gives_all = False
-    """Whether each row that tasks return is a result, but for the report."""
+    state_type = AggregatePart
     decides = True
     """Whether the loop has a plan to choose; without one nothing is learned and saved."""
 
@@ -103,13 +108,13 @@ class Bucketed(Operator):
         self.query = site.query
         self.options = AggregateOptions.taken(site.options)[0].resolved()
         self.time = site.time
-        self.clock: Clock = site.clock
-        self.spark = site.df.sparkSession
+        self.rows_clock = self.clock = site.clock
         self.micros = micros_of(site.df, site.time, site.query) + F.lit(site.clock.offset)
         self.is_local = time_type(site.df, site.time, site.query) == LOCAL
         self.rows_shape = site.df
         timed = site.df.withColumn(MICROS, self.micros)
         self.groups = Groups.of(timed, group_by)
+        super().__init__(site.df.sparkSession)
         self.calls = Lifting(timed, by_row=self.by_row).calls(calls)
         # The driver fetches no cells that grow with their rows.
         grows = any(isinstance(each.kind, ArrayType | BinaryType) for each in self.lifts)
@@ -118,18 +123,10 @@ class Bucketed(Operator):
         self.laid_by = self.loop.plan
         """The plan that rows are laid by: read once, so that what is laid fits together whoever
         decides meanwhile."""
-        self.place: StatePlace | None = None
-        self.part = AggregatePart(self.n_buckets)
-        """The state after the newest batch."""
         self.total = AggregateProfile()
-        self._loads: tuple[int, ...] = ()
-        """New cells of each bucket in the newest batch."""
-        self._reports: BucketReports[BucketReport] = BucketReports()
         self._known = Known()
-        self._reported = what_is_found()
-        self._here: Answered | None = None
+        self._here: AnsweredHere | None = None
         """The batch that is being laid, where the driver has answered it."""
-        self._lock = threading.RLock()
         # Filters read no sample of rows that are observed; what others do is not known here.
         self.clock.asked((lambda: self.runs_ahead) if site.is_filtered else None)
 
@@ -172,10 +169,6 @@ class Bucketed(Operator):
         """The columns that tasks return, but for the report."""
         raise NotImplementedError
 
-    def answers(self, found: DataFrame) -> DataFrame:
-        """Return the results of what tasks returned."""
-        raise NotImplementedError
-
     def event_time(self, site: Site, columns: Sequence[str]) -> tuple[str | None, Clock | None]:
         """Return the event-time column of results, and their clock."""
         time = site.time if site.time in columns else None
@@ -190,6 +183,11 @@ class Bucketed(Operator):
     def reduces(self) -> bool:
         """Whether rows go to the buckets as they are, and tasks make cells of them."""
         return False
+
+    @property
+    def task_schema(self) -> StructType:
+        """The columns that tasks return; the last one is the report."""
+        return StructType([*self.fields, REPORTED])
 
     @property
     def placement(self) -> Placement:
@@ -217,38 +215,26 @@ class Bucketed(Operator):
         self.laid_by = "driver"
         df.sparkSession.conf.set(ADAPTIVE, "false")
         cells = fetched(self.cells(self._timely(df)))
-        if cells is not None and not self.clock.is_idle:
-            self._here = answered(self._worker(df, self.place, self.fields), cells)
+        if cells is not None and not self.is_idle:
+            worker = self._worker(df, self.place, StructType([*self.fields]))
+            self._here = answered_here(cells, self.n_buckets, worker)
 
-    def lay(self, df: DataFrame, batch: Batch) -> Laid:  # noqa: ARG002
+    def lay(self, df: DataFrame, batch: Batch) -> Laid:
         """Return the results that event time allows after a batch."""
-        if self.clock.is_idle:
-            return Laid(self.answers(self._nothing))
-        if self._here is not None:
-            return self._laid(df, self._here)
-        # A micro-batch has a session of its stream's own.
-        df.sparkSession.conf.set(ADAPTIVE, "false")
-        done = Observation()
-        found = self._worked(self._timely(df), self.place)
-        found = found.observe(done, *self._reported)
-        pending = Pending(COMPONENT, PendingMetrics(done))
-        counted = Counted(done, FOUND) if self.gives_all else None
-        return Laid(self.answers(found.where(f"{REPORT} IS NULL")), (pending,), counted=counted)
-
-    def _laid(self, df: DataFrame, done: Answered) -> Laid:
-        """Return the results of the driver as those of a job."""
+        if self._here is None:
+            return super().lay(df, batch)
         # PySpark does not take a table without rows that has nested columns.
-        rows: Any = done.results if done.results.num_rows else []
-        found = df.sparkSession.createDataFrame(rows, StructType(self.fields))
-        return Laid(self.answers(found), (Pending(COMPONENT, done),))
+        rows: Any = self._here.results if self._here.results.num_rows else []
+        found = df.sparkSession.createDataFrame(rows, StructType([*self.fields]))
+        return Laid(self.results(found), (Pending(self.name, self._here),))
+
+    def answered(self, df: DataFrame, batch: Batch) -> tuple[DataFrame, tuple[Pending, ...]]:  # noqa: ARG002
+        """Return what tasks return of the rows of a batch."""
+        return self._worked(self._timely(df), self.place), ()
 
     def once(self, df: DataFrame) -> DataFrame:
         """Return all results over batch DataFrames; nothing is kept."""
-        return self.answers(self._worked(self._timely(df), None))
-
-    def shape(self, df: DataFrame) -> DataFrame:  # noqa: ARG002 - the columns are other ones
-        """Return a DataFrame with the columns of results."""
-        return self.answers(self._nothing)
+        return self.results(self._worked(self._timely(df), None))
 
     def _timely(self, df: DataFrame) -> DataFrame:
         """Return the rows that have an event time and are not late, with that time."""
@@ -274,40 +260,32 @@ class Bucketed(Operator):
     ) -> DataFrame:
         """Return what tasks return of the rows of a batch, up to the clock's instant or another."""
         self.laid_by = self.loop.plan
-        fields = _with_report(self.fields)
-        worker = self._worker(rows, place, fields, until)
-        cells = self.placement.placed(self.cells(rows))
-        return map_batches(cells, worker.run, StructType(fields))
+        worker, cells = self._worker(rows, place, self.task_schema, until), self.cells(rows)
+        return self.exchange(cells, worker, is_shuffled=self.placement.is_late)
 
     def _worker(
         self,
         df: DataFrame,
         place: StatePlace | None,
-        fields: Sequence[StructField],
+        schema: StructType,
         until: int | None = None,
     ) -> AggregateWorker:
         """Return what answers the buckets of a batch, up to the clock's instant or another."""
         return self.worker(
-            self.plan_of(self.clock.before, self.clock.after if until is None else until),
-            arrow_schema(df.sparkSession, StructType([*fields])),
+            arrow_schema(df.sparkSession, schema),
             place,
+            self.plan_of(self.clock.before, self.clock.after if until is None else until),
             self.part,
             self.n_buckets,
         )
 
-    @property
-    def _nothing(self) -> DataFrame:
-        """What tasks return, without rows."""
-        return self.spark.createDataFrame([], StructType(_with_report(self.fields)))
-
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
         """Take in what the buckets of a batch did."""
-        found = self._reports.of(observed)
-        if not found or self.clock.is_idle:
+        reports = self.reports(observed)
+        if not reports or self.is_idle:
             with self._lock:
                 self.loop.newest = AggregateProfile()  # nothing of the last one counts
             return []
-        reports = [found[bucket] for bucket in sorted(found)]
         profile = AggregateProfile(
             n_rows=sum(each.n_rows for each in reports),
             n_cells=sum(each.n_arrived for each in reports),
@@ -320,30 +298,6 @@ class Bucketed(Operator):
             self.total = self.total.merge(profile)
             self._loads = tuple(each.n_arrived for each in reports)
             return self.loop.step(profile, batch.id)
-
-    # -- durable state ---------------------------------------------------------------------------
-
-    def attach(self, place: StatePlace) -> None:
-        """Take note of where cells are written."""
-        self.place = place
-
-    def open(self, part: StatePart | None, again: StatePart | None, batch: Batch) -> None:  # noqa: ARG002
-        """Start from the cells after the batch before."""
-        with self._lock:
-            self.part = AggregatePart(self.n_buckets) if part is None else part.read(AggregatePart)
-
-    def is_whole(self, observed: Sequence[Observed]) -> bool:
-        """Return whether every bucket has reported; without rows none need do."""
-        return self.clock.is_idle or self._reports.of(observed).keys() == {*range(self.n_buckets)}
-
-    def close(self, observed: Sequence[Observed], batch: Batch) -> StatePart:  # noqa: ARG002
-        """Return the cells after the batch, of which all files are written."""
-        found = self._reports.of(observed)
-        with self._lock:
-            if not self.clock.is_idle:
-                buckets = {bucket: found[bucket].after for bucket in sorted(found)}
-                self.part = AggregatePart(self.n_buckets, buckets)
-            return self.part.packed()
 
     # -- what people see -------------------------------------------------------------------------
 
@@ -377,8 +331,6 @@ class Bucketed(Operator):
             states = list(self.part.buckets.values())
             waiting = [file for each in states for file in each.waiting]
             files = [file for each in states for file in each.files]
-            loads = np.array(self._loads, dtype=np.float64)
-            mean = loads.mean() if loads.size else 0.0
             return AggregateView(
                 name=self.query,
                 windows=self.windows,
@@ -392,7 +344,7 @@ class Bucketed(Operator):
                 n_bytes=sum(each.n_bytes for each in files),
                 n_files=len(files),
                 n_buckets=self.n_buckets,
-                fullest=float(loads.max() / mean) if mean > 0 else float("nan"),
+                fullest=self.fullest,
                 is_adaptive=self.options.adaptive,
             )
 
@@ -408,10 +360,6 @@ class Bucketed(Operator):
         """
         if self.decides:
             self.loop.restore(state)
-
-
-def _with_report(fields: Sequence[StructField]) -> list[StructField]:
-    return [*fields, StructField(REPORT, BinaryType())]
 
 
 def unbounded_values(
@@ -465,7 +413,7 @@ class Placement:
         if not self.is_late and not self.groups.are_nested:
             return self._coded(self._reduced(rows, self.groups.own_keys, reduced))
         rows = self._coded(rows)
-        rows = self.in_buckets(rows) if self.is_late else rows
+        rows = shuffled(rows, self.n_buckets) if self.is_late else rows
         return self._reduced(rows, self.groups.keys, reduced)
 
     def _grouping(self, rows: DataFrame, start: str) -> DataFrame:
@@ -485,80 +433,9 @@ class Placement:
             self.known.reductions[len(keys)] = Reduced(keys, aggregates)
         return self.known.reductions[len(keys)].over(rows)
 
-    def placed(self, cells: DataFrame) -> DataFrame:
-        """Return rows or cells in the partitions that are their buckets."""
-        return cells if self.is_late else self.in_buckets(cells)
-
-    def in_buckets(self, rows: DataFrame) -> DataFrame:
-        """Return rows or cells in the partitions that are their buckets."""
-        return rows.repartitionById(self.n_buckets, BUCKET)
-
 
 def start_of_cell(slides: Slides) -> str:
     """Return SQL of the start of the cell of each row (µs); see ``Slides.cell_of``."""
     place = f"pmod({MICROS} - {slides.origin}L, {slides.slide}L)"
     start = f"{MICROS} - {place}"
     return f"{start} + IF({place} >= {slides.cut}L, {slides.cut}L, 0L)" if slides.cut else start
-
-
-MOST_FETCHED = 1_000_000
-"""Cells, and results, that the driver ever holds: a batch with more of them is left to tasks."""
-
-_AT = "__at"
-"""The place of a cell in its partition."""
-
-
-@dataclass(frozen=True)
-class Answered:
-    """A batch that the driver has answered."""
-
-    results: pa.Table
-    reports: tuple[BucketReport, ...]
-
-    def get(self, timeout_s: float) -> dict[str, Any]:  # noqa: ARG002 - nothing is awaited
-        """Return the reports as the metrics of a job would have them."""
-        reports = (TaskReport(COMPONENT, each.bucket, 0, each) for each in self.reports)
-        return {"reports": [each.to_bytes() for each in reports]}
-
-
-def fetched(made: DataFrame) -> list[pa.RecordBatch] | None:
-    """Return the cells of a batch, with their buckets; None if they are too many.
-
-    Of each partition no more come than its share of what the driver holds, and one.
-    """
-    partitions = made.sparkSession.conf.get("spark.sql.shuffle.partitions")
-    most = MOST_FETCHED // int(partitions or 1)
-    # Its lower 33 bits count the rows of a partition.
-    at = f"monotonically_increasing_id() & {(1 << 33) - 1}L AS {_AT}"
-    found = made.selectExpr("*", at).where(f"{_AT} <= {most}L").toArrow()
-    if pc.any(pc.equal(found[_AT], most)).as_py():
-        return None
-    cells: list[pa.RecordBatch] = found.drop_columns([_AT]).to_batches()
-    return cells
-
-
-def answered(worker: AggregateWorker, cells: Sequence[pa.RecordBatch]) -> Answered | None:
-    """Return what the buckets answer of the cells of a batch; None if results are too many.
-
-    Raises:
-        StateError: their state cannot be read or written.
-    """
-    reports: list[BucketReport] = []
-    results, n_results = [], 0
-    for each in _answers(worker, cells, reports):
-        results.append(each)
-        n_results += each.num_rows
-        if n_results > MOST_FETCHED:
-            return None
-    table = pa.Table.from_batches(results, worker.outputs).combine_chunks()
-    return Answered(table, tuple(reports))
-
-
-def _answers(
-    worker: AggregateWorker, cells: Sequence[pa.RecordBatch], reports: list[BucketReport]
-) -> Iterator[pa.RecordBatch]:
-    """Yield the results of all buckets, and add their reports to others."""
-    for bucket in range(worker.n_buckets):
-        own = [each.filter(pc.equal(each.column(BUCKET), bucket)) for each in cells]
-        report = yield from worker.answer(bucket, [each for each in own if each.num_rows])
-        reports.append(report)

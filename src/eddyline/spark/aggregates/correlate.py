@@ -88,7 +88,7 @@ class CorrelateOperator(Bucketed):
         """The columns that tasks return, but for the report."""
         return self.columns
 
-    def answers(self, found: DataFrame) -> DataFrame:
+    def results(self, found: DataFrame) -> DataFrame:
         """Return the rows that pass, and the alerts."""
         return found.select(*[F.col(quoted(each.name)) for each in self.columns])
 

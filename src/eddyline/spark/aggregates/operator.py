@@ -105,7 +105,7 @@ class AggregateOperator(Bucketed):
         codes = (F.col(each) for each in (BUCKET, CODE, CHECK, START))
         self._rows = Selected(*codes, *self._travels.columns)
         """Rows of which tasks make cells."""
-        self.answers(self._nothing)  # says what is wrong with it
+        self.shape(site.df)  # says what is wrong with it
 
     @classmethod
     def of(cls, step: AggregateStep, site: Site) -> Self:
@@ -172,7 +172,7 @@ class AggregateOperator(Bucketed):
             return super().once(df)
         newest = self._timely(df).agg(F.max(MICROS)).collect()[0][0]
         end = ALWAYS if newest is None else Slides.of(self.window).end_from(newest + 1)
-        return self.answers(self._worked(self._timely(df), None, end))
+        return self.results(self._worked(self._timely(df), None, end))
 
     # -- cells ----------------------------------------------------------------------------------
 
@@ -227,7 +227,7 @@ class AggregateOperator(Bucketed):
             found += [StructField(name, BooleanType()) for name in (IS, WAS)]
         return [StructField(each.name, each.dataType) for each in found]
 
-    def answers(self, found: DataFrame) -> DataFrame:
+    def results(self, found: DataFrame) -> DataFrame:
         """Return the results of what tasks returned.
 
         Raises:

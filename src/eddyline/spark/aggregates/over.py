@@ -120,7 +120,7 @@ class OverOperator(Bucketed):
         """The columns that tasks return, but for the report."""
         return [*self.columns, *(field for call in self.calls for field in call.fields)]
 
-    def answers(self, found: DataFrame) -> DataFrame:
+    def results(self, found: DataFrame) -> DataFrame:
         """Return the rows with the values of their calls."""
         return self._answered.over(found)
 

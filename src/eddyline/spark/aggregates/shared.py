@@ -127,7 +127,7 @@ class SharedAggregateOperator(Bucketed):
         groups = [StructField(each.name, each.dataType) for each in self.groups.fields]
         return [*own, *groups, *values]
 
-    def answers(self, found: DataFrame) -> DataFrame:
+    def results(self, found: DataFrame) -> DataFrame:
         """Return the results of all queries for which HAVING is true."""
         start, end = (F.expr(instant_of(name, is_local=self.is_local)) for name in (FIRST, INSTANT))
         values: dict[str, Column] = {each.call.column: each.value() for each in self.calls}

@@ -109,9 +109,8 @@ class AlarmOperator(ModelOperator):
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
         """Take in what the buckets of a batch did, and what their alarms took."""
         entries = super().learn(observed, batch)
-        reports = self._reports.of(observed).values()
-        profiles = [each.observed for each in reports if each.observed is not None]
-        if not profiles or self.asked_clock.is_idle:
+        profiles = [each.observed for each in self.reports(observed) if each.observed is not None]
+        if not profiles or self.is_idle:
             self.loop.n_newest = 0  # nothing of the last one counts
             return entries
         fresh = reduce(lambda one, other: one.merged(other), profiles)
