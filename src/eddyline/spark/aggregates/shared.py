@@ -12,7 +12,8 @@ from pyspark.sql.types import IntegerType, LongType, StructField
 from eddyline.aggregates.plan import FIRST, INSTANT, PLACE, AggregatePlan, Share
 from eddyline.aggregates.slides import Slides
 from eddyline.query.query import CALL, GROUP, WINDOW, AggregateCall, SlideWindow, both
-from eddyline.spark.aggregates.bucketed import Bucketed, start_of_cell
+from eddyline.spark.aggregates.columns import start_of_cell
+from eddyline.spark.aggregates.operator import AggregatingOperator
 from eddyline.spark.event_time import instant_of
 from eddyline.sql.parsing import folded, quoted
 
@@ -77,7 +78,7 @@ def members_of(step: SharedAggregateStep) -> tuple[list[AggregateCall], list[Sha
     return list(calls.values()), found
 
 
-class SharedAggregateOperator(Bucketed):
+class SharedAggregateOperator(AggregatingOperator):
     """Runs a ``SharedAggregateStep``."""
 
     def __init__(self, step: SharedAggregateStep, site: Site) -> None:
