@@ -79,6 +79,12 @@ class BucketReport(Protocol):
     def after(self) -> Any: ...  # noqa: D102
 
 
+class BucketedState(Protocol):
+    """The state of all buckets after a batch."""
+
+    def packed(self) -> StatePart: ...  # noqa: D102
+
+
 class BucketTask(Protocol):
     """The work of one bucket in one batch."""
 
@@ -90,7 +96,7 @@ class BucketTask(Protocol):
 
 
 ReportT = TypeVar("ReportT", bound=BucketReport)
-StateT = TypeVar("StateT")
+StateT = TypeVar("StateT", bound=BucketedState)
 
 
 class BucketedOperator(Operator, Generic[StateT, ReportT]):
