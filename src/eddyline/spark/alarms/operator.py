@@ -32,7 +32,6 @@ from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.description import MAX_NAMED, changed
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import History
-from eddyline.spark.models.graphs import crossed
 from eddyline.spark.models.laying import laid, schema_of
 from eddyline.spark.models.operator import ModelOperator
 from eddyline.spark.rules.binding import RuleBinder, session_settings
@@ -174,8 +173,7 @@ class AlarmOperator(ModelOperator):
 
     def once(self, df: DataFrame) -> DataFrame:
         """Return all results over a batch DataFrame; nothing is kept."""
-        found = crossed(self._over(df), self.asked.node)
-        return laid(found.sources, found.node, MADE).drop(DEFINITION)
+        return laid(self._over(df), self.asked.node, MADE).drop(DEFINITION)
 
     @property
     def text(self) -> str:

@@ -36,11 +36,12 @@ from eddyline.spark.bucketed import REPORT, REPORTED, BucketedOperator
 from eddyline.spark.clock import StreamClock
 from eddyline.spark.clocks_of_results import ResultClock
 from eddyline.spark.event_time import micros_of
-from eddyline.spark.models.graphs import crossed, fields_of
+from eddyline.spark.models.graphs import fields_of
 from eddyline.spark.models.laying import (
     Source,
     as_final,
     in_degrees,
+    laid,
     rows_to_fit,
     schema_of,
     with_revisions,
@@ -228,7 +229,7 @@ class ModelOperator(BucketedOperator[ModelPart, BucketReport]):
 
     def once(self, df: DataFrame) -> DataFrame:
         """Return all results over a batch DataFrame; nothing is kept."""
-        found = crossed(self._over(df), self.asked.node).df
+        found = laid(self._over(df), self.asked.node)
         return as_final(found) if self.asked.is_early else found
 
     def _over(self, df: DataFrame) -> tuple[Source, ...]:
