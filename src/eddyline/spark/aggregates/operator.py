@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
-import msgspec
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_type
@@ -128,7 +127,7 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
     """What does the work of a bucket."""
     state_type = AggregatePart
     decides = True
-    """Whether the loop has a plan to choose; without one nothing is learned and saved."""
+    """Whether the loop has a plan that is told."""
 
     def __init__(
         self,
@@ -385,19 +384,6 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
                 fullest=self.fullest,
                 is_adaptive=self.options.adaptive,
             )
-
-    def snapshot(self) -> Any:
-        """Return the learned state; None if nothing is learned."""
-        return msgspec.to_builtins(self.loop.snapshot()) if self.decides else None
-
-    def restore(self, state: Any) -> None:
-        """Continue from what ``snapshot`` returned.
-
-        Raises:
-            StateError: it is damaged.
-        """
-        if self.decides:
-            self.loop.restore(state)
 
 
 def unbounded_values(

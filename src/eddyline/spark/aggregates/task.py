@@ -12,10 +12,9 @@ import pyarrow.compute as pc
 
 from eddyline.aggregates.bucket import state_of
 from eddyline.aggregates.cells import in_order, merged
-from eddyline.aggregates.changes import ChangeBatch, CountBatch
+from eddyline.aggregates.changes import ChangeBatch, CountBatch, RowBatch
 from eddyline.aggregates.columns import is_there, one_array
 from eddyline.aggregates.plan import lifted
-from eddyline.aggregates.rows import RowBatch
 from eddyline.aggregates.sessions import SessionBatch
 from eddyline.aggregates.slides import SharedBatch, SlideBatch
 from eddyline.query.query import RowsWindow, SessionWindow, SlideWindow
