@@ -50,7 +50,7 @@ from eddyline.rules.store import RuleStep
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import History
 from eddyline.spark.analysis import column_types
-from eddyline.spark.buckets import ADAPTIVE
+from eddyline.spark.bucketed import ADAPTIVE
 from eddyline.spark.operator import PREFIX, Batch, Stateful, collected
 from eddyline.spark.operators import OPERATORS, laid_out
 from eddyline.spark.relation import Relation

@@ -21,8 +21,7 @@ from eddyline.constraints.bounds import LatenessRule, LearnedLateness, changes
 from eddyline.errors import StateError
 from eddyline.report import clock as words
 from eddyline.spark.arrow_tasks import map_batches
-from eddyline.spark.event_time import Asked, counted, disorders, warned_of_late
-from eddyline.spark.late_rows import MICROS, LateRows
+from eddyline.spark.event_time import MICROS, Asked, LateRows, counted, disorders, warned_of_late
 from eddyline.spark.operator import Laid, Operator
 from eddyline.spark.relation import LOCAL, lateness_rule, micros_of, time_type
 from eddyline.spark.run.observations import PendingMetrics
@@ -213,14 +212,7 @@ class StreamClock(Operator):
             StateError: these cannot be made durable.
         """
         self._look()
-        try:
-            settle_late(self._place, batch.id, self._late_files)
-        except OSError as error:
-            msg = (
-                f"late rows of batch {batch.id} cannot be kept in {self._place.late}: {error}; the "
-                f"batch runs again when the query is started anew"
-            )
-            raise StateError(msg, folder=self._place.late) from error
+        settle_late(self._place, batch.id, self._late_files)
         n_late = self.part.n_late + self._newest["n_late"]
         learned = self._newest["learned"]
         self._changed = changes(self.name, "lateness", self.part.learned, learned, batch.id)

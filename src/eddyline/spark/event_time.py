@@ -7,6 +7,7 @@ In reading order:
 2. Warnings: ``warned_of_late`` (when many rows were late), ``warn_without_lateness`` (when a run
    starts) and ``warn_of_unbounded_state`` (when a query is made and when it starts).
 3. ``ResultClock`` and ``UnionClock``: the clocks of rows that are results. No result is late.
+4. ``LateRows``: the task that puts late rows of a stream aside.
 
 ``clock.StreamClock`` counts and judges the rows of a stream with the first of these.
 """
@@ -27,18 +28,21 @@ from pyspark.sql import functions as F
 from eddyline.constraints.bounds import BINS_PER_OCTAVE, Disorder
 from eddyline.errors import LatenessWarning, LateRowsWarning, UnboundedStateWarning
 from eddyline.query.query import UNITS
+from eddyline.spark.arrow_tasks import task_ids
 from eddyline.spark.operator import PREFIX
 from eddyline.state.event_time import earlier
+from eddyline.state.late_rows import write_late_table
 from eddyline.state.rows import ALWAYS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
     from pyspark.sql import Column, DataFrame, Row
 
     from eddyline.spark.operator import Clock, Operator
     from eddyline.spark.stream_files import BatchFiles
+    from eddyline.state.manifest import StatePlace
 
 _NUMBER, _MICROS, _BIN = "number", "micros", "bin"
 _LOOKED = f"{PREFIX}_looked"
@@ -440,3 +444,30 @@ class UnionClock:
         """Take note that an operator asks; see ``Clock``. No job is one over all parts."""
         for each in self.of:
             each.asked()
+
+
+MICROS = "__micros"
+"""The column of the event time of rows (µs)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LateRows:
+    """Writes late rows; goes to workers."""
+
+    place: StatePlace
+    batch_id: int
+    stream: str
+    low: int
+    """Watermark: rows before it are late (µs)."""
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write the rows of a partition as a file, and return its name and their number."""
+        arrived = [batch for batch in batches if batch.num_rows]
+        if not arrived:
+            return
+        table = pa.Table.from_batches(arrived)
+        starts = table[MICROS].to_numpy()
+        rows = table.drop_columns([MICROS])
+        at = self.batch_id, task_ids()[0], self.stream
+        file = write_late_table(self.place, *at, rows, starts, self.low)
+        yield pa.RecordBatch.from_pydict({"file": [file], "n": [table.num_rows]})

@@ -32,7 +32,6 @@ from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.description import MAX_NAMED, changed
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import History
-from eddyline.spark.models.graphs import crossed
 from eddyline.spark.models.laying import laid, schema_of
 from eddyline.spark.models.operator import ModelOperator
 from eddyline.spark.rules.binding import RuleBinder, session_settings
@@ -109,9 +108,8 @@ class AlarmOperator(ModelOperator):
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
         """Take in what the buckets of a batch did, and what their alarms took."""
         entries = super().learn(observed, batch)
-        reports = self._reports.of(observed).values()
-        profiles = [each.observed for each in reports if each.observed is not None]
-        if not profiles or self.asked_clock.is_idle:
+        profiles = [each.observed for each in self.reports(observed) if each.observed is not None]
+        if not profiles or self.is_idle:
             self.loop.n_newest = 0  # nothing of the last one counts
             return entries
         fresh = reduce(lambda one, other: one.merged(other), profiles)
@@ -169,8 +167,7 @@ class AlarmOperator(ModelOperator):
 
     def once(self, df: DataFrame) -> DataFrame:
         """Return all results over a batch DataFrame; nothing is kept."""
-        found = crossed(self._over(df), self.asked.node)
-        return laid(found.sources, found.node, MADE).drop(DEFINITION)
+        return laid(self._over(df), self.asked.node, MADE).drop(DEFINITION)
 
     @property
     def text(self) -> str:

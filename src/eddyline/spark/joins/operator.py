@@ -6,15 +6,10 @@ new runs, and report. The state after the batch names these runs.
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
-import numpy as np
-from pyspark.sql import Observation
-from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from eddyline.errors import StateError
@@ -24,7 +19,7 @@ from eddyline.joins.graph import uncut_classes
 from eddyline.joins.grid import GridChoice, chosen_grid, split_text
 from eddyline.joins.leaving import LeavingLoops
 from eddyline.joins.orders.pipelines import JoinLoop
-from eddyline.joins.plan import BUCKETS, COMPONENT, WAYS, BatchPlan, JoinWork
+from eddyline.joins.plan import BUCKETS, COMPONENT, WAYS, BatchPlan, BucketReport, JoinWork
 from eddyline.joins.profile import JoinProfile
 from eddyline.joins.state_part import JoinPart
 from eddyline.joins.view import STATIC, InputView, JoinRecord, JoinView, PipelineView, ProbeView
@@ -32,18 +27,15 @@ from eddyline.options import DISCARD, JoinOptions
 from eddyline.query.query import UnboundedWindow
 from eddyline.report import joins as words
 from eddyline.spark.analysis import arrow_schema
-from eddyline.spark.arrow_tasks import BUCKET
-from eddyline.spark.buckets import ADAPTIVE, FOUND, BucketReports, state_of, what_is_found
+from eddyline.spark.arrow_tasks import map_batches
+from eddyline.spark.bucketed import BucketedOperator, shuffled, state_of
 from eddyline.spark.joins.bound import bind_join, gives_all
 from eddyline.spark.joins.input_steps import operators_of_inputs
 from eddyline.spark.joins.inputs import JoinInputs
 from eddyline.spark.joins.source import Placement
 from eddyline.spark.joins.tables import Handing, TableFilter
 from eddyline.spark.joins.task import BatchWorker, OnceWorker, Shape
-from eddyline.spark.operator import Laid, Operator, Pending
-from eddyline.spark.prepared import Counted
 from eddyline.spark.relation import LOCAL, time_type
-from eddyline.spark.run.observations import PendingMetrics
 from eddyline.state.grid import Moved, buckets_for
 from eddyline.state.late_rows import late_rows, settle_late
 from eddyline.state.rows import ALWAYS
@@ -52,10 +44,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
     from eddyline.joins.leaving import LeavingSnapshot
-    from eddyline.joins.plan import BucketReport
     from eddyline.query.steps import JoinStep
     from eddyline.report.sections import Section
     from eddyline.runtime.choice import Choice
@@ -63,7 +55,7 @@ if TYPE_CHECKING:
     from eddyline.runtime.records import History, Record
     from eddyline.spark.joins.bound import BoundJoin
     from eddyline.spark.joins.layout import JoinInput
-    from eddyline.spark.operator import Batch, Observed, Site
+    from eddyline.spark.operator import Batch, Laid, Observed, Operator, Pending, Site
     from eddyline.state.manifest import StatePart, StatePlace
 
 
@@ -94,7 +86,7 @@ class LearnedJoin(msgspec.Struct, forbid_unknown_fields=True):
         }
 
 
-class JoinOperator(Operator):
+class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
     """A join over micro-batches, and what has been learned of it.
 
     Args:
@@ -106,6 +98,8 @@ class JoinOperator(Operator):
 
     name = COMPONENT
     takes = JoinOptions
+    state_type = JoinPart
+    place: StatePlace
 
     def __init__(self, bound: BoundJoin) -> None:
         self.bound = bound
@@ -159,22 +153,18 @@ class JoinOperator(Operator):
         self.task_module = "" if self.handing.broadcast else BatchWorker.__module__
         self.ways = self.handing.ways
         self.inputs.begins = self._begin
-        self.part = JoinPart(self.grids.grid)
-        """The state after the newest batch."""
+        self._grid = self.grids.grid
+        super().__init__(bound.spark)
+        self.gives_all = gives_all(bound)
         self.work = JoinWork()
         self.n_joined = dict.fromkeys(self.graph.inputs, 0)
         self.n_results = 0
-        self._loads: tuple[int, ...] = ()
-        """New rows of each bucket in the newest batch, with copies."""
         self._newest = (0, 0)
         self._told: list[JournalEntry] = []
         """What is to be journaled of the newest batch's discards."""
-        self._grid = self.grids.grid
         self._placement: Placement | None = None
         self._last_batch = -1
         self._is_new = True
-        self._reports: BucketReports[BucketReport] = BucketReports()
-        self._lock = threading.RLock()
 
     @classmethod
     def of(cls, step: JoinStep, site: Site) -> Self:
@@ -188,14 +178,19 @@ class JoinOperator(Operator):
 
     # -- state ----------------------------------------------------------------------------------
 
-    def attach(self, place: StatePlace) -> None:
-        """Take note of where windows are written."""
-        self.place = place
+    @property
+    def n_buckets(self) -> int:
+        """The buckets of the grid that rows are cut by."""
+        return self._grid.n_buckets
+
+    def no_state(self) -> JoinPart:
+        """Return empty windows."""
+        return JoinPart(self.grids.grid)
 
     def open(self, part: StatePart | None, again: StatePart | None, batch: Batch) -> None:
         """Start from the windows after the batch before."""
+        super().open(part, again, batch)
         with self._lock:
-            self.part = JoinPart(self.grids.grid) if part is None else part.read(JoinPart)
             self.leaving.discards.restore(self.part.discards or DiscardState())
             self._last_batch = batch.id - 1
         self.handing.open(has_tables=part is not None)
@@ -208,7 +203,7 @@ class JoinOperator(Operator):
         """Return whether every bucket has reported."""
         if self.handing.is_on:
             return self.handing.is_whole(observed)
-        return self._reports.of(observed).keys() == {*range(self._grid.n_buckets)}
+        return super().is_whole(observed)
 
     def close(self, observed: Sequence[Observed], batch: Batch) -> StatePart:
         """Return the windows after the batch, of which all files are written.
@@ -223,20 +218,12 @@ class JoinOperator(Operator):
             late_files = self.handing.late_files(self.place, batch.id)
             n_late[self.handing.name] += self.handing.n_late
         else:
-            found, grid = self._reports.of(observed), self._grid
-            buckets = {bucket: found[bucket].after for bucket in sorted(found)}
-            reports = [found[bucket] for bucket in sorted(found)]
+            reports, grid = self.reports(observed), self._grid
+            buckets = {report.bucket: report.after for report in reports}
             late_files = {file for report in reports for file in report.late_files}
             for report in reports:
                 n_late.update(report.n_late)
-        try:
-            settle_late(self.place, batch.id, late_files)
-        except OSError as error:
-            msg = (
-                f"late rows of batch {batch.id} cannot be kept in {self.place.late}: {error}; the "
-                f"batch runs again when the query is started anew"
-            )
-            raise StateError(msg, folder=self.place.late) from error
+        settle_late(self.place, batch.id, late_files)
         with self._lock:
             low = min(self.inputs.streams.lows({}).values())
             self._told = self.leaving.step_discards(reports, low, batch.id)
@@ -256,15 +243,22 @@ class JoinOperator(Operator):
         self._is_new = False
         if self.handing.is_on:
             return self.handing.lay(df, self.part, self.place, self.loop.plan[self.handing.name])
-        # A micro-batch has a session of its stream's own.
-        df.sparkSession.conf.set(ADAPTIVE, "false")
-        bound, done = self.bound, Observation()
-        schema = bound.task_schema
-        plan = self._plan(batch.id)
+        return super().lay(df, batch)
+
+    @property
+    def task_schema(self) -> StructType:
+        """The columns that tasks return; the last one is the report."""
+        return self.bound.task_schema
+
+    def answered(self, df: DataFrame, batch: Batch) -> tuple[DataFrame, tuple[Pending, ...]]:
+        """Return what tasks return of the rows of a batch, and what is observed before them."""
+        bound, plan = self.bound, self._plan(batch.id)
+        shape = Shape(bound.source.layouts, arrow_schema(df.sparkSession, self.task_schema))
         worker = BatchWorker(
-            plan,
-            Shape(bound.source.layouts, arrow_schema(df.sparkSession, schema)),
+            shape.results,
             self.place,
+            plan,
+            shape,
             buckets_for(self._grid, self.part.grid, self.part.buckets, self.graph.classes_of),
         )
         if self._placement is None or self._placement.grid != self._grid:
@@ -275,18 +269,12 @@ class JoinOperator(Operator):
             with state_of(0, "tables", self.place.folder):
                 self.drops.read(df, self.part, self.place)
             rows, dropped = self.drops.lay(rows, plan.lows)
-        rows = self._placement.lay(rows)
-        rows = rows.withColumn(BUCKET, F.spark_partition_id())
-        found = rows.mapInArrow(worker.run, schema)
-        found = found.observe(done, *self._observes)
-        pending = Pending(COMPONENT, PendingMetrics(done))
-        counted = Counted(done, FOUND) if gives_all(bound) else None
-        return Laid(bound.results(found), (pending, *dropped), counted=counted)
+        rows, by = self._placement.lay(rows)
+        return self.exchange(rows, worker, by=by), dropped
 
-    @cached_property
-    def _observes(self) -> tuple[Column, ...]:
-        """What is observed of what tasks return: their reports, and how many rows are none."""
-        return what_is_found()
+    def results(self, found: DataFrame) -> DataFrame:
+        """Return the results in what tasks returned."""
+        return self.bound.results(found)
 
     def once(self, df: DataFrame) -> DataFrame:
         """Return the results over all rows of batch DataFrames; nothing is kept."""
@@ -301,8 +289,9 @@ class JoinOperator(Operator):
         )
         shape = Shape(source.layouts, arrow_schema(df.sparkSession, bound.task_schema))
         placement = Placement(chosen_grid(self.graph, bound.n_buckets), source)
-        rows = placement.lay(source.keyed(df))
-        return bound.results(rows.mapInArrow(OnceWorker(plan, shape).run, bound.task_schema))
+        rows, by = placement.lay(source.keyed(df))
+        placed = shuffled(rows, placement.grid.n_buckets, by)
+        return self.results(map_batches(placed, OnceWorker(plan, shape).run, self.task_schema))
 
     def shape(self, df: DataFrame) -> DataFrame:  # noqa: ARG002 - the columns are other ones
         """Return a DataFrame with the columns of results."""
@@ -340,8 +329,7 @@ class JoinOperator(Operator):
         if self.handing.is_on:
             self._count_handed(observed)
             return []
-        found = self._reports.of(observed)
-        reports = [found[bucket] for bucket in sorted(found)]
+        reports = self.reports(observed)
         if not reports:
             return []
         with self._lock:
@@ -470,8 +458,6 @@ class JoinOperator(Operator):
     def facts(self) -> JoinView:
         """Return the join as it stands."""
         with self._lock:
-            loads = np.array(self._loads, dtype=np.float64)
-            mean = loads.mean() if loads.size else 0.0
             return JoinView(
                 name=self.bound.name,
                 emits=self.bound.step.emits,
@@ -482,7 +468,7 @@ class JoinOperator(Operator):
                 keys=tuple(map(str, self.bound.step.keys)),
                 grid=self.grids.grid.shape,
                 splits=tuple(map(split_text, self.grids.grid.splits)),
-                fullest=float(loads.max() / mean) if mean > 0 else float("nan"),
+                fullest=self.fullest,
                 n_results=self.n_results,
                 is_adaptive=self.options.adaptive,
                 way=self.ways.plan,

@@ -338,8 +338,8 @@ class Placement:
         self._copies.append((f"{PART}{key}", F.explode(parts)))
         return F.col(f"{PART}{key}")
 
-    def lay(self, df: DataFrame) -> DataFrame:
-        """Return the rows of the source that are needed, each in the partitions of its buckets."""
+    def lay(self, df: DataFrame) -> tuple[DataFrame, Column]:
+        """Return the rows of the source that are needed, and the bucket of each."""
         if not self._kept:
             self._kept = self._columns(df.columns)
         df, bucket = df.where(self._needed), self._bucket
@@ -347,7 +347,7 @@ class Placement:
             df = df.withColumn(name, parts)
         if self._copies:
             df, bucket = df.withColumn(BUCKET, bucket), F.col(BUCKET)
-        return df.select(*self._kept).repartitionById(self.grid.n_buckets, bucket)
+        return df.select(*self._kept), bucket
 
     def _columns(self, names: Sequence[str]) -> list[Column]:
         if not self._tells_time:

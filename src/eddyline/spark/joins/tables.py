@@ -32,7 +32,7 @@ from eddyline.joins.plan import BROADCAST, COMPONENT, BatchPlan
 from eddyline.joins.state_part import JoinPart
 from eddyline.joins.tables import MOST_ROWS, DropChoice, WayChoice
 from eddyline.spark.analysis import arrow_schema
-from eddyline.spark.buckets import ADAPTIVE, FOUND, as_type, state_of
+from eddyline.spark.bucketed import ADAPTIVE, FOUND, as_type, state_of
 from eddyline.spark.joins.input_steps import facts_of
 from eddyline.spark.joins.layout import INPUT, KEY, PASSES, SLOT, START
 from eddyline.spark.joins.task import LateWorker, Shape

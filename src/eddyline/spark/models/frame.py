@@ -532,10 +532,8 @@ class Segments(WithAlarms):
         check_packages()
         _check(self._graph)
         found = precise(self._graph)
-        sources = [each for each in found.sources if isinstance(each, Source)]
-        plan = StreamPlan(
-            tuple(StreamInput(each.maker, each.shape) for each in sources), found.node
-        )
+        sources, node = found.placed
+        plan = StreamPlan(tuple(StreamInput(each.maker, each.shape) for each in sources), node)
         sketch = _sketch(sources, plan, how)
         sections = drawn(pictures(sketch, plan))
         said = f"{len(sketch.codes)} entities are drawn, with their newest {rows} rows at most."
@@ -566,16 +564,16 @@ class _Options:
         in_range(self, "rows", 1, 10_000)
 
 
-def _check(graph: Graph) -> None:
+def _check(given: Graph) -> None:
     """Refuse segments that are not of one entity each, of a batch DataFrame.
 
     Raises:
         NotSupportedError: they are others.
     """
-    if graph.is_streaming:
+    if given.is_streaming:
         msg = "a stream is drawn by its run: query.start(…).report(path)"
         raise NotSupportedError(msg)
-    if not all(isinstance(each, Source) for each in graph.sources):
+    if any(map(graph.is_crossing, graph.parts(given.node))):
         msg = (
             "report draws the rows, segments and results of single entities, and these are of "
             "several: report what they are made of, or persist() them to draw the segments alone"
