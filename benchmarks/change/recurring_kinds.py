@@ -25,8 +25,7 @@ from eddyline.constraints.bounds import bins_of
 from eddyline.joins.done import DoneChoice
 from eddyline.joins.graph import JoinGraph
 from eddyline.joins.grid import GridChoice, busiest, chosen_grid
-from eddyline.joins.operator.done_rows import MATCHED, DoneCounts
-from eddyline.joins.operator.partner_ages import AgeCounts
+from eddyline.joins.plan import MATCHED, AgeCounts, DoneCounts
 from eddyline.joins.tiers import TierChoice
 from eddyline.models.segments import Segments
 from eddyline.options import AlarmOptions, SharingOptions

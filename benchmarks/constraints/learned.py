@@ -37,9 +37,8 @@ from eddyline.joins.done import DoneChoice
 from eddyline.joins.graph import JoinGraph, UniqueKey, covers
 from eddyline.joins.leaving import MonitorBudget
 from eddyline.joins.operator.bucket import BucketBatch
-from eddyline.joins.operator.done_rows import CLOSED, MATCHED, PASSED, merged_counts
 from eddyline.joins.orders.pipelines import written_orders
-from eddyline.joins.plan import BatchPlan, BucketReport
+from eddyline.joins.plan import CLOSED, MATCHED, PASSED, BatchPlan, BucketReport, merged_counts
 from eddyline.joins.state_part import JoinPart
 from eddyline.joins.tiers import TierChoice
 from eddyline.state.bucket_state import BucketState

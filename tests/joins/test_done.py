@@ -10,7 +10,7 @@ import pytest
 
 from eddyline.errors import PlanError, StateError
 from eddyline.joins.done import REST, TRIAL, DoneChoice
-from eddyline.joins.operator.done_rows import MATCHED, DoneCounts
+from eddyline.joins.plan import MATCHED, DoneCounts
 
 HOT = {"p": 64_000}
 

@@ -9,7 +9,7 @@ import pytest
 from eddyline.errors import StateError
 from eddyline.joins.caches.choice import JoinCaches
 from eddyline.joins.done import TRIAL, DoneChoice
-from eddyline.joins.operator.done_rows import MATCHED, DoneCounts
+from eddyline.joins.plan import MATCHED, DoneCounts
 from eddyline.joins.tiers import MARGIN, TierChoice
 from eddyline.report import decisions as words
 from eddyline.runtime.plan_log import PlanLog

@@ -1,7 +1,7 @@
 """For how long rows are kept where what constraints say is useless is dropped.
 
 The k of a constraint is the greatest age that a row of an input had in a result of late (see
-``lost_results``), and rows are kept for a little longer. A partner that comes later still is
+``LostResults``), and rows are kept for a little longer. A partner that comes later still is
 missed, but its key is known of the rows that were dropped: k is raised at once, so that it cannot
 hide what it is learned of (the ratchet of [Babu05 6.6.3]). It comes down once nothing of some
 periods asked for it.
@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from eddyline.constraints.bounds import LearnedLateness
 from eddyline.joins.arrival_order import ValueOrders
-from eddyline.joins.operator.done_rows import MOST, LostCounts
+from eddyline.joins.plan import MOST, LostCounts
 from eddyline.runtime.journal import JournalEntry
 
 if TYPE_CHECKING:

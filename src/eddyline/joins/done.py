@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 
 from eddyline.errors import StateError
-from eddyline.joins.operator.done_rows import DoneCounts
+from eddyline.joins.plan import DoneCounts
 from eddyline.runtime.choice import UNKNOWN_NS, Choice, are_names
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.situations import Conditions
@@ -139,7 +139,7 @@ class DoneView:
 
     name: str
     rule: str
-    """``matched``, ``passed`` or ``closed``; see ``operator.done_rows``."""
+    """``matched``, ``passed`` or ``closed``; see ``plan.DoneCounts``."""
     is_leaving: bool
     share: float
     n_left: int
@@ -151,7 +151,7 @@ class DoneChoice(Choice):
     """Lets rows go that are done by a rule, where it pays.
 
     Args:
-        rule: see ``operator.done_rows``.
+        rule: see ``plan.DoneCounts``.
     """
 
     why_unlogged = ""

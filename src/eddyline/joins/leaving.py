@@ -16,8 +16,7 @@ from eddyline.joins.arrival_order import Clusters, ValueOrders, watched
 from eddyline.joins.discards import Discards
 from eddyline.joins.done import DoneChoice
 from eddyline.joins.graph import covers
-from eddyline.joins.operator.done_rows import CLOSED, MATCHED, PASSED, merged_counts, merged_lost
-from eddyline.joins.operator.partner_ages import merged
+from eddyline.joins.plan import CLOSED, MATCHED, PASSED, merged_ages, merged_counts, merged_lost
 from eddyline.joins.tiers import TierChoice
 from eddyline.runtime.budget import Budget
 from eddyline.state.rows import ALWAYS
@@ -27,8 +26,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from eddyline.joins.graph import JoinGraph
-    from eddyline.joins.operator.partner_ages import AgeCounts
-    from eddyline.joins.plan import BucketReport
+    from eddyline.joins.plan import AgeCounts, BucketReport
     from eddyline.runtime.journal import JournalEntry
 
 
@@ -145,7 +143,7 @@ class LeavingLoops:
             n_hot: the hot rows of each input with tiers.
             batch_id: the micro-batch, for the journal.
         """
-        ages = merged(each.ages for each in reports)
+        ages = merged_ages(each.ages for each in reports)
         self._monitors.step(reports, ages)
         with self._monitors.learning():
             entries = self.tiers.step(ages, latest, batch_id)

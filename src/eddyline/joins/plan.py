@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from eddyline.joins.arrival_order import Closed, Place, Spans
     from eddyline.joins.caches.counts import CachePlan, CacheReport
     from eddyline.joins.graph import JoinGraph, UniqueKey
-    from eddyline.joins.operator.done_rows import Done, LostCounts
-    from eddyline.joins.operator.partner_ages import AgeCounts
     from eddyline.joins.orders.probe_profiling import DropProbing, DropSample
     from eddyline.query.query import JoinKind
     from eddyline.state.event_time import EventTime, OrderPlan
@@ -129,7 +127,7 @@ class BatchPlan:
     """Origin of the runs if another grid made them; each bucket takes its own rows out."""
     partners: PartnerPlan | None = None
     """What is asked beside combinations, or in their place; None of an inner join. See
-    ``partner_bucket.PartnerBatch``."""
+    ``operator.event_time.PartnerBatch``."""
     spans: Mapping[str, int | None] = field(default_factory=dict)
     """By input whose window may have a cold tier: for how long its rows are hot (µs); None: all of
     them are. The ages of rows that are found are measured of these inputs alone."""
@@ -158,6 +156,12 @@ class BatchPlan:
     """Use of caches of joined rows; none if omitted."""
     probing: DropProbing | None = None
     """Choice of the new rows that are profiled; None if none is."""
+
+    @property
+    def measures_ages(self) -> bool:
+        """Whether the rows that are found are counted by age, or those in cold tiers alone."""
+        has_cold = any(span is not None for span in self.spans.values())
+        return has_cold or (self.measures and bool(self.spans))
 
 
 @dataclass(slots=True)
@@ -200,3 +204,129 @@ class BucketReport:
     """By table of which rows came, the key classes of which no two have the same code."""
     caches: CacheReport | None = None
     """Counts of the caches; None if the plan has none."""
+
+
+@dataclass(slots=True)
+class AgeCounts:
+    """The ages of the rows of one window that were found."""
+
+    n_pairs: int = 0
+    """Pairs of a row, or a combination of rows, and a row of the window."""
+    n_cold: int = 0
+    """Those of them whose row of the window was in a cold run."""
+    bins: dict[int, int] = field(default_factory=dict)
+    """Pairs whose row of the window was older than its partner, by the bin of its age; those that
+    were measured stand for others."""
+    is_measured: bool = True
+    """Whether ages were measured; if not, pairs are only counted."""
+
+    def add(self, other: AgeCounts) -> None:
+        """Count those of another part, too."""
+        self.n_pairs += other.n_pairs
+        self.n_cold += other.n_cold
+        for number, n in other.bins.items():
+            self.bins[number] = self.bins.get(number, 0) + n
+
+
+def merged_ages(parts: Iterable[dict[str, AgeCounts]]) -> dict[str, AgeCounts]:
+    """Return the ages of several buckets, by input."""
+    whole: dict[str, AgeCounts] = {}
+    for part in parts:
+        for name, counts in part.items():
+            whole.setdefault(name, AgeCounts(is_measured=counts.is_measured)).add(counts)
+    return whole
+
+
+@dataclass(slots=True)
+class DoneCounts:
+    """How many rows of an input were done by a rule, and the work of letting them go."""
+
+    n_new: int = 0
+    """New rows."""
+    n_new_done: int = 0
+    """Those of them that were done when their batch ended."""
+    n_old_done: int = 0
+    """Older rows that were seen to be done."""
+    n_left: int = 0
+    """Rows of merged runs that left for it."""
+    ns: int = 0
+    """Time that it took to find them, and to write apart what left, with its filter (ns)."""
+    n_merged: int = 0
+    """Rows that were merged."""
+    merge_ns: int = 0
+    """Time that it took to merge them, and to write those that stay (ns)."""
+
+    def add(self, other: DoneCounts) -> None:
+        """Count those of another part, too."""
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+Done = dict[tuple[str, str], DoneCounts]
+"""Counts by rule and input."""
+
+
+MATCHED = "matched"
+"""The rule of rows that were in their only result."""
+
+
+PASSED = "passed"
+"""The rule of rows whose key the others have passed."""
+
+
+CLOSED = "closed"
+"""The rule of rows whose key has come in all other streams, and comes no more."""
+
+
+def merged_counts(parts: Iterable[Done], rule: str) -> Mapping[str, DoneCounts]:
+    """Return the counts of several buckets by one rule, by input."""
+    whole: dict[str, DoneCounts] = {}
+    for part in parts:
+        for (of, name), counts in part.items():
+            if of == rule:
+                whole.setdefault(name, DoneCounts()).add(counts)
+    return whole
+
+
+MOST = 2**62
+"""No more results than that are told, which no query has: sums stay whole numbers of 64 bits."""
+
+
+@dataclass(slots=True)
+class LostCounts:
+    """What dropped rows of one input cost in a batch, and what its others were needed for."""
+
+    n_found: int = 0
+    """Results that were found."""
+    widest: int = 0
+    """The greatest age of a row of the input in one of them: the event time from it to the latest
+    row of the result (µs)."""
+    n_most: int = 0
+    """No more results were missed of which a row of the input was the first to be missing."""
+    n_about: float = 0.0
+    """About so many were."""
+    n_seen: int = 0
+    """Combinations of which a dropped partner is known for certain."""
+    widest_seen: int = 0
+    """The greatest age of the newest such partner (µs)."""
+    n_dropped: int = 0
+    """Rows of the input that were dropped."""
+
+    def add(self, other: LostCounts) -> None:
+        """Count those of another part, too."""
+        self.n_found += other.n_found
+        self.widest = max(self.widest, other.widest)
+        self.n_most = min(self.n_most + other.n_most, MOST)
+        self.n_about += other.n_about
+        self.n_seen += other.n_seen
+        self.widest_seen = max(self.widest_seen, other.widest_seen)
+        self.n_dropped += other.n_dropped
+
+
+def merged_lost(parts: Iterable[Mapping[str, LostCounts]]) -> dict[str, LostCounts]:
+    """Return the counts of several buckets, by input."""
+    whole: dict[str, LostCounts] = {}
+    for part in parts:
+        for name, counts in part.items():
+            whole.setdefault(name, LostCounts()).add(counts)
+    return whole

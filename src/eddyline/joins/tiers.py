@@ -25,7 +25,7 @@ from eddyline.runtime.situations import KEPT, Conditions
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from eddyline.joins.operator.partner_ages import AgeCounts
+    from eddyline.joins.plan import AgeCounts
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.situations import Situation
 

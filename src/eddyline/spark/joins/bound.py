@@ -12,7 +12,7 @@ from pyspark.sql.types import ArrayType, BinaryType, BooleanType, StructField, S
 
 from eddyline.errors import QueryError
 from eddyline.joins.graph import JoinGraph
-from eddyline.joins.operator.partner_bucket import FOUND
+from eddyline.joins.operator.event_time import FOUND
 from eddyline.joins.plan import PartnerPlan
 from eddyline.options import DISCARD, FilterOptions, JoinOptions
 from eddyline.query.predicates import SqlPredicate
