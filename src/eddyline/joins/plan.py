@@ -1,13 +1,18 @@
-"""Values between a join's driver and tasks: the plan of a batch, the report of a bucket."""
+"""Values between a join's driver and its tasks.
+
+``BatchPlan`` goes to the tasks, with a ``CachePlan`` for caches of joined rows. Each task returns a
+``BucketReport`` of counts: of probes, of ages of the rows that are found, of rows that are done or
+lost, and of caches. ``JoinProfile`` is the sum of the buckets of a batch; orders and caches learn
+from nothing else.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import pyarrow as pa
 
-from eddyline.joins.caches.counts import NO_CACHES
 from eddyline.state.bucket_state import BucketState
 from eddyline.state.grid import Bins, Grid
 
@@ -18,14 +23,13 @@ if TYPE_CHECKING:
 
     from eddyline.constraints.bounds import Disorder
     from eddyline.joins.arrival_order import Closed, Place, Spans
-    from eddyline.joins.caches.counts import CachePlan, CacheReport
+    from eddyline.joins.caches.prefix_invariant import Candidate, Store
     from eddyline.joins.graph import JoinGraph, UniqueKey
     from eddyline.joins.orders.probe_profiling import DropProbing, DropSample
     from eddyline.query.query import JoinKind
     from eddyline.state.event_time import EventTime, OrderPlan
     from eddyline.state.grid import Moved
     from eddyline.state.rows import KeyColumn
-
 
 COMPONENT = "join"
 """Name of a join in journals, reports of tasks and manifests."""
@@ -80,130 +84,6 @@ class JoinWork:
             for (pipeline, other), done in part.probes.items():
                 whole.probe(pipeline, other).add(done.n_in, done.n_out, done.ns)
         return whole
-
-
-@dataclass(frozen=True, slots=True)
-class PartnerPlan:
-    """The rows of the first of two inputs whose partners decide whether they are results."""
-
-    kind: JoinKind
-    """What is a result; not ``inner``."""
-    left: str
-    right: str
-    length: int
-    """Length of the window of the first input (µs)."""
-    found: pa.DataType | None
-    """Type of the rows that equal keys find for a row of the first, where conditions say which of
-    them are partners: lists of structs. These are asked of results; None if there are none."""
-    time: EventTime | None = None
-    """Event time of the streams; None if no row of the second input comes later: it is a table."""
-    latest: Mapping[str, int] = field(default_factory=dict)
-    """The latest event time of each stream before the batch (µs); of those that had rows."""
-
-
-@dataclass(frozen=True, slots=True)
-class BatchPlan:
-    """The way the rows of a batch are joined; the same for every bucket."""
-
-    batch_id: int
-    graph: JoinGraph
-    orders: Mapping[str, tuple[str, ...]]
-    """By input: the other inputs in the order in which its new rows probe them."""
-    lengths: Mapping[str, int]
-    """Length of each input's window (µs); FOREVER if rows never leave it by time."""
-    lows: Mapping[str, int] = field(default_factory=dict)
-    """For each input, the instant before which its new rows are late (µs); none if missing."""
-    horizons: Mapping[str, int | None] = field(default_factory=dict)
-    """By input: rows that left their window before this instant (µs) can be dropped. None: drop
-    all, no other input still receives rows."""
-    grid: Grid = field(default_factory=lambda: Grid(()))
-    """Cut of the rows into buckets; one bucket if omitted."""
-    order: OrderPlan | None = None
-    """Progress of event time, for joins whose answers depend on the order of rows; see
-    ``operator.event_time.OrderedBatch``."""
-    keys_only: Mapping[str, Sequence[KeyColumn]] = field(default_factory=dict)
-    """By input: key columns that its rows do not carry, because their codes tell them."""
-    moved: Moved | None = None
-    """Origin of the runs if another grid made them; each bucket takes its own rows out."""
-    partners: PartnerPlan | None = None
-    """What is asked beside combinations, or in their place; None of an inner join. See
-    ``operator.event_time.PartnerBatch``."""
-    spans: Mapping[str, int | None] = field(default_factory=dict)
-    """By input whose window may have a cold tier: for how long its rows are hot (µs); None: all of
-    them are. The ages of rows that are found are measured of these inputs alone."""
-    kept_for: Mapping[str, int | None] | None = None
-    """By input of which rows may be dropped: for how long they are kept (µs); None: as long as
-    their window says. None of a join that drops none."""
-    keys: Mapping[str, UniqueKey] = field(default_factory=dict)
-    """Keys that were declared, by input: new rows are checked."""
-    covers: frozenset[str] = frozenset()
-    """Inputs of which a row is in one result at most: it is done once it was in one."""
-    below: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    """By input and key class: rows with a code below this one are done, as others passed it."""
-    tops: Mapping[Place, int | None] = field(default_factory=dict)
-    """The keys of which is measured how far they are behind the greatest code so far, and that."""
-    closed: Closed = field(default_factory=dict)
-    """By input and key class: when a key is closed in all other streams, whose rows are done."""
-    clusters: Mapping[Place, int] = field(default_factory=dict)
-    """The keys of which is measured how long after its first row one comes, and the latest event
-    time of their stream before the batch (µs)."""
-    measures: bool = True
-    """Whether ages of rows and the order of keys are measured; else what is cheap is counted."""
-    leaving: frozenset[tuple[str, str]] = frozenset()
-    """Rules and inputs by which rows go cold once they are done, or are dropped; such an input has
-    a span, or is one of which rows may be dropped."""
-    caches: CachePlan = NO_CACHES
-    """Use of caches of joined rows; none if omitted."""
-    probing: DropProbing | None = None
-    """Choice of the new rows that are profiled; None if none is."""
-
-    @property
-    def measures_ages(self) -> bool:
-        """Whether the rows that are found are counted by age, or those in cold tiers alone."""
-        has_cold = any(span is not None for span in self.spans.values())
-        return has_cold or (self.measures and bool(self.spans))
-
-
-@dataclass(slots=True)
-class BucketReport:
-    """The work of one bucket in one batch."""
-
-    bucket: int
-    after: BucketState = field(default_factory=BucketState)
-    """The state of the bucket after the batch."""
-    n_rows: dict[str, int] = field(default_factory=dict)
-    """New rows of each input that were joined; of the copies of a row the first one counts."""
-    n_here: int = 0
-    """New rows that were joined, with copies."""
-    n_late: dict[str, int] = field(default_factory=dict)
-    """New rows of each input that came too late."""
-    late_files: list[str] = field(default_factory=list)
-    """Files that they were written to."""
-    n_results: int = 0
-    """Combinations found, before conditions other than equalities were checked."""
-    ns: int = 0
-    """Time that the task took (ns)."""
-    work: JoinWork = field(default_factory=JoinWork)
-    bins: Bins = field(default_factory=dict)
-    """Histogram of the hashes of new rows; every row is counted in one bucket."""
-    samples: tuple[DropSample, ...] = ()
-    """Outcomes of the probes of sampled rows."""
-    ages: dict[str, AgeCounts] = field(default_factory=dict)
-    """Ages of the rows that were found, by input."""
-    done: Done = field(default_factory=dict)
-    """How many rows were done by each rule, and what it took to let them go."""
-    disorder: dict[Place, Disorder] = field(default_factory=dict)
-    """How far new keys were behind those before them."""
-    lost: dict[str, LostCounts] = field(default_factory=dict)
-    """What rows that were dropped cost, by input."""
-    spans: dict[Place, Spans] = field(default_factory=dict)
-    """How long after the first row of their key new rows came."""
-    monitor_ns: int = 0
-    """Time that measuring ages, and the order and the clusters of keys took (ns)."""
-    unique: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """By table of which rows came, the key classes of which no two have the same code."""
-    caches: CacheReport | None = None
-    """Counts of the caches; None if the plan has none."""
 
 
 @dataclass(slots=True)
@@ -330,3 +210,314 @@ def merged_lost(parts: Iterable[Mapping[str, LostCounts]]) -> dict[str, LostCoun
         for name, counts in part.items():
             whole.setdefault(name, LostCounts()).add(counts)
     return whole
+
+
+Key = TypeVar("Key")
+Counts = TypeVar("Counts", bound="_Counts")
+
+CachePlace = tuple[str, int, tuple[int, ...]]
+"""The place at which a cache is, or would be, asked: pipeline, position, and classes of the key."""
+
+
+def place_of(candidate: Candidate) -> CachePlace:
+    """Return the place at which a candidate is asked."""
+    return candidate.pipeline, candidate.start, candidate.store.key
+
+
+@dataclass(frozen=True, slots=True)
+class CachePlan:
+    """The caches of the pipelines in a batch; the same for every bucket."""
+
+    used: tuple[Candidate, ...] = ()
+    """The caches to ask; a bucket leaves out those that are not sound with the orders in force."""
+    kept: tuple[Store, ...] = ()
+    """Stores that are kept true although no cache of them may be asked."""
+    profiled: tuple[Candidate, ...] = ()
+    """Candidates whose keys are sampled."""
+    limits: Mapping[Store, int] = field(default_factory=dict)
+    """Memory of each store in a bucket (bytes); a missing one has none."""
+    sample_bits: int = 0
+    """One in 2^bits keys is sampled where candidates are profiled."""
+
+    @property
+    def stores(self) -> tuple[Store, ...]:
+        """The stores that are kept true."""
+        return tuple(dict.fromkeys((*(each.store for each in self.used), *self.kept)))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do."""
+        return not (self.used or self.kept or self.profiled)
+
+
+NO_CACHES = CachePlan()
+"""Plain pipelines."""
+
+
+@dataclass(slots=True)
+class _Counts:
+    """Counts that add up."""
+
+    def add(self, other: Self) -> None:
+        """Add the counts of the same thing in another bucket."""
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+
+
+@dataclass(slots=True)
+class UseCounts(_Counts):
+    """The counts of one cache."""
+
+    n_rows: int = 0
+    """Rows, or combinations of rows, that came to it."""
+    n_keys: int = 0
+    """Distinct keys of them."""
+    n_hits: int = 0
+    """Of those, the ones that it had before the batch."""
+    n_out: int = 0
+    """Combinations that went on behind it."""
+    n_put: int = 0
+    """Joined rows that were put in for keys that it did not have."""
+    n_asked: int = 0
+    """New rows of which it was asked whether they may use a hit; see ``prefix_invariant``."""
+    ns: int = 0
+    """Time that it took, with the joins of missing keys (ns)."""
+    miss_ns: int = 0
+    """Of that, the joins of missing keys (ns)."""
+
+
+@dataclass(slots=True)
+class StoreCounts(_Counts):
+    """The counts of keeping one store true."""
+
+    n_seen: int = 0
+    """Changes of the join that its taps saw."""
+    n_kept: int = 0
+    """Of those, rows whose key it has."""
+    ns: int = 0
+    """Time that the taps took, and the removal of dead rows (ns)."""
+    n_entries: int = 0
+    """Keys that it has after the batch."""
+    n_rows: int = 0
+    """Joined rows that it has."""
+    n_bytes: int = 0
+    """Their size."""
+
+
+@dataclass(slots=True)
+class KeyCounts(_Counts):
+    """Sampled keys at the place of a candidate."""
+
+    n_new: int = 0
+    """Distinct keys that did not come in the batches that are remembered."""
+    n_rows: int = 0
+    """Sampled rows."""
+    n_asked: int = 0
+    """Of those, rows that were asked for whether they may use a hit; see ``prefix_invariant``."""
+    n_supported: int = 0
+    """Of those, the ones that might."""
+    n_looked: int = 0
+    """Look-ups that this took. The other counts are scaled up to all keys, this one is not."""
+
+
+@dataclass(slots=True)
+class ChangeCounts(_Counts):
+    """Sampled changes of a join that a candidate would have to keep."""
+
+    n_seen: int = 0
+    """Changes with a sampled key."""
+    n_kept: int = 0
+    """Of those, changes whose key is remembered at a place of the store."""
+
+
+@dataclass(slots=True)
+class CacheReport:
+    """The counts of the caches of one bucket, or of several, in one batch."""
+
+    uses: dict[Candidate, UseCounts] = field(default_factory=dict)
+    stores: dict[Store, StoreCounts] = field(default_factory=dict)
+    keys: dict[CachePlace, KeyCounts] = field(default_factory=dict)
+    changes: dict[Store, ChangeCounts] = field(default_factory=dict)
+    """Of the stores of candidates that are profiled."""
+    profile_ns: int = 0
+    """Time that profiling took (ns)."""
+
+    @classmethod
+    def merge(cls, parts: Iterable[CacheReport]) -> CacheReport:
+        """Return the sum of several buckets."""
+        whole = cls()
+        for part in parts:
+            _add_all(whole.uses, part.uses)
+            _add_all(whole.stores, part.stores)
+            _add_all(whole.keys, part.keys)
+            _add_all(whole.changes, part.changes)
+            whole.profile_ns += part.profile_ns
+        return whole
+
+
+def _add_all(sums: dict[Key, Counts], part: Mapping[Key, Counts]) -> None:
+    for key, counts in part.items():
+        sums.setdefault(key, type(counts)()).add(counts)
+
+
+@dataclass(frozen=True, slots=True)
+class PartnerPlan:
+    """The rows of the first of two inputs whose partners decide whether they are results."""
+
+    kind: JoinKind
+    """What is a result; not ``inner``."""
+    left: str
+    right: str
+    length: int
+    """Length of the window of the first input (µs)."""
+    found: pa.DataType | None
+    """Type of the rows that equal keys find for a row of the first, where conditions say which of
+    them are partners: lists of structs. These are asked of results; None if there are none."""
+    time: EventTime | None = None
+    """Event time of the streams; None if no row of the second input comes later: it is a table."""
+    latest: Mapping[str, int] = field(default_factory=dict)
+    """The latest event time of each stream before the batch (µs); of those that had rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlan:
+    """The way the rows of a batch are joined; the same for every bucket."""
+
+    batch_id: int
+    graph: JoinGraph
+    orders: Mapping[str, tuple[str, ...]]
+    """By input: the other inputs in the order in which its new rows probe them."""
+    lengths: Mapping[str, int]
+    """Length of each input's window (µs); FOREVER if rows never leave it by time."""
+    lows: Mapping[str, int] = field(default_factory=dict)
+    """For each input, the instant before which its new rows are late (µs); none if missing."""
+    horizons: Mapping[str, int | None] = field(default_factory=dict)
+    """By input: rows that left their window before this instant (µs) can be dropped. None: drop
+    all, no other input still receives rows."""
+    grid: Grid = field(default_factory=lambda: Grid(()))
+    """Cut of the rows into buckets; one bucket if omitted."""
+    order: OrderPlan | None = None
+    """Progress of event time, for joins whose answers depend on the order of rows; see
+    ``operator.event_time.OrderedBatch``."""
+    keys_only: Mapping[str, Sequence[KeyColumn]] = field(default_factory=dict)
+    """By input: key columns that its rows do not carry, because their codes tell them."""
+    moved: Moved | None = None
+    """Origin of the runs if another grid made them; each bucket takes its own rows out."""
+    partners: PartnerPlan | None = None
+    """What is asked beside combinations, or in their place; None of an inner join. See
+    ``operator.event_time.PartnerBatch``."""
+    spans: Mapping[str, int | None] = field(default_factory=dict)
+    """By input whose window may have a cold tier: for how long its rows are hot (µs); None: all of
+    them are. The ages of rows that are found are measured of these inputs alone."""
+    kept_for: Mapping[str, int | None] | None = None
+    """By input of which rows may be dropped: for how long they are kept (µs); None: as long as
+    their window says. None of a join that drops none."""
+    keys: Mapping[str, UniqueKey] = field(default_factory=dict)
+    """Keys that were declared, by input: new rows are checked."""
+    covers: frozenset[str] = frozenset()
+    """Inputs of which a row is in one result at most: it is done once it was in one."""
+    below: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    """By input and key class: rows with a code below this one are done, as others passed it."""
+    tops: Mapping[Place, int | None] = field(default_factory=dict)
+    """The keys of which is measured how far they are behind the greatest code so far, and that."""
+    closed: Closed = field(default_factory=dict)
+    """By input and key class: when a key is closed in all other streams, whose rows are done."""
+    clusters: Mapping[Place, int] = field(default_factory=dict)
+    """The keys of which is measured how long after its first row one comes, and the latest event
+    time of their stream before the batch (µs)."""
+    measures: bool = True
+    """Whether ages of rows and the order of keys are measured; else what is cheap is counted."""
+    leaving: frozenset[tuple[str, str]] = frozenset()
+    """Rules and inputs by which rows go cold once they are done, or are dropped; such an input has
+    a span, or is one of which rows may be dropped."""
+    caches: CachePlan = NO_CACHES
+    """Use of caches of joined rows; none if omitted."""
+    probing: DropProbing | None = None
+    """Choice of the new rows that are profiled; None if none is."""
+
+    @property
+    def measures_ages(self) -> bool:
+        """Whether the rows that are found are counted by age, or those in cold tiers alone."""
+        has_cold = any(span is not None for span in self.spans.values())
+        return has_cold or (self.measures and bool(self.spans))
+
+
+@dataclass(slots=True)
+class BucketReport:
+    """The work of one bucket in one batch."""
+
+    bucket: int
+    after: BucketState = field(default_factory=BucketState)
+    """The state of the bucket after the batch."""
+    n_rows: dict[str, int] = field(default_factory=dict)
+    """New rows of each input that were joined; of the copies of a row the first one counts."""
+    n_here: int = 0
+    """New rows that were joined, with copies."""
+    n_late: dict[str, int] = field(default_factory=dict)
+    """New rows of each input that came too late."""
+    late_files: list[str] = field(default_factory=list)
+    """Files that they were written to."""
+    n_results: int = 0
+    """Combinations found, before conditions other than equalities were checked."""
+    ns: int = 0
+    """Time that the task took (ns)."""
+    work: JoinWork = field(default_factory=JoinWork)
+    bins: Bins = field(default_factory=dict)
+    """Histogram of the hashes of new rows; every row is counted in one bucket."""
+    samples: tuple[DropSample, ...] = ()
+    """Outcomes of the probes of sampled rows."""
+    ages: dict[str, AgeCounts] = field(default_factory=dict)
+    """Ages of the rows that were found, by input."""
+    done: Done = field(default_factory=dict)
+    """How many rows were done by each rule, and what it took to let them go."""
+    disorder: dict[Place, Disorder] = field(default_factory=dict)
+    """How far new keys were behind those before them."""
+    lost: dict[str, LostCounts] = field(default_factory=dict)
+    """What rows that were dropped cost, by input."""
+    spans: dict[Place, Spans] = field(default_factory=dict)
+    """How long after the first row of their key new rows came."""
+    monitor_ns: int = 0
+    """Time that measuring ages, and the order and the clusters of keys took (ns)."""
+    unique: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """By table of which rows came, the key classes of which no two have the same code."""
+    caches: CacheReport | None = None
+    """Counts of the caches; None if the plan has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinProfile:
+    """Counts and samples of one bucket or of several."""
+
+    samples: tuple[DropSample, ...] = ()
+    """Sampled rows that were looked up in all windows."""
+    work: JoinWork = field(default_factory=JoinWork)
+    """Counts of the probes."""
+    caches: CacheReport = field(default_factory=CacheReport)
+    """Counts of the caches."""
+    n_buckets: int = 1
+    ns: int = 0
+    """Time of the tasks together (ns)."""
+
+    @classmethod
+    def of(cls, reports: Iterable[BucketReport]) -> Self:
+        """Return the profile of a batch.
+
+        Args:
+            reports: of its buckets, in their order; at least one.
+        """
+        first, *others = (
+            cls(each.samples, each.work, each.caches or CacheReport(), ns=each.ns)
+            for each in reports
+        )
+        return first.merge(*others)
+
+    def merge(self, *others: Self) -> Self:
+        """Return the profile of all together."""
+        parts = (self, *others)
+        return type(self)(
+            tuple(sample for part in parts for sample in part.samples),
+            JoinWork.merge(part.work for part in parts),
+            CacheReport.merge(part.caches for part in parts),
+            sum(part.n_buckets for part in parts),
+            sum(part.ns for part in parts),
+        )

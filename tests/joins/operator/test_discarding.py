@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import fs
 
-from eddyline.joins.discards import Discards, DiscardState
 from eddyline.joins.graph import JoinGraph
+from eddyline.joins.leaving import Discards, DiscardState
 from eddyline.joins.operator.bucket import BucketBatch
 from eddyline.joins.orders.pipelines import written_orders
 from eddyline.joins.plan import PASSED, BatchPlan, merged_lost

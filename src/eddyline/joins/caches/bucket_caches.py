@@ -18,7 +18,11 @@ import numpy as np
 
 from eddyline.data.arrays import distinct
 from eddyline.data.jit import compiled
-from eddyline.joins.caches.counts import (
+from eddyline.joins.caches.hash_store import KeptRows, Keys
+from eddyline.joins.caches.prefix_invariant import PartnerRows, are_compatible, is_sound, is_told
+from eddyline.joins.operator.composites import SEED, Composites
+from eddyline.joins.operator.pipeline import Stage
+from eddyline.joins.plan import (
     CacheReport,
     ChangeCounts,
     KeyCounts,
@@ -26,10 +30,6 @@ from eddyline.joins.caches.counts import (
     UseCounts,
     place_of,
 )
-from eddyline.joins.caches.hash_store import KeptRows, Keys
-from eddyline.joins.caches.prefix_invariant import PartnerRows, are_compatible, is_sound, is_told
-from eddyline.joins.operator.composites import SEED, Composites
-from eddyline.joins.operator.pipeline import Stage
 from eddyline.state.rows import ALWAYS
 from eddyline.state.run_index import Index
 
@@ -38,10 +38,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from eddyline.joins.caches.counts import Place
     from eddyline.joins.caches.prefix_invariant import Candidate, Store
     from eddyline.joins.operator.pipeline import Through
-    from eddyline.joins.plan import BatchPlan, BucketReport
+    from eddyline.joins.plan import BatchPlan, BucketReport, CachePlace
     from eddyline.state.rows import SortedRun
     from eddyline.state.run_files import RunFile
 
@@ -438,7 +437,7 @@ class BucketCaches:
     """By input, the first number that was never given."""
     latest: dict[str, int] = field(default_factory=dict)
     """By input, the latest start of a row in the runs that ``after`` names, or later (µs)."""
-    seen: dict[Place, SeenKeys] = field(default_factory=dict)
+    seen: dict[CachePlace, SeenKeys] = field(default_factory=dict)
     """Sampled keys where candidates are profiled."""
 
     def fits(self, store: Store, before: Mapping[str, Sequence[str]]) -> bool:
@@ -636,14 +635,14 @@ class CandidateSamples:
         report: CacheReport,
     ) -> None:
         self.profiled = tuple(profiled)
-        self._at: dict[Place, list[Candidate]] = {}
+        self._at: dict[CachePlace, list[Candidate]] = {}
         for each in self.profiled:
             self._at.setdefault(place_of(each), []).append(each)
         self._stores = tuple(dict.fromkeys(each.store for each in self.profiled))
         self._bits = bits
         self._kept = kept
         self._report = report
-        self._samples: dict[Place, list[NDArray[np.uint64]]] = {}
+        self._samples: dict[CachePlace, list[NDArray[np.uint64]]] = {}
         self._changes: dict[Store, list[NDArray[np.uint64]]] = {}
 
     def take(self, pipeline: str, position: int, keys: Keys, partners: PartnerRows | None) -> None:
@@ -674,7 +673,7 @@ class CandidateSamples:
 
     def _take_support(
         self,
-        place: Place,
+        place: CachePlace,
         joined: Composites,
         at: NDArray[np.int64],
         counts: KeyCounts,
@@ -689,7 +688,7 @@ class CandidateSamples:
             counts.n_looked += at.size
             counts.n_supported += int(may_hit.sum())
 
-    def _seen(self, place: Place) -> SeenKeys:
+    def _seen(self, place: CachePlace) -> SeenKeys:
         is_rare = all(each.store.partners for each in self._at[place])
         bits = self._bits + (FEWER_BITS if is_rare else 0)
         seen = self._kept.seen.get(place)
@@ -725,7 +724,7 @@ class CandidateSamples:
         }
         self._report.profile_ns += time.perf_counter_ns() - started
 
-    def _known(self, place: Place, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    def _known(self, place: CachePlace, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Return for keys whether they would be kept; true if none of them is sampled any more."""
         seen = self._kept.seen[place]
         mask = np.uint64((1 << seen.bits) - 1)

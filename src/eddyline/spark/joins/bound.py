@@ -31,9 +31,8 @@ from eddyline.spark.analysis import arrow_schema, check_travel
 from eddyline.spark.buckets import REPORT
 from eddyline.spark.event_time import check_one_type
 from eddyline.spark.filters.guard import steps_of
-from eddyline.spark.joins.input_steps import facts_of
 from eddyline.spark.joins.layout import JoinInput
-from eddyline.spark.joins.source import declared_keys, source_of
+from eddyline.spark.joins.source import declared_keys, facts_of, source_of
 from eddyline.spark.operator import UnboundedState
 from eddyline.spark.relation import Relation, lateness_rule
 from eddyline.sql.parsing import quoted

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from eddyline.constraints.bounds import changes
 from eddyline.errors import StateError
 from eddyline.joins.plan import BUCKETS
-from eddyline.joins.state_part import InputsPart
+from eddyline.joins.view import InputsPart
 from eddyline.spark.disorder import Asked, counted, disorders
 from eddyline.spark.joins.layout import INPUT, PASSES, START
 from eddyline.spark.lateness import warned_of_late

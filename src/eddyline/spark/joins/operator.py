@@ -20,16 +20,29 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from eddyline.errors import StateError
 from eddyline.joins.caches.choice import JoinCaches
-from eddyline.joins.discards import DiscardState
 from eddyline.joins.graph import uncut_classes
 from eddyline.joins.grid import GridChoice, chosen_grid, split_text
-from eddyline.joins.leaving import LeavingLoops
+from eddyline.joins.leaving import DiscardState, LeavingLoops
 from eddyline.joins.orders.pipelines import JoinLoop
-from eddyline.joins.plan import BROADCAST, BUCKETS, COMPONENT, WAYS, BatchPlan, JoinWork
-from eddyline.joins.profile import JoinProfile
-from eddyline.joins.state_part import JoinPart
+from eddyline.joins.plan import (
+    BROADCAST,
+    BUCKETS,
+    COMPONENT,
+    WAYS,
+    BatchPlan,
+    JoinProfile,
+    JoinWork,
+)
 from eddyline.joins.tables import WayChoice
-from eddyline.joins.view import STATIC, InputView, JoinRecord, JoinView, PipelineView, ProbeView
+from eddyline.joins.view import (
+    STATIC,
+    InputView,
+    JoinPart,
+    JoinRecord,
+    JoinView,
+    PipelineView,
+    ProbeView,
+)
 from eddyline.options import DISCARD, JoinOptions
 from eddyline.query.query import UnboundedWindow
 from eddyline.report import joins as words
@@ -38,9 +51,8 @@ from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.spark.buckets import ADAPTIVE, FOUND, BucketReports, state_of, what_is_found
 from eddyline.spark.event_time import LOCAL, time_type
 from eddyline.spark.joins.bound import bind_join, gives_all
-from eddyline.spark.joins.input_steps import operators_of_inputs
 from eddyline.spark.joins.inputs import BatchMode, JoinInputs
-from eddyline.spark.joins.source import Placement
+from eddyline.spark.joins.source import Placement, operators_of_inputs
 from eddyline.spark.joins.tables import Broadcast, TableFilter, one_bucket
 from eddyline.spark.joins.task import BatchWorker, OnceWorker, Shape
 from eddyline.spark.operator import Laid, Operator, Pending

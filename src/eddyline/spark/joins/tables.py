@@ -31,8 +31,8 @@ from eddyline.joins.tables import MOST_ROWS, DropChoice
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.buckets import ADAPTIVE, FOUND, as_type, state_of
 from eddyline.spark.event_time import instant_of
-from eddyline.spark.joins.input_steps import facts_of
 from eddyline.spark.joins.layout import INPUT, KEY, PASSES, SLOT, START
+from eddyline.spark.joins.source import facts_of
 from eddyline.spark.joins.task import LateWorker, Shape
 from eddyline.spark.operator import Laid, Pending
 from eddyline.spark.prepared import Counted, Selected
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from eddyline.joins.graph import JoinGraph
     from eddyline.joins.plan import BucketReport
-    from eddyline.joins.state_part import JoinPart
+    from eddyline.joins.view import JoinPart
     from eddyline.runtime.journal import JournalEntry
     from eddyline.spark.joins.bound import BoundJoin
     from eddyline.spark.joins.inputs import JoinInputs
