@@ -22,12 +22,10 @@ from eddyline.aggregates.loop import REDUCED, AggregateLoop, AggregateProfile
 from eddyline.alarms.loop import AlarmLoop, AlarmPin
 from eddyline.alarms.plan import fixed_plans, from_plain
 from eddyline.constraints.bounds import bins_of
-from eddyline.joins.done import DoneChoice
 from eddyline.joins.graph import JoinGraph
 from eddyline.joins.grid import GridChoice, busiest, chosen_grid
-from eddyline.joins.operator.done_rows import MATCHED, DoneCounts
-from eddyline.joins.operator.partner_ages import AgeCounts
-from eddyline.joins.tiers import TierChoice
+from eddyline.joins.plan import MATCHED, AgeCounts, DoneCounts
+from eddyline.joins.tiers import DoneChoice, TierChoice
 from eddyline.models.segments import Segments
 from eddyline.options import AlarmOptions, SharingOptions
 from eddyline.query.conditions import And, Compare, Operand, Rule

@@ -24,13 +24,12 @@ from benchmarks.constraints.thesis import ARRIVALS_A_CHILD, BATCH, FULL_AT, MADE
 from benchmarks.harness.scenario import Measurement, Runs, Settings
 from eddyline.data.arrays import Ints
 from eddyline.joins.arrival_order import watched
-from eddyline.joins.discards import Discards, kept_text
 from eddyline.joins.graph import JoinGraph
+from eddyline.joins.leaving import Discards, kept_text
 from eddyline.joins.operator.bucket import BucketBatch
-from eddyline.joins.operator.done_rows import PASSED, LostCounts
 from eddyline.joins.orders.pipelines import written_orders
-from eddyline.joins.plan import BatchPlan
-from eddyline.joins.state_part import JoinPart
+from eddyline.joins.plan import PASSED, BatchPlan, LostCounts
+from eddyline.joins.view import JoinPart
 from eddyline.state.bucket_state import BucketState
 from eddyline.state.dropped_rows import BITS, DEPTH, MOST_LISTED, MOST_SLICES, SKETCH_WORDS
 from eddyline.state.grid import Grid

@@ -33,15 +33,13 @@ from benchmarks.harness.scenario import Measurement, Runs, Settings
 from benchmarks.harness.statistics import median, spread
 from eddyline.data.arrays import Ints
 from eddyline.joins.arrival_order import Clusters, ValueOrders, watched
-from eddyline.joins.done import DoneChoice
 from eddyline.joins.graph import JoinGraph, UniqueKey, covers
 from eddyline.joins.leaving import MonitorBudget
 from eddyline.joins.operator.bucket import BucketBatch
-from eddyline.joins.operator.done_rows import CLOSED, MATCHED, PASSED, merged_counts
 from eddyline.joins.orders.pipelines import written_orders
-from eddyline.joins.plan import BatchPlan, BucketReport
-from eddyline.joins.state_part import JoinPart
-from eddyline.joins.tiers import TierChoice
+from eddyline.joins.plan import CLOSED, MATCHED, PASSED, BatchPlan, BucketReport, merged_counts
+from eddyline.joins.tiers import DoneChoice, TierChoice
+from eddyline.joins.view import JoinPart
 from eddyline.state.bucket_state import BucketState
 from eddyline.state.grid import Grid
 from eddyline.state.manifest import ManifestFolder

@@ -38,7 +38,7 @@ from eddyline.joins.grid import chosen_grid
 from eddyline.joins.operator.bucket import BucketBatch
 from eddyline.joins.orders.pipelines import written_orders
 from eddyline.joins.plan import BatchPlan, BucketReport
-from eddyline.joins.state_part import JoinPart
+from eddyline.joins.view import JoinPart
 from eddyline.state.bucket_state import FAN_IN, BucketState
 from eddyline.state.grid import N_BINS, Grid, bins_of
 from eddyline.state.manifest import ManifestFolder

@@ -19,14 +19,22 @@ from pyarrow import fs
 from eddyline.data.arrays import Ints
 from eddyline.joins.caches import bucket_caches
 from eddyline.joins.caches.choice import BUDGET, CacheCosts, JoinCaches
-from eddyline.joins.caches.counts import NO_CACHES, CachePlan, CacheReport
 from eddyline.joins.caches.prefix_invariant import Candidate, prefix_invariant
 from eddyline.joins.graph import JoinGraph
 from eddyline.joins.operator.bucket import BucketBatch
 from eddyline.joins.orders.pipelines import JoinLoop
 from eddyline.joins.orders.probe_profiling import DropSample
-from eddyline.joins.plan import BatchPlan, BucketReport, Join, JoinWork, ProbeWork
-from eddyline.joins.profile import JoinProfile
+from eddyline.joins.plan import (
+    NO_CACHES,
+    BatchPlan,
+    BucketReport,
+    CachePlan,
+    CacheReport,
+    Join,
+    JoinProfile,
+    JoinWork,
+    ProbeWork,
+)
 from eddyline.options import JoinOptions
 from eddyline.state.bucket_state import BucketState
 from eddyline.state.manifest import ManifestFolder

@@ -7,8 +7,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs
 
-from eddyline.joins.state_part import JoinPart
-from eddyline.joins.view import JoinRecord
+from eddyline.joins.view import JoinPart, JoinRecord
 from eddyline.report.sections import Column, RunView, Section, Table
 from eddyline.report.stored import RunLog
 from eddyline.runtime.checkpoint import write_format

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from eddyline.errors import StateError
-from eddyline.joins.discards import GREATEST, LEAST, MARGIN, PERIODS, Discards, DiscardState
-from eddyline.joins.operator.done_rows import LostCounts
-from eddyline.joins.state_part import JoinPart
+from eddyline.joins.leaving import GREATEST, LEAST, MARGIN, PERIODS, Discards, DiscardState
+from eddyline.joins.plan import LostCounts
+from eddyline.joins.view import JoinPart
 from eddyline.state.grid import Grid
 from eddyline.state.rows import FOREVER
 

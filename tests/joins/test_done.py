@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from eddyline.errors import PlanError, StateError
-from eddyline.joins.done import REST, TRIAL, DoneChoice
-from eddyline.joins.operator.done_rows import MATCHED, DoneCounts
+from eddyline.joins.plan import MATCHED, DoneCounts
+from eddyline.joins.tiers import REST, TRIAL, DoneChoice
 
 HOT = {"p": 64_000}
 

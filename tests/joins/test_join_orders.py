@@ -13,15 +13,13 @@ import pytest
 
 from eddyline.data import outcomes as outcome
 from eddyline.errors import OptionError, StateError
-from eddyline.joins.caches.counts import CacheReport
 from eddyline.joins.graph import JoinGraph
 from eddyline.joins.operator.pipeline import results
 from eddyline.joins.orders import pipelines as orders
 from eddyline.joins.orders.pipelines import Growth, JoinLoop, written_orders
 from eddyline.joins.orders.probe_order import has_cycle, way_filters
 from eddyline.joins.orders.probe_profiling import DropSample, drop_samples
-from eddyline.joins.plan import BucketReport, JoinWork, ProbeWork
-from eddyline.joins.profile import JoinProfile
+from eddyline.joins.plan import BucketReport, CacheReport, JoinProfile, JoinWork, ProbeWork
 from eddyline.options import JoinOptions
 from eddyline.ordering.a_greedy import AGreedyOptions
 from eddyline.state.rows import Rows, SortedRun

@@ -18,8 +18,7 @@ from eddyline.joins.leaving import (
     WARM_BATCHES,
     MonitorBudget,
 )
-from eddyline.joins.operator.partner_ages import AgeCounts
-from eddyline.joins.plan import BucketReport
+from eddyline.joins.plan import AgeCounts, BucketReport
 from eddyline.joins.tiers import TierChoice
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from eddyline.joins.graph import JoinGraph
 from eddyline.joins.orders.pipelines import JoinLoop, PipelineChoice
 from eddyline.joins.orders.probe_order import way_filters
-from eddyline.joins.profile import JoinProfile
+from eddyline.joins.plan import JoinProfile
 from eddyline.options import JoinOptions
 from eddyline.runtime.plan_log import PlanLog
 from tests.joins.test_join_orders import sample_of

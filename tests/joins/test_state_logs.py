@@ -8,9 +8,8 @@ import pytest
 
 from eddyline.errors import StateError
 from eddyline.joins.caches.choice import JoinCaches
-from eddyline.joins.done import TRIAL, DoneChoice
-from eddyline.joins.operator.done_rows import MATCHED, DoneCounts
-from eddyline.joins.tiers import MARGIN, TierChoice
+from eddyline.joins.plan import MATCHED, DoneCounts
+from eddyline.joins.tiers import MARGIN, TRIAL, DoneChoice, TierChoice
 from eddyline.report import decisions as words
 from eddyline.runtime.plan_log import PlanLog
 from tests.joins.test_done import HOT, NS

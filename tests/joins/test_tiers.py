@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from eddyline.constraints.bounds import BINS_PER_OCTAVE, LearnedBound, bins_of, n_beyond, top_of
 from eddyline.errors import PlanError, StateError
-from eddyline.joins.operator.partner_ages import AgeCounts
+from eddyline.joins.plan import AgeCounts
 from eddyline.joins.tiers import HELD, MOST_HOT, TierChoice
 
 LENGTH = 1_000_000_000

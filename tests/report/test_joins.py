@@ -11,10 +11,9 @@ import pytest
 from rich.console import Console
 
 from eddyline.joins.arrival_order import ClusterView
-from eddyline.joins.discards import DiscardView
-from eddyline.joins.done import DoneView
+from eddyline.joins.leaving import DiscardView
 from eddyline.joins.tables import DropView
-from eddyline.joins.tiers import TierView
+from eddyline.joins.tiers import DoneView, TierView
 from eddyline.joins.view import CacheView, PipelineView, ProbeView
 from eddyline.report.joins import holding_back
 from eddyline.report.sections import sections_json

@@ -20,7 +20,7 @@ from eddyline.joins.graph import JoinGraph
 from eddyline.joins.grid import chosen_grid
 from eddyline.joins.operator.bucket import BucketBatch
 from eddyline.joins.plan import BatchPlan
-from eddyline.joins.state_part import JoinPart
+from eddyline.joins.view import JoinPart
 from eddyline.state.bucket_state import BucketState
 from eddyline.state.grid import N_BINS, Grid, Moved, Split, bins_of, buckets_for
 from eddyline.state.late_rows import read_late, settle_late

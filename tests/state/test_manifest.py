@@ -14,7 +14,7 @@ from pyarrow import fs
 
 from eddyline.data import files
 from eddyline.errors import StateError
-from eddyline.joins.state_part import JoinPart
+from eddyline.joins.view import JoinPart
 from eddyline.state.bucket_state import BucketState, ColdRuns
 from eddyline.state.grid import Grid, Split
 from eddyline.state.manifest import FORMAT, ManifestFolder, StatePart

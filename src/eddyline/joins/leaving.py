@@ -1,35 +1,337 @@
-"""Which rows leave the windows of a join before these end, and how: the choices held together.
+"""Rows that leave the windows of a join before these end: the choices held together.
 
-Whole runs go to a cold tier by age, or rows one by one where a rule says that they are done; with
-``discard`` they are dropped. The choices see counts of tasks, and never rows. ``MonitorBudget``
-says when tasks measure: as often as a share of the time allows. Where nothing that is learned is in
-use, and the last batch that was measured gave no hope of any, measuring rests, ever longer up to a
-bound.
+``LeavingLoops`` holds the choices. Whole runs go to a cold tier by age, or rows one by one where a
+rule says that they are done; with ``discard`` they are dropped. The choices see counts of tasks,
+and never rows. ``MonitorBudget`` says when tasks measure: as often as a share of the time allows.
+Where nothing that is learned is in use, and the last batch that was measured gave no hope of any,
+measuring rests, ever longer up to a bound.
+
+``Discards`` says for how long rows are kept where what constraints say is useless is dropped. The k
+of a constraint is the greatest age that a row of an input had in a result of late (see
+``LostResults``), and rows are kept for a little longer. A partner that comes later still is missed,
+but its key is known of the rows that were dropped: k is raised at once, so that it cannot hide what
+it is learned of (the ratchet of [Babu05 6.6.3]). It comes down once nothing of some periods asked
+for it. What is dropped decides what is in the answer. So nothing here is sampled, or depends on the
+time that work takes; and what is learned is committed with the rows, not saved beside them: a batch
+that runs again drops what it dropped before. Of three inputs and more it depends on the order of
+probes which missed partners are known for certain, and so may k; the bound holds in any order.
 """
 
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from eddyline.constraints.bounds import LearnedLateness
 from eddyline.joins.arrival_order import Clusters, ValueOrders, watched
-from eddyline.joins.discards import Discards
-from eddyline.joins.done import DoneChoice
 from eddyline.joins.graph import covers
-from eddyline.joins.operator.done_rows import CLOSED, MATCHED, PASSED, merged_counts, merged_lost
-from eddyline.joins.operator.partner_ages import merged
-from eddyline.joins.tiers import TierChoice
+from eddyline.joins.plan import (
+    CLOSED,
+    MATCHED,
+    MOST,
+    PASSED,
+    LostCounts,
+    merged_ages,
+    merged_counts,
+    merged_lost,
+)
+from eddyline.joins.tiers import DoneChoice, TierChoice
 from eddyline.runtime.budget import Budget
+from eddyline.runtime.journal import JournalEntry
 from eddyline.state.rows import ALWAYS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    from eddyline.constraints.bounds import Disorder
+    from eddyline.joins.arrival_order import Place
     from eddyline.joins.graph import JoinGraph
-    from eddyline.joins.operator.partner_ages import AgeCounts
-    from eddyline.joins.plan import BucketReport
-    from eddyline.runtime.journal import JournalEntry
+    from eddyline.joins.plan import AgeCounts, BucketReport
+
+HELD = 0.99999
+"""Share of the rows of a stream whose keys are to be within the order that is learned of them; what
+is beyond it costs results."""
+
+PAIRS = 1_000
+"""Fewest results of a period, and of all before the first row is dropped."""
+
+PERIODS = 8
+"""Periods of which the greatest age counts; each takes as long as that age at least."""
+
+MARGIN = 1.07
+"""Rows are kept for so many times k [stream-constraints: safety margin]."""
+
+LEAST, GREATEST = 1.04, 1.12
+"""As long as rows are kept for so many times k nothing changes."""
+
+RISING = 2.0
+"""Most by which a rise of k is taken to go on: the margin is multiplied by the last rise."""
+
+SEEN = 2.0
+"""A first k is used once so many times as much event time was seen: ages are bounded by it."""
+
+TOLD = 1.25
+"""What was lost is told in the journal when it is so many times what was told last."""
+
+
+class Period(Struct, frozen=True, forbid_unknown_fields=True):
+    """What was found of the rows of an input in some batches."""
+
+    since: int
+    """The event time from which it is (µs)."""
+    n_pairs: int = 0
+    """Results, and partners that are known to be missed."""
+    widest: int = 0
+    """The greatest age of a row of the input in them (µs)."""
+
+
+class InputDiscards(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is known of one input; plain values."""
+
+    periods: tuple[Period, ...] = ()
+    """The newest at the end."""
+    n_pairs: int = 0
+    """Of all periods so far."""
+    kept_for: int | None = None
+    """For how long its rows are kept (µs); None: as long as their window says."""
+    n_dropped: int = 0
+    """Rows that were dropped so far."""
+    n_most: int = 0
+    """No more results than that were missed so far for want of one of them."""
+    n_about: float = 0.0
+    """About so many were."""
+    n_seen: int = 0
+    """Partners that are known for certain to be missed."""
+    told: int = 0
+    """``n_most`` as the journal told it last."""
+
+    @property
+    def bound(self) -> int:
+        """The k that is learned: the greatest age in all periods (µs)."""
+        return max((each.widest for each in self.periods), default=0)
+
+    def after(self, batch: LostCounts, seen: int, since: int, length: int) -> InputDiscards:
+        """Return what is known with one batch more.
+
+        Args:
+            batch: what it found and missed.
+            seen: the event time that is passed (µs).
+            since: the event time from which anything was seen (µs).
+            length: of the window (µs).
+        """
+        n_pairs, widest = batch.n_found + batch.n_seen, max(batch.widest, batch.widest_seen)
+        *others, newest = self.periods or (Period(since),)
+        newest = Period(newest.since, newest.n_pairs + n_pairs, max(newest.widest, widest))
+        known = replace(
+            self,
+            periods=(*others, newest),
+            n_pairs=self.n_pairs + n_pairs,
+            n_dropped=self.n_dropped + batch.n_dropped,
+            n_most=min(self.n_most + batch.n_most, MOST),
+            n_about=max(self.n_about + batch.n_about, 0.0),
+            n_seen=self.n_seen + batch.n_seen,
+        )
+        is_over = newest.n_pairs >= PAIRS and seen - newest.since >= known.bound
+        kept_for = known._next(self.bound, seen - since, length, is_over=is_over)
+        if is_over:
+            periods = (*known.periods, Period(seen))[-PERIODS:]
+            return replace(known, periods=periods, kept_for=kept_for)
+        return replace(known, kept_for=kept_for)
+
+    def _next(self, before: int, seen: int, length: int, *, is_over: bool) -> int | None:
+        """Return for how long rows are kept from now on.
+
+        Args:
+            before: the k before the batch (µs).
+            seen: the event time that was seen (µs).
+            length: of the window (µs).
+            is_over: whether a period is over.
+        """
+        if self.n_pairs < PAIRS:
+            return None
+        bound, now = self.bound, self.kept_for
+        rise = min(bound / before, RISING) if 0 < before < bound else 1.0
+        wanted = int(bound * MARGIN * rise) + 1
+        if wanted >= length:
+            return None
+        if now is None:
+            return wanted if seen >= SEEN * wanted else None
+        if now < LEAST * bound or (is_over and now > GREATEST * bound + 1):
+            return wanted
+        return now
+
+
+class DiscardState(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is known of all inputs; a part of the state that a batch commits."""
+
+    inputs: dict[str, InputDiscards] = field(default_factory=dict)
+    orders: list[tuple[str, int, LearnedLateness, int | None]] = field(default_factory=list)
+    since: int | None = None
+    """The event time from which anything was seen (µs)."""
+    firsts: list[tuple[str, int, int]] = field(default_factory=list)
+    """Of inputs and key classes whose order is learned, the least key of the first batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiscardView:
+    """What is dropped of an input, and what that cost, for people."""
+
+    name: str
+    kept_for: int | None
+    """For how long its rows are kept (µs); None: as long as their window says."""
+    bound: int
+    """The greatest age that one had in a result of late (µs)."""
+    n_pairs: int
+    """Results that it is learned of."""
+    n_dropped: int
+    """Rows that were dropped."""
+    n_most: int
+    """No more results were missed for it."""
+    n_about: float
+    """About so many were."""
+    n_seen: int
+    """Partners that are known to be missed."""
+
+
+class Discards:
+    """Keeps what rows are dropped good.
+
+    Args:
+        lengths: of the windows of which rows may be dropped (µs), by input; none if empty.
+        passing: the keys that others may pass; see ``arrival_order.watched``.
+    """
+
+    component = "constraints"
+
+    def __init__(
+        self, lengths: Mapping[str, int], passing: Mapping[Place, tuple[Place, ...]]
+    ) -> None:
+        self.lengths, self._passing = lengths, passing
+        self.known: dict[str, InputDiscards] = {}
+        self._since: int | None = None
+        self.newest: dict[str, LostCounts] = {}
+        """What the newest batch cost, by input."""
+        self.orders = ValueOrders(passing, HELD)
+        self._firsts: dict[Place, int] = {}
+        self.restore(DiscardState())
+
+    @property
+    def kept_for(self) -> dict[str, int | None] | None:
+        """By input, for how long its rows are kept (µs); None if none are dropped at all."""
+        if not self.lengths:
+            return None
+        return {name: each.kept_for for name, each in self.known.items()}
+
+    def below(self) -> dict[str, dict[int, int]]:
+        """Return by input and key class the key below which rows are dropped: others passed it.
+
+        As with a k in time, keys have to have gone on by twice what is allowed for.
+        """
+        settled = {
+            (name, key)
+            for name, key, learned, top in self.orders.snapshot()
+            if top is not None
+            and learned.n_rows >= PAIRS
+            and top - self._firsts[name, key] >= SEEN * MARGIN * learned.bound
+        }
+        return {
+            name: mine
+            for name, keys in self.orders.below().items()
+            if (mine := {k: low for k, low in keys.items() if {*self._passing[name, k]} <= settled})
+        }
+
+    def step(
+        self,
+        lost: Mapping[str, LostCounts],
+        disorder: Iterable[Mapping[Place, Disorder]],
+        seen: int | None,
+        batch_id: int = -1,
+    ) -> list[JournalEntry]:
+        """Take in what a batch found and missed, and say for how long rows are kept after it.
+
+        Args:
+            lost: by input.
+            disorder: of the keys of its rows, by bucket.
+            seen: the event time that all streams have passed (µs); None if some have none yet.
+            batch_id: the micro-batch, for the journal.
+        """
+        self.newest = dict(lost)
+        parts = list(disorder)
+        for place in {place for each in parts for place in each} - self._firsts.keys():
+            self._firsts[place] = min(each[place].earliest for each in parts if place in each)
+        self.orders.step(parts)
+        if seen is None:
+            return []
+        self._since = since = seen if self._since is None else self._since
+        entries = []
+        for name, length in self.lengths.items():
+            before, batch = self.known[name], lost.get(name, LostCounts())
+            now = before.after(batch, seen, since, length)
+            if now.kept_for != before.kept_for:
+                texts = kept_text(name, before.kept_for), kept_text(name, now.kept_for)
+                entries.append(self._entry(batch_id, "kept", *texts, now))
+            if now.n_most > TOLD * before.told:
+                was, is_now = (f"{name} at most {n:,} missed" for n in (before.told, now.n_most))
+                entries.append(self._entry(batch_id, "missed", was, is_now, now))
+                now = replace(now, told=now.n_most)
+            self.known[name] = now
+        return entries
+
+    def _entry(
+        self, batch_id: int, event: str, before: str, after: str, known: InputDiscards
+    ) -> JournalEntry:
+        evidence: dict[str, Any] = {
+            "k_s": known.bound / 1e6,
+            "n_pairs": known.n_pairs,
+            "n_dropped": known.n_dropped,
+            "n_missed_at_most": known.n_most,
+            "n_missed_about": known.n_about,
+            "n_partners_missed": known.n_seen,
+        }
+        return JournalEntry(batch_id, self.component, event, before, after, evidence)
+
+    def views(self) -> tuple[DiscardView, ...]:
+        """Return what is dropped as it stands."""
+        return tuple(
+            DiscardView(
+                name,
+                each.kept_for,
+                each.bound,
+                each.n_pairs,
+                each.n_dropped,
+                each.n_most,
+                each.n_about,
+                each.n_seen,
+            )
+            for name, each in self.known.items()
+        )
+
+    def state(self) -> DiscardState | None:
+        """Return what is known, which is committed with the rows; None if none are dropped."""
+        if not self.lengths:
+            return None
+        firsts = [(*place, first) for place, first in self._firsts.items()]
+        return DiscardState(dict(self.known), self.orders.snapshot(), self._since, firsts)
+
+    def restore(self, state: DiscardState) -> None:
+        """Continue from what ``state`` returned."""
+        self.known = {name: state.inputs.get(name, InputDiscards()) for name in self.lengths}
+        self.orders = ValueOrders(self._passing, HELD)
+        self.orders.restore(state.orders)
+        self._since = state.since
+        self._firsts = {(name, key): first for name, key, first in state.firsts}
+
+
+def kept_text(name: str, kept_for: int | None) -> str:
+    """Return for how long rows of an input are kept (µs; None: as their window says), in words."""
+    if kept_for is None:
+        return f"{name} kept as long as its window says"
+    return f"{name} kept for {kept_for / 1e6:.6g} s"
 
 
 class LeavingSnapshot(TypedDict):
@@ -145,7 +447,7 @@ class LeavingLoops:
             n_hot: the hot rows of each input with tiers.
             batch_id: the micro-batch, for the journal.
         """
-        ages = merged(each.ages for each in reports)
+        ages = merged_ages(each.ages for each in reports)
         self._monitors.step(reports, ages)
         with self._monitors.learning():
             entries = self.tiers.step(ages, latest, batch_id)

@@ -1,13 +1,18 @@
-"""Values between a join's driver and tasks: the plan of a batch, the report of a bucket."""
+"""Values between a join's driver and its tasks.
+
+``BatchPlan`` goes to the tasks, with a ``CachePlan`` for caches of joined rows. Each task returns a
+``BucketReport`` of counts: of probes, of ages of the rows that are found, of rows that are done or
+lost, and of caches. ``JoinProfile`` is the sum of the buckets of a batch; orders and caches learn
+from nothing else.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import pyarrow as pa
 
-from eddyline.joins.caches.counts import NO_CACHES
 from eddyline.state.bucket_state import BucketState
 from eddyline.state.grid import Bins, Grid
 
@@ -18,16 +23,13 @@ if TYPE_CHECKING:
 
     from eddyline.constraints.bounds import Disorder
     from eddyline.joins.arrival_order import Closed, Place, Spans
-    from eddyline.joins.caches.counts import CachePlan, CacheReport
+    from eddyline.joins.caches.prefix_invariant import Candidate, Store
     from eddyline.joins.graph import JoinGraph, UniqueKey
-    from eddyline.joins.operator.done_rows import Done, LostCounts
-    from eddyline.joins.operator.partner_ages import AgeCounts
     from eddyline.joins.orders.probe_profiling import DropProbing, DropSample
     from eddyline.query.query import JoinKind
     from eddyline.state.event_time import EventTime, OrderPlan
     from eddyline.state.grid import Moved
     from eddyline.state.rows import KeyColumn
-
 
 COMPONENT = "join"
 """Name of a join in journals, reports of tasks and manifests."""
@@ -84,6 +86,280 @@ class JoinWork:
         return whole
 
 
+@dataclass(slots=True)
+class AgeCounts:
+    """The ages of the rows of one window that were found."""
+
+    n_pairs: int = 0
+    """Pairs of a row, or a combination of rows, and a row of the window."""
+    n_cold: int = 0
+    """Those of them whose row of the window was in a cold run."""
+    bins: dict[int, int] = field(default_factory=dict)
+    """Pairs whose row of the window was older than its partner, by the bin of its age; those that
+    were measured stand for others."""
+    is_measured: bool = True
+    """Whether ages were measured; if not, pairs are only counted."""
+
+    def add(self, other: AgeCounts) -> None:
+        """Count those of another part, too."""
+        self.n_pairs += other.n_pairs
+        self.n_cold += other.n_cold
+        for number, n in other.bins.items():
+            self.bins[number] = self.bins.get(number, 0) + n
+
+
+def merged_ages(parts: Iterable[dict[str, AgeCounts]]) -> dict[str, AgeCounts]:
+    """Return the ages of several buckets, by input."""
+    whole: dict[str, AgeCounts] = {}
+    for part in parts:
+        for name, counts in part.items():
+            whole.setdefault(name, AgeCounts(is_measured=counts.is_measured)).add(counts)
+    return whole
+
+
+@dataclass(slots=True)
+class DoneCounts:
+    """How many rows of an input were done by a rule, and the work of letting them go."""
+
+    n_new: int = 0
+    """New rows."""
+    n_new_done: int = 0
+    """Those of them that were done when their batch ended."""
+    n_old_done: int = 0
+    """Older rows that were seen to be done."""
+    n_left: int = 0
+    """Rows of merged runs that left for it."""
+    ns: int = 0
+    """Time that it took to find them, and to write apart what left, with its filter (ns)."""
+    n_merged: int = 0
+    """Rows that were merged."""
+    merge_ns: int = 0
+    """Time that it took to merge them, and to write those that stay (ns)."""
+
+    def add(self, other: DoneCounts) -> None:
+        """Count those of another part, too."""
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+Done = dict[tuple[str, str], DoneCounts]
+"""Counts by rule and input."""
+
+
+MATCHED = "matched"
+"""The rule of rows that were in their only result."""
+
+
+PASSED = "passed"
+"""The rule of rows whose key the others have passed."""
+
+
+CLOSED = "closed"
+"""The rule of rows whose key has come in all other streams, and comes no more."""
+
+
+def merged_counts(parts: Iterable[Done], rule: str) -> Mapping[str, DoneCounts]:
+    """Return the counts of several buckets by one rule, by input."""
+    whole: dict[str, DoneCounts] = {}
+    for part in parts:
+        for (of, name), counts in part.items():
+            if of == rule:
+                whole.setdefault(name, DoneCounts()).add(counts)
+    return whole
+
+
+MOST = 2**62
+"""No more results than that are told, which no query has: sums stay whole numbers of 64 bits."""
+
+
+@dataclass(slots=True)
+class LostCounts:
+    """What dropped rows of one input cost in a batch, and what its others were needed for."""
+
+    n_found: int = 0
+    """Results that were found."""
+    widest: int = 0
+    """The greatest age of a row of the input in one of them: the event time from it to the latest
+    row of the result (µs)."""
+    n_most: int = 0
+    """No more results were missed of which a row of the input was the first to be missing."""
+    n_about: float = 0.0
+    """About so many were."""
+    n_seen: int = 0
+    """Combinations of which a dropped partner is known for certain."""
+    widest_seen: int = 0
+    """The greatest age of the newest such partner (µs)."""
+    n_dropped: int = 0
+    """Rows of the input that were dropped."""
+
+    def add(self, other: LostCounts) -> None:
+        """Count those of another part, too."""
+        self.n_found += other.n_found
+        self.widest = max(self.widest, other.widest)
+        self.n_most = min(self.n_most + other.n_most, MOST)
+        self.n_about += other.n_about
+        self.n_seen += other.n_seen
+        self.widest_seen = max(self.widest_seen, other.widest_seen)
+        self.n_dropped += other.n_dropped
+
+
+def merged_lost(parts: Iterable[Mapping[str, LostCounts]]) -> dict[str, LostCounts]:
+    """Return the counts of several buckets, by input."""
+    whole: dict[str, LostCounts] = {}
+    for part in parts:
+        for name, counts in part.items():
+            whole.setdefault(name, LostCounts()).add(counts)
+    return whole
+
+
+Key = TypeVar("Key")
+Counts = TypeVar("Counts", bound="_Counts")
+
+CachePlace = tuple[str, int, tuple[int, ...]]
+"""The place at which a cache is, or would be, asked: pipeline, position, and classes of the key."""
+
+
+def place_of(candidate: Candidate) -> CachePlace:
+    """Return the place at which a candidate is asked."""
+    return candidate.pipeline, candidate.start, candidate.store.key
+
+
+@dataclass(frozen=True, slots=True)
+class CachePlan:
+    """The caches of the pipelines in a batch; the same for every bucket."""
+
+    used: tuple[Candidate, ...] = ()
+    """The caches to ask; a bucket leaves out those that are not sound with the orders in force."""
+    kept: tuple[Store, ...] = ()
+    """Stores that are kept true although no cache of them may be asked."""
+    profiled: tuple[Candidate, ...] = ()
+    """Candidates whose keys are sampled."""
+    limits: Mapping[Store, int] = field(default_factory=dict)
+    """Memory of each store in a bucket (bytes); a missing one has none."""
+    sample_bits: int = 0
+    """One in 2^bits keys is sampled where candidates are profiled."""
+
+    @property
+    def stores(self) -> tuple[Store, ...]:
+        """The stores that are kept true."""
+        return tuple(dict.fromkeys((*(each.store for each in self.used), *self.kept)))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do."""
+        return not (self.used or self.kept or self.profiled)
+
+
+NO_CACHES = CachePlan()
+"""Plain pipelines."""
+
+
+@dataclass(slots=True)
+class _Counts:
+    """Counts that add up."""
+
+    def add(self, other: Self) -> None:
+        """Add the counts of the same thing in another bucket."""
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+
+
+@dataclass(slots=True)
+class UseCounts(_Counts):
+    """The counts of one cache."""
+
+    n_rows: int = 0
+    """Rows, or combinations of rows, that came to it."""
+    n_keys: int = 0
+    """Distinct keys of them."""
+    n_hits: int = 0
+    """Of those, the ones that it had before the batch."""
+    n_out: int = 0
+    """Combinations that went on behind it."""
+    n_put: int = 0
+    """Joined rows that were put in for keys that it did not have."""
+    n_asked: int = 0
+    """New rows of which it was asked whether they may use a hit; see ``prefix_invariant``."""
+    ns: int = 0
+    """Time that it took, with the joins of missing keys (ns)."""
+    miss_ns: int = 0
+    """Of that, the joins of missing keys (ns)."""
+
+
+@dataclass(slots=True)
+class StoreCounts(_Counts):
+    """The counts of keeping one store true."""
+
+    n_seen: int = 0
+    """Changes of the join that its taps saw."""
+    n_kept: int = 0
+    """Of those, rows whose key it has."""
+    ns: int = 0
+    """Time that the taps took, and the removal of dead rows (ns)."""
+    n_entries: int = 0
+    """Keys that it has after the batch."""
+    n_rows: int = 0
+    """Joined rows that it has."""
+    n_bytes: int = 0
+    """Their size."""
+
+
+@dataclass(slots=True)
+class KeyCounts(_Counts):
+    """Sampled keys at the place of a candidate."""
+
+    n_new: int = 0
+    """Distinct keys that did not come in the batches that are remembered."""
+    n_rows: int = 0
+    """Sampled rows."""
+    n_asked: int = 0
+    """Of those, rows that were asked for whether they may use a hit; see ``prefix_invariant``."""
+    n_supported: int = 0
+    """Of those, the ones that might."""
+    n_looked: int = 0
+    """Look-ups that this took. The other counts are scaled up to all keys, this one is not."""
+
+
+@dataclass(slots=True)
+class ChangeCounts(_Counts):
+    """Sampled changes of a join that a candidate would have to keep."""
+
+    n_seen: int = 0
+    """Changes with a sampled key."""
+    n_kept: int = 0
+    """Of those, changes whose key is remembered at a place of the store."""
+
+
+@dataclass(slots=True)
+class CacheReport:
+    """The counts of the caches of one bucket, or of several, in one batch."""
+
+    uses: dict[Candidate, UseCounts] = field(default_factory=dict)
+    stores: dict[Store, StoreCounts] = field(default_factory=dict)
+    keys: dict[CachePlace, KeyCounts] = field(default_factory=dict)
+    changes: dict[Store, ChangeCounts] = field(default_factory=dict)
+    """Of the stores of candidates that are profiled."""
+    profile_ns: int = 0
+    """Time that profiling took (ns)."""
+
+    @classmethod
+    def merge(cls, parts: Iterable[CacheReport]) -> CacheReport:
+        """Return the sum of several buckets."""
+        whole = cls()
+        for part in parts:
+            _add_all(whole.uses, part.uses)
+            _add_all(whole.stores, part.stores)
+            _add_all(whole.keys, part.keys)
+            _add_all(whole.changes, part.changes)
+            whole.profile_ns += part.profile_ns
+        return whole
+
+
+def _add_all(sums: dict[Key, Counts], part: Mapping[Key, Counts]) -> None:
+    for key, counts in part.items():
+        sums.setdefault(key, type(counts)()).add(counts)
+
+
 @dataclass(frozen=True, slots=True)
 class PartnerPlan:
     """The rows of the first of two inputs whose partners decide whether they are results."""
@@ -129,7 +405,7 @@ class BatchPlan:
     """Origin of the runs if another grid made them; each bucket takes its own rows out."""
     partners: PartnerPlan | None = None
     """What is asked beside combinations, or in their place; None of an inner join. See
-    ``partner_bucket.PartnerBatch``."""
+    ``operator.event_time.PartnerBatch``."""
     spans: Mapping[str, int | None] = field(default_factory=dict)
     """By input whose window may have a cold tier: for how long its rows are hot (µs); None: all of
     them are. The ages of rows that are found are measured of these inputs alone."""
@@ -158,6 +434,12 @@ class BatchPlan:
     """Use of caches of joined rows; none if omitted."""
     probing: DropProbing | None = None
     """Choice of the new rows that are profiled; None if none is."""
+
+    @property
+    def measures_ages(self) -> bool:
+        """Whether the rows that are found are counted by age, or those in cold tiers alone."""
+        has_cold = any(span is not None for span in self.spans.values())
+        return has_cold or (self.measures and bool(self.spans))
 
 
 @dataclass(slots=True)
@@ -200,3 +482,42 @@ class BucketReport:
     """By table of which rows came, the key classes of which no two have the same code."""
     caches: CacheReport | None = None
     """Counts of the caches; None if the plan has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinProfile:
+    """Counts and samples of one bucket or of several."""
+
+    samples: tuple[DropSample, ...] = ()
+    """Sampled rows that were looked up in all windows."""
+    work: JoinWork = field(default_factory=JoinWork)
+    """Counts of the probes."""
+    caches: CacheReport = field(default_factory=CacheReport)
+    """Counts of the caches."""
+    n_buckets: int = 1
+    ns: int = 0
+    """Time of the tasks together (ns)."""
+
+    @classmethod
+    def of(cls, reports: Iterable[BucketReport]) -> Self:
+        """Return the profile of a batch.
+
+        Args:
+            reports: of its buckets, in their order; at least one.
+        """
+        first, *others = (
+            cls(each.samples, each.work, each.caches or CacheReport(), ns=each.ns)
+            for each in reports
+        )
+        return first.merge(*others)
+
+    def merge(self, *others: Self) -> Self:
+        """Return the profile of all together."""
+        parts = (self, *others)
+        return type(self)(
+            tuple(sample for part in parts for sample in part.samples),
+            JoinWork.merge(part.work for part in parts),
+            CacheReport.merge(part.caches for part in parts),
+            sum(part.n_buckets for part in parts),
+            sum(part.ns for part in parts),
+        )

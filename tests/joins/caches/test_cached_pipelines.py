@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from pyarrow import fs
 
 from eddyline.joins.caches import bucket_caches
-from eddyline.joins.caches.counts import CachePlan
 from eddyline.joins.caches.prefix_invariant import candidates, prefix_invariant
 from eddyline.joins.operator.bucket import BucketBatch
-from eddyline.joins.plan import BatchPlan
+from eddyline.joins.plan import BatchPlan, CachePlan
 from eddyline.query.query import RangeWindow, RowsWindow
 from eddyline.state.bucket_state import BucketState
 from eddyline.state.manifest import ManifestFolder

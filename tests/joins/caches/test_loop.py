@@ -9,8 +9,8 @@ import pytest
 from benchmarks.joins import runs as join_runs
 
 from eddyline.joins.caches.choice import BYPASSED, INTERVAL, JoinCaches
-from eddyline.joins.caches.counts import NO_CACHES
 from eddyline.joins.graph import JoinGraph
+from eddyline.joins.plan import NO_CACHES
 
 ARRIVALS = join_runs.uniform((1, 1, 8), 400, 80_000, length=6_000)
 """The cache on r and s, for t, spares a good part of the work."""

@@ -13,9 +13,9 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from eddyline.joins.caches import bucket_caches
-from eddyline.joins.caches.counts import CachePlan
 from eddyline.joins.caches.prefix_invariant import are_compatible, candidates, is_sound, is_told
 from eddyline.joins.graph import JoinGraph
+from eddyline.joins.plan import CachePlan
 from tests.examples import examples
 from tests.joins.caches.test_cached_pipelines import Fed, hits_of
 from tests.joins.plans import E5, E6, Q3, SIX, find, on_one_attribute, orders, random_orders

@@ -17,9 +17,8 @@ from pyarrow import fs
 
 from eddyline.constraints.bounds import top_of
 from eddyline.joins.graph import JoinGraph
-from eddyline.joins.operator.done_rows import CLOSED, MATCHED, PASSED, merged_counts
 from eddyline.joins.orders.pipelines import written_orders
-from eddyline.joins.plan import BatchPlan
+from eddyline.joins.plan import CLOSED, MATCHED, PASSED, BatchPlan, merged_counts
 from eddyline.state.cold_runs import ColdTier
 from eddyline.state.key_filters import AskedKeys
 from eddyline.state.manifest import ManifestFolder

@@ -15,13 +15,11 @@ from pyarrow import fs
 
 from eddyline.constraints.bounds import bins_of
 from eddyline.joins.graph import JoinGraph
-from eddyline.joins.operator import bucket as buckets_of_joins
+from eddyline.joins.operator import leaving_rows
 from eddyline.joins.operator.bucket import BucketBatch
 from eddyline.joins.operator.composites import SEED, Composites
-from eddyline.joins.operator.done_rows import MATCHED, PASSED
-from eddyline.joins.operator.partner_ages import merged
 from eddyline.joins.orders.probe_profiling import LookUp
-from eddyline.joins.plan import BatchPlan
+from eddyline.joins.plan import MATCHED, PASSED, BatchPlan, merged_ages
 from eddyline.query.query import RangeWindow
 from eddyline.state.bucket_state import BucketState, ColdRuns, files_of
 from eddyline.state.cold_runs import ColdTier, write_filter
@@ -199,7 +197,7 @@ def test_what_is_old_is_cold_and_late_partners_are_found_there_and_counted(tmp_p
     assert hot < cold / 3
     assert hot + cold <= 2 * (LENGTH + 8 * streams.n)
     assert streams.got() == streams.wanted()
-    ages = merged(streams.ages)
+    ages = merged_ages(streams.ages)
     assert ages["s"].n_cold + ages["t"].n_cold > 0
     assert sum(each.n_pairs for each in ages.values()) == streams.got().total()
     beyond = sum(n for each in ages.values() for at, n in each.bins.items() if at >= 6 * 64 + 43)
@@ -239,13 +237,13 @@ def test_keys_that_do_not_come_again_are_kept_away_by_filters(tmp_path, monkeypa
     n_asked, n_passing = np.sum(counts, axis=0)
     assert n_asked > 10_000
     assert n_passing < 0.05 * n_asked
-    assert merged(streams.ages)["s"].n_cold == 0
+    assert merged_ages(streams.ages)["s"].n_cold == 0
     assert streams.got() == streams.wanted()
 
 
 def test_cold_runs_are_not_opened_for_other_keys(tmp_path, monkeypatch):
     opened = []
-    monkeypatch.setattr(buckets_of_joins, "ColdTier", lambda *about: Telling(opened, *about))
+    monkeypatch.setattr(leaving_rows, "ColdTier", lambda *about: Telling(opened, *about))
     streams = Streams(GRAPH, tmp_path)
     for number in range(30):
         streams.base = 1_000 * (number // 3)

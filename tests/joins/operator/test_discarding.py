@@ -15,12 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import fs
 
-from eddyline.joins.discards import Discards, DiscardState
 from eddyline.joins.graph import JoinGraph
+from eddyline.joins.leaving import Discards, DiscardState
 from eddyline.joins.operator.bucket import BucketBatch
-from eddyline.joins.operator.done_rows import PASSED, merged_lost
 from eddyline.joins.orders.pipelines import written_orders
-from eddyline.joins.plan import BatchPlan
+from eddyline.joins.plan import PASSED, BatchPlan, merged_lost
 from eddyline.state import dropped_rows
 from eddyline.state.bucket_state import BucketState
 from eddyline.state.grid import Grid, Moved, buckets_for

@@ -16,7 +16,7 @@ from pyarrow import fs
 from eddyline.joins.graph import JoinGraph
 from eddyline.joins.operator.event_time import OrderedBatch, latest_after, results_of_all
 from eddyline.joins.plan import BatchPlan
-from eddyline.joins.state_part import InputsPart, JoinPart
+from eddyline.joins.view import InputsPart, JoinPart
 from eddyline.query.query import RangeWindow, RowsWindow
 from eddyline.state.bucket_state import BucketState
 from eddyline.state.event_time import EventTime, OrderPlan

@@ -16,11 +16,9 @@ from pyarrow import fs
 
 from eddyline.errors import DuplicateKeyError
 from eddyline.joins.graph import JoinGraph, UniqueKey, covers, uncut_classes
-from eddyline.joins.operator.bucket import BucketBatch
-from eddyline.joins.operator.done_rows import MATCHED, PASSED, merged_counts
-from eddyline.joins.operator.key_check import unique_classes
+from eddyline.joins.operator.bucket import BucketBatch, unique_classes
 from eddyline.joins.orders.pipelines import written_orders
-from eddyline.joins.plan import BatchPlan
+from eddyline.joins.plan import MATCHED, PASSED, BatchPlan, merged_counts
 from eddyline.state.bucket_state import BucketState
 from eddyline.state.manifest import ManifestFolder
 from eddyline.state.rows import ALWAYS, Rows, SortedRun

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.joins.graph import JoinGraph
-from eddyline.joins.operator.partner_bucket import (
+from eddyline.joins.operator.event_time import (
     FOUND,
     PartnerBatch,
     decided,

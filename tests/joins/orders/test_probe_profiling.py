@@ -21,8 +21,7 @@ from eddyline.joins.orders import probe_profiling as drop_probing
 from eddyline.joins.orders.pipelines import JoinLoop
 from eddyline.joins.orders.probe_order import way_filters
 from eddyline.joins.orders.probe_profiling import DropProbing, drop_samples, places
-from eddyline.joins.plan import BatchPlan
-from eddyline.joins.profile import JoinProfile
+from eddyline.joins.plan import BatchPlan, JoinProfile
 from eddyline.options import JoinOptions
 from eddyline.ordering.a_greedy import AGreedyOptions
 from eddyline.state.manifest import ManifestFolder

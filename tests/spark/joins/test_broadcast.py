@@ -14,6 +14,7 @@ from pyarrow import fs
 import eddyline as el
 from eddyline.errors import StateError
 from eddyline.spark import event_time
+from eddyline.spark.joins.inputs import BatchMode
 from eddyline.spark.joins.tables import Broadcast
 from eddyline.spark.joins.task import LateWorker
 from eddyline.state.manifest import StatePlace
@@ -215,7 +216,7 @@ def test_what_was_counted_and_learned_in_buckets_does_not_go_on_beside_the_rows(
     query = engine.query(QUERIES["inner"])
     (join,) = (each for each in query.operators if each.name == "join")
     join.drops.loop.newest = 7
-    join.handing.is_on = True
+    join.inputs.mode = BatchMode("broadcast")
     assert join.learn([], None) == []
     assert join.drops.loop.newest == 0
     learned = msgspec.to_builtins(join.snapshot())

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 from eddyline.joins.caches.choice import JoinCaches
-from eddyline.joins.caches.counts import NO_CACHES, CachePlan
 from eddyline.joins.caches.prefix_invariant import prefix_invariant
 from eddyline.joins.orders.pipelines import JoinLoop
+from eddyline.joins.plan import NO_CACHES, CachePlan
 from eddyline.query.select.reader import read_query
 from tests.oracles.joins import bag, results
 from tests.spark.joins.join_streams import join_of, stream_of, write_batch

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 import eddyline as el
 from eddyline.joins import tables as deciding
-from eddyline.joins.state_part import JoinPart
+from eddyline.joins.view import JoinPart
 from eddyline.spark.joins import tables
 from eddyline.spark.joins.tables import _lacks, words_of
 from eddyline.state.bucket_state import BucketState

@@ -18,7 +18,11 @@ import numpy as np
 
 from eddyline.data.arrays import distinct
 from eddyline.data.jit import compiled
-from eddyline.joins.caches.counts import (
+from eddyline.joins.caches.hash_store import KeptRows, Keys
+from eddyline.joins.caches.prefix_invariant import PartnerRows, are_compatible, is_sound, is_told
+from eddyline.joins.operator.composites import SEED, Composites
+from eddyline.joins.operator.pipeline import Stage
+from eddyline.joins.plan import (
     CacheReport,
     ChangeCounts,
     KeyCounts,
@@ -26,9 +30,6 @@ from eddyline.joins.caches.counts import (
     UseCounts,
     place_of,
 )
-from eddyline.joins.caches.hash_store import KeptRows, Keys
-from eddyline.joins.caches.prefix_invariant import PartnerRows, are_compatible, is_sound, is_told
-from eddyline.joins.operator.composites import SEED, Composites
 from eddyline.state.rows import ALWAYS
 from eddyline.state.run_index import Index
 
@@ -37,27 +38,33 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from eddyline.joins.caches.counts import Place
     from eddyline.joins.caches.prefix_invariant import Candidate, Store
     from eddyline.joins.operator.pipeline import Through
-    from eddyline.joins.plan import BatchPlan
+    from eddyline.joins.plan import BatchPlan, BucketReport, CachePlace
     from eddyline.state.rows import SortedRun
     from eddyline.state.run_files import RunFile
 
 
-class CachedBatch:
+class CachedBatch(Stage):
     """The caches of a bucket in a batch that starts from the runs ``before`` (by input).
 
     Caches of the plan that are not sound with the orders in force are left out, and stores that
     are not true to the runs of the bucket begin anew.
     """
 
+    shortcut: CachedProbes | None = None
+    """Spares pipelines probes, once the windows are known."""
+
     def __init__(
-        self, plan: BatchPlan, folder: str, bucket: int, before: Mapping[str, Sequence[RunFile]]
+        self,
+        plan: BatchPlan,
+        report: BucketReport,
+        folder: str,
+        before: Mapping[str, Sequence[RunFile]],
     ) -> None:
-        self._plan = plan
-        self._place = folder, bucket
-        kept = take_out(folder, bucket)
+        self._plan, self._bucket = plan, report
+        self._place = folder, report.bucket
+        kept = take_out(*self._place)
         # Where rows were moved between buckets, the caches are of other rows.
         self._kept = kept if plan.moved is None else BucketCaches()
         self._report = CacheReport()
@@ -92,7 +99,7 @@ class CachedBatch:
             opened[store] = known
         self._kept.stores = opened
 
-    def follow(
+    def moved(
         self,
         name: str,
         runs: Mapping[str, SortedRun],
@@ -106,24 +113,18 @@ class CachedBatch:
             if name in store.windows:
                 rows.clear()
 
-    def begin(
-        self,
-        files: Mapping[str, Sequence[RunFile]],
-        windows: Mapping[str, Sequence[SortedRun]],
-        news: Mapping[str, SortedRun],
-    ) -> CachedProbes:
-        """Take in the windows, and return the shortcut of the pipelines.
-
-        ``files`` name the runs of ``windows``, the oldest first, before the new rows.
-        """
+    def before_probe(
+        self, windows: Mapping[str, Sequence[SortedRun]], news: Mapping[str, SortedRun]
+    ) -> None:
+        """Take in the windows, and make the shortcut of the pipelines."""
         partners = None
         profiled = any(each.is_self_supporting for each in self._samples.profiled)
         if profiled or any(store.partners for store in self._kept.stores):
             partners = PartnerRows(self._plan.graph, windows, news, self._kept.latest)
         else:
             self._kept.latest = {}
-        self._numbers.begin(files, windows, news)
-        return CachedProbes(
+        self._numbers.begin(self._bucket.after.runs, windows, news)
+        self.shortcut = CachedProbes(
             self._used,
             self._kept.stores,
             self._numbers,
@@ -133,8 +134,8 @@ class CachedBatch:
             self._plan.batch_id,
         )
 
-    def close(self, after: Mapping[str, Sequence[RunFile]]) -> CacheReport:
-        """Keep the caches, true to the runs after the batch, and return the counts of this one."""
+    def end(self) -> None:
+        """Keep the caches, true to the runs after the batch, and report the counts of this one."""
         self._samples.count(self._plan.batch_id)
         for store, rows in self._kept.stores.items():
             started, counts = time.perf_counter_ns(), self._report.stores[store]
@@ -142,18 +143,12 @@ class CachedBatch:
             counts.n_entries, counts.n_rows = rows.n_entries, rows.n_rows
             counts.n_bytes = rows.n_bytes
             counts.ns += time.perf_counter_ns() - started
+        after = self._bucket.after.runs
         self._kept.after = {
             name: tuple(file.name for file in files) for name, files in after.items()
         }
         put_back(*self._place, self._kept)
-        return self._report
-
-
-def caches_of(
-    plan: BatchPlan, folder: str, bucket: int, before: Mapping[str, Sequence[RunFile]]
-) -> CachedBatch | None:
-    """Return the caches of a bucket in a batch, None if its plan has none; see ``CachedBatch``."""
-    return None if plan.caches.is_empty else CachedBatch(plan, folder, bucket, before)
+        self._bucket.caches = self._report
 
 
 def _compatible(caches: Iterable[Candidate]) -> tuple[Candidate, ...]:
@@ -442,7 +437,7 @@ class BucketCaches:
     """By input, the first number that was never given."""
     latest: dict[str, int] = field(default_factory=dict)
     """By input, the latest start of a row in the runs that ``after`` names, or later (µs)."""
-    seen: dict[Place, SeenKeys] = field(default_factory=dict)
+    seen: dict[CachePlace, SeenKeys] = field(default_factory=dict)
     """Sampled keys where candidates are profiled."""
 
     def fits(self, store: Store, before: Mapping[str, Sequence[str]]) -> bool:
@@ -640,14 +635,14 @@ class CandidateSamples:
         report: CacheReport,
     ) -> None:
         self.profiled = tuple(profiled)
-        self._at: dict[Place, list[Candidate]] = {}
+        self._at: dict[CachePlace, list[Candidate]] = {}
         for each in self.profiled:
             self._at.setdefault(place_of(each), []).append(each)
         self._stores = tuple(dict.fromkeys(each.store for each in self.profiled))
         self._bits = bits
         self._kept = kept
         self._report = report
-        self._samples: dict[Place, list[NDArray[np.uint64]]] = {}
+        self._samples: dict[CachePlace, list[NDArray[np.uint64]]] = {}
         self._changes: dict[Store, list[NDArray[np.uint64]]] = {}
 
     def take(self, pipeline: str, position: int, keys: Keys, partners: PartnerRows | None) -> None:
@@ -678,7 +673,7 @@ class CandidateSamples:
 
     def _take_support(
         self,
-        place: Place,
+        place: CachePlace,
         joined: Composites,
         at: NDArray[np.int64],
         counts: KeyCounts,
@@ -693,7 +688,7 @@ class CandidateSamples:
             counts.n_looked += at.size
             counts.n_supported += int(may_hit.sum())
 
-    def _seen(self, place: Place) -> SeenKeys:
+    def _seen(self, place: CachePlace) -> SeenKeys:
         is_rare = all(each.store.partners for each in self._at[place])
         bits = self._bits + (FEWER_BITS if is_rare else 0)
         seen = self._kept.seen.get(place)
@@ -729,7 +724,7 @@ class CandidateSamples:
         }
         self._report.profile_ns += time.perf_counter_ns() - started
 
-    def _known(self, place: Place, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    def _known(self, place: CachePlace, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Return for keys whether they would be kept; true if none of them is sampled any more."""
         seen = self._kept.seen[place]
         mask = np.uint64((1 << seen.bits) - 1)

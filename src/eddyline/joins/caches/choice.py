@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 import numpy as np
 
-from eddyline.joins.caches.counts import NO_CACHES, CachePlan, place_of
 from eddyline.joins.caches.prefix_invariant import by_store, candidates
 from eddyline.joins.caches.selection import CacheProblem, select
-from eddyline.joins.plan import COMPONENT
+from eddyline.joins.plan import COMPONENT, NO_CACHES, CachePlan, place_of
 from eddyline.joins.view import CacheView
 from eddyline.runtime.choice import AsItStands
 from eddyline.runtime.journal import JournalEntry
@@ -30,18 +29,18 @@ from eddyline.runtime.journal import JournalEntry
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from eddyline.joins.caches.counts import (
+    from eddyline.joins.caches.prefix_invariant import Candidate, Pipelines, Store
+    from eddyline.joins.graph import JoinGraph
+    from eddyline.joins.plan import (
+        CachePlace,
         CacheReport,
         ChangeCounts,
+        JoinProfile,
+        JoinWork,
         KeyCounts,
-        Place,
         StoreCounts,
         UseCounts,
     )
-    from eddyline.joins.caches.prefix_invariant import Candidate, Pipelines, Store
-    from eddyline.joins.graph import JoinGraph
-    from eddyline.joins.plan import JoinWork
-    from eddyline.joins.profile import JoinProfile
 
 INTERVAL = 16
 """Batches between two choices (I); twice as many after each one that found nothing to use, but for
@@ -491,7 +490,7 @@ class CandidateEstimates:
 
     def __init__(self, costs: CacheCosts) -> None:
         self.costs = costs
-        self._keys: dict[Place, list[KeyCounts]] = {}
+        self._keys: dict[CachePlace, list[KeyCounts]] = {}
         self._changes: dict[Store, list[ChangeCounts]] = {}
         self._n_batches = 0
 

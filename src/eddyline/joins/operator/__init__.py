@@ -1,10 +1,12 @@
 """Joins the rows of one bucket in one batch. Code that moves rows and never decides.
 
-``bucket`` is the work of a task from its first row to its report. ``pipeline`` has the delta rule
-and the probes of one input, over ``composites``, the combinations of rows on their way.
-``event_time`` joins where answers hang on the order of event time, ``partner_bucket`` is of LEFT,
-SEMI and ANTI joins. ``leaving_rows`` takes rows out of the hot tier, ``done_rows`` and
-``lost_results`` count them, ``partner_ages`` measures what constraints are learned from.
-``key_check`` refuses a second row with a declared key.
-Imports ``joins/`` and ``state/``.
+In come the new rows of the bucket and the files of its windows. Out go results, new files, and a
+report. The invariant: results are the same whatever the plan is, unless it drops rows; then some
+may be missing, the report bounds how many, and none is wrong.
+
+Read in this order: ``composites`` (combinations of rows on their way, which copy nothing),
+``pipeline`` (the delta rule, the probes of one input, and who observes them), ``leaving_rows``
+(rows that leave the hot tier), ``bucket`` (a task from its first row to its report), and
+``event_time`` (joins whose results wait for event time).
+Imports ``joins/plan``, ``joins/caches`` and ``state/``.
 """

@@ -1,42 +1,43 @@
 """The work of a task on one bucket in one batch: open its windows, join, keep the new rows.
 
-Nothing that is there is changed: new runs get names of their own, and count once the manifest of
-the batch names them.
+``BucketBatch.run`` is the whole of it. What a plan asks for beside the join is a stage each, which
+is called before the new rows are looked up, after that, and once all runs are written.
+No file is changed: new runs get names of their own, and count once the manifest of the batch names
+them.
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
+from eddyline.errors import DuplicateKeyError
 from eddyline.joins.arrival_order import disorder_of
-from eddyline.joins.caches.bucket_caches import NEWS, caches_of
-from eddyline.joins.operator.key_check import check_keys, unique_classes
-from eddyline.joins.operator.leaving_rows import Discarding, Leaving, spans_of
-from eddyline.joins.operator.partner_ages import PartnerAges
-from eddyline.joins.operator.pipeline import results
+from eddyline.joins.caches.bucket_caches import NEWS, CachedBatch
+from eddyline.joins.operator.composites import SEED, Composites, asked_of, rows_of_parts
+from eddyline.joins.operator.leaving_rows import ColdRows, Discarding, Leaving, spans_of
+from eddyline.joins.operator.pipeline import PartnerAges, Stage, results
 from eddyline.joins.orders.probe_profiling import drop_samples
 from eddyline.joins.plan import BucketReport
 from eddyline.state.bucket_state import by_size, upkeep_of
-from eddyline.state.cold_runs import ColdTier, cold_run, cooled
 from eddyline.state.grid import N_BINS, bins_of
 from eddyline.state.late_rows import write_late
-from eddyline.state.rows import ALWAYS, Rows, SortedRun
+from eddyline.state.row_windows import group_codes
+from eddyline.state.rows import ALWAYS, Rows, SortedRun, values_of
 from eddyline.state.run_files import MAPPED, RunFile
 from eddyline.stats.costs import work_ns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    import pyarrow as pa
     from numpy.typing import NDArray
 
-    from eddyline.joins.caches.bucket_caches import CachedBatch
-    from eddyline.joins.operator.pipeline import Shortcut
+    from eddyline.joins.graph import UniqueKey
+    from eddyline.joins.operator.leaving_rows import Tier
     from eddyline.joins.plan import BatchPlan
     from eddyline.state.bucket_state import BucketState
     from eddyline.state.manifest import StatePlace
@@ -59,9 +60,11 @@ class BucketBatch:
     bucket: int = 0
     report: BucketReport = field(init=False)
     """Report of the work; complete once the results were taken."""
-    _caches: CachedBatch | None = field(init=False, default=None)
     _leaving: Leaving = field(init=False)
-    _discarding: Discarding | None = field(init=False, default=None)
+    _tier: Tier = field(init=False)
+    _caches: CachedBatch | None = field(init=False, default=None)
+    _ages: PartnerAges | None = field(init=False, default=None)
+    _stages: list[Stage] = field(init=False)
     _to_write: dict[str, SortedRun] = field(init=False, default_factory=dict)
     """By input, the merged run that is to be written."""
 
@@ -74,82 +77,71 @@ class BucketBatch:
         """
         started = time.perf_counter_ns()
         self.report = BucketReport(self.bucket)
-        self._leaving = Leaving(self.plan, self.report.done)
-        if self.plan.kept_for is not None:
-            self._discarding = Discarding(self.plan, self.place, self.before)
-            self.report.lost = self._discarding.lost.counts
         on_time = {name: self._on_time(name, batch[name]) for name in sorted(batch)}
         news = {name: SortedRun.of(rows) for name, rows in on_time.items() if len(rows)}
-        caches = self._caches = caches_of(
-            self.plan, self.place.folder, self.bucket, self.before.runs
-        )
+        self._stages = self._begun()
         windows = {name: self._window(name) for name in self.plan.graph.inputs}
-        check_keys(self.plan.keys, windows, news)
-        shortcut = None if caches is None else caches.begin(self.report.after.runs, windows, news)
-        for found in self._results(windows, news, shortcut):
-            self.report.n_results += found.num_rows
-            yield found
-        self._profile(windows, news)
-        self._measure_clusters(windows, news)
-        after = {
-            name: (*runs, *([news[name]] if name in news else [])) for name, runs in windows.items()
-        }
-        self._leaving.end(after)
+        for stage in self._stages:
+            stage.before_probe(windows, news)
+        for table in self._results(windows, news):
+            self.report.n_results += table.num_rows
+            yield table
+        for stage in self._stages:
+            stage.after_probe(windows, news)
         for name, merged in self._to_write.items():
-            self._write_merged(name, merged, after)
+            self._write_merged(name, merged)
         for name, run in news.items():
             self._count(name, run)
             self._keep(name, run)
-        if self._discarding is not None:
-            self.report.after.dropped = self._discarding.end()
-        self.report.monitor_ns += self._leaving.ns
-        if caches is not None:
-            self.report.caches = caches.close(self.report.after.runs)
+        for stage in self._stages:
+            stage.end()
         self.report.ns = time.perf_counter_ns() - started
 
+    def _begun(self) -> list[Stage]:
+        """Return the stages that the plan asks for, in the order in which they are called."""
+        plan, report, stages = self.plan, self.report, list[Stage]()
+        if plan.keys:
+            stages.append(KeyCheck(plan.keys))
+        if plan.probing is not None:
+            stages.append(Profiling(plan, report))
+        if plan.clusters and plan.measures:
+            stages.append(ClusterSpans(plan, report))
+        if not plan.caches.is_empty:
+            self._caches = CachedBatch(plan, report, self.place.folder, self.before.runs)
+            stages.append(self._caches)
+        if plan.measures_ages:
+            self._ages = PartnerAges(plan, report)
+            stages.append(self._ages)
+        self._leaving = Leaving(plan, report)
+        if self._leaving.rules:
+            stages.append(self._leaving)
+        if plan.kept_for is None:
+            self._tier = ColdRows(plan, report, self.place, self.before)
+        else:
+            self._tier = Discarding(plan, report, self.place, self.before)
+            stages.append(self._tier)
+        return stages
+
     def _results(
-        self,
-        windows: Mapping[str, Sequence[SortedRun]],
-        news: Mapping[str, SortedRun],
-        shortcut: Shortcut | None,
+        self, windows: Mapping[str, Sequence[SortedRun]], news: Mapping[str, SortedRun]
     ) -> Iterator[pa.Table]:
-        """Yield what the new rows of the batch bring about; see ``pipeline.results``."""
-        plan, ages = self.plan, None
-        has_cold = any(span is not None for span in plan.spans.values())
-        if has_cold or (plan.spans and plan.measures):
-            ages = PartnerAges(plan.spans, measures=plan.measures)
-            self.report.ages = ages.counts
-        self._leaving.begin(windows, news)
-        lost = None
-        if self._discarding is not None:
-            self._discarding.ready()
-            lost = self._discarding.lost
-        every = plan.graph, plan.orders, windows, news, self.report.work
-        yield from results(*every, shortcut, ages, self._leaving.matched, lost)
-        self.report.monitor_ns += 0 if ages is None else ages.ns
+        """Return what the new rows of the batch bring about; see ``pipeline.results``."""
+        plan, caches = self.plan, self._caches
+        return results(
+            plan.graph,
+            plan.orders,
+            windows,
+            news,
+            self.report.work,
+            None if caches is None else caches.shortcut,
+            self._ages,
+            self._leaving.matched,
+            self._tier.lost,
+        )
 
     def _horizon(self, name: str) -> int | None:
         """Return the instant before which rows of an input left that are not needed (µs)."""
         return self.plan.horizons.get(name, ALWAYS)
-
-    def _profile(
-        self, windows: Mapping[str, Sequence[SortedRun]], news: Mapping[str, SortedRun]
-    ) -> None:
-        """Look some new rows up in all windows, if that is asked for."""
-        plan = self.plan
-        if plan.probing is not None:
-            found = drop_samples(plan.probing, plan.graph, windows, news, plan.batch_id)
-            self.report.samples = tuple(found)
-
-    def _measure_clusters(
-        self, windows: Mapping[str, Sequence[SortedRun]], news: Mapping[str, SortedRun]
-    ) -> None:
-        """Measure how long after the first row of their keys new rows come, if that is asked."""
-        started, plan = work_ns(), self.plan
-        for (name, key), top in plan.clusters.items() if plan.measures else ():
-            if name in news:
-                self.report.spans[name, key] = spans_of(key, top, windows[name], news[name])
-        self.report.monitor_ns += work_ns() - started
 
     def _on_time(self, name: str, rows: Rows) -> Rows:
         """Return the rows that are not late; the others are written beside the runs."""
@@ -179,13 +171,9 @@ class BucketBatch:
         horizon, length = self._horizon(name), self.plan.lengths[name]
         if horizon is None:
             return []
-        cold, files = self._cooled(name, horizon, length)
-        hot = self.plan.spans.get(name)
-        if self._discarding is not None:
-            hot = self._discarding.begin(name, horizon)
-            if self.plan.moved is None:
-                files = self._discarding.aged(name, files, horizon)
-        if self._leaving.lets_go(name):
+        cold, files, hot = self._tier.opened(name, horizon)
+        lets_go = self._leaving.lets_go(name)
+        if lets_go:
             files = by_size(files)
         upkeep = upkeep_of(files, horizon=horizon, length=length, hot=hot)
         stay = {file: self._open(name, file) for file in upkeep.stay}
@@ -194,45 +182,18 @@ class BucketBatch:
             started = work_ns()
             parts = [self._mine(name, file, stay[file].rows) for file in merge]
             merged = SortedRun.of(_alive(Rows.together(parts), horizon))
-            if self._discarding is not None:
-                merged = self._discarding.without_old(name, merged, horizon)
+            merged = self._tier.hot_rows(name, merged, horizon)
             self._leaving.merged(name, merged, work_ns() - started)
             now = {}
-            if len(merged) and self._leaving.lets_go(name):
+            if len(merged) and lets_go:
                 self._to_write[name] = now[TO_WRITE] = merged
             else:
                 now = self._written(name, merged)
-            if self._caches is not None:
-                self._caches.follow(name, {each.name: stay[each] for each in merge}, horizon, now)
+            for stage in self._stages:
+                stage.moved(name, {file.name: stay[file] for file in merge}, horizon, now)
             stay = _replaced(stay, merge, now)
         self.report.after.runs[name] = tuple(stay)
         return [*cold, *stay.values()]
-
-    def _cooled(
-        self, name: str, horizon: int, length: int
-    ) -> tuple[list[ColdTier], Sequence[RunFile]]:
-        """Return the cold tier of an input, if any, some runs moved there now, and the other files.
-
-        Nothing that is cold becomes hot again but where there is no cold tier any more.
-        """
-        before, hot = self.before, self.plan.spans.get(name)
-        if hot is None or self.plan.moved is not None:
-            return [], before.all_runs(name)
-        runs, until = before.runs.get(name, ()), horizon + length - hot
-        parts = cooled(
-            self.place.files,
-            self.place.runs,
-            before.cold.get(name, ()),
-            [each for each in runs if each.last_end < until],
-            partial(self._open, name),
-            horizon=horizon,
-            length=length,
-        )
-        self.report.after.cold[name] = parts
-        keys, opened = self.plan.graph.classes_of[name], partial(self._open, name)
-        tier = ColdTier(self.place.files, self.place.runs, parts, keys, opened)
-        stay = [each for each in runs if each.last_end >= until]
-        return [tier] if parts else [], stay
 
     def _mine(self, name: str, file: RunFile, rows: Rows) -> Rows:
         """Return the rows of a run that belong to this bucket."""
@@ -252,7 +213,7 @@ class BucketBatch:
         for place, top in self.plan.tops.items():
             if place[0] == name:
                 codes = run.rows.codes[place[1]]
-                is_whole = self._discarding is not None
+                is_whole = self.plan.kept_for is not None
                 measures = self.plan.measures
                 found = disorder_of(codes, top, measures=measures, is_whole=is_whole)
                 self.report.disorder[place] = found
@@ -265,11 +226,9 @@ class BucketBatch:
                 counts = np.bincount(bins_of(of[counted[::step]]), minlength=N_BINS)
                 self.report.bins[name, key] = counts * step
 
-    def _write_merged(
-        self, name: str, run: SortedRun, windows: Mapping[str, Sequence[SortedRun]]
-    ) -> None:
+    def _write_merged(self, name: str, run: SortedRun) -> None:
         """Write a merged run, apart from its rows that are done."""
-        stay = self._left(name, run, self._leaving.old(name, run, windows))
+        stay = self._staying(name, run, self._leaving.old(name, run))
         now = self._written(name, stay)
         runs = dict.fromkeys(self.report.after.runs[name], run)
         self.report.after.runs[name] = tuple(_replaced(runs, (TO_WRITE,), now))
@@ -281,18 +240,13 @@ class BucketBatch:
         self._leaving.wrote(name, work_ns() - started)
         return now
 
-    def _left(self, name: str, run: SortedRun, mask: NDArray[np.bool_]) -> SortedRun:
-        """Write the rows of a mask as a cold run, or drop them; return those that stay."""
-        if not mask.any():
+    def _staying(self, name: str, run: SortedRun, leaves: NDArray[np.bool_]) -> SortedRun:
+        """Return the rows of a run that stay hot; the tier takes those of a mask."""
+        if not leaves.any():
             return run
         started = work_ns()
-        left, stay = run.where(mask), run.where(~mask)
-        if self._discarding is not None:
-            self._discarding.drop(name, left)
-            return stay
-        cold = self.report.after.cold
-        own = cold_run(self.place.files, self.place.runs, self._write(left), left)
-        cold[name] = (*cold.get(name, ()), own)
+        self._tier.take(name, run.where(leaves))
+        stay = run.where(~leaves)
         self._leaving.took(name, work_ns() - started)
         return stay
 
@@ -300,15 +254,14 @@ class BucketBatch:
         horizon = self._horizon(name)
         if horizon is None:
             return
-        new = run
-        run = self._left(name, run, self._leaving.new(name, run))
-        if len(run) and run.rows.ends.min() < horizon:
-            run = SortedRun.of(_alive(run.rows, horizon))
-        if len(run):
-            after, file = self.report.after.runs, self._write(run)
+        stay = self._staying(name, run, self._leaving.new(name, run))
+        if len(stay) and stay.rows.ends.min() < horizon:
+            stay = SortedRun.of(_alive(stay.rows, horizon))
+        if len(stay):
+            after, file = self.report.after.runs, self._write(stay)
             after[name] = (*after.get(name, ()), file)
-            if self._caches is not None:
-                self._caches.follow(name, {NEWS: new}, horizon, {file: run})
+            for stage in self._stages:
+                stage.moved(name, {NEWS: run}, horizon, {file: stay})
 
     def _open(self, name: str, file: RunFile) -> SortedRun:
         classes = self.plan.graph.classes_of[name]
@@ -316,6 +269,67 @@ class BucketBatch:
 
     def _write(self, run: SortedRun) -> RunFile:
         return MAPPED.write(self.place.files, self.place.runs, run)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyCheck(Stage):
+    """Refuses a second row with a declared key, before any result of the batch is given.
+
+    Nothing of the batch is kept then. A person drops one of the rows or the declaration, and the
+    query continues from the batch before.
+    """
+
+    keys: Mapping[str, UniqueKey]
+    """By input."""
+
+    def before_probe(
+        self, windows: Mapping[str, Sequence[SortedRun]], news: Mapping[str, SortedRun]
+    ) -> None:
+        """Check that no new row has the key of another one that is in its window with it.
+
+        Raises:
+            DuplicateKeyError: one has.
+        """
+        for name, key in self.keys.items():
+            if name in news:
+                _check_together(key, news[name])
+                if windows[name]:
+                    _check_window(key, news[name], windows[name])
+
+
+@dataclass(frozen=True, slots=True)
+class Profiling(Stage):
+    """Looks some new rows up in all windows; orders of probes are learned from them."""
+
+    plan: BatchPlan
+    report: BucketReport
+
+    def after_probe(
+        self, windows: Mapping[str, Sequence[SortedRun]], news: Mapping[str, SortedRun]
+    ) -> None:
+        """Report the outcomes of the sampled rows."""
+        plan = self.plan
+        assert plan.probing is not None
+        samples = drop_samples(plan.probing, plan.graph, windows, news, plan.batch_id)
+        self.report.samples = tuple(samples)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSpans(Stage):
+    """Measures how long after the first row of their key new rows come."""
+
+    plan: BatchPlan
+    report: BucketReport
+
+    def after_probe(
+        self, windows: Mapping[str, Sequence[SortedRun]], news: Mapping[str, SortedRun]
+    ) -> None:
+        """Report it for each stream and key class of the plan."""
+        started = work_ns()
+        for (name, key), top in self.plan.clusters.items():
+            if name in news:
+                self.report.spans[name, key] = spans_of(key, top, windows[name], news[name])
+        self.report.monitor_ns += work_ns() - started
 
 
 def _alive(rows: Rows, horizon: int) -> Rows:
@@ -335,3 +349,68 @@ def _replaced(
         elif each not in merged:
             found[each] = opened
     return found
+
+
+def unique_classes(run: SortedRun) -> tuple[int, ...]:
+    """Return the key classes in which no two rows of a table have the same code."""
+    hashes = {key: run.index(key).hashes for key in run.keys}
+    return tuple(key for key, of in hashes.items() if (of[1:] != of[:-1]).all())
+
+
+def _check_together(key: UniqueKey, new: SortedRun) -> None:
+    """Check new rows among themselves: equal codes stand next to each other in the index."""
+    index = new.index(key.key)
+    are_alike = index.hashes[1:] == index.hashes[:-1]
+    places = np.flatnonzero(are_alike & (index.starts[1:] <= index.ends[:-1]))
+    if places.size:
+        rows = index.rows.astype(np.int64)
+        _refuse(key, [new], rows[places], new, rows[places + 1])
+
+
+def _check_window(key: UniqueKey, new: SortedRun, window: Sequence[SortedRun]) -> None:
+    """Check new rows against those of the window, the cold ones included."""
+    every = Composites.from_rows(SEED, new, slice(0, len(new)), 0)
+    found = every.join(key.stream, window, (key.key,), ())
+    if len(found):
+        _refuse(key, window, found.rows[key.stream], new, found.rows[SEED])
+
+
+def _refuse(
+    key: UniqueKey,
+    window: Sequence[SortedRun],
+    known: NDArray[np.int64],
+    new: SortedRun,
+    rows: NDArray[np.int64],
+) -> None:
+    """Raise DuplicateKeyError if one of some pairs of rows with equal codes has equal keys."""
+    window, known = asked_of(window, known)
+    if key.kind is None:
+        before = rows_of_parts([run.rows.payload for run in window], known)[key.column]
+        after = new.rows.payload[key.column].take(pa.array(rows))
+        numbers = group_codes([pa.chunked_array([*before.chunks, *after.chunks])], 2 * rows.size)
+        alike = np.flatnonzero(numbers[: rows.size] == numbers[rows.size :])
+        if not alike.size:
+            return
+        at = int(alike[0])
+        value = after[at].as_py()
+    else:
+        at = 0
+        value = values_of(new.rows.codes[key.key][rows[:1]], key.kind)[0].as_py()
+    starts = np.concatenate([run.rows.starts for run in window])
+    times = sorted([int(starts[known[at]]), int(new.rows.starts[rows[at]])])
+    first, second = (_in_words(time, is_local=key.is_local) for time in times)
+    msg = (
+        f"two rows of stream {key.stream!r} have the key {key.column} = {value!r}, of {first} and "
+        f"of {second}, though engine.stream({key.stream!r}, …, key={key.column!r}) says that no "
+        f"two have one while they are in their window; drop one of them before the stream "
+        f"(dropDuplicates), or leave out key=…. Nothing is lost: no row of this batch was joined, "
+        f"and a query that starts again begins with it"
+    )
+    raise DuplicateKeyError(
+        msg, stream=key.stream, column=key.column, key=value, times=[first, second]
+    )
+
+
+def _in_words(time: int, *, is_local: bool) -> str:
+    reading: str = pa.scalar(time, pa.timestamp("us")).as_py().isoformat(sep=" ")
+    return reading if is_local else f"{reading} UTC"

@@ -1,24 +1,24 @@
 """Rows that leave the hot tier or the state: those that are done, and those that constraints drop.
 
-``Leaving`` takes new rows out at once, and others when runs are merged. A row is done if it was in
-a result and can be in no other (``matched_of``), or if its key is over in all other streams
-(``closed_of``). ``Discarding`` drops what constraints say is useless, and keeps a summary of keys.
+``Leaving`` says which rows leave: new rows at once, and others when runs are merged. A row is done
+if it was in a result and can be in no other (``matched_of``), or if its key is over in all other
+streams (``closed_of``). A tier takes such rows, and those that are old. ``ColdRows`` keeps them in
+cold runs. ``Discarding`` drops what constraints say is useless, and keeps a summary of keys.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from eddyline.constraints.bounds import bins_of
 from eddyline.joins.arrival_order import Spans
 from eddyline.joins.operator.composites import Composites
-from eddyline.joins.operator.done_rows import CLOSED, MATCHED, PASSED, Done, DoneCounts, MatchedRows
-from eddyline.joins.operator.lost_results import LostResults
-from eddyline.joins.operator.pipeline import Pipeline
-from eddyline.joins.plan import JoinWork
-from eddyline.state.cold_runs import ColdTier
+from eddyline.joins.operator.pipeline import BLOCK_ROWS, LostResults, MatchedRows, Pipeline, Stage
+from eddyline.joins.plan import CLOSED, MATCHED, PASSED, DoneCounts, JoinWork
+from eddyline.state.cold_runs import ColdTier, cold_run, cooled
 from eddyline.state.dropped_rows import DroppedRows, Slice, alive, kept
 from eddyline.state.event_time import earlier
 from eddyline.state.key_filters import AskedKeys
@@ -33,50 +33,55 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from eddyline.joins.graph import JoinGraph
-    from eddyline.joins.plan import BatchPlan
+    from eddyline.joins.plan import BatchPlan, BucketReport
     from eddyline.state.bucket_state import BucketState
     from eddyline.state.manifest import StatePlace
     from eddyline.state.rows import SortedRun
     from eddyline.state.run_files import RunFile
 
 
-class Leaving:
+class Leaving(Stage):
     """The rules of one bucket in one batch.
 
     Args:
         plan: of the batch.
-        counts: to which what is found is added.
+        report: of the bucket, to which counts are added.
     """
 
-    def __init__(self, plan: BatchPlan, counts: Done) -> None:
-        self.plan = plan
-        self.counts = counts
+    def __init__(self, plan: BatchPlan, report: BucketReport) -> None:
+        self.plan, self.report = plan, report
+        self.rules = _counted_rules(plan)
+        """By input, the rules that are counted; there is nothing to do without one."""
+        self._leaving = {
+            name: leaving
+            for name, rules in self.rules.items()
+            if (leaving := [rule for rule in rules if (rule, name) in plan.leaving])
+        }
         self.matched: MatchedRows | None = None
         """The rows that are in results; None if nobody asks."""
-        self.ns = 0
-        """Time that it took to count rows that do not leave (ns)."""
         self._windows: Mapping[str, Sequence[SortedRun]] = {}
+        """The runs of all inputs, with the new ones, once all results were taken."""
         self._newest: dict[str, int] = {}
         """The latest event time of the new rows of each input (µs)."""
         self._to_count: dict[str, SortedRun] = {}
         """Merged runs of which is to be counted how many rows have a closed key, by input."""
 
-    def begin(
+    def before_probe(
         self, windows: Mapping[str, Sequence[SortedRun]], news: Mapping[str, SortedRun]
     ) -> None:
         """Take note of results from now on."""
         self._newest = {name: int(run.rows.starts.max()) for name, run in news.items()}
-        covers = [name for name in self.plan.covers if MATCHED in self._rules(name)]
+        covers = [name for name in self.plan.covers if MATCHED in self.rules.get(name, ())]
         if covers:
             self.matched = MatchedRows(covers, windows, news)
 
     def lets_go(self, name: str) -> bool:
         """Return whether rows of an input leave by any rule."""
-        return bool(self._leaving(name))
+        return name in self._leaving
 
     def merged(self, name: str, run: SortedRun, ns: int) -> None:
         """Count a run that was merged, and the time that it took (ns)."""
-        for rule in self._rules(name):
+        for rule in self.rules.get(name, ()):
             counts = self._of(rule, name)
             counts.n_merged += len(run)
             counts.merge_ns += ns
@@ -87,21 +92,13 @@ class Leaving:
 
     def wrote(self, name: str, ns: int) -> None:
         """Add the time that it took to write what stays of a merged run (ns)."""
-        for rule in self._rules(name):
+        for rule in self.rules.get(name, ()):
             self._of(rule, name).merge_ns += ns
 
-    def old(
-        self, name: str, run: SortedRun, windows: Mapping[str, Sequence[SortedRun]]
-    ) -> NDArray[np.bool_]:
-        """Return which rows of a merged run leave.
-
-        Args:
-            name: their input.
-            run: the rows.
-            windows: the runs of all inputs, with the new ones.
-        """
+    def old(self, name: str, run: SortedRun) -> NDArray[np.bool_]:
+        """Return which rows of a merged run of an input leave."""
         mask = np.zeros(len(run), np.bool_)
-        for rule in self._leaving(name):
+        for rule in self._leaving.get(name, ()):
             started, counts = work_ns(), self._of(rule, name)
             if rule == PASSED:
                 mine = self._passed(name, run)
@@ -111,7 +108,7 @@ class Leaving:
                 counts.n_old_done += int(mine.sum())
             else:
                 order = self.plan.orders[name]
-                mine = matched_of(self.plan.graph, name, order, windows, run)
+                mine = matched_of(self.plan.graph, name, order, self._windows, run)
             counts.n_left += int((mine & ~mask).sum())
             mask |= mine
             counts.ns += work_ns() - started
@@ -120,7 +117,7 @@ class Leaving:
     def new(self, name: str, run: SortedRun) -> NDArray[np.bool_]:
         """Count the new rows of an input that are done, and return which leave."""
         mask = np.zeros(len(run), np.bool_)
-        for rule in self._rules(name):
+        for rule in self.rules.get(name, ()):
             counts = self._of(rule, name)
             counts.n_new += len(run)
             if rule == CLOSED:  # looked for in merges alone, which takes less than it does here
@@ -133,35 +130,25 @@ class Leaving:
 
     def took(self, name: str, ns: int) -> None:
         """Add the time that it took to write apart what left (ns)."""
-        for rule in self._leaving(name):
+        for rule in self._leaving.get(name, ()):
             self._of(rule, name).ns += ns
 
-    def end(self, windows: Mapping[str, Sequence[SortedRun]]) -> None:
-        """Count the older rows that were in results, and those of merged runs that are done.
-
-        Args:
-            windows: the runs of all inputs, with the new ones.
-        """
-        self._windows = windows
+    def after_probe(
+        self, windows: Mapping[str, Sequence[SortedRun]], news: Mapping[str, SortedRun]
+    ) -> None:
+        """Count the older rows that were in results, and those of merged runs that are done."""
+        self._windows = {
+            name: (*runs, news[name]) if name in news else runs for name, runs in windows.items()
+        }
         started = work_ns()
         for name, run in self._to_count.items():
             step = -(-len(run) // COUNTED) or 1
             n_done = int(self._closed(name, run, np.arange(0, len(run), step)).sum())
             self._of(CLOSED, name).n_old_done += n_done * step
-        self.ns += work_ns() - started
+        self.report.monitor_ns += work_ns() - started
         if self.matched is not None:
             for name, n_old in self.matched.n_old.items():
                 self._of(MATCHED, name).n_old_done += n_old
-
-    def _rules(self, name: str) -> list[str]:
-        """Return the rules that are counted: by which rows leave, or may be done if it measures."""
-        plan = self.plan
-        of = [(PASSED, plan.below), (CLOSED, plan.closed), (MATCHED, plan.covers)]
-        mine = [rule for rule, names in of if name in names]
-        return mine if plan.measures else [rule for rule in mine if (rule, name) in plan.leaving]
-
-    def _leaving(self, name: str) -> list[str]:
-        return [rule for rule in self._rules(name) if (rule, name) in self.plan.leaving]
 
     def _done(self, rule: str, name: str, run: SortedRun) -> NDArray[np.bool_]:
         if rule == PASSED:
@@ -194,11 +181,17 @@ class Leaving:
         return limits
 
     def _of(self, rule: str, name: str) -> DoneCounts:
-        return self.counts.setdefault((rule, name), DoneCounts())
+        return self.report.done.setdefault((rule, name), DoneCounts())
 
 
-BLOCK_ROWS = 65_536
-"""Rows that are looked up at once."""
+def _counted_rules(plan: BatchPlan) -> dict[str, list[str]]:
+    """Return by input the rules that are counted: rows leave by them, or it is measured."""
+    rules: dict[str, list[str]] = {}
+    for rule, names in ((PASSED, plan.below), (CLOSED, plan.closed), (MATCHED, plan.covers)):
+        for name in names:
+            if plan.measures or (rule, name) in plan.leaving:
+                rules.setdefault(name, []).append(rule)
+    return rules
 
 
 def matched_of(
@@ -314,42 +307,120 @@ STEPS = 16
 kept: a run of which rows are both younger and older is written again no more often than that."""
 
 
-class Discarding:
-    """The rows of one bucket that are dropped in one batch.
+class Tier(Stage):
+    """The place of the rows of one bucket that are no longer hot, in one batch.
 
     Args:
-        plan: of the batch, in which rows may be dropped.
+        plan: of the batch.
+        report: of the bucket.
         place: where runs are.
         before: the state before the batch.
     """
 
-    def __init__(self, plan: BatchPlan, place: StatePlace, before: BucketState) -> None:
-        assert plan.kept_for is not None
-        self._plan, self._kept_for = plan, plan.kept_for
+    lost: LostResults | None = None
+    """The results that dropped rows cost; None if no row is dropped."""
+
+    def __init__(
+        self, plan: BatchPlan, report: BucketReport, place: StatePlace, before: BucketState
+    ) -> None:
+        self._plan, self._report = plan, report
         self._place, self._before = place, before
+
+    def opened(self, name: str, horizon: int) -> OpenedWindow:
+        """Return the window of an input, without rows that are too old to be hot.
+
+        Rows that left their window before the horizon (µs) are not needed.
+        """
+        raise NotImplementedError
+
+    def hot_rows(self, name: str, run: SortedRun, horizon: int) -> SortedRun:  # noqa: ARG002
+        """Return a merged run of an input without rows that are too old, which are taken."""
+        return run
+
+    def take(self, name: str, run: SortedRun) -> None:
+        """Take rows (one or more) that leave the hot tier of an input."""
+        raise NotImplementedError
+
+    def _open(self, name: str, file: RunFile) -> SortedRun:
+        classes = self._plan.graph.classes_of[name]
+        return MAPPED.run(self._place.files, self._place.runs, file, classes)
+
+
+class OpenedWindow(NamedTuple):
+    """The window of an input as a batch finds it."""
+
+    cold: list[ColdTier]
+    """The cold runs as one; none if there are none."""
+    files: Sequence[RunFile]
+    """The hot runs."""
+    hot: int | None
+    """For how long rows are hot (µs); None: as long as they are in the window."""
+
+
+class ColdRows(Tier):
+    """The tier of joins that answer exactly: rows that are not hot are in cold runs."""
+
+    def opened(self, name: str, horizon: int) -> OpenedWindow:
+        """Return the window of an input; some runs become cold now.
+
+        No run that is cold becomes hot again, unless the plan has no cold tier any more.
+        """
+        plan, before, hot = self._plan, self._before, self._plan.spans.get(name)
+        if hot is None or plan.moved is not None:
+            return OpenedWindow([], before.all_runs(name), hot)
+        length, opened = plan.lengths[name], partial(self._open, name)
+        runs, until = before.runs.get(name, ()), horizon + length - hot
+        parts = cooled(
+            self._place.files,
+            self._place.runs,
+            before.cold.get(name, ()),
+            [file for file in runs if file.last_end < until],
+            opened,
+            horizon=horizon,
+            length=length,
+        )
+        self._report.after.cold[name] = parts
+        keys = plan.graph.classes_of[name]
+        tier = ColdTier(self._place.files, self._place.runs, parts, keys, opened)
+        stay = [file for file in runs if file.last_end >= until]
+        return OpenedWindow([tier] if parts else [], stay, hot)
+
+    def take(self, name: str, run: SortedRun) -> None:
+        """Write rows of an input as a cold run."""
+        files, folder, cold = self._place.files, self._place.runs, self._report.after.cold
+        part = cold_run(files, folder, MAPPED.write(files, folder, run), run)
+        cold[name] = (*cold.get(name, ()), part)
+
+
+class Discarding(Tier):
+    """The tier of joins that may drop rows: rows that are not hot are gone."""
+
+    lost: LostResults
+
+    def __init__(
+        self, plan: BatchPlan, report: BucketReport, place: StatePlace, before: BucketState
+    ) -> None:
+        assert plan.kept_for is not None
+        super().__init__(plan, report, place, before)
+        self._kept_for = plan.kept_for
         self._slices: dict[str, list[Slice]] = {}
         self._dropped: dict[str, list[Slice]] = {}
         """What is dropped in this batch, by input."""
         self.lost = LostResults(plan.kept_for)
-        """What that costs."""
+        report.lost = self.lost.counts
 
-    def begin(self, name: str, horizon: int) -> int | None:
-        """Look at what is known of the rows of an input that were dropped before.
-
-        Args:
-            name: the input.
-            horizon: its rows that left their window before this instant are not needed (µs).
-
-        Returns:
-            For how long its rows are kept (µs); None: as long as they are in their window.
-        """
+    def opened(self, name: str, horizon: int) -> OpenedWindow:
+        """Return the window of an input, and read what is known of rows that were dropped."""
+        files: Sequence[RunFile] = self._before.all_runs(name)
         if name not in self._kept_for:
-            return None
+            return OpenedWindow([], files, None)
         before = self._before.dropped.get(name, ())
         self._slices[name] = alive(self._place.files, self._place.runs, before, horizon)
-        return self._kept_for[name]
+        if self._plan.moved is None:
+            files = self._aged(name, files, horizon)
+        return OpenedWindow([], files, self._kept_for[name])
 
-    def aged(self, name: str, files: Sequence[RunFile], horizon: int) -> Sequence[RunFile]:
+    def _aged(self, name: str, files: Sequence[RunFile], horizon: int) -> Sequence[RunFile]:
         """Return the runs of an input without its rows that are too old now."""
         until = self._until(name, horizon)
         if until is None:
@@ -362,40 +433,43 @@ class Discarding:
                 stay.append(file)
                 continue
             run = self._open(name, file)
-            young = self.without_old(name, run, horizon)
+            young = self.hot_rows(name, run, horizon)
             if len(young):
                 same = len(young) == len(run)
                 runs = self._place.files, self._place.runs
                 stay.append(file if same else MAPPED.write(*runs, young))
         return stay
 
-    def without_old(self, name: str, run: SortedRun, horizon: int) -> SortedRun:
+    def hot_rows(self, name: str, run: SortedRun, horizon: int) -> SortedRun:
         """Return a run without its rows that are too old, which are dropped."""
         until = self._until(name, horizon)
         if until is None:
             return run
         is_old = run.rows.starts < until
         if (needed := is_old & (run.rows.ends >= horizon)).any():
-            self.drop(name, run.where(needed))
+            self.take(name, run.where(needed))
         return run.where(~is_old)
 
-    def drop(self, name: str, run: SortedRun) -> None:
+    def take(self, name: str, run: SortedRun) -> None:
         """Drop rows (one or more) of an input."""
         self.lost.counts[name].n_dropped += len(run)
         self._dropped.setdefault(name, []).append(Slice.of(run))
 
-    def ready(self) -> None:
+    def before_probe(
+        self,
+        windows: Mapping[str, Sequence[SortedRun]],  # noqa: ARG002 - dropped rows are in none
+        news: Mapping[str, SortedRun],  # noqa: ARG002
+    ) -> None:
         """Let new rows be looked up among what was dropped so far."""
         for name, slices in self._slices.items():
             self.lost.dropped[name] = DroppedRows([*slices, *self._dropped.get(name, ())])
 
-    def end(self) -> dict[str, tuple[RunFile, ...]]:
-        """Return what stays of what was dropped, by input.
+    def end(self) -> None:
+        """Write what stays of what was dropped, by input.
 
         Raises:
             OSError: it cannot be written.
         """
-        found = {}
         for name, slices in self._slices.items():
             fresh = self._dropped.get(name, [])
             both = [*slices, *([Slice.together(fresh)] if fresh else [])]
@@ -403,8 +477,7 @@ class Discarding:
             files, folder = self._place.files, self._place.runs
             low = FOREVER if horizon is None else horizon
             if now := kept(files, folder, both, horizon=low, length=length):
-                found[name] = now
-        return found
+                self._report.after.dropped[name] = now
 
     def _until(self, name: str, horizon: int) -> int | None:
         """Return the instant before which rows of an input are too old (µs); None if none are."""
@@ -413,7 +486,3 @@ class Discarding:
             return None
         step = max(kept_for // STEPS, 1)
         return earlier(horizon, kept_for) // step * step
-
-    def _open(self, name: str, file: RunFile) -> SortedRun:
-        classes = self._plan.graph.classes_of[name]
-        return MAPPED.run(self._place.files, self._place.runs, file, classes)

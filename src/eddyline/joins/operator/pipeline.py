@@ -4,28 +4,44 @@ Inputs take turns (the delta rule): the new rows of an input probe the windows o
 hold the new rows of all inputs before it. So each result is found once, by the new row in it whose
 input is last. While a window is empty, the new rows of the others join nothing, and probe nothing
 unless a shortcut has to see them, or rows were dropped that they miss.
+
+``Pipeline`` has the probes of one input, and a ``Shortcut`` may spare some of them. A ``Stage`` is
+other work of the same batch. Three observers look at what probes find, and change nothing:
+``PartnerAges``, ``MatchedRows`` and ``LostResults``.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
-from eddyline.joins.operator.composites import Composites, asked_of, rows_of_parts
-from eddyline.state.rows import result_column
+from eddyline.constraints.bounds import bins_of
+from eddyline.joins.operator.composites import (
+    SEED,
+    Composites,
+    asked_of,
+    rows_of_parts,
+    starts_of,
+    widest_age,
+)
+from eddyline.joins.plan import MOST, AgeCounts, LostCounts
+from eddyline.state.dropped_rows import DroppedRows
+from eddyline.state.rows import ALWAYS, result_column
+from eddyline.stats.costs import work_ns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from eddyline.joins.graph import JoinGraph
-    from eddyline.joins.operator.done_rows import MatchedRows
-    from eddyline.joins.operator.lost_results import LostResults
-    from eddyline.joins.operator.partner_ages import PartnerAges
-    from eddyline.joins.plan import JoinWork
+    from eddyline.joins.plan import BatchPlan, BucketReport, JoinWork
     from eddyline.state.rows import SortedRun
+    from eddyline.state.run_files import RunFile
 
 BLOCK_ROWS = 65_536
 """New rows that go through a pipeline at once: few enough for the caches of the processor."""
@@ -116,6 +132,42 @@ class Shortcut(Protocol):
         ...
 
 
+class Stage:
+    """Work of a task beside the join, at fixed points of its batch; derive from it.
+
+    ``BucketBatch`` lists the stages, and calls each at every point in the order of that list.
+    """
+
+    def before_probe(
+        self, windows: Mapping[str, Sequence[SortedRun]], news: Mapping[str, SortedRun]
+    ) -> None:
+        """Get ready: the windows are open, and no new row was looked up."""
+
+    def after_probe(
+        self, windows: Mapping[str, Sequence[SortedRun]], news: Mapping[str, SortedRun]
+    ) -> None:
+        """Measure what is there: all results were taken, and no new row was written."""
+
+    def moved(
+        self,
+        name: str,
+        runs: Mapping[str, SortedRun],
+        horizon: int,
+        made: Mapping[RunFile, SortedRun],
+    ) -> None:
+        """Take note that rows of an input are in another run now; none, if no row is left.
+
+        Args:
+            name: the input.
+            runs: the runs that had the rows, by file name; ``NEWS`` names the run of new rows.
+            horizon: rows that left their window before it are left out (µs).
+            made: the run that has the rows now, by its file.
+        """
+
+    def end(self) -> None:
+        """Complete the report: all runs are written."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pipeline:
     """The joins of the new rows of one input in one batch."""
@@ -180,3 +232,191 @@ class Pipeline:
             for later in range(position + 1, len(self.order))
             for key in self.graph.links((self.name, *self.order[:later]), self.order[later])
         }
+
+
+MEASURED_PAIRS = 2_048
+"""Pairs of one look-up of many rows whose ages are measured, about, evenly spread over all."""
+
+
+class PartnerAges(Stage):
+    """Measures the ages of rows that are found in the windows of inputs with a cold tier.
+
+    Args:
+        plan: of a batch, which says whether ages are measured, or pairs only counted.
+        report: of a bucket.
+    """
+
+    def __init__(self, plan: BatchPlan, report: BucketReport) -> None:
+        self.measures, self._report = plan.measures, report
+        self.counts = {name: AgeCounts(is_measured=self.measures) for name in plan.spans}
+        report.ages = self.counts
+
+    def found(self, name: str, window: Sequence[SortedRun], joined: Composites) -> None:
+        """Count what combinations found in the window of an input.
+
+        Args:
+            name: the input.
+            window: its runs, the cold ones first.
+            joined: the combinations with its rows.
+        """
+        if name not in self.counts or not len(joined):
+            return
+        started, rows = work_ns(), joined.rows[name]
+        n_cold = len(window[0]) if window[0].is_cold else 0
+        n_found = int(np.count_nonzero(rows < n_cold)) if n_cold else 0
+        bins = _bins(window, rows, joined.starts) if self.measures else {}
+        self.counts[name].add(AgeCounts(rows.size, n_found, bins))
+        self._report.monitor_ns += work_ns() - started
+
+
+def _bins(
+    window: Sequence[SortedRun], rows: NDArray[np.int64], instants: NDArray[np.int64]
+) -> dict[int, int]:
+    """Return the bins of the ages of rows that were found by others at some instants (µs)."""
+    step = -(-rows.size // MEASURED_PAIRS)
+    ages = instants[::step] - starts_of(window, rows[::step])
+    numbers, counts = np.unique(bins_of(ages[ages > 0]), return_counts=True)
+    return dict(zip(numbers.tolist(), (counts * step).tolist(), strict=True))
+
+
+WHOLE = 2.0**53
+"""Sums of whole numbers are exact below it."""
+
+
+class MatchedRows:
+    """Takes note of which new rows of some inputs are in results.
+
+    Args:
+        covers: the inputs.
+        windows: the runs of each input before the batch.
+        news: the new rows.
+    """
+
+    def __init__(
+        self,
+        covers: Collection[str],
+        windows: Mapping[str, Sequence[SortedRun]],
+        news: Mapping[str, SortedRun],
+    ) -> None:
+        mine = [name for name in news if name in covers]
+        self._firsts = {name: sum(map(len, windows[name])) for name in mine}
+        self.masks = {name: np.zeros(len(news[name]), np.bool_) for name in mine}
+        """By input, which of its new rows were in a result."""
+        self.n_old = dict.fromkeys(covers, 0)
+        """Results with an older row of each input."""
+
+    def found(self, joined: Composites) -> None:
+        """Take note of results."""
+        for name in self.n_old:
+            rows, first = joined.rows[name], self._firsts.get(name)
+            if first is None:
+                self.n_old[name] += rows.size
+                continue
+            fresh = rows[rows >= first] - first
+            self.masks[name][fresh] = True
+            self.n_old[name] += rows.size - fresh.size
+
+
+@dataclass(slots=True)
+class LostResults:
+    """Counts what is missed in one bucket in one batch.
+
+    Args:
+        names: the inputs of which rows may be dropped.
+    """
+
+    names: Collection[str]
+    dropped: dict[str, DroppedRows] = field(default_factory=dict)
+    """By input, those of its rows that were dropped."""
+    counts: dict[str, LostCounts] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin to count."""
+        self.counts = {name: LostCounts() for name in self.names}
+
+    @property
+    def may_be(self) -> bool:
+        """Whether anything was dropped."""
+        return any(each.slices for each in self.dropped.values())
+
+    def found(self, joined: Composites, windows: Mapping[str, Sequence[SortedRun]]) -> None:
+        """Take note of results (one or more)."""
+        for name, counts in self.counts.items():
+            counts.n_found += len(joined)
+            first = 0
+            for run in windows[name]:
+                age = widest_age(joined.rows[name], first, run.rows.starts, joined.starts)
+                counts.widest = max(counts.widest, int(age))
+                first += len(run)
+
+    def missed(self, pipeline: Pipeline, position: int, joined: Composites) -> None:
+        """Count what is missed of the window at a position by the combinations that got there."""
+        name = pipeline.order[position]
+        if name not in self.dropped or not self.dropped[name].slices:
+            return
+        bound = (pipeline.name, *pipeline.order[:position])
+        links = pipeline.graph.links(bound, name)
+        codes = {key: joined.codes[key] for key in links}
+        found = self.dropped[name].counted(codes, joined.starts, joined.ends)
+        hit = np.flatnonzero(found.most)
+        if not hit.size:
+            return
+        ghosts = joined.take(hit)
+        most, about = found.most[hit].astype(np.float64), found.about[hit]
+        for later in range(position + 1, len(pipeline.order)):
+            at_most, perhaps = self._partners(pipeline, position, later, ghosts)
+            most, about = most * at_most, about * perhaps
+        counts = self.counts[name]
+        counts.n_most = min(counts.n_most + _whole(most.sum()), MOST)
+        counts.n_about += float(about.sum())
+        newest = found.newest[hit]
+        is_seen = (newest > ALWAYS) & (most > 0)
+        if is_seen.any():
+            counts.n_seen += int(is_seen.sum())
+            ages = ghosts.starts[is_seen] - newest[is_seen]
+            counts.widest_seen = max(counts.widest_seen, int(ages.max()))
+
+    def _partners(
+        self, pipeline: Pipeline, position: int, later: int, ghosts: Composites
+    ) -> tuple[NDArray[np.float64] | float, NDArray[np.float64] | float]:
+        """Return how many partners of a later window there are at most, and about how many.
+
+        Args:
+            pipeline: it is of.
+            position: of the window whose partners were dropped.
+            later: position of a window behind it.
+            ghosts: the combinations before the one, without the dropped row.
+        """
+        graph, order = pipeline.graph, pipeline.order
+        name, window = order[later], pipeline.windows[order[later]]
+        dropped = self.dropped.get(name, DroppedRows(()))
+        known = graph.links((pipeline.name, *order[:position]), name)
+        if known:
+            codes = {key: ghosts.codes[key] for key in known}
+            kept = _counted(ghosts, name, window, known)
+            gone = dropped.counted(codes, ghosts.starts, ghosts.ends)
+            return kept + gone.most.astype(np.float64), kept + gone.about
+        links = graph.links((pipeline.name, *order[:later]), name)
+        kept_most = min(sum(run.most_alike(key) for run in window) for key in links)
+        at_most = float(kept_most + dropped.most(links))
+        done = [of for (_, other), of in pipeline.work.probes.items() if other == name]
+        n_in = sum(each.n_in for each in done)
+        mean = sum(each.n_out for each in done) / n_in if n_in else 1.0
+        return at_most, min(mean, at_most)
+
+
+def _counted(
+    ghosts: Composites, name: str, window: Sequence[SortedRun], links: Sequence[int]
+) -> NDArray[np.float64]:
+    """Return how many rows of a window each of some combinations finds."""
+    if not window:
+        return np.zeros(len(ghosts))
+    numbered = {SEED: np.arange(len(ghosts))}
+    asked = Composites(numbered, ghosts.codes, ghosts.starts, ghosts.ends)
+    found = asked.join(name, window, links, ())
+    return np.bincount(found.rows[SEED], minlength=len(ghosts)).astype(np.float64)
+
+
+def _whole(total: float) -> int:
+    """Return a sum as a whole number that is not less."""
+    return int(total) if total < WHOLE else int(min(total * (1 + 1e-9), MOST))

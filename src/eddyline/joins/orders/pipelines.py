@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from eddyline.joins.graph import JoinGraph
     from eddyline.joins.orders.probe_order import Pair, WayFilters
     from eddyline.joins.orders.probe_profiling import DropSample
-    from eddyline.joins.profile import JoinProfile
+    from eddyline.joins.plan import JoinProfile
     from eddyline.options import JoinOptions
     from eddyline.runtime.situations import Situation
     from eddyline.stats.profile import Order

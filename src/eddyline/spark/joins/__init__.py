@@ -1,9 +1,15 @@
 """Joins on Spark: one shuffle, a task for each bucket, and the driver's half.
 
 Read in this order: ``bound`` (what is known before a row comes), ``layout`` and ``source`` (all
-inputs as one DataFrame, tagged, with codes of their keys; ``input_steps`` are laid over one of
-them), ``inputs`` (what arrives, and how far event time has come), ``operator`` (the join, batch by
+inputs as one DataFrame, tagged, with codes of their keys, and the steps over one of them),
+``inputs`` (what arrives, and how far event time has come), ``operator`` (the join, batch by
 batch), ``task`` (a partition is a bucket), ``tables`` (batches in which tables go to the rows), and
 ``window_join`` (the same over batch DataFrames).
+
+Each batch has one ``BatchMode``. The inputs are prepared first: they ask the join for the mode, and
+keep it. The join decides it by three facts. The strategy is ``WayChoice`` by the size of the
+tables, once the state has them. The first batch reads the tables by themselves if they may be sent
+to the rows. The inputs look ahead if files tell the times of the rows, or if the rows meet at the
+tables and the job may not observe all of them.
 Imports ``joins/`` and ``spark/``.
 """

@@ -12,7 +12,7 @@ from pyspark.sql.types import ArrayType, BooleanType, StructField, StructType
 
 from eddyline.errors import QueryError
 from eddyline.joins.graph import JoinGraph
-from eddyline.joins.operator.partner_bucket import FOUND
+from eddyline.joins.operator.event_time import FOUND
 from eddyline.joins.plan import PartnerPlan
 from eddyline.options import DISCARD, FilterOptions, JoinOptions
 from eddyline.query.predicates import SqlPredicate
@@ -30,9 +30,8 @@ from eddyline.registry import unknown
 from eddyline.spark.analysis import arrow_schema, check_travel
 from eddyline.spark.bucketed import REPORTED
 from eddyline.spark.filters.guard import steps_of
-from eddyline.spark.joins.input_steps import facts_of
 from eddyline.spark.joins.layout import JoinInput
-from eddyline.spark.joins.source import declared_keys, source_of
+from eddyline.spark.joins.source import declared_keys, facts_of, source_of
 from eddyline.spark.operator import UnboundedState
 from eddyline.spark.relation import Relation, check_one_type, lateness_rule
 from eddyline.sql.parsing import quoted

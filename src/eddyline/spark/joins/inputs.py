@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,8 @@ from pyspark.sql import functions as F
 
 from eddyline.constraints.bounds import changes
 from eddyline.errors import StateError
-from eddyline.joins.state_part import InputsPart
+from eddyline.joins.plan import BUCKETS
+from eddyline.joins.view import InputsPart
 from eddyline.spark.event_time import Asked, counted, disorders, warned_of_late
 from eddyline.spark.joins.layout import INPUT, PASSES, START
 from eddyline.spark.operator import Laid, Operator, Pending
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from eddyline.constraints.bounds import Disorder, LatenessRule
+    from eddyline.joins.plan import BucketReport
     from eddyline.runtime.journal import JournalEntry
     from eddyline.spark.joins.source import Source
     from eddyline.spark.operator import Batch, Observed
@@ -41,20 +44,47 @@ class ArrivalCounts(msgspec.Struct, forbid_unknown_fields=True):
     """Those of them without an event time."""
 
 
+@dataclass(frozen=True, slots=True)
+class BatchMode:
+    """How one batch of a join runs; decided before the batch is looked at, and then in force."""
+
+    strategy: str = BUCKETS
+    """Where rows meet, one of ``plan.WAYS``."""
+    looks_ahead: bool = False
+    """Whether the rows of the streams are counted before the job; else the job observes them."""
+    has_tables: bool = False
+    """Whether the state before the batch has the tables; else they come with the rows."""
+    tables: BucketReport | None = None
+    """The work of keeping the tables, if that was done for this batch, and without its rows."""
+
+
 class JoinInputs(Operator):
     """Counts what arrives, keeps the latest event time of each stream, and adds the tables.
 
     Args:
         source: the inputs.
         lateness: the inputs that are streams, and by how much their rows may be late.
+        mode_of: returns the mode of a batch; takes the mode of one whose rows meet in buckets.
+        counts_keyed: whether the job observes, too, how early rows are and how many have their
+            keys.
     """
 
     name = "inputs"
     offset = 0
     """See ``operator.Clock``."""
 
-    def __init__(self, source: Source, lateness: LatenessRule) -> None:
+    def __init__(
+        self,
+        source: Source,
+        lateness: LatenessRule,
+        mode_of: Callable[[Batch, BatchMode], BatchMode],
+        *,
+        counts_keyed: bool = False,
+    ) -> None:
         self.source = source
+        self._mode_of, self._counts_keyed = mode_of, counts_keyed
+        self.mode = BatchMode()
+        """The mode of the newest batch."""
         self.lateness = lateness
         self.learned = lateness.known({})
         """What is known of streams whose lateness is learned."""
@@ -74,15 +104,6 @@ class JoinInputs(Operator):
         self._seen: dict[str, Disorder] = {}
         self._changed: list[JournalEntry] = []
         self._rows: DataFrame | None = None
-        self.begins: Callable[[Batch], None] = lambda _batch: None
-        """Called before each batch is looked at: the join says then what it needs."""
-        self.tells_late = False
-        """Whether it is observed, too, if rows may be late, and how many have their keys."""
-        self.must_look = False
-        """Whether what rows of the batch tell is known before its job: files say it, or it is
-        needed, and a sink may take a part of them."""
-        self.has_tables = False
-        """Whether the join has taken the rows of the tables that come with the first batch."""
         self.earliest: dict[str, int] = {}
         """The least event time of each stream in the newest batch (µs), once it is closed."""
         self._n_keyed: dict[int, int] = {}
@@ -112,14 +133,15 @@ class JoinInputs(Operator):
 
     def prepare(self, df: DataFrame, batch: Batch) -> None:
         """Keep the rows for who looks at some of them before the job; look at their times."""
-        self.has_tables = False
-        self.begins(batch)
         self._rows, self._seen = self.source.of_streams(df), {}
         told, self.told = self.told, None
+        is_in_files = False
         if told is None:
             told = self.asks.of_files(batch.files, self.source.in_files)
-            self.must_look = self.must_look or told is not None  # rows need not be observed
-        if self.looks:
+            is_in_files = told is not None
+        in_buckets = BatchMode(looks_ahead=is_in_files, has_tables=not self._is_empty)
+        self.mode = self._mode_of(batch, in_buckets)
+        if self.looks or self.mode.looks_ahead:
             if told is None and self._rows is not None:
                 told = counted(self._rows, self.asks)
             self._looked = _as_observed(told or ())
@@ -139,8 +161,8 @@ class JoinInputs(Operator):
 
     @property
     def looks(self) -> bool:
-        """Whether event times are asked for before the job; see ``Looking``."""
-        return self._is_asked or self.must_look or bool(self.lateness.shares)
+        """Whether event times are asked for before the job of any batch; see ``Looking``."""
+        return self._is_asked or bool(self.lateness.shares)
 
     @property
     def asks(self) -> Asked:
@@ -166,21 +188,16 @@ class JoinInputs(Operator):
         """Return the rows of the newest batch, without any observation of them."""
         if self._rows is None:
             return None
-        return self.source.timed(self._rows, is_first=self.brings_tables)
-
-    @property
-    def brings_tables(self) -> bool:
-        """Whether the rows of the tables come with those of the newest batch: but once."""
-        return self._is_empty and not self.has_tables
+        return self.source.timed(self._rows, is_first=not self.mode.has_tables)
 
     def has(self, number: int) -> bool:
         """Return whether the newest batch may have rows of an input."""
-        return self.brings_tables or self.source.layouts[number].name in self.timed
+        return not self.mode.has_tables or self.source.layouts[number].name in self.timed
 
     def lay(self, df: DataFrame, batch: Batch) -> Laid:  # noqa: ARG002
         """Count the rows of a batch; the first one brings those of the tables as well."""
-        df, is_first = self.source.joined(df), self.brings_tables
-        if self.must_look:
+        df, is_first = self.source.joined(df), not self.mode.has_tables
+        if self.mode.looks_ahead:
             return Laid(self.source.timed(df, is_first=is_first))
         seen = Observation()
         laid = self.source.timed(df.observe(seen, *self._counted), is_first=is_first)
@@ -211,7 +228,7 @@ class JoinInputs(Operator):
                 F.count(F.when(is_mine, F.col(START))).alias(f"timed{each.number}"),
                 F.count(F.when(is_mine, 1)).alias(f"all{each.number}"),
             ]
-            if self.tells_late:
+            if self._counts_keyed:
                 is_keyed = is_mine & F.col(PASSES)
                 columns += [
                     F.min(F.when(is_mine, F.col(START))).alias(f"earliest{each.number}"),
@@ -221,7 +238,7 @@ class JoinInputs(Operator):
 
     def is_whole(self, observed: Sequence[Observed]) -> bool:
         """Return whether the arrivals were counted."""
-        return self.must_look or bool(observed)
+        return self.mode.looks_ahead or bool(observed)
 
     def close(self, observed: Sequence[Observed], batch: Batch) -> StatePart:
         """Return the event times after the batch."""
@@ -259,7 +276,7 @@ class JoinInputs(Operator):
 
     def _metrics(self, observed: Sequence[Observed]) -> Mapping[str, Any]:
         """Return the counts of the rows of the batch; none if nothing is known of them."""
-        if self.must_look:
+        if self.mode.looks_ahead:
             return self._looked
         return observed[0].metrics if observed else {}
 

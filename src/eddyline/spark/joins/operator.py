@@ -7,6 +7,7 @@ new runs, and report. The state after the batch names these runs.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
@@ -14,15 +15,30 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from eddyline.errors import StateError
 from eddyline.joins.caches.choice import JoinCaches
-from eddyline.joins.discards import DiscardState
 from eddyline.joins.graph import uncut_classes
 from eddyline.joins.grid import GridChoice, chosen_grid, split_text
-from eddyline.joins.leaving import LeavingLoops
+from eddyline.joins.leaving import DiscardState, LeavingLoops
 from eddyline.joins.orders.pipelines import JoinLoop
-from eddyline.joins.plan import BUCKETS, COMPONENT, WAYS, BatchPlan, BucketReport, JoinWork
-from eddyline.joins.profile import JoinProfile
-from eddyline.joins.state_part import JoinPart
-from eddyline.joins.view import STATIC, InputView, JoinRecord, JoinView, PipelineView, ProbeView
+from eddyline.joins.plan import (
+    BROADCAST,
+    BUCKETS,
+    COMPONENT,
+    WAYS,
+    BatchPlan,
+    BucketReport,
+    JoinProfile,
+    JoinWork,
+)
+from eddyline.joins.tables import WayChoice
+from eddyline.joins.view import (
+    STATIC,
+    InputView,
+    JoinPart,
+    JoinRecord,
+    JoinView,
+    PipelineView,
+    ProbeView,
+)
 from eddyline.options import DISCARD, JoinOptions
 from eddyline.query.query import UnboundedWindow
 from eddyline.report import joins as words
@@ -30,10 +46,9 @@ from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.arrow_tasks import map_batches
 from eddyline.spark.bucketed import BucketedOperator, shuffled, state_of
 from eddyline.spark.joins.bound import bind_join, gives_all
-from eddyline.spark.joins.input_steps import operators_of_inputs
-from eddyline.spark.joins.inputs import JoinInputs
-from eddyline.spark.joins.source import Placement
-from eddyline.spark.joins.tables import Handing, TableFilter
+from eddyline.spark.joins.inputs import BatchMode, JoinInputs
+from eddyline.spark.joins.source import Placement, operators_of_inputs
+from eddyline.spark.joins.tables import Broadcast, TableFilter, one_bucket
 from eddyline.spark.joins.task import BatchWorker, OnceWorker, Shape
 from eddyline.spark.relation import LOCAL, time_type
 from eddyline.state.grid import Moved, buckets_for
@@ -104,7 +119,11 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
     def __init__(self, bound: BoundJoin) -> None:
         self.bound = bound
         self.source, self.left, self.then = bound.source.rows, bound.left, bound.then
-        self.inputs = JoinInputs(bound.source, bound.lateness)
+        can_broadcast = Broadcast.is_possible(bound)
+        self.inputs = JoinInputs(
+            bound.source, bound.lateness, self._mode_of, counts_keyed=can_broadcast
+        )
+        self.broadcast = Broadcast(bound, self.inputs) if can_broadcast else None
         self.time, self.clock, self.times = None, self.inputs, bound.times
         steps = bound.source.laid, bound.filter_options, bound.name
         self._of_inputs = (self.inputs, *operators_of_inputs(*steps, self.inputs))
@@ -148,11 +167,9 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             is_on=self.options.adaptive and self.options.caches and can_cache,
             seed=self.options.seed,
         )
-        self.handing = Handing(bound, self.inputs)
-        # Tables that may be handed to the rows leave nothing for Python to do, as a rule.
-        self.task_module = "" if self.handing.broadcast else BatchWorker.__module__
-        self.ways = self.handing.ways
-        self.inputs.begins = self._begin
+        self.ways = WayChoice(is_adaptive=self.options.adaptive and can_broadcast)
+        # Tables that may be sent to the rows leave nothing for Python to do, as a rule.
+        self.task_module = "" if can_broadcast else BatchWorker.__module__
         self._grid = self.grids.grid
         super().__init__(bound.spark)
         self.gives_all = gives_all(bound)
@@ -160,6 +177,8 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         self.n_joined = dict.fromkeys(self.graph.inputs, 0)
         self.n_results = 0
         self._newest = (0, 0)
+        self._decided: list[JournalEntry] = []
+        """Decisions on the strategy since the last batch that was learned of."""
         self._told: list[JournalEntry] = []
         """What is to be journaled of the newest batch's discards."""
         self._placement: Placement | None = None
@@ -193,7 +212,6 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         with self._lock:
             self.leaving.discards.restore(self.part.discards or DiscardState())
             self._last_batch = batch.id - 1
-        self.handing.open(has_tables=part is not None)
         if self._is_new:
             self.grids.start(self.part.grid)
         # A batch that runs again is cut as it was: the files of its late rows have the same names.
@@ -201,8 +219,8 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
 
     def is_whole(self, observed: Sequence[Observed]) -> bool:
         """Return whether every bucket has reported."""
-        if self.handing.is_on:
-            return self.handing.is_whole(observed)
+        if self._broadcasts is not None:
+            return self._broadcasts.is_whole(observed)
         return super().is_whole(observed)
 
     def close(self, observed: Sequence[Observed], batch: Batch) -> StatePart:
@@ -213,10 +231,10 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         """
         n_late = Counter(self.part.n_late)
         reports: list[BucketReport] = []
-        if self.handing.is_on:
+        if (broadcast := self._broadcasts) is not None:
             grid, buckets = self.part.grid, self.part.buckets
-            late_files = self.handing.late_files(self.place, batch.id)
-            n_late[self.handing.name] += self.handing.n_late
+            late_files = broadcast.late_files(self.place, batch.id)
+            n_late[broadcast.stream.name] += broadcast.n_late
         else:
             reports, grid = self.reports(observed), self._grid
             buckets = {report.bucket: report.after for report in reports}
@@ -234,15 +252,45 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
 
     # -- one batch ------------------------------------------------------------------------------
 
-    def _begin(self, batch: Batch) -> None:
-        """Choose the way of a batch, before its rows are looked at."""
-        self.part = self.handing.begin(batch, self.part, self.place)
+    def _mode_of(self, batch: Batch, in_buckets: BatchMode) -> BatchMode:
+        """Return the mode of a batch, before its rows are looked at; see ``JoinInputs.mode_of``.
+
+        The first batch brings the tables. If these may be sent to the rows, they are read by
+        themselves, and kept in one bucket.
+
+        Raises:
+            StateError: they cannot be kept.
+        """
+        broadcast, mode = self.broadcast, in_buckets
+        if broadcast is None or not self.ways.may_broadcast:
+            return mode
+        if not mode.has_tables and broadcast.can_begin:
+            with state_of(0, "windows", self.place.folder):
+                tables = broadcast.begun(batch.id, self.place)
+            if tables is not None:
+                self.part = JoinPart(one_bucket(self.graph), {0: tables.after})
+                mode = replace(mode, has_tables=True, tables=tables)
+        if mode.has_tables:
+            self._decided += self.ways.step(*broadcast.sizes(self.part), batch.id)
+            mode = replace(mode, strategy=self.ways.plan)
+        if mode.strategy == BUCKETS:
+            return mode
+        # A sink may take a part of the results, or Spark leave rows out that meet no table.
+        is_all_observed = batch.is_taken_whole and broadcast.counts_all(self.part)
+        looks_ahead = mode.looks_ahead or self.inputs.looks or not is_all_observed
+        return replace(mode, looks_ahead=looks_ahead)
+
+    @property
+    def _broadcasts(self) -> Broadcast | None:
+        """The broadcast join that runs the newest batch; None if its rows meet in buckets."""
+        return self.broadcast if self.inputs.mode.strategy == BROADCAST else None
 
     def lay(self, df: DataFrame, batch: Batch) -> Laid:
         """Return the results of a batch, before any condition on them."""
         self._is_new = False
-        if self.handing.is_on:
-            return self.handing.lay(df, self.part, self.place, self.loop.plan[self.handing.name])
+        if (broadcast := self._broadcasts) is not None:
+            order = self.loop.plan[broadcast.stream.name]
+            return broadcast.lay(df, self.part, self.place, order)
         return super().lay(df, batch)
 
     @property
@@ -265,7 +313,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             self._placement = Placement(self._grid, bound.source)
         rows: DataFrame = bound.source.keyed(df)
         dropped: tuple[Pending, ...] = ()
-        if self.handing.has_tables:
+        if self.inputs.mode.has_tables:
             with state_of(0, "tables", self.place.folder):
                 self.drops.read(df, self.part, self.place)
             rows, dropped = self.drops.lay(rows, plan.lows)
@@ -320,14 +368,16 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
 
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
         """Take in what the buckets of a batch did."""
-        return [*self.handing.take_entries(), *self._learned(observed, batch)]
+        decided, self._decided = self._decided, []
+        return [*decided, *self._learned(observed, batch)]
 
     def _learned(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
-        # Tables that were taken by themselves come in no bucket, whatever the way of the batch is.
-        for table, n in (self.handing.begun.n_rows if self.handing.begun else {}).items():
+        # Tables that were read by themselves come in no bucket, whatever the strategy is.
+        tables = self.inputs.mode.tables
+        for table, n in (tables.n_rows if tables else {}).items():
             self.n_joined[table] += n
-        if self.handing.is_on:
-            self._count_handed(observed)
+        if (broadcast := self._broadcasts) is not None:
+            self._count_broadcast(broadcast, observed)
             return []
         reports = self.reports(observed)
         if not reports:
@@ -369,17 +419,16 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         self._loads = tuple(each.n_here for each in reports)
         return n_rows
 
-    def _count_handed(self, observed: Sequence[Observed]) -> None:
-        """Count a batch in which the tables were handed to the rows."""
-        handing = self.handing
-        n_here, n_results = handing.counts(observed)
+    def _count_broadcast(self, broadcast: Broadcast, observed: Sequence[Observed]) -> None:
+        """Count a batch in which the tables were sent to the rows."""
+        name, n_late = broadcast.stream.name, broadcast.n_late
+        n_rows, n_results = broadcast.counts(observed)
         with self._lock:
-            self.n_joined[handing.name] += n_here
+            self.n_joined[name] += n_rows
             self.drops.loop.newest = 0
-            if handing.n_late:
-                n_late = {handing.name: handing.n_late}
-                self.inputs.count_late(n_late, self.place, self._last_batch)
-            self._newest, self._loads = (handing.n_late, n_results), ()
+            if n_late:
+                self.inputs.count_late({name: n_late}, self.place, self._last_batch)
+            self._newest, self._loads = (n_late, n_results), ()
             self.n_results += n_results
 
     # -- what people see ------------------------------------------------------------------------

@@ -1,13 +1,11 @@
-"""Static tables of a join on Spark: handed to the rows, or asked for keys before the shuffle.
+"""Static tables of a join on Spark: sent to the rows, or asked for keys before the shuffle.
 
-``Handing`` is the life of batches in which tables are handed to the rows: Spark's broadcast join
-gives the results (``Broadcast``), and nothing is shuffled. ``TableFilter`` drops rows that the
-tables have no key for, by filters of the keys, before they are shuffled.
+``Broadcast`` runs batches in which Spark's broadcast join gives the results: nothing is shuffled.
+``TableFilter`` drops rows before the shuffle if a filter of a table's keys does not have their key.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any
@@ -28,13 +26,12 @@ from pyspark.sql.types import (
 from eddyline.data.arrays import distinct
 from eddyline.joins.operator.bucket import BucketBatch
 from eddyline.joins.orders.pipelines import written_orders
-from eddyline.joins.plan import BROADCAST, COMPONENT, BatchPlan
-from eddyline.joins.state_part import JoinPart
-from eddyline.joins.tables import MOST_ROWS, DropChoice, WayChoice
+from eddyline.joins.plan import COMPONENT, BatchPlan
+from eddyline.joins.tables import MOST_ROWS, DropChoice
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.bucketed import ADAPTIVE, FOUND, as_type, state_of
-from eddyline.spark.joins.input_steps import facts_of
 from eddyline.spark.joins.layout import INPUT, KEY, PASSES, SLOT, START
+from eddyline.spark.joins.source import facts_of
 from eddyline.spark.joins.task import LateWorker, Shape
 from eddyline.spark.operator import Laid, Pending
 from eddyline.spark.prepared import Counted, Selected
@@ -55,131 +52,13 @@ if TYPE_CHECKING:
 
     from eddyline.joins.graph import JoinGraph
     from eddyline.joins.plan import BucketReport
+    from eddyline.joins.view import JoinPart
     from eddyline.runtime.journal import JournalEntry
     from eddyline.spark.joins.bound import BoundJoin
     from eddyline.spark.joins.inputs import JoinInputs
     from eddyline.spark.joins.layout import InputLayout
-    from eddyline.spark.operator import Batch, Observed
+    from eddyline.spark.operator import Observed
     from eddyline.state.manifest import StatePlace
-
-
-class Handing:
-    """Says in which batches tables are handed to the rows, and takes these through their life.
-
-    Args:
-        bound: the join.
-        inputs: its inputs.
-    """
-
-    def __init__(self, bound: BoundJoin, inputs: JoinInputs) -> None:
-        self.inputs = inputs
-        self.broadcast = Broadcast(bound) if Broadcast.is_possible(bound) else None
-        """How it is laid; None if it cannot be."""
-        inputs.tells_late = self.broadcast is not None
-        can_change = bound.options.adaptive and self.broadcast is not None
-        self.ways = WayChoice(is_adaptive=can_change)
-        self.is_on = False
-        """Whether the batch is one of them."""
-        self.begun: BucketReport | None = None
-        """The tables, if the batch has taken them by themselves: it is the first one."""
-        self.n_late = 0
-        """Late rows of the batch, once it is closed."""
-        self.has_tables = False
-        """Whether the state before the batch has the tables."""
-        self._handed: Handed | None = None
-        self._low = ALWAYS
-        """The instant before which rows of the batch are late (µs)."""
-        self._entries: list[JournalEntry] = []
-
-    @property
-    def name(self) -> str:
-        """The stream."""
-        assert self.broadcast is not None
-        return self.broadcast.stream.name
-
-    def open(self, *, has_tables: bool) -> None:
-        """Start a batch; ``has_tables`` says whether the tables are kept already."""
-        self.is_on, self.begun, self._handed, self.has_tables = False, None, None, has_tables
-
-    def begin(self, batch: Batch, part: JoinPart, place: StatePlace) -> JoinPart:
-        """Choose the way of a batch, before its rows are looked at; returns the state before it.
-
-        The first one brings the tables. If these may go to the rows, they are taken by themselves,
-        and kept in one bucket.
-
-        Raises:
-            StateError: they cannot be kept.
-        """
-        way, self.is_on, self.inputs.must_look = self.broadcast, False, False
-        if way is None or not self.ways.may_broadcast:
-            return part
-        if not self.has_tables and way.can_begin:
-            with state_of(0, "windows", place.folder):
-                self.begun = way.begun(batch.id, place)
-            if self.begun is not None:
-                part = JoinPart(one_bucket(way.bound.graph), {0: self.begun.after})
-                self.has_tables = self.inputs.has_tables = True
-        if self.has_tables:
-            self._entries += self.ways.step(*way.sizes(part), batch.id)
-            self.is_on = self.ways.plan == BROADCAST
-        if self.is_on:
-            all_counted = batch.is_taken_whole and way.counts_all(part)
-            self.inputs.must_look = self.inputs.looks or not all_counted
-        return part
-
-    def lay(self, df: DataFrame, part: JoinPart, place: StatePlace, order: Sequence[str]) -> Laid:
-        """Return the results of the rows of a batch; see ``Broadcast.lay``.
-
-        Raises:
-            StateError: the tables cannot be read.
-        """
-        assert self.broadcast is not None
-        self._low = self.inputs.streams.low(self.name, {})
-        with state_of(0, "windows", place.folder):
-            found = self._handed = self.broadcast.lay(
-                df, part, place, self._low, order, counts_here=not self._is_counted
-            )
-        pending = [Pending(COMPONENT, PendingMetrics(each)) for each in found.observations]
-        # Spark may leave out what is joined with nothing, and what observes that.
-        is_told = self.broadcast.counts_all(part)
-        counted = Counted(found.observations[-1], FOUND) if is_told else None
-        return Laid(found.results, tuple(pending), counted=counted)
-
-    def is_whole(self, observed: Sequence[Observed]) -> bool:
-        """Return whether all rows of the batch were seen."""
-        return self.inputs.must_look or bool(observed)
-
-    def late_files(self, place: StatePlace, batch_id: int) -> set[str]:
-        """Put the late rows of a batch aside, if there are any; returns their files."""
-        written: dict[str, int] = {}
-        if self.inputs.earliest.get(self.name, FOREVER) < self._low:
-            assert self.broadcast is not None
-            assert self._handed is not None
-            written = self.broadcast.late(self._handed, place, batch_id, self._low)
-        self.n_late = sum(written.values())
-        return {*written}
-
-    @property
-    def _is_counted(self) -> bool:
-        """Whether the inputs count the rows that are looked up: no step is between, and they do."""
-        assert self.broadcast is not None
-        stream = self.broadcast.stream
-        steps = self.broadcast.bound.inputs[stream.number].steps
-        return not (self.inputs.must_look or steps or stream.is_raw)
-
-    def counts(self, observed: Sequence[Observed]) -> tuple[int, int]:
-        """Return the rows that were looked up in a batch, and the results."""
-        here, found = (
-            sum(int(each.metrics.get(of) or 0) for each in observed) for of in (HERE, FOUND)
-        )
-        if self._is_counted:
-            here = max(0, self.inputs.n_keyed(self.name) - self.n_late)
-        return here, found
-
-    def take_entries(self) -> list[JournalEntry]:
-        """Return the decisions since the last call."""
-        entries, self._entries = self._entries, []
-        return entries
 
 
 HERE = "here"
@@ -189,25 +68,17 @@ _HOW = {"inner": "inner", "left": "left", "semi": "leftsemi", "anti": "leftanti"
 """Kinds of joins as Spark calls them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Handed:
-    """Such a join laid over the rows of a batch."""
-
-    results: DataFrame
-    rows: DataFrame
-    """The rows of the stream with their keys, late ones included."""
-    observations: tuple[Observation, ...]
-
-
 class Broadcast:
     """Joins the rows of a stream with tables where they are.
 
     Args:
         bound: the join; ``is_possible`` says whether it is one.
+        inputs: its inputs, which tell the mode of a batch and how early its rows are.
     """
 
-    def __init__(self, bound: BoundJoin) -> None:
+    def __init__(self, bound: BoundJoin, inputs: JoinInputs) -> None:
         self.bound = bound
+        self.inputs = inputs
         self.source = bound.source
         layouts = {each.name: each for each in self.source.layouts}
         (self.stream,) = (layouts[name] for name in bound.timed)
@@ -216,7 +87,13 @@ class Broadcast:
         """The tables, as they are kept."""
         self._files: tuple[str, ...] | None = None
         """The files that those were read from."""
-        self._ways: dict[tuple[str, ...], list[tuple[str, list[Column]]]] = {}
+        self._equal_keys: dict[tuple[str, ...], list[tuple[str, list[Column]]]] = {}
+        self._newest: DataFrame | None = None
+        """The rows of the stream in the newest batch with their keys, late ones included."""
+        self._low = ALWAYS
+        """Watermark: rows of the newest batch before it are late, and not joined (µs)."""
+        self.n_late = 0
+        """Late rows of the newest batch, once it is closed."""
 
     @staticmethod
     def is_possible(bound: BoundJoin) -> bool:
@@ -320,59 +197,74 @@ class Broadcast:
 
     # -- a batch --------------------------------------------------------------------------------
 
-    def lay(
-        self,
-        df: DataFrame,
-        part: JoinPart,
-        place: StatePlace,
-        low: int,
-        order: Sequence[str],
-        *,
-        counts_here: bool,
-    ) -> Handed:
+    def lay(self, df: DataFrame, part: JoinPart, place: StatePlace, order: Sequence[str]) -> Laid:
         """Return the results of the rows of a batch.
 
         Args:
             df: the rows of the stream, its steps laid.
-            part: what is kept.
-            place: where that is.
-            low: the instant before which rows are late (µs).
+            part: the state before the batch.
+            place: where its files are.
             order: the tables, in the order in which they are joined.
-            counts_here: whether the rows that are looked up are observed.
 
         Raises:
-            OSError: the tables cannot be read.
+            StateError: the tables cannot be read.
         """
-        self._take(part, place)
+        with state_of(0, "windows", place.folder):
+            self._take(part, place)
         df.sparkSession.conf.set(ADAPTIVE, "false")
-        rows = self.source.keyed(df)
+        rows, low = self.source.keyed(df), self.inputs.streams.low(self.stream.name, {})
+        self._newest, self._low = rows, low
         # In an array that is asked for a place which only the row knows: Spark would compile each
         # batch's statement anew for another number.
-        low = max(low, ALWAYS + 1)
-        is_timely = f"{START} >= get(array({low}L), IF({START} IS NULL, NULL, 0))"
+        is_timely = f"{START} >= get(array({max(low, ALWAYS + 1)}L), IF({START} IS NULL, NULL, 0))"
         joined, seen = rows.where(f"{is_timely}{self._passes}"), []
-        if counts_here:
+        if not self._is_counted:
             seen.append(Observation())
             joined = joined.observe(seen[0], self._here)
         joined = self._own.over(joined)
         for name, equal in self._equal(tuple(order)):
             joined = self._joined(joined, name, equal)
         seen.append(Observation())
-        return Handed(self._results.over(joined.observe(seen[-1], self._found)), rows, tuple(seen))
+        results = self._results.over(joined.observe(seen[-1], self._found))
+        pending = tuple(Pending(COMPONENT, PendingMetrics(each)) for each in seen)
+        counted = Counted(seen[-1], FOUND) if self.counts_all(part) else None
+        return Laid(results, pending, counted=counted)
 
-    def late(self, handed: Handed, place: StatePlace, batch_id: int, low: int) -> dict[str, int]:
-        """Write the late rows of a batch, in a job; returns the rows of each file.
+    def is_whole(self, observed: Sequence[Observed]) -> bool:
+        """Return whether all rows of the batch were seen."""
+        return self.inputs.mode.looks_ahead or bool(observed)
+
+    def late_files(self, place: StatePlace, batch_id: int) -> set[str]:
+        """Write the late rows of the newest batch, in a job if there are any; return their files.
 
         Args:
-            handed: the batch.
             place: where they are kept.
-            batch_id: its number.
-            low: the instant before which rows are late (µs).
+            batch_id: number of the batch.
         """
-        task = LateWorker(batch_id, self._shape, place, self.bound.keys_only, low)
-        rows = handed.rows.where(f"{START} < {low}L{self._passes}")
-        written = rows.mapInArrow(task.run, "file string, n bigint").collect()
-        return {each.file: each.n for each in written}
+        low, self.n_late = self._low, 0
+        if self.inputs.earliest.get(self.stream.name, FOREVER) >= low:
+            return set()
+        assert self._newest is not None
+        worker = LateWorker(batch_id, self._shape, place, self.bound.keys_only, low)
+        late = self._newest.where(f"{START} < {low}L{self._passes}")
+        written = late.mapInArrow(worker.run, "file string, n bigint").collect()
+        self.n_late = sum(each.n for each in written)
+        return {each.file for each in written}
+
+    def counts(self, observed: Sequence[Observed]) -> tuple[int, int]:
+        """Return the rows of a batch that were looked up, and the results."""
+        n_rows, n_results = (
+            sum(int(each.metrics.get(metric) or 0) for each in observed) for metric in (HERE, FOUND)
+        )
+        if self._is_counted:
+            n_rows = max(0, self.inputs.n_keyed(self.stream.name) - self.n_late)
+        return n_rows, n_results
+
+    @property
+    def _is_counted(self) -> bool:
+        """Whether the inputs count the rows that are looked up: no step is between, and they do."""
+        steps = self.bound.inputs[self.stream.number].steps
+        return not (self.inputs.mode.looks_ahead or steps or self.stream.is_raw)
 
     @property
     def _passes(self) -> str:
@@ -390,16 +282,16 @@ class Broadcast:
 
     def _equal(self, order: tuple[str, ...]) -> list[tuple[str, list[Column]]]:
         """Return what is equal to join each table, in their order."""
-        if order not in self._ways:
+        if order not in self._equal_keys:
             known = {k: f"{KEY}{k}" for k in self.stream.keys}
             tables = {each.name: each for each in self.tables}
-            found = self._ways[order] = []
+            found = self._equal_keys[order] = []
             for name in order:
                 codes = {k: _code(tables[name], k) for k in tables[name].keys}
                 both = [(known[k], code) for k, code in codes.items() if k in known]
                 found.append((name, [F.col(one) == F.col(other) for one, other in both]))
                 known = codes | known
-        return self._ways[order]
+        return self._equal_keys[order]
 
     @cached_property
     def _compared(self) -> list[Column]:

@@ -9,8 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eddyline.joins.operator.bucket import BucketBatch
-from eddyline.joins.operator.event_time import OrderedBatch, results_of_all
-from eddyline.joins.operator.partner_bucket import PartnerBatch, results_by_partner
+from eddyline.joins.operator.event_time import (
+    OrderedBatch,
+    PartnerBatch,
+    results_by_partner,
+    results_of_all,
+)
 from eddyline.joins.operator.pipeline import results
 from eddyline.joins.plan import JoinWork
 from eddyline.spark.arrow_tasks import begin_task, task_ids
