@@ -5,7 +5,6 @@ They are not continuous, so the engine has nothing to learn, and they need no wi
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException, ParseException
@@ -13,6 +12,7 @@ from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
 from eddyline.errors import NotSupportedError
+from eddyline.query.select.grammar import EMITTED, WINDOWS
 from eddyline.query.select.statement import identifier
 from eddyline.spark.analysis import refused, unlogged
 from eddyline.spark.relation import Relation
@@ -21,25 +21,31 @@ from eddyline.sql.parsing import SparkText, deep
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from eddyline.query.select.statement import Statement
     from eddyline.spark.catalog import Catalog
 
 
 @deep
-def tables_of(text: str, catalog: Catalog) -> Sequence[exp.Table]:
+def tables_of(text: str, selects: Sequence[Statement], catalog: Catalog) -> Sequence[exp.Table]:
     """Return the tables in the tree of a query; nothing if it also reads other inputs.
 
     Args:
         text: the query.
+        selects: its SELECTs; none if it is no query of the engine, but perhaps one of Spark.
         catalog: the tables of the engine.
     """
     names = {each.lower() for each in catalog.tables}
-    tables: list[exp.Table] = []
-    with suppress(SqlglotError):
-        tree = parse_one(text, read=SparkText) if names else exp.null()
-        if not isinstance(tree, exp.Select | exp.SetOperation | exp.Subquery):
-            return []  # Spark would run what is no query
-        ctes = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
-        tables = [each for each in tree.find_all(exp.Table) if each.name.lower() not in ctes]
+    if not names:
+        return []
+    try:
+        tree = selects[0].tree.root() if selects else parse_one(text, read=SparkText)
+    except SqlglotError:
+        return []
+    is_of_streams = EMITTED in tree.meta or any(each.meta.get(WINDOWS) for each in tree.walk())
+    if is_of_streams or not isinstance(tree, exp.Select | exp.SetOperation | exp.Subquery):
+        return []  # Spark would run what is no query
+    ctes = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
+    tables = [each for each in tree.find_all(exp.Table) if each.name.lower() not in ctes]
     is_table = (each.name.lower() in names and not each.args.get("db") for each in tables)
     return tables if all(is_table) else []
 
