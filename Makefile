@@ -82,7 +82,7 @@ bench-quick: java $(STAMP)  ## The same on less data: the targets may be missed.
 	@for suite in $(SUITES); do $(RUN) -m benchmarks run $$suite --quick || exit 1; done
 
 kernels:  ## Remove the machine code of kernels, which is then compiled anew.
-	@find src -name '*.nb[ic]' -delete
+	@find src -name '*.nb[icl]' -delete
 
 clean:  ## Remove what was installed and built.
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
