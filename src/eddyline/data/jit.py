@@ -3,9 +3,9 @@
 Importing numba takes longer than the rest of eddyline, so nothing does before the first kernel is
 called: modules of kernels can be imported anywhere. The machine code is kept for later processes.
 
-Workers of Spark often need a new kernel at the same instant. One of them compiles it, and the others
-wait and load the result. Without a lock all of them would compile. A worker could even load machine
-code of an older version, because numba writes the index before the code.
+Workers of Spark often need a new kernel at the same instant. One of them compiles it, and the
+others wait and load the result. Without a lock all of them would compile. A worker could even load
+machine code of an older version, because numba writes the index before the code.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ def _compile_in_turn(dispatcher: Any) -> None:
     from numba.core.compiler_lock import global_compiler_lock  # noqa: PLC0415 - see above
 
     compile_alone = dispatcher.compile
-    name = f"{dispatcher._cache._impl.filename_base}.nbl"  # noqa: SLF001
-    path = Path(dispatcher._cache.cache_path, name)  # noqa: SLF001
+    name = f"{dispatcher._cache._impl.filename_base}.nbl"
+    path = Path(dispatcher._cache.cache_path, name)
     is_held = False
 
     def compile_in_turn(signature: Any) -> Any:
