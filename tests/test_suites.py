@@ -1,4 +1,4 @@
-"""Each test is in ``make test`` or ``make test-large``, and CI runs both; each room has its part in both.
+"""Each test is in ``make test`` or ``make test-large``, and each room has its part in both.
 
 Those marked ``soak`` are skipped, saying so, unless many examples are drawn.
 """

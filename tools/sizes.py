@@ -1,8 +1,9 @@
 #!/usr/bin/env python
 """Print how large the house is: `make sizes`.
 
-Counts are of `src/` and `tests/` as they lie there; seconds are those of the last run here. With `--traced`, a WHERE and a join run over a
-few small batches, and the classes and functions of eddyline that a batch enters are counted.
+Counts are of `src/` and `tests/` as they lie there; seconds are those of the last run here. With
+`--traced`, a WHERE and a join run over a few small batches, and the classes and functions of
+eddyline that a batch enters are counted.
 """
 
 from __future__ import annotations
