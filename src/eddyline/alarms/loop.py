@@ -41,11 +41,10 @@ from eddyline.estimates.histograms import CoefHistogram, ValueSketch
 from eddyline.estimates.plans import Accuracy, SavedAccuracy
 from eddyline.models.planning.expected import combined
 from eddyline.options import FilterOptions
-from eddyline.runtime.choice import UNKNOWN_NS, Advice, Choice
+from eddyline.runtime.choice import UNKNOWN_NS, Advice, Choice, Conditions, Met
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.order_loop import OrderLoop, OrderState
 from eddyline.runtime.records import Numbers
-from eddyline.runtime.situations import Conditions, Met
 from eddyline.stats.costs import CostSums
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ if TYPE_CHECKING:
     from eddyline.estimates.filters import Times
     from eddyline.models.solving.expressions import Comparison
     from eddyline.options import AlarmOptions
-    from eddyline.runtime.situations import Situation
+    from eddyline.runtime.choice import Situation
 
 FRESH = 0.8
 """What a segment of a batch counts one batch later."""

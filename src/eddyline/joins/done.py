@@ -21,15 +21,14 @@ import numpy as np
 
 from eddyline.errors import StateError
 from eddyline.joins.operator.done_rows import DoneCounts
-from eddyline.runtime.choice import UNKNOWN_NS, Choice, are_names
+from eddyline.runtime.choice import UNKNOWN_NS, Choice, Conditions, are_names
 from eddyline.runtime.journal import JournalEntry
-from eddyline.runtime.situations import Conditions
 from eddyline.state.bucket_state import FAN_IN
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from eddyline.runtime.situations import Situation
+    from eddyline.runtime.choice import Situation
 
 COMPONENT = "constraints"
 """Its name in the journal."""

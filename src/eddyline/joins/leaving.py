@@ -19,8 +19,8 @@ from eddyline.joins.graph import covers
 from eddyline.joins.operator.done_rows import CLOSED, MATCHED, PASSED, merged_counts, merged_lost
 from eddyline.joins.operator.partner_ages import merged
 from eddyline.joins.tiers import TierChoice
-from eddyline.runtime.budget import Budget
 from eddyline.state.rows import ALWAYS
+from eddyline.stats.costs import Budget
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -19,15 +19,14 @@ import numpy as np
 
 from eddyline.constraints.bounds import LearnedBound, n_beyond
 from eddyline.errors import StateError
-from eddyline.runtime.choice import UNKNOWN_NS, Choice
-from eddyline.runtime.situations import KEPT, Conditions
+from eddyline.runtime.choice import KEPT, UNKNOWN_NS, Choice, Conditions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from eddyline.joins.operator.partner_ages import AgeCounts
+    from eddyline.runtime.choice import Situation
     from eddyline.runtime.journal import JournalEntry
-    from eddyline.runtime.situations import Situation
 
     Ages = Mapping[str, tuple[float, Mapping[int, float]]]
     """By input, pairs, and those that are not of one age, by the bin of their age."""

@@ -16,8 +16,7 @@ import numpy as np
 
 from eddyline.data import outcomes as outcome
 from eddyline.options import in_range
-from eddyline.ordering.matrix_view import by_position
-from eddyline.ordering.protocol import Proposal, reasons
+from eddyline.ordering.protocol import Proposal, by_position, reasons
 
 if TYPE_CHECKING:
     from eddyline.data.arrays import Floats, Indices, Mask

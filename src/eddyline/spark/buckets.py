@@ -13,7 +13,7 @@ from pyspark import TaskContext
 from pyspark.sql import functions as F
 
 from eddyline.errors import StateError
-from eddyline.runtime.reports import TaskReport
+from eddyline.runtime.journal import TaskReport
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from eddyline.runtime.reports import newest_attempts
+from eddyline.runtime.journal import newest_attempts
 from eddyline.spark.run.observed_metrics import as_bytes
 
 if TYPE_CHECKING:
@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from eddyline.report.sections import Section
     from eddyline.runtime.by_hand import ChangeableRules
     from eddyline.runtime.choice import Choice
-    from eddyline.runtime.journal import JournalEntry
+    from eddyline.runtime.journal import JournalEntry, TaskReport
     from eddyline.runtime.records import History, Record
-    from eddyline.runtime.reports import TaskReport
     from eddyline.spark.batch_files import BatchFiles
     from eddyline.spark.prepared import Counted
     from eddyline.spark.relation import Relation

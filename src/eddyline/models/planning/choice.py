@@ -51,9 +51,9 @@ from eddyline.models.planning.expected import (
 )
 from eddyline.models.solving.joins import questions
 from eddyline.models.streams.plan import COMPONENT
-from eddyline.runtime.budget import Budget
 from eddyline.runtime.choice import Advice, Choice
 from eddyline.runtime.journal import JournalEntry
+from eddyline.stats.costs import Budget
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

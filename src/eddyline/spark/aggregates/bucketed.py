@@ -34,7 +34,7 @@ from eddyline.errors import QueryError
 from eddyline.options import AggregateOptions
 from eddyline.query.query import LONGEST
 from eddyline.report import aggregates as words
-from eddyline.runtime.reports import TaskReport
+from eddyline.runtime.journal import TaskReport
 from eddyline.spark.aggregates.columns import MICROS, ROWS, START, Groups, Lifting
 from eddyline.spark.aggregates.task import AggregateWorker
 from eddyline.spark.analysis import arrow_schema

@@ -26,12 +26,10 @@ from eddyline.registry import unknown
 from eddyline.report.metrics import metrics_of
 from eddyline.report.sections import arranged, notes
 from eddyline.report.stored import RunLog
-from eddyline.runtime import query_file
 from eddyline.runtime.by_hand import BY_PERSON
-from eddyline.runtime.checkpoint import LEARNED, PINS, STATE
+from eddyline.runtime.checkpoint import LEARNED, PINS, STATE, SnapshotFile, write_query
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import Backlog, BatchRecord
-from eddyline.runtime.snapshot import SnapshotFile
 from eddyline.spark import interrupts
 from eddyline.spark.batch_files import FileStream
 from eddyline.spark.lateness import own_frames, warn_without_lateness
@@ -60,7 +58,7 @@ if TYPE_CHECKING:
 
     from eddyline.report.metrics import Metric
     from eddyline.report.sections import Section
-    from eddyline.runtime.query_file import Changed
+    from eddyline.runtime.checkpoint import Changed
     from eddyline.spark.prepared import Counted
     from eddyline.spark.run.job import Job, Outlet
 
@@ -134,7 +132,7 @@ class Run(RunFace):
         self._error: BaseException | None = None
         self._restore()
         self._note_changes()
-        query_file.write(own, self._resumed.file)
+        write_query(own, self._resumed.file)
         self.steering.apply()
         warn_without_lateness(self.chain.operators, self.source)
         warn_of_unbounded_state(self.name, self.chain.operators)
@@ -169,7 +167,7 @@ class Run(RunFace):
         """Remove the state of the earlier query; Spark keeps the offsets."""
         if self.job.identity.is_stateful or Path(self.state).is_dir():
             ManifestFolder(*file_system(self.state)).clear()
-        query_file.write(self._files.own, self._resumed.file)
+        write_query(self._files.own, self._resumed.file)
 
     def _note_changes(self) -> None:
         """Note what has changed since the checkpoint began, and warn of changed functions."""

@@ -20,7 +20,7 @@ from eddyline.sql.parsing import on_one_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from eddyline.runtime.query_file import Changed
+    from eddyline.runtime.checkpoint import Changed
     from eddyline.spark.query import Query
     from eddyline.spark.relation import Relation
     from eddyline.spark.run.run import Run
