@@ -655,6 +655,9 @@ class ProfilingBudget:
         return ns - expected_ns if is_alike else 0.0
 
 
+# -- what people see ---------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class RouteView:
     """The rows that take one of the orders of a route table."""
