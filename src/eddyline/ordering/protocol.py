@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
+from eddyline.data.learned import Learns
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -107,8 +109,8 @@ class PolicyOptions(Protocol):
         ...
 
 
-class WindowPolicy:
-    """Base of the policies that decide on the window alone and need every bit."""
+class WindowPolicy(Learns):
+    """Base of the policies that decide on the window alone, which the loop saves."""
 
     needs_all_bits: ClassVar[bool] = True
 
@@ -118,13 +120,6 @@ class WindowPolicy:
 
     def observe(self, fresh: FilterProfile, order: Order) -> None:
         """Do nothing: the window holds the evidence."""
-
-    def snapshot(self) -> dict[str, Any]:
-        """Return nothing: the window is saved by the loop."""
-        return {}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

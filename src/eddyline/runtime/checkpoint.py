@@ -377,7 +377,7 @@ def _of_another(own: Path, theirs: str, query: Identity, words: str) -> StateErr
     return StateError(msg, path=str(own / QUERY), query=theirs, changes=words)
 
 
-LEARNED_FORMAT = 3
+LEARNED_FORMAT = 4
 """Version of the file; another one is not read."""
 
 

@@ -8,7 +8,8 @@ of its rows. It lists them as ``choices``. From there each choice is found by al
 * **a person** holds a plan in force (``run.pin``) and lets it adapt again (``run.adapt``);
 * **the log of plans** knows its ``situation`` and what plans cost there, and recalls the plan that
   was good when the situation comes again;
-* **the checkpoint** keeps what it has learned (``snapshot``, ``restore``).
+* **the checkpoint** keeps what it has learned: the attributes in ``learned``, or what its own
+  ``snapshot`` and ``restore`` say.
 
 A choice with a plan in force, the words of what is ``possible`` and a test of it can be pinned. One
 that also tells its situation and the cost of plans is logged. Everything else has defaults.
@@ -34,6 +35,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from eddyline.data.learned import Learns
 from eddyline.errors import PlanError
 from eddyline.runtime.journal import JournalEntry
 
@@ -58,7 +60,7 @@ class Advice:
     """Expected cost of the plan that is held (ns per input row; nan: unknown)."""
 
 
-class Choice(ABC):
+class Choice(Learns, ABC):
     """One plan of an operator; derive choices from it."""
 
     component: str
@@ -186,26 +188,14 @@ class Choice(ABC):
         """Put a possible plan in force, and begin with the evidence of a situation before."""
         self.adopt(plan)
 
-    def let_go(self) -> None:  # noqa: B027 - nothing was begun with
+    def let_go(self) -> None:
         """Let go of the evidence that ``take`` began with: it was of another situation."""
 
-    # -- the checkpoint and the progress --------------------------------------------------------
+    # -- the progress ---------------------------------------------------------------------------
 
     def record(self) -> Record | None:
         """Return the state of the plan after a batch, for progress and report; None: nothing."""
         return None
-
-    def snapshot(self) -> Any:
-        """Return what was learned, as values that msgspec encodes; None: nothing."""
-        return None
-
-    def restore(self, state: Any) -> None:
-        """Continue from what ``snapshot`` returned, decoded from JSON.
-
-        Raises:
-            StateError: the state is damaged, or of another plan.
-        """
-        raise NotImplementedError
 
 
 class OneOfFew(Choice):

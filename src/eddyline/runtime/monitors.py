@@ -31,6 +31,7 @@ import numpy as np
 
 from eddyline.change import DETECTORS, options_of
 from eddyline.data import outcomes as outcome
+from eddyline.data.learned import Learns
 from eddyline.data.outcomes import seed_of
 from eddyline.errors import OptionError
 from eddyline.options import in_range, is_switch
@@ -122,7 +123,7 @@ class MonitorOptions(Protocol):
         ...
 
 
-class StatelessMonitor:
+class StatelessMonitor(Learns):
     """Base of the monitors that keep nothing between batches and review at fixed intervals."""
 
     block_rows = 0
@@ -133,13 +134,6 @@ class StatelessMonitor:
 
     def reordered(self, before: Order, after: Order) -> None:
         """Do nothing: nothing is kept."""
-
-    def snapshot(self) -> dict[str, Any]:
-        """Return nothing."""
-        return {}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,8 +287,10 @@ class DetectorMonitorOptions:
         return DetectorMonitor(self, n_filters, seed)
 
 
-class DetectorMonitor:
+class DetectorMonitor(Learns):
     """Asks the policy after a change, then each time the fresh evidence has doubled."""
+
+    learned = ("_fracs", "_costs", "_blocks", "_main", "_n_tuples", "_n_rows", "_starts")
 
     def __init__(self, options: DetectorMonitorOptions, n_filters: int, seed: int) -> None:
         detector = options.detector_options()
@@ -441,31 +437,11 @@ class DetectorMonitor:
         self._fracs.reset(np.repeat(changed, self._n_filters))
         self._main.forget(changed | (np.array(before) != np.array(after)), self._n_tuples)
 
-    def snapshot(self) -> dict[str, Any]:
-        """Return blocks and detectors as plain values."""
-        return {
-            "fracs": self._fracs.snapshot(),
-            "costs": self._costs.snapshot(),
-            "blocks": self._blocks.snapshot(),
-            "main": self._main.snapshot(),
-            "n_tuples": self._n_tuples,
-            "n_rows": self._n_rows,
-            "starts": self._starts.snapshot(),
-        }
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Continue from what ``snapshot`` returned."""
-        self._fracs.restore(state["fracs"])
-        self._costs.restore(state["costs"])
-        self._blocks.restore(state["blocks"])
-        self._main.restore(state["main"])
-        self._n_tuples = int(np.int64(state["n_tuples"]))
-        self._n_rows = int(np.int64(state["n_rows"]))
-        self._starts.restore(state["starts"])
-
-
-class _MainPass:
+class _MainPass(Learns):
     """A detector for each position of the order in force, fed by blocks of all rows."""
+
+    learned = ("_bank", "_starts", "_counts")
 
     def __init__(self, bank: DetectorBank) -> None:
         self._bank = bank
@@ -504,27 +480,17 @@ class _MainPass:
         self._counts[:, positions] = 0.0
         self._starts.reopen(positions, n_tuples)
 
-    def snapshot(self) -> dict[str, Any]:
-        """Return the state as plain values."""
-        return {
-            "bank": self._bank.snapshot(),
-            "starts": self._starts.snapshot(),
-            "counts": self._counts.tolist(),
-        }
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Continue from what ``snapshot`` returned."""
-        self._bank.restore(state["bank"])
-        self._starts.restore(state["starts"])
-        counts = np.array(state["counts"], dtype=np.float64).reshape(2, self._bank.n)
-        if not ((counts[1] >= 0.0) & (counts[1] <= counts[0]) & np.isfinite(counts[0])).all():
-            msg = "an open block of all rows lets more rows out than came in"
-            raise ValueError(msg)
-        self._counts = counts
+    def check_learned(self) -> None:
+        """Raise StateError if a restored block lets more rows out than came in."""
+        rows_in, rows_out = self._counts
+        if not ((rows_out >= 0.0) & (rows_out <= rows_in) & np.isfinite(rows_in)).all():
+            self._damaged("an open block of all rows lets more rows out than came in")
 
 
-class BlockStarts:
+class BlockStarts(Learns):
     """Starts of the newest blocks of n series of blocks, in profile tuples before them."""
+
+    learned = ("_closed", "_open")
 
     def __init__(self, n: int) -> None:
         self._closed = np.zeros((n, _KEPT_BLOCKS), dtype=np.int64)
@@ -545,24 +511,6 @@ class BlockStarts:
         if items_back <= 0:
             return int(self._open[series])
         return int(self._closed[series, -min(items_back, _KEPT_BLOCKS)])
-
-    def snapshot(self) -> dict[str, Any]:
-        """Return the state as plain values; small where no block was filled."""
-        used = np.flatnonzero(self._closed.any(axis=1) | (self._open > 0))
-        closed = self._closed[used]
-        return {
-            "series": used.tolist(),
-            "closed": closed.tolist(),
-            "open": self._open[used].tolist(),
-        }
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Continue from what ``snapshot`` returned."""
-        self._closed[:], self._open[:] = 0, 0
-        used = np.array(state["series"], dtype=np.int64)
-        if len(used):
-            self._closed[used] = np.array(state["closed"], dtype=np.int64)
-            self._open[used] = np.array(state["open"], dtype=np.int64)
 
 
 MONITORS: dict[str, type[MonitorOptions]] = {
