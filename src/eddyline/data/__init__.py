@@ -5,7 +5,7 @@ and the same values give the same results in every process.
 
 Read ``arrays`` (types, distinct values, arrays as texts), ``outcomes`` (sampled rows and the
 filters that drop them), ``jit`` (kernels, compiled on their first call), ``files`` (durable files,
-lines, JSON), ``parquet_spans`` (what footers say of instants) and ``gc_pause``. What two operators
-need of plain arrays goes here. Imports nothing of eddyline but ``errors``, ``options`` and
-``registry``.
+lines, JSON), ``learned`` (attributes that a component saves), ``parquet_spans`` (what footers say
+of instants) and ``gc_pause``. What two operators need of plain arrays goes here. Imports nothing of
+eddyline but ``errors``, ``options`` and ``registry``.
 """
