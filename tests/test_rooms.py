@@ -90,7 +90,7 @@ def test_a_breach_is_reported_with_its_place(breaches, path, code, said):
     [
         ("report/terminal.py", "from eddyline.report import rules", "imports rules/"),
         ("report/html.py", "from eddyline.joins.view import JoinView", "imports joins/"),
-        ("report/sections.py", "import eddyline.filters.view", "imports filters/"),
+        ("report/sections.py", "import eddyline.filters.loop", "imports filters/"),
         ("report/sections.py", "def f():\n    from . import joins", "imports joins/"),
         ("spark/run/x.py", "from eddyline.spark.rules.live import L", "imports rules/"),
         ("spark/operator.py", "from eddyline.spark import filters", "imports filters/"),

@@ -22,7 +22,7 @@ from benchmarks.harness.scenario import Measurement, Runs, Settings
 from benchmarks.harness.statistics import median
 from eddyline.change import DETECTORS
 from eddyline.data.outcomes import seed_of
-from eddyline.runtime.monitors.detectors import DetectorMonitorOptions
+from eddyline.runtime.monitors import DetectorMonitorOptions
 
 COST_NS = 10_000.0
 """Declared cost of an evaluation: the paper's 10 µs."""

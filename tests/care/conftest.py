@@ -10,10 +10,9 @@ from pyarrow import fs
 from eddyline.joins.view import JoinPart, JoinRecord
 from eddyline.report.sections import Column, RunView, Section, Table
 from eddyline.report.stored import RunLog
-from eddyline.runtime.checkpoint import write_format
+from eddyline.runtime.checkpoint import SnapshotFile, write_format
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import BatchRecord, OrderRecord
-from eddyline.runtime.snapshot import SnapshotFile
 from eddyline.state.bucket_state import BucketState
 from eddyline.state.grid import Grid
 from eddyline.state.manifest import ManifestFolder

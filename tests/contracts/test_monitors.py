@@ -15,10 +15,13 @@ import pytest
 from eddyline.change import DETECTORS
 from eddyline.errors import OptionError, StateError
 from eddyline.options import FilterOptions
-from eddyline.runtime.monitors import MONITORS, monitor
-from eddyline.runtime.monitors.detectors import DetectorMonitorOptions
-from eddyline.runtime.monitors.two_sample import TwoSampleOptions
-from eddyline.runtime.monitors.window import WindowOptions
+from eddyline.runtime.monitors import (
+    MONITORS,
+    DetectorMonitorOptions,
+    TwoSampleOptions,
+    WindowOptions,
+    monitor,
+)
 from eddyline.runtime.order_loop import OrderLoop
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile, merge

@@ -23,7 +23,7 @@ from eddyline.errors import StateError
 from eddyline.report.decisions import last_change
 from eddyline.report.sections import Column, Facts, Section, Table, Text, Tile
 from eddyline.runtime.choice import OneOfFew
-from eddyline.runtime.reports import TaskReport
+from eddyline.runtime.journal import TaskReport
 from eddyline.spark.arrow_tasks import task_ids
 from eddyline.spark.operator import PREFIX, Batch, Laid, Observed, Operator, Pending, Site
 from eddyline.spark.run.observations import PendingMetrics

@@ -12,8 +12,7 @@ import msgspec
 import numpy as np
 import pyarrow.compute as pc
 
-from eddyline.runtime.choice import OneOfFew
-from eddyline.runtime.situations import Situation
+from eddyline.runtime.choice import OneOfFew, Situation
 from tests.operators.newest import NewestOperator, sort_rows
 
 if TYPE_CHECKING:

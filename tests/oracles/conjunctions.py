@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from eddyline.ordering.matrix_view import joint_drops, view_of
+from eddyline.ordering.protocol import joint_drops, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

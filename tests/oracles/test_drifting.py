@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from eddyline.errors import OptionError
-from eddyline.ordering.matrix_view import expected_cost_ns
+from eddyline.ordering.protocol import expected_cost_ns
 from eddyline.testing.generators import CorrelatedStream
 from tests.oracles.drifting import DriftingStream, copy_probs
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from eddyline.errors import OptionError
 from eddyline.ordering.a_greedy import AGreedyOptions, z_scores
-from eddyline.ordering.matrix_view import expected_cost_ns, joint_drops
+from eddyline.ordering.protocol import expected_cost_ns, joint_drops
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile
 from eddyline.testing.generators import CorrelatedStream

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.data import outcomes as outcome
-from eddyline.ordering.matrix_view import drop_fracs, expected_cost_ns
+from eddyline.ordering.protocol import drop_fracs, expected_cost_ns
 from eddyline.ordering.sweep import SweepOptions
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile

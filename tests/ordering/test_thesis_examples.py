@@ -11,7 +11,7 @@ import pytest
 from eddyline.ordering.a_greedy import AGreedyOptions
 from eddyline.ordering.independent import IndependentOptions
 from eddyline.ordering.local_swaps import LocalSwapsOptions
-from eddyline.ordering.matrix_view import drop_fracs, expected_cost_ns
+from eddyline.ordering.protocol import drop_fracs, expected_cost_ns
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile, ProfileWindow
 from eddyline.testing.reference_orders import optimal, static_greedy

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from eddyline.data.arrays import pack
 from eddyline.errors import StateError
 from eddyline.filters.loop import FilterLoop
 from eddyline.options import FilterOptions
@@ -46,11 +47,19 @@ DAMAGE = {
     "a cost that is none": lambda s: s["window"][0]["costs"][2].__setitem__(0, math.nan),
     "a basis that is no order": lambda s: s["window"][0].update(basis=[[1], 2, 3]),
     "true for a filter": lambda s: s.update(order=[0.0, True, 2]),
-    "drops more than it has": lambda s: s["monitor"]["blocks"]["dropped"][0].__setitem__(0, 99),
-    "rows without end": lambda s: s["monitor"]["blocks"].update(
-        reached=[1e9] * len(s["monitor"]["blocks"]["reached"])
+    "drops more than it has": lambda s: s["monitor"]["blocks"].update(
+        dropped=pack(np.full((3, 3), 99.0))
     ),
-    "more out than in": lambda s: s["monitor"]["main"].update(counts=[[0] * 3, [1] * 3]),
+    "rows without end": lambda s: s["monitor"]["blocks"].update(reached=pack(np.full(3, 1e9))),
+    "rows of two filters": lambda s: s["monitor"]["blocks"].update(reached=pack(np.zeros(2))),
+    "whole numbers of rows": lambda s: s["monitor"]["blocks"].update(
+        reached=pack(np.zeros(3, np.int64))
+    ),
+    "no array": lambda s: s["monitor"]["blocks"].update(reached=[0.0] * 3),
+    "more out than in": lambda s: s["monitor"]["main"].update(
+        counts=pack(np.array([[0.0] * 3, [1.0] * 3]))
+    ),
+    "one thing more": lambda s: s["monitor"].update(more=1),
     "endless batches": lambda s: s["routes"].update(n_batches=math.inf),
     "too many tuples": lambda s: s["monitor"].update(n_tuples=2**70),
 }

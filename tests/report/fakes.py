@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from eddyline.filters.binding import Pinned
-from eddyline.filters.view import BlockView, FilterView
+from eddyline.filters.loop import BlockView, FilterView
 from eddyline.joins.view import (
     CacheView,
     InputView,

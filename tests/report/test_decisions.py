@@ -7,7 +7,7 @@ import pytest
 
 from eddyline.aggregates.loop import AggregateProfile, AggregateView
 from eddyline.options import FilterOptions
-from eddyline.ordering.matrix_view import rivals
+from eddyline.ordering.protocol import rivals
 from eddyline.report.aggregates import sections
 from eddyline.report.decisions import decision_texts, last_change, sentence
 from eddyline.report.filters import ROUTING

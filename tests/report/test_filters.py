@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from eddyline.filters.binding import Pinned
-from eddyline.filters.view import FilterView
+from eddyline.filters.loop import FilterView
 from eddyline.report.filters import FILTERS
 from eddyline.report.formatting import TIMES
 from eddyline.report.html import write_report

@@ -9,7 +9,7 @@ from itertools import cycle
 import pytest
 
 from eddyline.filters.binding import Pinned
-from eddyline.filters.view import RouteView
+from eddyline.filters.loop import RouteView
 from eddyline.query.conditions import SkippedRule
 from eddyline.report import filters, joins, rules
 from eddyline.report.progress import progress_lines

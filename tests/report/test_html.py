@@ -10,7 +10,7 @@ import pytest
 
 from eddyline.errors import PluginError, SourceError
 from eddyline.filters.binding import Pinned
-from eddyline.filters.view import RouteView
+from eddyline.filters.loop import RouteView
 from eddyline.report import figures
 from eddyline.report.html import MAX_ENTRIES, check_packages, write_report, write_reports
 from eddyline.report.sections import MAX_COLOURS, Figure, Line, RunView

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from eddyline.data import outcomes as codes
-from eddyline.ordering.matrix_view import expected_cost_ns
+from eddyline.ordering.protocol import expected_cost_ns
 from eddyline.routing.learning import (
     Cells,
     Classifier,

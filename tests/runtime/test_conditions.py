@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eddyline.runtime.situations import KEPT, Conditions
+from eddyline.runtime.choice import KEPT, Conditions
 
 NAMES = ("x", "y")
 

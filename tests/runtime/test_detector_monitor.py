@@ -13,7 +13,7 @@ from eddyline.change import DETECTORS, options_of
 from eddyline.errors import OptionError
 from eddyline.filters.loop import FilterLoop
 from eddyline.options import FilterOptions
-from eddyline.runtime.monitors.detectors import DetectorMonitorOptions
+from eddyline.runtime.monitors import DetectorMonitorOptions
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile
 

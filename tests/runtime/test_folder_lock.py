@@ -10,12 +10,12 @@ import threading
 import pytest
 
 from eddyline.errors import QueryError, StateError
-from eddyline.runtime.folder_lock import FolderLock, held_locks
+from eddyline.runtime.checkpoint import FolderLock, held_locks
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from eddyline.runtime.folder_lock import FolderLock
+from eddyline.runtime.checkpoint import FolderLock
 lock = FolderLock(Path(sys.argv[1]), "other", "checkpoint", "ckpt")
 print("held", flush=True)
 sys.stdin.read()

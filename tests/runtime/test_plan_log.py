@@ -16,7 +16,7 @@ from eddyline.filters.loop import FilterLoop
 from eddyline.options import FilterOptions
 from eddyline.report import decisions as words
 from eddyline.report.sections import Facts
-from eddyline.runtime.choice import Choice
+from eddyline.runtime.choice import Choice, Situation
 from eddyline.runtime.order_loop import ONE_ORDER
 from eddyline.runtime.plan_log import (
     MOST_COMPARED,
@@ -30,7 +30,6 @@ from eddyline.runtime.plan_log import (
     PlanLog,
     hindsight,
 )
-from eddyline.runtime.situations import Situation
 
 N_ROWS = 1_000
 

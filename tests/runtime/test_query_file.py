@@ -11,8 +11,7 @@ from eddyline.errors import StateError
 from eddyline.query.identity import identity_of
 from eddyline.query.select.reader import read_query
 from eddyline.query.steps import steps
-from eddyline.runtime.checkpoint import LEARNED, QUERY
-from eddyline.runtime.query_file import QueryFile, resumed, write
+from eddyline.runtime.checkpoint import LEARNED, QUERY, QueryFile, resumed, write_query
 
 TEXT = "SELECT a.v AS v FROM s AS a [RANGE 1 HOUR], s AS b [RANGE 1 HOUR] WHERE a.v = b.v"
 
@@ -36,7 +35,7 @@ def goes_on(folder, query, changed=None):
 def older(request, tmp_path):
     """A folder of an earlier version, which noted what the query means, or its text alone."""
     if request.param == QUERY:
-        write(tmp_path, QueryFile(LOCAL))
+        write_query(tmp_path, QueryFile(LOCAL))
         file = json.loads((tmp_path / QUERY).read_bytes())
         del file["query"]["wall_clocks"]
         (tmp_path / QUERY).write_text(json.dumps(file))
@@ -57,7 +56,7 @@ def test_state_of_wall_clocks_in_a_time_zone_can_be_reset(older):
     assert found.resets
     assert found.file.empty_until == 4
     assert found.changes == "event times of type TIMESTAMP_NTZ are wall clocks"
-    write(older, found.file)
+    write_query(older, found.file)
     assert not goes_on(older, LOCAL).resets
     assert not goes_on(older, LOCAL, "reset").resets
 
@@ -67,15 +66,15 @@ def test_state_of_wall_clocks_in_a_time_zone_can_be_reset(older):
 )
 def test_other_queries_of_earlier_versions_go_on(tmp_path, query):
     assert query.wall_clocks == ()
-    write(tmp_path, QueryFile(query))
+    write_query(tmp_path, QueryFile(query))
     assert not goes_on(tmp_path, query).changes
     (tmp_path / QUERY).unlink()
     assert not goes_on(tmp_path, query).resets
 
 
 def test_a_type_that_has_changed_is_told_as_that(tmp_path):
-    write(tmp_path, QueryFile(identity("timestamp")))
+    write_query(tmp_path, QueryFile(identity("timestamp")))
     with pytest.raises(StateError, match="ts of s was timestamp and is timestamp_ntz"):
         goes_on(tmp_path, LOCAL)
-    write(tmp_path, QueryFile(replace(LOCAL, wall_clocks=("s",))))
+    write_query(tmp_path, QueryFile(replace(LOCAL, wall_clocks=("s",))))
     assert not goes_on(tmp_path, LOCAL).changes

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from eddyline.runtime.journal import JournalEntry
-from eddyline.runtime.reports import (
+from eddyline.runtime.journal import (
     MAX_ENTRIES,
     Decisions,
+    JournalEntry,
     TaskReport,
     decisions_of,
     newest_attempts,

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from eddyline.errors import StateError
+from eddyline.runtime.checkpoint import LEARNED_FORMAT, SnapshotFile
 from eddyline.runtime.records import BatchRecord
-from eddyline.runtime.snapshot import FORMAT, SnapshotFile
 
 STATE = {"arrow": {"order": [1, 0], "window": [], "inf": None}}
 
@@ -53,11 +53,11 @@ def test_state_over_other_columns(path):
         (b"[]", "cannot be read"),
         (b"7", "cannot be read"),
         (b"{}", "cannot be read"),
-        (json.dumps({"format": FORMAT + 1}).encode(), f"format {FORMAT + 1}"),
-        (json.dumps({"format": FORMAT}).encode(), "cannot be read"),
-        (json.dumps({"format": FORMAT, "identity": "abc"}).encode(), "cannot be read"),
+        (json.dumps({"format": LEARNED_FORMAT + 1}).encode(), f"format {LEARNED_FORMAT + 1}"),
+        (json.dumps({"format": LEARNED_FORMAT}).encode(), "cannot be read"),
+        (json.dumps({"format": LEARNED_FORMAT, "identity": "abc"}).encode(), "cannot be read"),
         (
-            json.dumps({"format": FORMAT, "identity": "abc", "state": 1, "batch_id": 2}),
+            json.dumps({"format": LEARNED_FORMAT, "identity": "abc", "state": 1, "batch_id": 2}),
             "cannot be read",
         ),
     ],

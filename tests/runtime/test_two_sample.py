@@ -10,7 +10,7 @@ import pytest
 from eddyline.filters.loop import FilterLoop
 from eddyline.options import FilterOptions
 from eddyline.ordering.a_greedy import AGreedyOptions
-from eddyline.runtime.monitors.two_sample import TwoSampleOptions
+from eddyline.runtime.monitors import TwoSampleOptions
 from eddyline.runtime.order_loop import costs_ns
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile, merge

@@ -5,8 +5,7 @@ from __future__ import annotations
 from eddyline.filters.binding import bind
 from eddyline.options import FilterOptions
 from eddyline.query.predicates import predicate
-from eddyline.runtime.journal import JournalEntry
-from eddyline.runtime.reports import TaskReport
+from eddyline.runtime.journal import JournalEntry, TaskReport
 from eddyline.spark.filters.operator import FilterOperator
 from eddyline.spark.filters.task import TaskProfile
 from eddyline.spark.operator import Batch, Observed

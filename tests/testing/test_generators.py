@@ -9,7 +9,7 @@ import pytest
 
 from eddyline.errors import OptionError
 from eddyline.ordering.a_greedy import AGreedyOptions
-from eddyline.ordering.matrix_view import expected_cost_ns
+from eddyline.ordering.protocol import expected_cost_ns
 from eddyline.testing.generators import Below, CorrelatedStream
 from eddyline.testing.reference_orders import optimal, static_greedy
 from eddyline.testing.simulation import simulate

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from eddyline.errors import OptionError
 from eddyline.ordering.a_greedy import AGreedyOptions
 from eddyline.ordering.independent import IndependentOptions
-from eddyline.ordering.matrix_view import expected_cost_ns
+from eddyline.ordering.protocol import expected_cost_ns
 from eddyline.stats.profile import FilterProfile
 from eddyline.testing.generators import CorrelatedStream
 from eddyline.testing.reference_orders import MAX_FILTERS, optimal, static_greedy

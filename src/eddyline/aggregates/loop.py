@@ -19,10 +19,9 @@ import numpy as np
 
 from eddyline.aggregates.plan import COMPONENT
 from eddyline.errors import StateError
-from eddyline.runtime.choice import OneOfFew
+from eddyline.runtime.choice import OneOfFew, Situation
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import Numbers
-from eddyline.runtime.situations import Situation
 
 PLANS = ("early", "late", "driver")
 

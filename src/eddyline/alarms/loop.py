@@ -17,7 +17,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -39,14 +39,13 @@ from eddyline.errors import StateError
 from eddyline.estimates import filters
 from eddyline.estimates.filters import Estimate
 from eddyline.estimates.histograms import CoefHistogram, ValueSketch
-from eddyline.estimates.plans import Accuracy, SavedAccuracy
+from eddyline.estimates.plans import Accuracy
 from eddyline.models.planning.expected import combined
 from eddyline.options import FilterOptions
-from eddyline.runtime.choice import UNKNOWN_NS, Advice, Choice
+from eddyline.runtime.choice import UNKNOWN_NS, Advice, Choice, Conditions, Met
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.order_loop import OrderLoop, OrderState
 from eddyline.runtime.records import Numbers
-from eddyline.runtime.situations import Conditions, Met
 from eddyline.stats.costs import CostSums
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ if TYPE_CHECKING:
     from eddyline.estimates.filters import Times
     from eddyline.models.solving.expressions import Comparison
     from eddyline.options import AlarmOptions
-    from eddyline.runtime.situations import Situation
+    from eddyline.runtime.choice import Situation
 
 FRESH = 0.8
 """What a segment of a batch counts one batch later."""
@@ -497,13 +496,24 @@ class AlarmLoop(Choice):
 
     def snapshot(self) -> Learned:
         """Return the learned state."""
-        saved = {}
-        for text in self._costly:
-            each, template = self._states[text], self._templates[text]
-            saved[text] = SavedTemplate.of(
-                each.plan, template, each.accuracy, each.results, each.orders
+        known, states = self._known, {text: self._states[text] for text in self._costly}
+        templates = {
+            text: SavedTemplate(
+                plain(state.plan, self._templates[text]),
+                dict(state.accuracy),
+                state.results,
+                None if state.orders is None else state.orders.snapshot(),
             )
-        return Learned.of(self._known, saved)
+            for text, state in states.items()
+        }
+        return Learned(
+            known.n_rows,
+            known.n_blocks,
+            known.costs.to_state(),
+            {name: values.to_state() for name, values in known.values.items()},
+            {name: coefs.to_state() for name, coefs in known.coefs.items()},
+            templates,
+        )
 
     def restore(self, state: Any) -> None:
         """Continue from what ``snapshot`` returned.
@@ -523,16 +533,14 @@ class AlarmLoop(Choice):
 
     def _restored(self, text: str) -> State:
         """Return what was saved of a template, if it was."""
-        given, template = self._saved.pop(text, None), self._templates[text]
-        if given is None:
+        saved, template = self._saved.pop(text, None), self._templates[text]
+        plan = None if saved is None else from_plain(saved.plan, template)
+        if saved is None or plan is None:
             return State()
-        plan = given.plan_of(template)
-        if plan is None:
-            return State()
-        state = State(plan, accuracy=given.accuracies, results=given.result)
-        if given.orders is not None and len(template.conjuncts) > 1:
+        state = State(plan, accuracy=dict(saved.accuracy), results=saved.results)
+        if saved.orders is not None and len(template.conjuncts) > 1:
             state.orders = self._new_orders(template)
-            state.orders.restore(given.orders)
+            state.orders.restore(saved.orders)
         return state
 
 
@@ -661,40 +669,9 @@ class SavedTemplate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is saved of a template."""
 
     plan: dict[str, Any]
-    accuracy: dict[str, SavedAccuracy]
-    results: SavedAccuracy
+    accuracy: dict[str, Accuracy]
+    results: Accuracy
     orders: OrderState | None = None
-
-    @classmethod
-    def of(
-        cls,
-        plan: TemplatePlan,
-        template: Template,
-        accuracy: Mapping[str, Accuracy],
-        results: Accuracy,
-        orders: OrderLoop | None,
-    ) -> Self:
-        """Return it of what is known."""
-        return cls(
-            plain(plan, template),
-            {way: each.saved for way, each in accuracy.items()},
-            results.saved,
-            None if orders is None else orders.snapshot(),
-        )
-
-    def plan_of(self, template: Template) -> TemplatePlan | None:
-        """Return the plan; None if it is of another template."""
-        return from_plain(self.plan, template)
-
-    @property
-    def accuracies(self) -> dict[str, Accuracy]:
-        """How far costs were off, by how it was solved."""
-        return {way: Accuracy.of(each) for way, each in self.accuracy.items()}
-
-    @property
-    def result(self) -> Accuracy:
-        """How far results were off."""
-        return Accuracy.of(self.results)
 
 
 class Learned(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -706,18 +683,6 @@ class Learned(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     values: dict[str, dict[str, Any]]
     coefs: dict[str, dict[str, Any]]
     templates: dict[str, SavedTemplate]
-
-    @classmethod
-    def of(cls, known: AlarmProfile, templates: dict[str, SavedTemplate]) -> Self:
-        """Return it of what is known."""
-        return cls(
-            known.n_rows,
-            known.n_blocks,
-            known.costs.to_state(),
-            {name: each.to_state() for name, each in known.values.items()},
-            {name: each.to_state() for name, each in known.coefs.items()},
-            templates,
-        )
 
 
 def _learned_of(state: Any) -> tuple[AlarmProfile, dict[str, SavedTemplate]]:

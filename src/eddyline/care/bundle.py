@@ -26,9 +26,8 @@ from sqlglot import TokenType
 from eddyline.care.doctor import check_checkpoint, check_machine, findings_json, last_batches
 from eddyline.errors import EddylineError, QueryError, StateError
 from eddyline.report.stored import read_run
-from eddyline.runtime.checkpoint import LEARNED, STATE, find_runs, own_folder, read_format
+from eddyline.runtime.checkpoint import LEARNED, STATE, Head, find_runs, own_folder, read_format
 from eddyline.runtime.records import StoredRecord, line_of
-from eddyline.runtime.snapshot import Head
 from eddyline.sql.parsing import tokens_of
 from eddyline.state.manifest import ManifestFolder, names_in
 

@@ -30,9 +30,11 @@ from eddyline.report.stored import read_run
 from eddyline.runtime.by_hand import Pins
 from eddyline.runtime.checkpoint import (
     LEARNED,
+    LEARNED_FORMAT,
     PINS,
     SPARK,
     STATE,
+    Head,
     find_runs,
     newest_batch,
     own_folder,
@@ -40,8 +42,6 @@ from eddyline.runtime.checkpoint import (
 )
 from eddyline.runtime.journal import n_left_out
 from eddyline.runtime.records import n_batches
-from eddyline.runtime.snapshot import FORMAT as LEARNED_FORMAT
-from eddyline.runtime.snapshot import Head
 from eddyline.spark import java
 from eddyline.state.manifest import check_state
 

@@ -96,16 +96,7 @@ MOST_OFF = log(1_000.0)
 """Factor beyond which an estimate being off says nothing about the next one."""
 
 
-class SavedAccuracy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The saved state of an ``Accuracy``."""
-
-    bias: float = 0.0
-    spread: float = 0.0
-    n: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Accuracy:
+class Accuracy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """By what factor an estimator is off, and how much that varies."""
 
     bias: float = 0.0
@@ -134,16 +125,6 @@ class Accuracy:
         return Estimate(
             given.value * factor, given.low * factor / wider, given.high * factor * wider
         )
-
-    @property
-    def saved(self) -> SavedAccuracy:
-        """The same to be saved."""
-        return SavedAccuracy(self.bias, self.spread, self.n)
-
-    @classmethod
-    def of(cls, saved: SavedAccuracy) -> Accuracy:
-        """Return what was saved."""
-        return cls(saved.bias, saved.spread, saved.n)
 
     @property
     def factor(self) -> float:

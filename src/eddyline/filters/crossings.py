@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from eddyline.ordering.matrix_view import drop_fracs
+from eddyline.ordering.protocol import drop_fracs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -23,7 +23,7 @@ ones do. So batches are timed with and without, and most short ones are not prof
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -32,15 +32,14 @@ import numpy as np
 from eddyline.data.outcomes import pack, sampled_rows, seed_of
 from eddyline.errors import PlanError
 from eddyline.filters.executor import Groups, Sample
-from eddyline.filters.view import RouteView
 from eddyline.ordering import policy as find_policy
-from eddyline.ordering.matrix_view import expected_cost_ns
+from eddyline.ordering.protocol import expected_cost_ns
 from eddyline.routing.router import MIN_REFINEMENT, MIN_ROWS, Prices, Router
 from eddyline.routing.table import MAX_GROUPS, RouteTable
-from eddyline.runtime.budget import Budget
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.monitors import monitor as find_monitor
 from eddyline.runtime.order_loop import MIN_ROWS_PER_PROFILE, OrderLoop, OrderState
+from eddyline.stats.costs import Budget
 from eddyline.stats.profile import AttributeSample, joined
 
 if TYPE_CHECKING:
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
     from eddyline.stats.profile import FilterProfile, Order
 
     Values = Sequence[NDArray[np.float64]]
+    from eddyline.filters.binding import Pinned
 
 FIRST_ROWS = 500
 """First rows of a task that run apart: enough to see that they are unlike those before."""
@@ -653,3 +653,69 @@ class ProfilingBudget:
         mean_rows = self._plain_rows * (1 - FADE)
         is_alike = mean_rows / MOST_UNLIKE <= n_rows <= mean_rows * MOST_UNLIKE
         return ns - expected_ns if is_alike else 0.0
+
+
+# -- what people see ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RouteView:
+    """The rows that take one of the orders of a route table."""
+
+    rows: str
+    """The rows, in words."""
+    order: Order
+    """Their order: ``order[position] -> filter index``."""
+    share: float
+    """Share of the sampled rows (nan: none was sampled)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CrossingView:
+    """Python predicates that share a trip of rows to the workers."""
+
+    filters: Order
+    """Their indices, in order."""
+    share: float
+    """Share of the rows that are expected to enter it."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockView:
+    """One block of a conjunction whose order is learned."""
+
+    component: str
+    """``native`` (SQL, in the JVM) or ``arrow`` (Python functions), numbered if there are more."""
+    written: Order
+    """The order in which the user wrote the filters."""
+    order: Order
+    """The order in force: ``order[position] -> filter index``."""
+    profile: FilterProfile
+    """The evidence in the window."""
+    texts: tuple[str, ...]
+    """The filters by their index, in words: SQL text or ``function(columns)``."""
+    is_adaptive: bool
+    """Whether the order may still change."""
+    note: str = ""
+    """The origin of the order, or the reason why it cannot change, in a sentence."""
+    totals: FilterProfile | None = None
+    """Counts over the whole life of the block (rows, evaluations), without codes."""
+    routes: tuple[RouteView, ...] = ()
+    """The orders of the classes of rows, where they differ; the first is that of all others."""
+    routed_by: tuple[str, ...] = ()
+    """The attributes that tell the classes apart."""
+    route_note: str = ""
+    """The state of routing, in a sentence."""
+    crossings: tuple[CrossingView, ...] = ()
+    """The trips of rows to the workers, where there are several."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilterView:
+    """One conjunction as it stands."""
+
+    name: str
+    blocks: tuple[BlockView, ...]
+    pinned: tuple[Pinned, ...] = ()
+    notes: tuple[str, ...] = ()
+    """Other things worth knowing: guarded errors, missing statistics, settings."""

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eddyline.joins.plan import COMPONENT
-from eddyline.runtime.choice import UNKNOWN_NS, Choice
-from eddyline.runtime.situations import KEPT, Conditions
+from eddyline.runtime.choice import KEPT, UNKNOWN_NS, Choice, Conditions
 from eddyline.state.grid import N_BINS, Grid, Split
 
 if TYPE_CHECKING:
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from eddyline.joins.graph import JoinGraph
+    from eddyline.runtime.choice import Situation
     from eddyline.runtime.journal import JournalEntry
-    from eddyline.runtime.situations import Situation
     from eddyline.state.grid import Bins
 
 REVIEW_EVERY = 8

@@ -40,9 +40,9 @@ from eddyline.joins.plan import (
     merged_lost,
 )
 from eddyline.joins.tiers import DoneChoice, TierChoice
-from eddyline.runtime.budget import Budget
 from eddyline.runtime.journal import JournalEntry
 from eddyline.state.rows import ALWAYS
+from eddyline.stats.costs import Budget
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

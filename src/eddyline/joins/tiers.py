@@ -29,16 +29,15 @@ import numpy as np
 from eddyline.constraints.bounds import LearnedBound, n_beyond
 from eddyline.errors import StateError
 from eddyline.joins.plan import DoneCounts
-from eddyline.runtime.choice import UNKNOWN_NS, Choice, are_names
+from eddyline.runtime.choice import KEPT, UNKNOWN_NS, Choice, Conditions, are_names
 from eddyline.runtime.journal import JournalEntry
-from eddyline.runtime.situations import KEPT, Conditions
 from eddyline.state.bucket_state import FAN_IN
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from eddyline.joins.plan import AgeCounts
-    from eddyline.runtime.situations import Situation
+    from eddyline.runtime.choice import Situation
 
     Ages = Mapping[str, tuple[float, Mapping[int, float]]]
     """By input, pairs, and those that are not of one age, by the bin of their age."""

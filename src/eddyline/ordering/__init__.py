@@ -3,7 +3,7 @@
 In: profiles of sampled rows and the order in force. Out: a ``Proposal`` of another order, with its
 evidence. A policy never sees rows, and the same evidence always gives the same proposals.
 
-Read ``protocol`` (what a policy is, and ``Fixed``, the smallest one), ``matrix_view`` (what each
+Read ``protocol`` (what a policy is, ``Fixed``, the smallest one, and the matrix view: what each
 filter drops behind those before it), ``a_greedy`` (the default), then ``sweep``, ``local_swaps``
 and ``independent``, which sample less and know less.
 

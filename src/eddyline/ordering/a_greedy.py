@@ -20,8 +20,14 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import numpy as np
 
 from eddyline.options import in_range
-from eddyline.ordering.matrix_view import expected_cost_ns, joint_drops, view_of
-from eddyline.ordering.protocol import Proposal, WindowPolicy, reasons
+from eddyline.ordering.protocol import (
+    Proposal,
+    WindowPolicy,
+    expected_cost_ns,
+    joint_drops,
+    reasons,
+    view_of,
+)
 
 if TYPE_CHECKING:
     from eddyline.data.arrays import Floats

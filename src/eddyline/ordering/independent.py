@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from eddyline.options import in_range
-from eddyline.ordering.matrix_view import expected_cost_ns
-from eddyline.ordering.protocol import Proposal, WindowPolicy
+from eddyline.ordering.protocol import Proposal, WindowPolicy, expected_cost_ns
 
 if TYPE_CHECKING:
     from eddyline.stats.profile import FilterProfile, Order

@@ -10,14 +10,14 @@ neighbour pairs need were never taken, so a swap starts the window afresh.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from eddyline.data import outcomes as outcome
+from eddyline.data.learned import Learns
 from eddyline.options import in_range
-from eddyline.ordering.matrix_view import by_position
-from eddyline.ordering.protocol import Proposal, reasons
+from eddyline.ordering.protocol import Proposal, by_position, reasons
 
 if TYPE_CHECKING:
     from eddyline.data.arrays import Floats, Indices, Mask
@@ -50,10 +50,12 @@ class LocalSwapsOptions:
         return LocalSwaps(self, n_filters)
 
 
-class LocalSwaps:
+class LocalSwaps(Learns):
     """Swaps two neighbours when the right one drops more per cost of what reaches the left."""
 
     needs_all_bits: ClassVar[bool] = False
+    learned = ("_order", "_first", "_hit", "_weights")
+    growing = ("_first", "_hit", "_weights")
 
     def __init__(self, options: LocalSwapsOptions, n_filters: int) -> None:
         self._options = options
@@ -99,22 +101,6 @@ class LocalSwaps:
         self._start_window(swapped)
         ratios = own_ratio[i], behind_ratio[i]
         return Proposal(swapped, reasons(window, order, i, i + 1, ratios, n_tuples))
-
-    def snapshot(self) -> dict[str, Any]:
-        """Return the window."""
-        return {
-            "order": list(self._order),
-            "first": self._first.tolist(),
-            "hit": self._hit.tolist(),
-            "weights": self._weights.tolist(),
-        }
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Continue with the window."""
-        self._order = tuple(state["order"])
-        self._first = np.array(state["first"], dtype=np.intp)
-        self._hit = np.array(state["hit"], dtype=np.bool_)
-        self._weights = np.array(state["weights"], dtype=np.float64)
 
     def _drops(self) -> tuple[Floats, Floats]:
         """Return V[i, i] ((F,)) and V[i, i + 1] ((F - 1,)).

@@ -11,14 +11,14 @@ also those dropped behind the profiled position; after a move the next position 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from eddyline.data import outcomes as outcome
+from eddyline.data.learned import Learns
 from eddyline.options import in_range
-from eddyline.ordering.matrix_view import by_position
-from eddyline.ordering.protocol import Proposal, reasons
+from eddyline.ordering.protocol import Proposal, by_position, reasons
 
 if TYPE_CHECKING:
     from eddyline.data.arrays import Mask
@@ -53,10 +53,11 @@ class SweepOptions:
         return Sweep(self, n_filters)
 
 
-class Sweep:
+class Sweep(Learns):
     """Moves the profiled filter forward when its stage shows a violation."""
 
     needs_all_bits: ClassVar[bool] = False
+    learned = ("_order", "_position", "_n_tuples", "_first", "_hits")
 
     def __init__(self, options: SweepOptions, n_filters: int) -> None:
         self._options = options
@@ -101,23 +102,6 @@ class Sweep:
         self._start_stage(moved, self._next_position())
         ratios = own[to], profiled[to]
         return Proposal(moved, reasons(window, order, to, position, ratios, n_tuples))
-
-    def snapshot(self) -> dict[str, Any]:
-        """Return the stage."""
-        return {
-            "order": list(self._order),
-            "position": self._position,
-            "n_tuples": self._n_tuples,
-            "first": self._first.tolist(),
-            "hits": self._hits.tolist(),
-        }
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Continue the stage."""
-        self._start_stage(tuple(state["order"]), state["position"])
-        self._n_tuples = state["n_tuples"]
-        self._first = np.array(state["first"], dtype=np.float64)
-        self._hits = np.array(state["hits"], dtype=np.float64)
 
     def _is_early(self) -> bool:
         return self._options.judge_early and self._n_tuples >= self._options.min_fill

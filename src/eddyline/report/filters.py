@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eddyline.ordering.matrix_view import drop_fracs, expected_cost_ns
+from eddyline.ordering.protocol import drop_fracs, expected_cost_ns
 from eddyline.report.decisions import last_change
 from eddyline.report.formatting import (
     Wording,
@@ -28,7 +28,7 @@ from eddyline.runtime.records import History, OrderRecord
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from eddyline.filters.view import BlockView, FilterView
+    from eddyline.filters.loop import BlockView, FilterView
     from eddyline.report.sections import Part
     from eddyline.report.series import OrderSeries
     from eddyline.stats.profile import FilterProfile

@@ -20,10 +20,10 @@ import msgspec
 from eddyline.data.files import encoded, replace_file
 from eddyline.errors import StateError
 from eddyline.report.sections import RunView, Section, Text, sections_json
-from eddyline.runtime.budget import Budget
 from eddyline.runtime.checkpoint import JOURNAL, PROGRESS, VIEW, own_folder, read_format
 from eddyline.runtime.journal import Journal, read_entries
 from eddyline.runtime.records import History, Progress, read_progress
+from eddyline.stats.costs import Budget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -33,11 +33,10 @@ from eddyline.rules.planning.sequence_learning import RearrangementMonitor, has_
 from eddyline.rules.profile import SharingProfile
 from eddyline.rules.view import COMPONENT, RuleRecord
 from eddyline.rules.wording import test_text
-from eddyline.runtime.budget import Budget
-from eddyline.runtime.choice import Choice
+from eddyline.runtime.choice import Choice, Conditions
 from eddyline.runtime.journal import JournalEntry
-from eddyline.runtime.situations import Conditions
 from eddyline.stats import costs as work_clock
+from eddyline.stats.costs import Budget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     from eddyline.options import SharingOptions
     from eddyline.rules.compile.program import Program
     from eddyline.rules.plan import BitmapBlockPlan, SharingPlan
-    from eddyline.runtime.situations import Situation
+    from eddyline.runtime.choice import Situation
 
 
 SAMPLE_ROWS = 2_000

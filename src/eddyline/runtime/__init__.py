@@ -1,4 +1,14 @@
-"""The adaptive loop of any operator: protocols, reports, budget, journal, snapshots, monitors.
+"""The adaptive loop of any operator: choices, monitors, records, the journal, the checkpoint.
+
+In: profiles of batches, never rows. Out: plans in force, the decisions that led to them, and the
+files of a checkpoint. Read:
+
+* ``choice``: one plan of an operator that could be another, and the situations that plans are of;
+* ``order_loop``: the choice of an order, with its ``monitors``;
+* ``plan_log``: which plan was good in which situation, and its recall;
+* ``by_hand``: what a person decides, plans that are pinned and rules that change;
+* ``journal``: decisions, and the reports of tasks; ``records``: numbers of a batch and of a run;
+* ``checkpoint``: the folder of a run, with its query, its learned state and its lock.
 
 Free of Spark, and names no operator. Imports techniques (``ordering/``, ``change/``, ``routing/``)
 and ``stats/``.

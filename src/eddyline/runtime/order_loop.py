@@ -31,15 +31,13 @@ import numpy as np
 from eddyline.errors import PlanError, StateError
 from eddyline.ordering import policy as find_policy
 from eddyline.ordering.a_greedy import AGreedyOptions
-from eddyline.ordering.matrix_view import drop_fracs, expected_cost_ns, rivals
-from eddyline.runtime.budget import Budget
-from eddyline.runtime.choice import Advice, Choice, are_names
+from eddyline.ordering.protocol import drop_fracs, expected_cost_ns, rivals
+from eddyline.runtime.choice import LEAST_ROWS, Advice, Choice, Met, Situation, are_names
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.monitors import monitor as find_monitor
 from eddyline.runtime.records import OrderRecord
-from eddyline.runtime.situations import LEAST_ROWS, Met, Situation
 from eddyline.stats import costs as work_clock
-from eddyline.stats.costs import CostSums
+from eddyline.stats.costs import Budget, CostSums
 from eddyline.stats.profile import FilterProfile, ProfileWindow, merge
 
 if TYPE_CHECKING:

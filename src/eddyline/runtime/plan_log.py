@@ -24,8 +24,8 @@ import msgspec
 import numpy as np
 
 from eddyline.errors import EddylineError, StateError
+from eddyline.runtime.choice import LEAST_ROWS, LEAVES, UNKNOWN, Situation, distance
 from eddyline.runtime.journal import JournalEntry
-from eddyline.runtime.situations import LEAST_ROWS, LEAVES, UNKNOWN, Situation, distance
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

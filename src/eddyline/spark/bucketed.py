@@ -38,7 +38,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from eddyline.errors import StateError
-from eddyline.runtime.reports import TaskReport
+from eddyline.runtime.journal import TaskReport
 from eddyline.spark.arrow_tasks import BUCKET, begin_task, bucket_of, map_batches
 from eddyline.spark.operator import Laid, Operator, Pending
 from eddyline.spark.prepared import Counted

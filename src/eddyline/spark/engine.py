@@ -20,7 +20,7 @@ from eddyline.errors import OptionError, QueryError, told_in_short
 from eddyline.query.predicates import FunctionPredicate, of_function
 from eddyline.query.steps import ReadStep, inlined
 from eddyline.registry import checked_folder_name, checked_text, folder_name, hint, unknown
-from eddyline.runtime.query_file import checked_changed
+from eddyline.runtime.checkpoint import checked_changed
 from eddyline.spark.query import RENAME, Catalog, Query
 from eddyline.spark.reading import read_steps, reads_tables_alone, timed
 from eddyline.spark.relation import Relation, check_key, check_time, checked_relation
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from eddyline.query.steps import Step
-    from eddyline.runtime.query_file import Changed
+    from eddyline.runtime.checkpoint import Changed
     from eddyline.serve.server import How, Server
     from eddyline.spark.run.run import Run
     from eddyline.spark.run.running_query import RunFace

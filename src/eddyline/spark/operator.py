@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from eddyline.errors import StateError
-from eddyline.runtime.reports import newest_attempts
+from eddyline.runtime.journal import newest_attempts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from eddyline.report.sections import Section
     from eddyline.runtime.by_hand import ChangeableRules
     from eddyline.runtime.choice import Choice
-    from eddyline.runtime.journal import JournalEntry
+    from eddyline.runtime.journal import JournalEntry, TaskReport
     from eddyline.runtime.records import History, Record
-    from eddyline.runtime.reports import TaskReport
     from eddyline.spark.prepared import Counted
     from eddyline.spark.relation import Relation
     from eddyline.spark.stream_files import BatchFiles

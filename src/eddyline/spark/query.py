@@ -20,7 +20,7 @@ from eddyline.registry import checked_folder_name
 from eddyline.report.formatting import clipped, counted
 from eddyline.report.html import fragment
 from eddyline.report.sections import Section, Text
-from eddyline.runtime.query_file import checked_changed, stored_query
+from eddyline.runtime.checkpoint import checked_changed, stored_query
 from eddyline.spark.analysis import check_outputs, column_types
 from eddyline.spark.event_time import warn_of_unbounded_state
 from eddyline.spark.operator import Stateful
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from eddyline.query.identity import Identity
     from eddyline.query.predicates import FunctionPredicate
     from eddyline.query.steps import Step
-    from eddyline.runtime.query_file import Changed
+    from eddyline.runtime.checkpoint import Changed
     from eddyline.spark.operator import LaidOut, Operator
     from eddyline.spark.relation import Relation
     from eddyline.spark.sinks.sinks import BatchWriter

@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 
 from eddyline.errors import NotSupportedError, QueryError, SourceError
 from eddyline.query.script import OF_STREAMS, collected
-from eddyline.runtime.query_file import checked_changed
+from eddyline.runtime.checkpoint import checked_changed
 from eddyline.spark.analysis import reason_of, unlogged
 from eddyline.spark.engine import Engine
 from eddyline.spark.rules.rule_set import RuleSet

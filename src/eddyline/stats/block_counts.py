@@ -11,9 +11,11 @@ that are let through fill the block, however many sampled rows that takes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+from eddyline.data.learned import Learns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,8 +25,10 @@ if TYPE_CHECKING:
     from eddyline.stats.profile import Order
 
 
-class BlockEstimates:
+class BlockEstimates(Learns):
     """Open blocks of the F prefixes of an order: k rows that the prefix lets through fill one."""
+
+    learned = ("_reached", "_dropped")
 
     def __init__(self, n_filters: int, block_rows: int) -> None:
         self.n_filters = n_filters
@@ -69,31 +73,12 @@ class BlockEstimates:
         self._reached[prefixes] = 0.0
         self._dropped[prefixes] = 0.0
 
-    def snapshot(self) -> dict[str, Any]:
-        """Return the open blocks as plain values."""
-        used = np.flatnonzero(self._reached)
-        return {
-            "prefixes": used.tolist(),
-            "reached": self._reached[used].tolist(),
-            "dropped": self._dropped[used].tolist(),
-        }
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Continue from what ``snapshot`` returned.
-
-        Raises:
-            ValueError: it is not of open blocks.
-        """
-        self.forget(np.ones(self.n_filters, dtype=np.bool_))
-        used = np.array(state["prefixes"], dtype=np.int64)
-        self._reached[used] = state["reached"]
-        if len(used):
-            self._dropped[used] = state["dropped"]
+    def check_learned(self) -> None:
+        """Raise StateError if a restored block is not open."""
         is_open = (self._reached >= 0.0) & (self._reached < self.block_rows)
         fits = (self._dropped >= 0.0) & (self._dropped <= self._reached[:, None])
         if not (is_open.all() and fits.all()):
-            msg = "an open block has more rows than it can, or drops more than it has"
-            raise ValueError(msg)
+            self._damaged("an open block has more rows than it can, or drops more than it has")
 
 
 def behind_prefix(order: Order) -> Mask:

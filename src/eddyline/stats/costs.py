@@ -6,7 +6,8 @@ few rows; its raw time per row would be mostly the fixed part and keep it late f
 4.3.1; the traps are those of batches]. The sums of a least-squares fit add up, so costs of calls,
 tasks and partitions merge.
 
-``work_ns`` is a clock that stands still while a thread could run and has no core.
+``work_ns`` is a clock that stands still while a thread could run and has no core. ``Budget`` keeps
+learning to a share of the time of the work.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,10 +23,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from io import FileIO
 
     from eddyline.data.arrays import Floats, Mask
-
 
 MIN_PER_ROW_NS = 0.1
 """Floor of a per-row cost (ns): below a tenth of a nanosecond is noise, and ratios need > 0."""
@@ -216,3 +218,57 @@ def _forget() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
+
+
+class Budget:
+    """Time that learning may take, as a share of the work that was done.
+
+    Args:
+        share: most time that learning may take, as a share of that of the work ([0, 1]).
+        saves: whether what is not spent may be spent later; if not, only a debt is kept.
+        most_owed: the largest debt that is kept, in units of what was earned last; so a single
+            long decision never silences learning for good. Unlimited if omitted.
+        clock: monotonic clock (ns); if omitted, time in the queue for a core is nobody's.
+    """
+
+    def __init__(
+        self,
+        share: float,
+        *,
+        saves: bool = True,
+        most_owed: float | None = None,
+        clock: Callable[[], int] = work_ns,
+    ) -> None:
+        self.share = share
+        self.left_ns = 0.0
+        """Time that may still be spent (ns); a debt if negative."""
+        self._saves = saves
+        self._most_owed = most_owed
+        self._clock = clock
+
+    @property
+    def may(self) -> bool:
+        """Whether nothing is owed."""
+        return self.left_ns >= 0.0
+
+    def earn(self, done_ns: float) -> None:
+        """Add work that was done (ns)."""
+        earned = self.share * done_ns
+        self.left_ns += earned
+        if not self._saves:
+            self.left_ns = min(self.left_ns, 0.0)
+        if self._most_owed is not None:
+            self.left_ns = max(self.left_ns, -self._most_owed * earned)
+
+    def spend(self, ns: float) -> None:
+        """Take off time that learning took (ns)."""
+        self.left_ns -= ns
+
+    @contextmanager
+    def spending(self) -> Iterator[None]:
+        """Take off the time that the body takes."""
+        started = self._clock()
+        try:
+            yield
+        finally:
+            self.spend(self._clock() - started)

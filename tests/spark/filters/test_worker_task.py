@@ -17,8 +17,8 @@ from eddyline.filters.executor import ArrowExecutor
 from eddyline.filters.loop import MAX_BATCH_ROWS, FilterLoop, batch_rows
 from eddyline.options import FilterOptions
 from eddyline.query.predicates import predicate
+from eddyline.runtime.journal import MAX_ENTRIES, TaskReport
 from eddyline.runtime.order_loop import WINDOW_ROWS, OrderLoop
-from eddyline.runtime.reports import MAX_ENTRIES, TaskReport
 from eddyline.spark.filters import task as worker
 from eddyline.spark.filters.task import MAX_RUNS, FilterTask
 from eddyline.stats.costs import CostSums

@@ -30,7 +30,7 @@ from eddyline.rules.choice import RuleChoice
 from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match.matcher import Batch, Matcher
 from eddyline.rules.planning.access_predicates import plan_of
-from eddyline.runtime.reports import TaskReport
+from eddyline.runtime.journal import TaskReport
 from eddyline.spark.rules import task as rule_worker
 from eddyline.spark.rules.task import MAX_PROGRAMS, RuleTask
 from eddyline.sql.regexes import ANY, Wild

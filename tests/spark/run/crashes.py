@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 from pyarrow.fs import LocalFileSystem
 
 from eddyline.data import files
+from eddyline.runtime.checkpoint import SnapshotFile
 from eddyline.runtime.journal import Journal
-from eddyline.runtime.snapshot import SnapshotFile
 from eddyline.spark.run.chain import Chain
 from eddyline.spark.run.job import SinkOutlet
 from eddyline.spark.shared.router import SinkRouter

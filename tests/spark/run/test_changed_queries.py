@@ -15,7 +15,7 @@ import pytest
 
 import eddyline as el
 from eddyline.errors import ChangedFunctionWarning, OptionError, StateError
-from eddyline.runtime.folder_lock import held_locks
+from eddyline.runtime.checkpoint import held_locks
 from tests.runtime.test_folder_lock import HOLD
 from tests.spark.joins.join_streams import run_to_end, write_batch
 from tests.state.manifests import change

@@ -26,12 +26,12 @@ from eddyline.joins.orders.probe_profiling import DropProbing
 from eddyline.joins.plan import COMPONENT
 from eddyline.options import FilterOptions
 from eddyline.ordering import policy as find_policy
-from eddyline.runtime.budget import Budget
 from eddyline.runtime.choice import UNKNOWN_NS, Choice, are_names
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.monitors import monitor as find_monitor
 from eddyline.runtime.order_loop import MIN_FILL, WINDOW_ROWS, OrderLoop, OrderState
 from eddyline.runtime.records import OrderRecord
+from eddyline.stats.costs import Budget
 from eddyline.stats.profile import FilterProfile, merge_tasks
 
 if TYPE_CHECKING:
@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     from eddyline.joins.orders.probe_profiling import DropSample
     from eddyline.joins.plan import JoinProfile
     from eddyline.options import JoinOptions
-    from eddyline.runtime.choice import Advice
-    from eddyline.runtime.situations import Situation
+    from eddyline.runtime.choice import Advice, Situation
     from eddyline.stats.profile import Order
 
 SAMPLE_ROWS = 200

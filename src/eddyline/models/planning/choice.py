@@ -29,7 +29,7 @@ from msgspec import structs
 from eddyline.errors import StateError
 from eddyline.estimates.filters import Estimate
 from eddyline.estimates.histograms import CoefHistogram
-from eddyline.estimates.plans import Accuracy, SavedAccuracy
+from eddyline.estimates.plans import Accuracy
 from eddyline.models import graph
 from eddyline.models.planning.expected import (
     BY_SAMPLE,
@@ -51,9 +51,9 @@ from eddyline.models.planning.expected import (
 )
 from eddyline.models.solving.joins import questions
 from eddyline.models.streams.plan import COMPONENT
-from eddyline.runtime.budget import Budget
 from eddyline.runtime.choice import Advice, Choice
 from eddyline.runtime.journal import JournalEntry
+from eddyline.stats.costs import Budget
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -408,14 +408,14 @@ class AskingChoice(Choice):
             return
         self._known = saved.profile()
         self._accuracy = {
-            text: Accuracy.of(each) for text, each in saved.steps.items() if text in self._steps
+            text: accuracy for text, accuracy in saved.steps.items() if text in self._steps
         }
         for text, each in saved.joins.items():
             if text in self.joins:
                 self._states[text] = JoinState(
                     each.way_of(self.joins[text]),
-                    accuracy=Accuracy.of(each.accuracy),
-                    sides={name: Accuracy.of(side) for name, side in each.sides.items()},
+                    accuracy=each.accuracy,
+                    sides=dict(each.sides),
                     prices=dict(each.prices),
                 )
         self._n_steps = FIRST + 1  # what is restored was not learned from one batch alone
@@ -501,8 +501,8 @@ class SavedJoin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is saved of a join."""
 
     way: Any = None
-    accuracy: SavedAccuracy = SavedAccuracy()
-    sides: dict[str, SavedAccuracy] = {}
+    accuracy: Accuracy = Accuracy()
+    sides: dict[str, Accuracy] = {}
     prices: dict[str, float] = {}
 
     def way_of(self, join: SameEntity | OtherEntities) -> Way | None:
@@ -519,7 +519,7 @@ class Learned(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     counts: dict[str, StepCounts] = {}
     pairs: dict[str, JoinCounts] = {}
     coefs: dict[str, dict[str, Any]] = {}
-    steps: dict[str, SavedAccuracy] = {}
+    steps: dict[str, Accuracy] = {}
     joins: dict[str, SavedJoin] = {}
 
     @classmethod
@@ -534,12 +534,12 @@ class Learned(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             dict(known.steps),
             dict(known.joins),
             {name: each.to_state() for name, each in known.coefs.items()},
-            {text: each.saved for text, each in steps.items()},
+            dict(steps),
             {
                 text: SavedJoin(
                     plain(each.way),
-                    each.accuracy.saved,
-                    {name: side.saved for name, side in each.sides.items()},
+                    each.accuracy,
+                    dict(each.sides),
                     each.prices,
                 )
                 for text, each in joins.items()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from eddyline.filters.view import FilterView
+    from eddyline.filters.loop import FilterView
     from eddyline.query.predicates import Predicate
 
 MAX_HANDED_OVER = 4

@@ -11,8 +11,7 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from eddyline.errors import StateError
-from eddyline.filters.loop import FilterLoop, check_options
-from eddyline.filters.view import BlockView, FilterView
+from eddyline.filters.loop import BlockView, FilterLoop, FilterView, check_options
 from eddyline.options import FilterOptions
 from eddyline.query.predicates import named
 from eddyline.report import filters as words

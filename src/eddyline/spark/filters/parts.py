@@ -18,9 +18,9 @@ from msgspec import structs
 
 from eddyline.data.outcomes import seed_of
 from eddyline.filters.loop import MAX_ROWS, ProfilingBudget
-from eddyline.ordering.matrix_view import expected_cost_ns
+from eddyline.ordering.protocol import expected_cost_ns
 from eddyline.query.predicates import FunctionPredicate
-from eddyline.runtime.reports import decisions_of
+from eddyline.runtime.journal import decisions_of
 from eddyline.spark.filters.guard import EVERY_ROW, Guard, in_turn, settled
 from eddyline.spark.filters.task import FilterTask
 from eddyline.spark.filters.udf import apply_arrow_block

@@ -15,8 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from eddyline.filters.crossings import CrossingPlan, plan_crossings
-from eddyline.filters.loop import FilterLoop
-from eddyline.filters.view import CrossingView
+from eddyline.filters.loop import CrossingView, FilterLoop
 from eddyline.runtime.journal import JournalEntry
 from eddyline.stats.profile import merge
 

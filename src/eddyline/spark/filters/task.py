@@ -18,7 +18,7 @@ from eddyline.data.outcomes import seed_of
 from eddyline.errors import PredicateError
 from eddyline.filters.executor import ArrowExecutor
 from eddyline.filters.loop import MAX_ROWS, FilterLoop, FilterState, batch_rows, run_batch
-from eddyline.runtime.reports import Decisions
+from eddyline.runtime.journal import Decisions
 from eddyline.spark.arrow_tasks import gathered, on_last_row, task_ids, with_last
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile, merge

@@ -31,7 +31,7 @@ from eddyline.rules.planning.planner import is_long
 from eddyline.rules.profile import SharingProfile
 from eddyline.rules.store import RuleStore
 from eddyline.rules.view import COMPONENT, RuleCount, added
-from eddyline.runtime.reports import decisions_of
+from eddyline.runtime.journal import decisions_of
 from eddyline.spark.operator import Laid, Operator, Pending
 from eddyline.spark.rules.binding import RuleBinder, session_settings
 from eddyline.spark.rules.output import MatchedRows, Statement, observed_profile

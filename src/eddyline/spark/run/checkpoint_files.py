@@ -9,9 +9,17 @@ from typing import TYPE_CHECKING
 
 from eddyline.data.files import is_local
 from eddyline.errors import OptionError, StateError
-from eddyline.runtime.checkpoint import LOCK, OWN, SPARK, newest_batch, write_format
-from eddyline.runtime.folder_lock import FolderLock
-from eddyline.runtime.query_file import QueryFile, Resumed, resumed
+from eddyline.runtime.checkpoint import (
+    LOCK,
+    OWN,
+    SPARK,
+    FolderLock,
+    QueryFile,
+    Resumed,
+    newest_batch,
+    resumed,
+    write_format,
+)
 from eddyline.spark.sinks.files import file_system
 from eddyline.spark.sinks.sinks import folder_of, temporary_folder
 
@@ -19,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from eddyline.query.identity import Identity
-    from eddyline.runtime.query_file import Changed
+    from eddyline.runtime.checkpoint import Changed
 
 
 class CheckpointFiles:
@@ -98,7 +106,7 @@ class CheckpointFiles:
         return newest_batch(self.spark / "commits")
 
     def resumed(self, query: Identity, changed: Changed | None) -> Resumed:
-        """Return how a query goes on from the checkpoint; see ``query_file.resumed``."""
+        """Return how a query goes on from the checkpoint; see ``runtime.checkpoint.resumed``."""
         if not self.has_started:
             return Resumed(QueryFile(query), None)
         return resumed(self.own, query, changed, last_batch=self.last_done)

@@ -36,12 +36,10 @@ from eddyline.report.metrics import metrics_of
 from eddyline.report.progress import progress_lines
 from eddyline.report.sections import arranged, notes
 from eddyline.report.stored import RunLog
-from eddyline.runtime import query_file
 from eddyline.runtime.by_hand import BY_PERSON
-from eddyline.runtime.checkpoint import LEARNED, PINS, STATE
+from eddyline.runtime.checkpoint import LEARNED, PINS, STATE, SnapshotFile, write_query
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import Backlog, BatchRecord
-from eddyline.runtime.snapshot import SnapshotFile
 from eddyline.spark.analysis import reason_of
 from eddyline.spark.event_time import own_frames, warn_of_unbounded_state, warn_without_lateness
 from eddyline.spark.operator import Batch
@@ -67,7 +65,7 @@ if TYPE_CHECKING:
 
     from eddyline.report.metrics import Metric
     from eddyline.report.sections import Section
-    from eddyline.runtime.query_file import Changed
+    from eddyline.runtime.checkpoint import Changed
     from eddyline.spark.prepared import Counted
     from eddyline.spark.run.job import Job, Outlet
 
@@ -195,7 +193,7 @@ class Run(RunFace):
         self._error: BaseException | None = None
         self._restore()
         self._note_changes()
-        query_file.write(own, self._resumed.file)
+        write_query(own, self._resumed.file)
         self.steering.apply()
         warn_without_lateness(self.chain.operators, self.source)
         warn_of_unbounded_state(self.name, self.chain.operators)
@@ -230,7 +228,7 @@ class Run(RunFace):
         """Remove the state of the earlier query; Spark keeps the offsets."""
         if self.job.identity.is_stateful or Path(self.state).is_dir():
             ManifestFolder(*file_system(self.state)).clear()
-        query_file.write(self._files.own, self._resumed.file)
+        write_query(self._files.own, self._resumed.file)
 
     def _note_changes(self) -> None:
         """Note what has changed since the checkpoint began, and warn of changed functions."""

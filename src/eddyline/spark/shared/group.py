@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from eddyline.report.metrics import Metric
+    from eddyline.runtime.checkpoint import Changed
     from eddyline.runtime.journal import JournalEntry
-    from eddyline.runtime.query_file import Changed
     from eddyline.runtime.records import Backlog, BatchRecord
     from eddyline.spark.query import Query
     from eddyline.spark.relation import Relation

@@ -1,30 +1,42 @@
-"""Change detectors on every monitored statistic: one each for F(F+1)/2 drop fractions and F costs.
+"""Monitors: they tell fresh evidence from stale, and decide when the policy is asked.
 
-A drop fraction is that of a filter given a prefix of the order in force; its items are block
-estimates of the sampled rows [Tsamoura16 4, 6]. A cost's items are the time that a filter took in a
-batch over the time that was expected, as r / (1 + r), which lies in (0, 1).
+A monitor sees profiles and orders, never rows [Tsamoura16 4]. ``MONITORS`` registers those that are
+no detector. The name of a change detector is a monitor too: that detector on every monitored
+statistic. Read this file in its order:
 
-A change of a drop fraction makes everything before its change point stale; of several, the newest
-counts. A change of order re-initialises the detectors whose prefix became another set.
-
-Samples are thin, and detectors have to be trained. What the order in force drops, every row says,
-where an executor counts rows: so each position has one more detector, fed by blocks of all rows.
-The two-sample test, which needs no training, stands beside them unless it is switched off.
+1. **The protocol**: ``Monitor``, its options, and ``Finding``, a change that it found.
+2. **The fixed window**: the newest profile tuples are fresh, however old they are [Babu05 4.3.1].
+3. **The two-sample test**: every row of a batch against the evidence of the window. Every row says
+   what the filters dropped in the order in force, not only the sampled ones, so a large change
+   shows within one batch. The window alone is much slower to follow, above all where little is
+   sampled. The test needs no training, and sees neither small shifts nor changes of what a filter
+   would drop elsewhere in the order.
+4. **Change detectors**: one each for F(F+1)/2 drop fractions and F costs. A drop fraction is that
+   of a filter given a prefix of the order in force; its items are block estimates of the sampled
+   rows [Tsamoura16 4, 6]. A cost's items are the time that a filter took in a batch over the time
+   that was expected, as r / (1 + r), which lies in (0, 1). A change of a drop fraction makes
+   everything before its change point stale; of several, the newest counts. A change of order
+   re-initialises the detectors whose prefix became another set. Samples are thin, and detectors
+   have to be trained. What the order in force drops, every row says, where an executor counts rows:
+   so each position has one more detector, fed by blocks of all rows. The two-sample test, which
+   needs no training, stands beside them unless it is switched off.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, is_dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
-from eddyline.change import options_of
+from eddyline.change import DETECTORS, options_of
 from eddyline.data import outcomes as outcome
+from eddyline.data.learned import Learns
 from eddyline.data.outcomes import seed_of
+from eddyline.errors import OptionError
 from eddyline.options import in_range, is_switch
-from eddyline.runtime.monitors.protocol import Finding
-from eddyline.runtime.monitors.two_sample import TwoSampleOptions
+from eddyline.ordering.protocol import drop_fracs
+from eddyline.registry import unknown
 from eddyline.stats.block_counts import BlockEstimates, changed_prefixes
 
 if TYPE_CHECKING:
@@ -32,6 +44,190 @@ if TYPE_CHECKING:
 
     from eddyline.change.protocol import DetectorBank, DetectorOptions
     from eddyline.stats.profile import FilterProfile, Order
+
+DUE_FRAC = 0.05
+"""Share of a fixed window that must be new before the policy is asked again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A change that a monitor found."""
+
+    n_fresh: int | None
+    """Newest profile tuples that came after the change; None if what filters drop is unchanged."""
+    costs: NDArray[np.bool_] | None
+    """Filters whose cost changed ((F,)); None if none did."""
+    evidence: dict[str, Any] = field(default_factory=dict)
+    """Plain values that a person can check."""
+
+
+class Monitor(Protocol):
+    """Watches the evidence of one conjunction.
+
+    The loop calls ``observe`` once per batch, before the batch's profile joins the window, and
+    ``reordered`` after each change of order. All calls come from one thread.
+    """
+
+    block_rows: int
+    """Input rows per block of counts that the profiles should bring; 0: none."""
+
+    def observe(
+        self,
+        fresh: FilterProfile,
+        order: Order,
+        known: FilterProfile,
+        cost_ratios: NDArray[np.float64],
+    ) -> Finding | None:
+        """Take in what a batch observed.
+
+        Args:
+            fresh: the profile of the batch, which ran under ``order``.
+            order: the order in force.
+            known: the profile of the window, without the batch.
+            cost_ratios: time that each filter took over the time that was expected; nan where it
+                was not called or nothing was expected ((F,)).
+
+        Returns:
+            A change, if there is one.
+        """
+        ...
+
+    def is_due(self, n_tuples: int, n_new: int, max_tuples: int) -> bool:
+        """Return whether the policy is to be asked for a better order.
+
+        Args:
+            n_tuples: profile tuples in the window.
+            n_new: of those, the ones since the policy was asked last.
+            max_tuples: profile tuples that the window can hold.
+        """
+        ...
+
+    def reordered(self, before: Order, after: Order) -> None:
+        """Take note of a change of order: what was conditional on the old one means nothing now."""
+        ...
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the state as plain values (JSON)."""
+        ...
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue from what ``snapshot`` returned."""
+        ...
+
+
+class MonitorOptions(Protocol):
+    """The options of a monitor: a frozen dataclass that validates itself and builds monitors."""
+
+    def build(self, n_filters: int, seed: int) -> Monitor:
+        """Return a fresh monitor for a conjunction of ``n_filters`` filters."""
+        ...
+
+
+class StatelessMonitor(Learns):
+    """Base of the monitors that keep nothing between batches and review at fixed intervals."""
+
+    block_rows = 0
+
+    def is_due(self, n_tuples: int, n_new: int, max_tuples: int) -> bool:  # noqa: ARG002 protocol
+        """Return whether a twentieth of a full window is new."""
+        return n_new >= DUE_FRAC * max_tuples
+
+    def reordered(self, before: Order, after: Order) -> None:
+        """Do nothing: nothing is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowOptions:
+    """Nothing to set: the loop has a window of ``runtime.order_loop.WINDOW_ROWS``."""
+
+    def build(self, n_filters: int, seed: int) -> WindowMonitor:  # noqa: ARG002 protocol
+        """Return a fresh monitor."""
+        return WindowMonitor()
+
+
+class WindowMonitor(StatelessMonitor):
+    """Finds no change: evidence leaves the window by its age alone."""
+
+    def observe(
+        self,
+        fresh: FilterProfile,
+        order: Order,
+        known: FilterProfile,
+        cost_ratios: NDArray[np.float64],
+    ) -> None:
+        """Do nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TwoSampleOptions:
+    """Options of the test whether a batch contradicts the window.
+
+    Raises:
+        OptionError: a value is out of its range.
+    """
+
+    min_diff: float = 0.1
+    """Drop fractions that differ by less are no change ([0, 1])."""
+    z_score: float = 4.0
+    """Standard errors of both samples by which they must differ beyond that (≥ 0)."""
+
+    def __post_init__(self) -> None:
+        in_range(self, "min_diff", 0.0, 1.0)
+        in_range(self, "z_score", 0.0, 1e6)
+
+    def build(self, n_filters: int, seed: int) -> TwoSampleMonitor:  # noqa: ARG002 protocol
+        """Return a fresh monitor."""
+        return TwoSampleMonitor(self)
+
+
+class TwoSampleMonitor(StatelessMonitor):
+    """Lets all evidence go when a batch contradicts it."""
+
+    def __init__(self, options: TwoSampleOptions) -> None:
+        self._options = options
+
+    def observe(
+        self,
+        fresh: FilterProfile,
+        order: Order,
+        known: FilterProfile,
+        cost_ratios: NDArray[np.float64],  # noqa: ARG002 protocol
+    ) -> Finding | None:
+        """Compare what each position dropped with what the window says it drops."""
+        filters = list(order)
+        n_in = fresh.rows_in[filters]
+        if n_in.any() and fresh.ran_under == order:
+            n_out = fresh.rows_out[filters]
+            now = np.divide(n_in - n_out, n_in, out=np.zeros(len(filters)), where=n_in > 0)
+        else:
+            now = drop_fracs(order, fresh)
+            n_in = _reached(now, fresh)
+        before = drop_fracs(order, known)
+        n_known = _reached(before, known)
+        both = np.maximum(n_known + n_in, 1.0)
+        pooled = (before * n_known + now * n_in) / both
+        inverse = 1.0 / np.maximum(n_known, 1.0) + 1.0 / np.maximum(n_in, 1.0)
+        least = self._options.min_diff + self._options.z_score * np.sqrt(
+            pooled * (1.0 - pooled) * inverse
+        )
+        differs = (np.abs(now - before) > least) & (n_known >= 1.0) & (n_in >= 1.0)
+        if not differs.any():
+            return None
+        position = int(differs.argmax())
+        evidence = {
+            "filter": known.filter_ids[order[position]],
+            "position": position,
+            "drop_frac_before": float(before[position]),
+            "drop_frac_now": float(now[position]),
+        }
+        return Finding(0, None, evidence)
+
+
+def _reached(fracs: NDArray[np.float64], profile: FilterProfile) -> NDArray[np.float64]:
+    """Return the number of sampled rows that reached each position, given its drops ((F,))."""
+    n_sampled = profile.n_tuples + profile.n_passed
+    return n_sampled * np.concatenate([[1.0], np.cumprod(1.0 - fracs)[:-1]])
+
 
 MAIN_BLOCK_ROWS = 2000
 """Input rows per block of counts: five items of each position from an Arrow batch."""
@@ -91,8 +287,10 @@ class DetectorMonitorOptions:
         return DetectorMonitor(self, n_filters, seed)
 
 
-class DetectorMonitor:
+class DetectorMonitor(Learns):
     """Asks the policy after a change, then each time the fresh evidence has doubled."""
+
+    learned = ("_fracs", "_costs", "_blocks", "_main", "_n_tuples", "_n_rows", "_starts")
 
     def __init__(self, options: DetectorMonitorOptions, n_filters: int, seed: int) -> None:
         detector = options.detector_options()
@@ -239,31 +437,11 @@ class DetectorMonitor:
         self._fracs.reset(np.repeat(changed, self._n_filters))
         self._main.forget(changed | (np.array(before) != np.array(after)), self._n_tuples)
 
-    def snapshot(self) -> dict[str, Any]:
-        """Return blocks and detectors as plain values."""
-        return {
-            "fracs": self._fracs.snapshot(),
-            "costs": self._costs.snapshot(),
-            "blocks": self._blocks.snapshot(),
-            "main": self._main.snapshot(),
-            "n_tuples": self._n_tuples,
-            "n_rows": self._n_rows,
-            "starts": self._starts.snapshot(),
-        }
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Continue from what ``snapshot`` returned."""
-        self._fracs.restore(state["fracs"])
-        self._costs.restore(state["costs"])
-        self._blocks.restore(state["blocks"])
-        self._main.restore(state["main"])
-        self._n_tuples = int(np.int64(state["n_tuples"]))
-        self._n_rows = int(np.int64(state["n_rows"]))
-        self._starts.restore(state["starts"])
-
-
-class _MainPass:
+class _MainPass(Learns):
     """A detector for each position of the order in force, fed by blocks of all rows."""
+
+    learned = ("_bank", "_starts", "_counts")
 
     def __init__(self, bank: DetectorBank) -> None:
         self._bank = bank
@@ -302,27 +480,17 @@ class _MainPass:
         self._counts[:, positions] = 0.0
         self._starts.reopen(positions, n_tuples)
 
-    def snapshot(self) -> dict[str, Any]:
-        """Return the state as plain values."""
-        return {
-            "bank": self._bank.snapshot(),
-            "starts": self._starts.snapshot(),
-            "counts": self._counts.tolist(),
-        }
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Continue from what ``snapshot`` returned."""
-        self._bank.restore(state["bank"])
-        self._starts.restore(state["starts"])
-        counts = np.array(state["counts"], dtype=np.float64).reshape(2, self._bank.n)
-        if not ((counts[1] >= 0.0) & (counts[1] <= counts[0]) & np.isfinite(counts[0])).all():
-            msg = "an open block of all rows lets more rows out than came in"
-            raise ValueError(msg)
-        self._counts = counts
+    def check_learned(self) -> None:
+        """Raise StateError if a restored block lets more rows out than came in."""
+        rows_in, rows_out = self._counts
+        if not ((rows_out >= 0.0) & (rows_out <= rows_in) & np.isfinite(rows_in)).all():
+            self._damaged("an open block of all rows lets more rows out than came in")
 
 
-class BlockStarts:
+class BlockStarts(Learns):
     """Starts of the newest blocks of n series of blocks, in profile tuples before them."""
+
+    learned = ("_closed", "_open")
 
     def __init__(self, n: int) -> None:
         self._closed = np.zeros((n, _KEPT_BLOCKS), dtype=np.int64)
@@ -344,20 +512,37 @@ class BlockStarts:
             return int(self._open[series])
         return int(self._closed[series, -min(items_back, _KEPT_BLOCKS)])
 
-    def snapshot(self) -> dict[str, Any]:
-        """Return the state as plain values; small where no block was filled."""
-        used = np.flatnonzero(self._closed.any(axis=1) | (self._open > 0))
-        closed = self._closed[used]
-        return {
-            "series": used.tolist(),
-            "closed": closed.tolist(),
-            "open": self._open[used].tolist(),
-        }
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Continue from what ``snapshot`` returned."""
-        self._closed[:], self._open[:] = 0, 0
-        used = np.array(state["series"], dtype=np.int64)
-        if len(used):
-            self._closed[used] = np.array(state["closed"], dtype=np.int64)
-            self._open[used] = np.array(state["open"], dtype=np.int64)
+MONITORS: dict[str, type[MonitorOptions]] = {
+    "window": WindowOptions,
+    "two_sample": TwoSampleOptions,
+}
+"""Monitors besides the change detectors."""
+
+
+def monitor(spec: Any) -> MonitorOptions:
+    """Return the options of a monitor that is given by name, as a detector or as options.
+
+    Args:
+        spec: a name of ``MONITORS`` or of ``eddyline.change.DETECTORS``, the options object of
+            either, or a detector of river.
+
+    Raises:
+        OptionError: the name is unknown, or the object is neither.
+
+    >>> monitor("two_sample").z_score
+    4.0
+    """
+    if isinstance(spec, str):
+        if spec in MONITORS:
+            return MONITORS[spec]()
+        try:
+            return DetectorMonitorOptions(detector=spec)
+        except OptionError:
+            if spec in DETECTORS:
+                raise
+            msg = unknown("monitor", spec, [*MONITORS, *DETECTORS])
+            raise OptionError(msg, monitor=spec) from None
+    if isinstance(spec, (*MONITORS.values(), DetectorMonitorOptions)):
+        return cast("MonitorOptions", spec)
+    return DetectorMonitorOptions(detector=spec)
