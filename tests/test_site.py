@@ -62,9 +62,3 @@ def test_ci_builds_the_site():
     makefile = (ROOT / "Makefile").read_text("utf-8")
     assert re.search(r"(?m)^check: .*\bdocs\b", makefile)
     assert re.search(r"sphinx .*-W", makefile)
-
-
-def test_every_decision_is_in_the_list_of_decisions():
-    folder = ROOT / "docs" / "decisions"
-    listed = (folder / "README.md").read_text("utf-8")
-    assert [each.name for each in folder.glob("[0-9]*.md") if f"({each.name})" not in listed] == []

@@ -37,6 +37,9 @@ OPERATORS = {"filters", "rules", "joins", "aggregates", "models", "alarms"}
 NAMELESS = {"runtime", "report", "serve", "spark/run", "spark/operator", "spark/query"}
 """What serves every operator and so names none, but for the sub-rooms of operators in it."""
 
+TABLES = {"report/progress"}
+"""Modules of such rooms that are a table of all operators."""
+
 FACE = {"__init__", "__main__", "demo"}
 """Modules that stand above all rooms: the public face and the commands."""
 
@@ -75,7 +78,8 @@ def named_operators(path: Path) -> list[str]:
     """Return where a module that serves every operator names one."""
     inner = path.relative_to(SOURCE).with_suffix("")
     homes = {"/".join(inner.parts[:depth]) for depth in (1, 2)}
-    if operator_of(inner.parts) or not homes & NAMELESS:
+    is_table = inner.as_posix() in TABLES
+    if is_table or operator_of(inner.parts) or not homes & NAMELESS:
         return []
     found = []
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):

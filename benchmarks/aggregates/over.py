@@ -21,8 +21,8 @@ from benchmarks.aggregates.data import Shape, narrow_batches_v1, wide_batches_v1
 from benchmarks.aggregates.race import compared, ratios, told
 from benchmarks.harness.scenario import Measurement, Runs, Settings
 from benchmarks.harness.statistics import median, spread
+from eddyline.aggregates.changes import RowBatch
 from eddyline.aggregates.plan import AggregatePlan, BucketState, Frame, Partials
-from eddyline.aggregates.rows import RowBatch
 from eddyline.data.arrays import Ints
 from eddyline.query.query import UNBOUNDED, RangeWindow
 from eddyline.state.manifest import ManifestFolder

@@ -224,12 +224,14 @@ class Contestants:
 def _aggregates_of(runs: Sequence[Any]) -> list[Any]:
     """Return the operators that aggregate, of runs that do not run together."""
     operators = [each for run in runs if hasattr(run, "chain") for each in run.chain.operators]
-    return [each for each in operators if isinstance(each.view(), AggregateView)]
+    return [
+        each for each in operators if isinstance(getattr(each, "facts", object)(), AggregateView)
+    ]
 
 
 def _told(operators: Sequence[Any]) -> dict[str, Any]:
     """Return what aggregates say of themselves, of several all together."""
-    views = [each.view() for each in operators]
+    views = [each.facts() for each in operators]
     if not views:
         return {}
     return {

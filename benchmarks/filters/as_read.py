@@ -184,7 +184,7 @@ def _counted(keep: Conjunction) -> tuple[int, float]:
     To be called while no job is laid and has not run, as its reports would be waited for.
     """
     try:
-        totals = keep.view().blocks[0].totals
+        totals = keep.facts().blocks[0].totals
     except QueryError:  # not applied yet
         return 0, 0.0
     assert totals is not None
@@ -298,7 +298,7 @@ def busy_costs(settings: Settings) -> Measurement:
         for _ in range(settings.pick(5, 2)):
             keep = el.all_of(*_predicates((0.1,) * len(DROPS)))
             noop(df.transform(keep))
-            learned = keep.view().blocks[0].profile.costs.per_row_ns
+            learned = keep.facts().blocks[0].profile.costs.per_row_ns
             costs.append(learned.tolist())
             worst.append(100 * float(np.abs(learned / learned.mean() - 1).max()))
     told = "; ".join(" ".join(f"{each:.0f}" for each in run) for run in costs)

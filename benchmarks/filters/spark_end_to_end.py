@@ -126,7 +126,7 @@ def native_order(settings: Settings) -> Measurement:
     for order in written:
         keep = el.all_of(*_conditions(order))
         df.transform(keep)
-        block = keep.view().blocks[0]
+        block = keep.facts().blocks[0]
         learned = tuple(order[f] for f in block.order)
         sampled = 2000 * len(LOG_REGEXES)
         work = fixed_work(histograms, learned, stream.costs_ns).sum() + sampled

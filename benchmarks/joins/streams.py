@@ -30,6 +30,7 @@ from benchmarks.harness.arena import arena
 from benchmarks.harness.isolated import alone
 from benchmarks.harness.spark import workers_peak_bytes
 from benchmarks.harness.statistics import median, spread
+from eddyline.spark.joins.operator import JoinOperator
 
 HERE = "benchmarks.joins.streams"
 
@@ -263,7 +264,9 @@ class Contestants:
             run.pin(component=component)
 
         def state() -> dict[str, Any]:
-            inputs = run.view().inputs
+            (join,) = (each for each in run.chain.operators if isinstance(each, JoinOperator))
+            facts = join.facts()
+            inputs = facts.inputs
             return {
                 "rows": sum(each.n_kept for each in inputs),
                 "bytes": sum(each.n_bytes for each in inputs),
@@ -272,7 +275,7 @@ class Contestants:
                 "disk_bytes": _bytes_below(checkpoint / "eddyline" / "state"),
                 "late": sum(each.n_late for each in inputs),
                 "joined": sum(each.n_joined for each in inputs if not each.is_table),
-                "probe_s": sum(p.ns for each in run.view().pipelines for p in each.probes) / 1e9,
+                "probe_s": sum(p.ns for each in facts.pipelines for p in each.probes) / 1e9,
             }
 
         return Contestant(place, run.streaming_query, answers, state)

@@ -63,7 +63,7 @@ def by_tenant(settings: Settings, kind: Arrays | Literal["sql"]) -> Measurement:
         },
         settings.pick(5, 3),
     )
-    routed_by = known.view().blocks[0].routed_by
+    routed_by = known.facts().blocks[0].routed_by
     gain = paired_ratio(times["one order"], times["known"])
     fresh = paired_ratio(times["one order"], times["fresh"])
     by = ", ".join(routed_by) or "nothing"

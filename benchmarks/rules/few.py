@@ -89,7 +89,7 @@ def few(settings: Settings, n_rules: int) -> Measurement:
     by_matcher = paired_ratio(times["matcher, names"], times["plain, names"])
     told = ", ".join(f"{output} {ratio:.3f}" for output, ratio in ratios.items())
     note = (
-        f"{told}; names by the matcher {by_matcher:.2f}; plan: {chosen.view().plan}; "
+        f"{told}; names by the matcher {by_matcher:.2f}; plan: {chosen.facts().plan}; "
         f"{times_told(times)}"
     )
     return Measurement(max(ratios.values()), note, {**seconds_of(times), **ratios})

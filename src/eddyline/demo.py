@@ -268,6 +268,8 @@ def _count_alerts(
 
 
 def _side_by_side(runs: dict[str, Run], wall: dict[str, float], alert_s: dict[str, float]) -> Table:
+    from eddyline.spark.filters.operator import FilterOperator  # noqa: PLC0415 - pyspark loads slowly
+
     table = Table(title="as written against adaptive", title_justify="left")
     table.add_column("")
     for name in (*runs, "ratio"):
@@ -275,8 +277,10 @@ def _side_by_side(runs: dict[str, Run], wall: dict[str, float], alert_s: dict[st
     arrow = {
         name: block.totals
         for name, run in runs.items()
-        for block in run.view().blocks
-        if block.component == "arrow"
+        for operator in run.chain.operators
+        if isinstance(operator, FilterOperator)
+        for block in operator.facts().blocks
+        if block.component == "arrow" and block.totals is not None
     }
     orders = order_series("arrow", runs["adaptive"].records)
     estimated = (

@@ -1,14 +1,16 @@
-"""Look-up of named parts: the tables of policies, sinks and, later, detectors.
+"""Look-up of named parts: the tables of policies, detectors, monitors and sinks.
 
 A table is a visible dict literal in the package that owns the parts (``ORDERING_POLICIES`` in
 ``eddyline.ordering``). Other packages add to it with an entry point of the table's group; entry
-points are read when a name is not in the table, never at import.
+points are read when a name is not in the table, never at import. ``package`` imports what only an
+extra of eddyline installs.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
+from importlib import import_module
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -59,6 +61,24 @@ def look_up(kind: str, table: Mapping[str, T], name: str, *, group: str) -> T:
         msg = f"{kind} {name!r} of {package} failed to load: {type(error).__name__}: {error}"
         raise PluginError(msg, name=name, package=package) from error
     return found
+
+
+def package(name: str, needs: tuple[str, str]) -> Any:
+    """Return an optional package.
+
+    Args:
+        name: of the package or of a module in it.
+        needs: what needs it, and the extra that has it.
+
+    Raises:
+        PluginError: it is not installed.
+    """
+    try:
+        return import_module(name)
+    except ImportError as error:
+        needed, (what, extra) = name.partition(".")[0], needs
+        msg = f"{what} needs the package {needed}; install it with: pip install 'eddyline[{extra}]'"
+        raise PluginError(msg, package=needed) from error
 
 
 def checked_text(what: str, value: Any) -> str:

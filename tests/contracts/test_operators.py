@@ -43,19 +43,20 @@ from eddyline.query.steps import (
     steps,
 )
 from eddyline.report.html import write_report
+from eddyline.report.progress import LINES, progress_lines
 from eddyline.report.sections import RunView, Section, sections_json
 from eddyline.report.terminal import explain
 from eddyline.rules.store import RuleStep
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import History
 from eddyline.spark.analysis import column_types
-from eddyline.spark.buckets import ADAPTIVE
+from eddyline.spark.bucketed import ADAPTIVE
 from eddyline.spark.operator import PREFIX, Batch, Stateful, collected
 from eddyline.spark.operators import OPERATORS, laid_out
 from eddyline.spark.relation import Relation
 from eddyline.spark.run.chain import Chain
 from eddyline.state.manifest import ManifestFolder, StatePart
-from tests.operators.newest import NewestOperator, NewestStep
+from tests.operators.newest import NewestOperator, NewestRecord, NewestStep, newest_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -275,6 +276,7 @@ HIGH = "SELECT id, v + 1 AS n, time FROM s WHERE v < 99 AND w >= 0 AND v % 10 = 
 @pytest.fixture(autouse=True)
 def _registered(monkeypatch):
     monkeypatch.setitem(OPERATORS, NewestStep, NewestOperator.of)
+    monkeypatch.setitem(LINES, NewestRecord, newest_lines)
 
 
 @pytest.fixture(autouse=True)
@@ -540,10 +542,10 @@ def test_what_people_see_is_plain(life, tmp_path):
     assert all(each.name for each in lived.operators)
     json.dumps(lived.chain.plan(), allow_nan=False)
     assert all(each.component for each in lived.chain.records())
-    for line in lived.chain.lines(1_000, 0.5):
+    for line in progress_lines(lived.chain.records(), 1_000, 0.5):
         assert line
         assert "\n" not in line
-    sections = lived.chain.sections(History())
+    sections = lived.chain.describe(History())
     assert all(isinstance(each, Section) for each in sections)
     json.dumps(sections_json(sections), allow_nan=False)
     assert all(each.title in explain("q", sections) for each in sections if not each.is_aside)

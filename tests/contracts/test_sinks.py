@@ -14,9 +14,9 @@ from pyspark.sql.datasource import DataSource, DataSourceWriter, WriterCommitMes
 
 import eddyline as el
 from eddyline.errors import OptionError, SourceError
-from eddyline.spark.sinks import formats
-from eddyline.spark.sinks.asked import FILES, NAMES
+from eddyline.spark.sinks import sinks
 from eddyline.spark.sinks.sinks import CONSOLE_ROWS, SINKS, CallableSink, sink_of
+from eddyline.spark.starting import FILES, NAMES
 
 pytestmark = pytest.mark.spark
 
@@ -307,7 +307,7 @@ def test_a_data_source_that_spark_does_not_know_is_refused_at_the_start(spark):
 
 
 def test_rows_go_to_kafka_as_json(spark, monkeypatch):
-    monkeypatch.setattr(formats, "_check_known", lambda kind: None)
+    monkeypatch.setattr(sinks, "_check_known", lambda kind: None)
     written = []
     monkeypatch.setattr(type(spark.range(1)), "write", property(lambda df: Written(df, written)))
     sink = sink_of("format", kind="kafka", options={"topic": "alarms"})

@@ -1,8 +1,9 @@
 """An operator that only tests know: keep the rows that are newer than all before them of their key.
 
-It is what somebody else would write: a step, an operator with a plan, a loop and durable state, and
-one line of ``spark.operators.OPERATORS``. Its plan is where stale rows are dropped: with the rows
-of their key, behind a shuffle, or early, by what the state of the batch before says of each key.
+It is what somebody else would write: a step, an operator with a plan, a loop and durable state, a
+line of ``spark.operators.OPERATORS`` and one of ``report.progress.LINES``. Its plan is where stale
+rows are dropped: with the rows of their key, behind a shuffle, or early, by what the state of the
+batch before says of each key.
 """
 
 from __future__ import annotations
@@ -25,15 +26,18 @@ from eddyline.runtime.choice import OneOfFew
 from eddyline.runtime.reports import TaskReport
 from eddyline.spark.arrow_tasks import task_ids
 from eddyline.spark.operator import PREFIX, Batch, Laid, Observed, Operator, Pending, Site
-from eddyline.spark.run.observed_metrics import PendingMetrics
+from eddyline.spark.run.observations import PendingMetrics
 from eddyline.state.manifest import StatePart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from eddyline.runtime.choice import Choice
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History
     from eddyline.state.manifest import StatePlace
+
+    SortRows = Callable[[pa.Table, Sequence[str]], pa.Table]
 
 N_BUCKETS = 2
 """Parts into which keys are cut, each with a file of its own."""
@@ -105,6 +109,11 @@ class NewestRecord:
     stale_frac: float
 
 
+def newest_lines(record: NewestRecord) -> tuple[str, ...]:
+    """Return the plan in words, for the progress."""
+    return (f"stale rows dropped {record.plan}",)
+
+
 class NewestPlace(OneOfFew):
     """Drops stale rows early where most rows are, and late where few are."""
 
@@ -151,6 +160,11 @@ class NewestPlace(OneOfFew):
 # -- tasks ----------------------------------------------------------------------------------------
 
 
+def sort_rows(rows: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Return rows in the ascending order of some columns."""
+    return rows.sort_by([(name, "ascending") for name in names])
+
+
 class NewestState(msgspec.Struct, frozen=True):
     """The durable state: the file of each bucket, None where no row has come."""
 
@@ -175,6 +189,7 @@ class NewestTask:
     """None where all rows come at once, and nothing is kept."""
     before: NewestState
     batch_id: int
+    sort: SortRows
 
     def drop_early(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows that are not stale by the state of the batch before."""
@@ -196,7 +211,7 @@ class NewestTask:
         schema = to_arrow_schema(self.columns, timezone="UTC")
         parts = list(batches)
         rows = pa.Table.from_batches(parts).cast(schema) if parts else schema.empty_table()
-        rows = rows.sort_by([(name, "ascending") for name in self.step.arrival])
+        rows = self.sort(rows, self.step.arrival)
         for row, (key, version) in enumerate(self._pairs(rows)):
             n_stale += key in at_first and (version is None or version <= at_first[key])
             if version is not None and (key not in newest or version > newest[key]):
@@ -242,6 +257,9 @@ class NewestTask:
 class NewestOperator(Operator):
     """Runs a ``NewestStep``."""
 
+    sort: SortRows = staticmethod(sort_rows)
+    """How tasks sort the rows of a bucket."""
+
     def __init__(self, step: NewestStep, *, adaptive: bool) -> None:
         self.name = "newest"
         self.step = step
@@ -265,7 +283,7 @@ class NewestOperator(Operator):
 
     def lay(self, df: DataFrame, batch: Batch) -> Laid:
         columns = _nullable(df)
-        task = NewestTask(self.step, columns, self.place, self.state, batch.id)
+        task = NewestTask(self.step, columns, self.place, self.state, batch.id, self.sort)
         arrived, reported = Observation(), Observation()
         rows = df.observe(arrived, F.count(F.lit(1)).alias("n_rows"))
         if self.loop.plan == "early":
@@ -307,17 +325,11 @@ class NewestOperator(Operator):
 
     # -- what people see, and what is saved -----------------------------------------------------
 
-    def plan(self) -> str:
-        return self.loop.plan
-
     @property
-    def choices(self) -> tuple[NewestPlace]:
+    def choices(self) -> tuple[Choice, ...]:
         return (self.loop,)
 
-    def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:
-        return (f"stale rows dropped {self.loop.plan}",)
-
-    def sections(self, history: History) -> list[Section]:
+    def describe(self, history: History) -> list[Section]:
         known = self.loop.known
         table = Table(
             (Column("key"), Column("stale", "share")), ((self.step.key, known.stale_frac),)
@@ -329,12 +341,6 @@ class NewestOperator(Operator):
             Section("Newest rows", (text, facts, table), tiles),
             *last_change(history.last("place")),
         ]
-
-    def snapshot(self) -> NewestSaved:
-        return self.loop.snapshot()
-
-    def restore(self, state: Any) -> None:
-        self.loop.restore(state)
 
 
 def _nullable(df: DataFrame) -> StructType:

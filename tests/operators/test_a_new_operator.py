@@ -19,13 +19,14 @@ from pyspark.errors import AnalysisException
 import eddyline as el
 from eddyline.errors import PlanError, StateError
 from eddyline.query.steps import RESULT
+from eddyline.report.progress import LINES
 from eddyline.report.terminal import batch_line
 from eddyline.spark.operator import Operator
 from eddyline.spark.operators import OPERATORS
 from eddyline.spark.sinks.files import FileSink
 from tests import examples
 from tests.operators import newest_queries
-from tests.operators.newest import NewestOperator, NewestStep
+from tests.operators.newest import NewestOperator, NewestRecord, NewestStep, newest_lines
 from tests.operators.newest_queries import expected
 from tests.spark.joins.join_streams import join_of
 from tests.spark.run.crashes import OF_SINKS, OF_STATE, Crashes
@@ -39,6 +40,7 @@ N_BATCHES = 5
 @pytest.fixture(autouse=True)
 def _registered(monkeypatch):
     monkeypatch.setitem(OPERATORS, NewestStep, NewestOperator.of)
+    monkeypatch.setitem(LINES, NewestRecord, newest_lines)
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +146,7 @@ def test_what_is_learned_and_damaged_is_dropped(query, tmp_path):
     run = finish(query().start(checkpoint=checkpoint, trigger="available_now"))
     state = tmp_path / "ckpt" / "eddyline" / "state.json"
     saved = json.loads(state.read_text())
-    saved["state"]["newest"] = {"plan": "sometimes", "n_rows": 1, "n_stale": 1}
+    saved["state"]["newest"]["newest"] = {"plan": "sometimes", "n_rows": 1, "n_stale": 1}
     state.write_text(json.dumps(saved))
     again = finish(query().start(checkpoint=checkpoint, trigger="available_now"))
     (dropped,) = [entry for entry in again.journal if entry["event"] == "drop_state"]

@@ -30,7 +30,7 @@ def test_ansi_mode_is_switched_on_between_two_uses(spark, frame):
     finally:
         spark.conf.set("spark.sql.ansi.enabled", "true")
     assert frame.transform(keep).count() == 1
-    assert [each.name for each in keep.view().pinned] == ["10 / a > 0"]
+    assert [each.name for each in keep.facts().pinned] == ["10 / a > 0"]
 
 
 def test_copies_of_a_used_conjunction(frame):

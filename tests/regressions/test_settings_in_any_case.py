@@ -16,7 +16,7 @@ import eddyline as el
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.filters.binding import _routable
 from eddyline.spark.session import is_ansi
-from eddyline.spark.shared.filter_query import why_not_shared
+from eddyline.spark.shared.scans import SharedFilters
 
 pytestmark = pytest.mark.spark
 
@@ -50,7 +50,7 @@ def test_queries_run_together_however_the_setting_is_written(spark, change, tmp_
     engine.stream("s", source)
     # Only in ANSI mode does Spark read a text as a boolean.
     query = engine.query("SELECT id FROM s WHERE (flag AND 'true') OR id > 1", name="q")
-    assert why_not_shared(query) == ""
+    assert SharedFilters.why_not(query) == ""
 
 
 @pytest.mark.parametrize(("setting", "n_told_apart"), [("TRUE", 2), ("true", 2), ("FALSE", 0)])

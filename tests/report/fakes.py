@@ -17,6 +17,7 @@ from eddyline.joins.view import (
     ProbeView,
 )
 from eddyline.report import filters, joins, rules
+from eddyline.report.progress import progress_lines
 from eddyline.report.sections import RunView, Section
 from eddyline.report.terminal import explain
 from eddyline.rules.view import RuleView
@@ -205,7 +206,7 @@ def _batch(batch_id, names, order, *, drops, costs, rng) -> BatchRecord:
         seconds=0.35 + n_rows * cost * 1e-9 + abs(rng.normal(0, 0.02)),
         ended_at=1_790_000_000.0 + 2.0 * batch_id,
         operators=(block,),
-        lines=filters.lines([block], n_rows, 0.4),
+        lines=progress_lines([block], n_rows, 0.4),
     )
 
 
@@ -316,7 +317,7 @@ def a_join_run(n_batches: int = 12, view: JoinView | None = None) -> RunView:
         order = (0, 1) if at < 5 else (1, 0)
         block = OrderRecord("pipeline o", ("p", "geo"), order, (0.3, 0.6), 90.0, 120.0)
         records = (block, a_join_record(at, inputs))
-        ended, lines = 1_790_000_000.0 + at, joins.lines(records, 1_000, 0.5)
+        ended, lines = 1_790_000_000.0 + at, progress_lines(records, 1_000, 0.5)
         batches.append(BatchRecord(at, 1_000, 490 + at, 0.5, ended, records, lines))
     orders = ["p", "geo"], ["geo", "p"]
     entry = JournalEntry(4, "pipeline o", "order", *orders, {"n_tuples": 400})

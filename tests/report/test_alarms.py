@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from eddyline.alarms.loop import TemplateView
+from dataclasses import replace
+
+from eddyline.alarms.loop import AlarmRecord, TemplateView
 from eddyline.estimates.filters import Estimate
 from eddyline.report import alarms
 from eddyline.report.terminal import explain
@@ -20,8 +22,9 @@ VIEWS = (
 
 
 def test_progress_says_what_is_shared():
-    assert alarms.lines(VIEWS) == ("21 alarms in 2 templates: 1 union, 1 covered",)
-    assert alarms.lines(()) == ()
+    record = AlarmRecord("alarms", {}, 21, 120.0, {"union": 1, "covered": 1})
+    assert alarms.lines(record) == ("21 alarms in 2 templates: 1 union, 1 covered",)
+    assert alarms.lines(replace(record, ways={})) == ()
     assert alarms.sections((), History()) == []
 
 

@@ -12,6 +12,7 @@ from eddyline.filters.binding import Pinned
 from eddyline.filters.view import RouteView
 from eddyline.query.conditions import SkippedRule
 from eddyline.report import filters, joins, rules
+from eddyline.report.progress import progress_lines
 from eddyline.report.sections import Facts, Figure, Items, Table, Text, sections_json
 from eddyline.report.terminal import batch_line, explain
 from eddyline.rules.view import NativeView, RuleRecord
@@ -62,7 +63,7 @@ def a_rule_run():
         titles=dict.fromkeys(NAMES[:4], NAMES[0]),
     )
     records = (RuleRecord(6, NAMES[0], 30, 7, NAMES[1]),)
-    lines = rules.lines(records)
+    lines = progress_lines(records, 9, 0.5)
     batches = tuple(BatchRecord(at, 9, 1, 0.5, 1.0, records, lines) for at in range(3))
     return view, batches, "rules", rules
 
@@ -72,7 +73,7 @@ def a_joined_run():
     batches = []
     for each in a_join_run(9).history.batches:
         records = hostile(each.operators, cycle(NAMES))
-        batches.append(replace(each, operators=records, lines=joins.lines(records, 1_000, 0.5)))
+        batches.append(replace(each, operators=records, lines=progress_lines(records, 1_000, 0.5)))
     return view, tuple(batches), "join", joins
 
 

@@ -265,7 +265,7 @@ def test_the_report_escapes_what_users_wrote(tmp_path):
 
 def test_progress_says_how_rules_go():
     record = RuleRecord(1_183, "1,183 by an access predicate", 30, 7)
-    batch = BatchRecord(0, 1_000, 5, 0.5, operators=(record,), lines=rules.lines([record]))
+    batch = BatchRecord(0, 1_000, 5, 0.5, operators=(record,), lines=rules.lines(record))
     assert "7 matches" in batch_line(batch)
     assert "rules (1,183): 1,183 by an access predicate" in batch_line(batch)
     console = Console(force_terminal=False, width=200, record=True, file=StringIO())

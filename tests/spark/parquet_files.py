@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from eddyline.spark.batch_files import FileStream
+from eddyline.spark.stream_files import FileStream
 
 OF_SPARK = b"org.apache.spark.sql.parquet.row.metadata"
 """Where Spark notes the columns of a file that it writes."""

@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import functions as F
 
 import eddyline as el
-from eddyline.spark import batch_files, clock
-from eddyline.spark.batch_files import FileStream, file_column
+from eddyline.spark import clock, stream_files
 from eddyline.spark.joins import inputs
+from eddyline.spark.stream_files import FileStream, file_column
 from tests.spark.joins.join_streams import stream_of, write_batch
 from tests.spark.parquet_files import ask_rows, schema_of
 
@@ -186,7 +186,7 @@ def test_columns_that_are_names_of_folders_are_not_told(spark, tmp_path):
 
 
 def test_many_parts_of_files_are_left_to_spark(s, tmp_path, monkeypatch):
-    monkeypatch.setattr(batch_files, "MOST_SPLITS", 0)
+    monkeypatch.setattr(stream_files, "MOST_SPLITS", 0)
     stream, found = FileStream.of(s), []
     query = s.writeStream.foreachBatch(lambda df, _id: found.append(stream.files(df)))
     query = query.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
@@ -267,7 +267,7 @@ def test_no_job_looks_at_event_times(spark, folder, monkeypatch, text):
         monkeypatch.setattr(module, "counted", lambda *args, run=run: looks.append(1) or run(*args))
     life_of(spark, folder, text)
     assert not looks
-    monkeypatch.setattr(batch_files, "MOST_FILES", 0)
+    monkeypatch.setattr(stream_files, "MOST_OPENED", 0)
     life_of(spark, folder, text)
     assert looks
 

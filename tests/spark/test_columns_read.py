@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 import eddyline as el
+from tests.spark.facts import facts_of
 from tests.spark.joins.join_streams import stream_of, write_batch
 
 pytestmark = pytest.mark.spark
@@ -72,7 +73,7 @@ def test_late_rows_have_what_is_read(engine, tmp_path):
 def test_queries_that_run_together_read_what_each_of_them_uses(engine):
     texts = {"a": "SELECT id FROM s WHERE v > 5", "b": "SELECT w FROM s WHERE k = 1"}
     runs = started(engine, texts)
-    assert runs[0].group.evaluation.source.columns == ["id", "ts", "k", "v", "w"]
+    assert runs[0].group.scan.source.columns == ["id", "ts", "k", "v", "w"]
     found = [sorted(ended(run).to_arrow().to_pydict().popitem()[1]) for run in runs]
     assert found == [[6, 7], ["b", "d", "f", "h"]]
 
@@ -80,11 +81,11 @@ def test_queries_that_run_together_read_what_each_of_them_uses(engine):
 def test_aggregates_that_run_together(engine):
     texts = {"a": COUNTS, "b": COUNTS.replace("sum(v) AS total", "max(id) AS last")}
     runs = started(engine, texts)
-    assert runs[0].group.evaluation.source.columns == ["id", "ts", "k", "v"]
+    assert runs[0].group.scan.source.columns == ["id", "ts", "k", "v"]
     found = [sorted(map(tuple, ended(run).to_arrow().to_pylist()[0].items())) for run in runs]
     assert found == [[("k", 0), ("total", 2)], [("k", 0), ("last", 2)]]
 
 
 def test_what_a_run_of_aggregates_shows(engine):
-    view = ended(engine.query(COUNTS).start(trigger="available_now")).view()
+    view = facts_of(ended(engine.query(COUNTS).start(trigger="available_now")))
     assert view.calls == ("SUM(v)",)

@@ -35,7 +35,7 @@ keep = el.all_of("id > 10", "id < 100000", "1000 / id > 0", often, seldom)
 got = frame.transform(keep).count()
 want = frame.where("id > 10 AND id < 100000 AND id <> 3 AND (id & 255) = 7").count()
 assert got == want, (got, want)
-view = keep.view()
+view = keep.facts()
 assert view.blocks[1].order == (1, 0), view.blocks[1].order
 assert view.blocks[1].totals.n_kept >= want
 rules = el.RuleSet({"high": "value > 7"})
@@ -60,7 +60,7 @@ for i in range(20):
     if names:
         want[i] = names
 assert got == want, got
-assert rules.view().n_rows == 50000, rules.view().n_rows
+assert rules.facts().n_rows == 50000, rules.facts().n_rows
 told = el.RuleSet({"low": el.Rule("id < 10", level="high", title="Low")})
 valid, quarantine = told.split(frame, as_struct=True)
 assert [tuple(each) for each in quarantine.first().matches] == [("low", "Low", "high")]

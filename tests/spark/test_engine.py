@@ -134,7 +134,7 @@ def test_parquet_sink_and_restart(spark, engine, folder, tmp_path):
     stored = read_run(tmp_path / "ckpt")
     assert (stored.query, stored.text, stored.status) == ("kept", TEXT, "ended")
     assert stored.steps == again.steps
-    assert list(stored.sections) == sections_json(again.sections())
+    assert list(stored.sections) == sections_json(again.describe())
     assert [asdict(each) for each in stored.journal] == again.journal
     assert [each.batch_id for each in stored.batches] == list(range(last + 1))
     assert sum(each.n_rows for each in stored.batches) == 8_000 * 3, (

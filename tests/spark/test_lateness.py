@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import eddyline as el
 from eddyline.cli import app
 from eddyline.errors import LatenessWarning, LateRowsWarning
-from eddyline.spark.lateness import warned_of_late
+from eddyline.spark.event_time import warned_of_late
 
 pytestmark = pytest.mark.spark
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import eddyline as el
-from eddyline.spark.shared.companions import Checkpoint, Start, groups_of
-from eddyline.spark.shared.kinds import KINDS
+from eddyline.spark.shared.group import Checkpoint, Start, groups_of
+from eddyline.spark.shared.scans import SCANS
 
 EXACT = "SELECT k, x FROM s MODEL x WITHIN 0 BY k AT ts WHERE x > 0 EXACT"
 SAMPLED = "SELECT k, x FROM s MODEL x = x HORIZON 2 SECONDS BY k AT ts SAMPLE EVERY 5 SECONDS"
@@ -86,7 +86,7 @@ def test_queries_over_a_stream_that_was_replaced_run_apart(engine, spark):
         query = engine.query(f"SELECT value FROM t WHERE value > {len(name)}", name=name)
         starts.append(Start(query, "memory", None, None, None))
     notes: dict[str, str] = {}
-    (group,) = groups_of(starts, KINDS[0], Checkpoint(None), notes)
+    (group,) = groups_of(starts, SCANS[0], Checkpoint(None), notes)
     assert [each.query.name for each in group.starts] == ["three", "four"]
     assert list(notes) == ["one", "two"]
     assert "has been replaced" in notes["one"]

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 import eddyline as el
 from eddyline.errors import OptionError, QueryError
-from eddyline.spark.event_time import instant_of, local_micros
+from eddyline.spark.relation import instant_of, local_micros
 from tests.spark.joins.join_streams import stream_of, write_batch
 
 pytestmark = pytest.mark.spark

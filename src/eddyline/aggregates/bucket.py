@@ -74,6 +74,8 @@ class BucketBatch:
         self.place = place
         self.state = state
         self.report = BucketReport(bucket, state)
+        self.n_rows = 0
+        """Rows that the cells of the batch are of."""
         self.partials = plan.partials.made
         self.since, self.until = self.answered(plan.before), self.answered(plan.after)
         """The cells that start in this half-open range are answered now (µs)."""
@@ -106,6 +108,7 @@ class BucketBatch:
         self.report = BucketReport(
             self.report.bucket,
             state,
+            self.n_rows,
             n_arrived=0 if arrived is None else len(arrived),
             n_read=self._n_read,
             n_results=n_results,

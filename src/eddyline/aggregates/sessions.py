@@ -69,6 +69,7 @@ class SessionBatch(BucketBatch):
         self.report = BucketReport(
             self.report.bucket,
             BucketState(sessions.after(until, changed)),
+            self.n_rows,
             n_arrived=len(new),
             n_read=self._n_read,
             n_results=results,

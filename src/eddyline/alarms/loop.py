@@ -13,6 +13,7 @@ what a run saves (``Learned``), and what people see (``TemplateView``).
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
@@ -364,9 +365,11 @@ class AlarmLoop:
 
     def views(self) -> tuple[TemplateView, ...]:
         """Return templates, those that take the most time first."""
+        return tuple(self._view(text) for text in self._by_time())
+
+    def _by_time(self) -> list[str]:
         ns = {text: each.ns for text, each in self._states.items()}
-        by_time = sorted(self._templates, key=lambda text: -ns.get(text, 0.0))
-        return tuple(self._view(text) for text in by_time)
+        return sorted(self._templates, key=lambda text: -ns.get(text, 0.0))
 
     def _view(self, text: str) -> TemplateView:
         template, state = self._templates[text], self._states.get(text, State())
@@ -395,7 +398,9 @@ class AlarmLoop:
         ways = {text: each.plan.sharing for text, each in self._states.items()}
         others = {text: way for text, way in ways.items() if way != TemplatePlan().sharing}
         ns = sum(each.ns for each in self._states.values())
-        return AlarmRecord(COMPONENT, others, sum(map(len, self._templates.values())), ns)
+        n_alarms = sum(map(len, self._templates.values()))
+        n_by_way = Counter(ways.get(text, TemplatePlan().sharing) for text in self._by_time())
+        return AlarmRecord(COMPONENT, others, n_alarms, ns, n_by_way)
 
     # -- saving ---------------------------------------------------------------------------------
 
@@ -776,6 +781,8 @@ class AlarmRecord:
     n_alarms: int
     cost_ns: float
     """Time for each segment, all templates together (ns)."""
+    ways: Mapping[str, int] = field(default_factory=dict)
+    """Templates by how they are solved, those that take the most time first."""
 
     def numbers(self, n_rows: int) -> Numbers:  # noqa: ARG002 - segments are no rows
         """Return how many alarms there are, and what they cost."""

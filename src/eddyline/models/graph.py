@@ -37,7 +37,7 @@ from eddyline.models.fitting.bounds import (
 from eddyline.models.segments import Keyed, Layout, entity_ids, keyed, micros_of, plain, unified
 from eddyline.models.solving import expressions, joins
 from eddyline.models.solving.joins import UNTOLD, Asking
-from eddyline.models.steps import CELL, Rows, Shape, Step, Within, result_table
+from eddyline.models.steps import CELL, OverEntities, Rows, Shape, Step, Within, result_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -125,6 +125,8 @@ class OtherEntities:
     left: Node
     right: Node
     step: DifferentEntities
+    conditions: tuple[str, ...] = ()
+    """On the keys of pairs, as SQL, which Spark asks of the results of ``run``."""
 
     @property
     def names(self) -> tuple[str, str]:
@@ -175,7 +177,9 @@ def sides_of(node: SameEntity | OtherEntities) -> dict[str, tuple[int, str]]:
 
 
 def with_inputs(
-    node: Node, inputs: Sequence[Node], changed: Callable[[Step], Step] | None = None
+    node: Node,
+    inputs: Mapping[int, Node] | Sequence[Node],
+    changed: Callable[[Step], Step] | None = None,
 ) -> Node:
     """Return a graph with other parts instead of its inputs: ``inputs[i]`` is that of ``i``.
 
@@ -184,41 +188,47 @@ def with_inputs(
         inputs: what stands there.
         changed: gives steps that stand instead of its own; None leaves them.
     """
-    made: dict[int, Node] = {}
 
-    def copy(each: Node) -> Node:
-        if id(each) not in made:
-            match each:
-                case Input(at):
-                    found = inputs[at]
-                case Unary(step, of):
-                    found = Unary(step if changed is None else changed(step), copy(of))
-                case SameEntity(left, right) | OtherEntities(left, right):
-                    found = replace(each, left=copy(left), right=copy(right))
-            made[id(each)] = found
-        return made[id(each)]
+    def change(part: Node, own: tuple[Node, ...]) -> Node:
+        if isinstance(part, Input):
+            return inputs[part.at]
+        if isinstance(part, Unary) and changed is not None:
+            part = replace(part, step=changed(part.step))
+        return over(part, own)
 
-    return copy(node)
+    return rebuilt(node, change)
 
 
 def asking(node: Node, asks: Mapping[str, tuple[str, ...]]) -> Node:
     """Return a graph of which some joins, by their texts, ask these sides before."""
+
+    def change(part: Node, own: tuple[Node, ...]) -> Node:
+        if isinstance(part, SameEntity):
+            part = replace(part, asks=asks.get(str(part), part.asks))
+        elif isinstance(part, OtherEntities):
+            part = replace(part, step=replace(part.step, asks=asks.get(str(part), part.step.asks)))
+        return over(part, own)
+
+    return rebuilt(node, change)
+
+
+def rebuilt(node: Node, change: Callable[[Node, tuple[Node, ...]], Node]) -> Node:
+    """Return a graph of changed parts: ``change`` gets each part, and what it is to read."""
     made: dict[int, Node] = {}
-    for each in parts(node):
-        match each:
-            case Input():
-                made[id(each)] = each
-            case Unary(_, of):
-                made[id(each)] = replace(each, of=made[id(of)])
-            case SameEntity(left, right):
-                own = asks.get(str(each), each.asks)
-                made[id(each)] = replace(each, left=made[id(left)], right=made[id(right)], asks=own)
-            case OtherEntities(left, right, step):
-                own = asks.get(str(each), step.asks)
-                made[id(each)] = OtherEntities(
-                    made[id(left)], made[id(right)], replace(step, asks=own)
-                )
+    for part in parts(node):
+        made[id(part)] = change(part, tuple(made[id(each)] for each in below(part)))
     return made[id(node)]
+
+
+def over(part: Node, read: Sequence[Node]) -> Node:
+    """Return a part that reads others instead of its own."""
+    match part:
+        case Input():
+            return part
+        case Unary():
+            return replace(part, of=read[0])
+        case SameEntity() | OtherEntities():
+            return replace(part, left=read[0], right=read[1])
 
 
 def below(node: Node) -> tuple[Node, ...]:
@@ -243,6 +253,13 @@ def parts(node: Node) -> Iterator[Node]:
             yield each
 
     return visit(node)
+
+
+def is_crossing(node: Node) -> bool:
+    """Return whether a part makes segments of other entities than those that it reads."""
+    if isinstance(node, Unary):
+        return isinstance(node.step, OverEntities)
+    return isinstance(node, OtherEntities)
 
 
 def told_bounds(node: Node) -> str:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args, overload
 
-from eddyline.errors import OptionError, QueryError
+from eddyline.errors import EddylineError, OptionError, QueryError
 from eddyline.registry import checked_text, unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
 Arrays = Literal["arrow", "pandas", "numpy", "rows"]
 """Kinds of arrays that a predicate function may get for a column; ``rows`` passes one value."""
@@ -434,3 +434,32 @@ def _default_name(fn: Any, reads: tuple[str, ...]) -> str:
 def _shortened(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= MAX_DEFAULT_NAME else f"{line[: MAX_DEFAULT_NAME - 1]}…"
+
+
+def named_functions(given: Mapping[str, Any]) -> dict[str, FunctionPredicate]:
+    """Return functions as predicates, by the names that texts call them by.
+
+    Args:
+        given: predicates made by ``el.predicate``, or functions over arrays, whose arguments are
+            then named like the columns that they read where a text calls them without any.
+
+    Raises:
+        QueryError: they have no names, or one is no function; the message names it.
+    """
+    if not isinstance(given, Mapping):
+        msg = f"functions are given by name, such as {{'known': known}}, got {given!r:.60}"
+        raise QueryError(msg, got=type(given).__name__)
+    return {
+        checked_text("name of a function", name): _named_function(name, each)
+        for name, each in given.items()
+    }
+
+
+def _named_function(name: str, given: Any) -> FunctionPredicate:
+    if isinstance(given, FunctionPredicate):
+        return given
+    try:
+        return of_function(given, name=name)
+    except EddylineError as error:
+        msg = f"function {name!r}: {error.message}"
+        raise QueryError(msg, name=name) from error

@@ -12,7 +12,7 @@ from eddyline.report.sections import Facts, Section, Table, Tile, columns
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eddyline.alarms.loop import TemplateView
+    from eddyline.alarms.loop import AlarmRecord, TemplateView
     from eddyline.runtime.records import History
 
 CHANGES = ("sharing", "order")
@@ -41,14 +41,13 @@ WORDS = (
 """Meanings of the words of these sections."""
 
 
-def lines(views: Sequence[TemplateView]) -> tuple[str, ...]:
+def lines(record: AlarmRecord) -> tuple[str, ...]:
     """Return what alarms share, for the progress."""
-    if not views:
+    if not record.ways:
         return ()
-    ways = Counter(each.sharing for each in views)
-    n_alarms = sum(each.n_alarms for each in views)
-    told = ", ".join(f"{n} {way}" for way, n in ways.most_common())
-    return (f"{counted(n_alarms, 'alarm')} in {counted(len(views), 'template')}: {told}",)
+    n_templates = sum(record.ways.values())
+    told = ", ".join(f"{n} {way}" for way, n in Counter(record.ways).most_common())
+    return (f"{counted(record.n_alarms, 'alarm')} in {counted(n_templates, 'template')}: {told}",)
 
 
 def sections(views: Sequence[TemplateView], history: History) -> list[Section]:

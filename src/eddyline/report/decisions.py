@@ -4,6 +4,7 @@
   evidence in the words of its operator (``formatting.Wording``).
 * ``sentence``: why a decision was taken. Evidence without words of its own gives no sentence, so a
   journal of another version stays readable.
+* ``choice_sections``: the plan in force of each choice, and whether it may change.
 * ``pin_lines``, ``pin_sections``: plans that a person pinned, and what the evidence says of them.
 * ``log_sections``: what adapting brought, from the log of plans.
 """
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
     from eddyline.report.formatting import Wordings
     from eddyline.runtime.by_hand import PinView
-    from eddyline.runtime.choice import Advice
+    from eddyline.runtime.choice import Advice, Choice
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.plan_log import LogView
 
@@ -308,6 +309,23 @@ _WRITERS: dict[str, Callable[[JournalEntry, Mapping[str, Any]], Iterator[str]]] 
     "stale": _stale,
     "way": _way,
 }
+
+
+CHOSEN = "plans in force"
+
+
+def choice_sections(choices: Sequence[Choice]) -> list[Section]:
+    """Return the plan of each choice, by the component that pins and the journal name it by."""
+    pairs = tuple((choice.component, _choice_text(choice)) for choice in choices)
+    return [Section(CHOSEN, (Facts(pairs),))] if pairs else []
+
+
+def _choice_text(choice: Choice) -> str:
+    if choice.is_held:
+        change = "held by a person"
+    else:
+        change = "adapts" if choice.is_adaptive else "does not adapt"
+    return f"{plan_text(choice.in_words(choice.plan)) or 'none'}; {change}"
 
 
 PINNED = "pinned by a person"

@@ -22,7 +22,6 @@ from eddyline.report.formatting import (
     value_text,
 )
 from eddyline.report.sections import Column, Facts, Section, Table, Text, columns, notes
-from eddyline.report.series import order_lines as lines
 from eddyline.report.series import order_series, points_of, work_section
 from eddyline.runtime.records import History, OrderRecord
 
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
     from eddyline.report.sections import Part
     from eddyline.report.series import OrderSeries
     from eddyline.stats.profile import FilterProfile
-
-__all__ = ["lines", "sections"]
 
 CHANGES = ("order", "routes", "crossings")
 """Events of the journal that are another plan."""

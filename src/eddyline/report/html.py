@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from eddyline.data.files import writable
 from eddyline.errors import PluginError, SourceError
+from eddyline.registry import package
 from eddyline.report.decisions import told
 from eddyline.report.figures import MAX_MARKS, Figures, is_drawing
 from eddyline.report.formatting import (
@@ -30,7 +31,6 @@ from eddyline.report.formatting import (
     per_second,
     value_in,
 )
-from eddyline.report.optional import package
 from eddyline.report.sections import Facts, Figure, Line, Section, Tile, arranged
 from eddyline.report.series import points_of
 from eddyline.report.terminal import explain

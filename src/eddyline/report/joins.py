@@ -33,8 +33,7 @@ from eddyline.report.formatting import (
     span,
 )
 from eddyline.report.sections import Facts, Figure, Line, Section, Table, Text, Tile, columns, notes
-from eddyline.report.series import how_often, order_lines, order_series, points_of
-from eddyline.runtime.records import History, OrderRecord
+from eddyline.report.series import how_often, order_series, points_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from eddyline.joins.view import CacheView, JoinView
     from eddyline.report.formatting import Unit
     from eddyline.report.series import OrderSeries, Point
-    from eddyline.runtime.records import Record
+    from eddyline.runtime.records import History
 
     Values = Mapping[str, tuple[float | None, ...]]
 
@@ -107,28 +106,15 @@ WORDS = (
 """Meanings of the words of these sections."""
 
 
-def lines(records: Iterable[Record], n_rows: int, seconds: float) -> tuple[str, ...]:
-    """Return the orders in force and what the windows hold, for the progress.
-
-    Args:
-        records: the join and its pipelines after a batch.
-        n_rows: rows of the batch.
-        seconds: its time (s).
-    """
-    found: list[str] = []
-    for each in records:
-        if isinstance(each, OrderRecord):
-            found += order_lines([each], n_rows, seconds)
-        elif isinstance(each, JoinRecord):
-            found.append(f"windows {_held(each)}")
-            if each.n_cold:
-                found.append(f"{count(each.n_cold)} rows cold, {size(each.cold_bytes)}")
-            if each.n_missing_at_most:
-                found.append(f"at most {count(each.n_missing_at_most)} results missing")
-            found += [f"{count(each.n_late)} late"] if each.n_late else []
-            found += [f"{count(each.n_filtered)} filtered"] if each.n_filtered else []
-            found += [f"{count(each.n_waiting)} waiting"] if each.n_waiting else []
-    return tuple(found)
+def lines(record: JoinRecord) -> tuple[str, ...]:
+    """Return what the windows hold, for the progress."""
+    found = [f"windows {_held(record)}"]
+    if record.n_cold:
+        found.append(f"{count(record.n_cold)} rows cold, {size(record.cold_bytes)}")
+    if record.n_missing_at_most:
+        found.append(f"at most {count(record.n_missing_at_most)} results missing")
+    counts = {"late": record.n_late, "filtered": record.n_filtered, "waiting": record.n_waiting}
+    return (*found, *(f"{count(n)} {what}" for what, n in counts.items() if n))
 
 
 def _held(record: JoinRecord) -> str:

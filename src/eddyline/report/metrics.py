@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from eddyline.data.files import writable
-from eddyline.report.optional import package
+from eddyline.registry import package
 from eddyline.runtime.records import SECONDS, event_times, numbers_of
 
 if TYPE_CHECKING:

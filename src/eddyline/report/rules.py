@@ -69,16 +69,13 @@ WORDS = (
 """Meanings of the words of these sections."""
 
 
-def lines(records: Iterable[RuleRecord]) -> tuple[str, ...]:
+def lines(record: RuleRecord) -> tuple[str, ...]:
     """Return the plan and the matches of a batch in words, for the progress."""
-    return tuple(
-        line
-        for each in records
-        for line in (
-            f"{each.component} ({count(each.n_rules)}): {each.plan}",
-            f"{count(each.n_matches)} matches",
-        )
-    )
+    plan = f"{record.component} ({count(record.n_rules)}): {record.plan}"
+    matches = f"{count(record.n_matches)} matches"
+    if not record.n_troubles:
+        return plan, matches
+    return plan, matches, f"{counted(record.n_troubles, 'change')} of rule files not taken in"
 
 
 def sections(view: RuleView, history: History) -> list[Section]:

@@ -1,14 +1,23 @@
 """Many rules over one stream, evaluated together: shared predicates instead of rule by rule.
 
-Rules come in as conditions (``query/rules``) and go out as the rules that are true for each row.
-The invariant: a plan says which rows meet which rules, never which rules are true. After attribute
-selection constructs (Lee and Lee, J. Intell. Inf. Syst. 39(2), 2012), generalised to any boolean
-rule and to predicates on texts. Imports what stands above ``rules/`` and no other operator.
+In: rules as trees of tests (``query.conditions``), and batches of rows. Out: the rules that are
+true for each row, and counts from which the next plan is made.
 
-Read them in this order: ``store`` (named rules while they change), ``compile/program`` (what rules
-look at) with ``formula``, ``regions``, ``patterns`` and ``bitmap_block``; ``plan`` (how rows are
-looked at), ``match/matcher`` (evaluates rows by program and plan), ``profile`` (what it counts),
-``planning/planner`` (makes plans from that), ``choice`` (plans again where that pays); then
-``view``, ``wording`` and ``description`` (what people see). A new kind of test begins in
-``compile/program``; a new way to find rules in ``plan``.
+Invariant: a plan says which rows meet which rules, and never which rules are true. After attribute
+selection constructs [ASC], generalised to any boolean rule and to predicates on texts.
+
+Read them in this order:
+
+1. ``store``: the named rules of a set while they change.
+2. ``compile/``: rules become a program, which is the same for every plan. ``plan``: how rows are
+   looked at.
+3. ``match/``: a program and a plan evaluate a batch. ``profile``: what that counts.
+4. ``planning/`` makes a plan from a profile. ``choice`` says when a new one pays; it is the
+   ``Choice`` of the operator. ``warm_up`` compiles the kernels before the first rows come.
+5. ``view``, ``description`` and ``wording``: what people see.
+
+A new kind of test is a class in ``query.conditions``; ``compile.program`` says what decides it. A
+new way to find rules is a field of ``plan.SharingPlan``, with its price in ``planning/`` and its
+code in ``match/``. What runs on Spark is in ``spark/rules``. Imports what stands above ``rules/``
+and no other operator.
 """

@@ -31,6 +31,8 @@ class RuleRecord:
     component: str = COMPONENT
     n_skipped: int = 0
     """Rules that do not run."""
+    n_troubles: int = 0
+    """Changes of rule files that could not be taken in."""
 
     def numbers(self, n_rows: int) -> Numbers:
         """Return its counts."""

@@ -31,8 +31,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from eddyline.errors import EddylineError, PluginError
 from eddyline.query.rules.rule import LEVELS
+from eddyline.registry import package
 from eddyline.report.metrics import CONTENT_TYPE, Measured, prometheus_text
-from eddyline.report.optional import package
 from eddyline.runtime.by_hand import RuleChange
 from eddyline.serve.following import LOOK_EVERY_S, Following
 from eddyline.serve.guard import Guarded

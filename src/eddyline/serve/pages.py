@@ -15,11 +15,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from eddyline.data.files import writable
+from eddyline.registry import package
 from eddyline.report.decisions import told
 from eddyline.report.figures import Figures
 from eddyline.report.formatting import IN_FORCE, Wording, count, plan_text
 from eddyline.report.html import MAX_ITEMS, MAX_ROWS, templates, wordings_of
-from eddyline.report.optional import package
 from eddyline.report.sections import (
     Facts,
     Figure,

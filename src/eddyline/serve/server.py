@@ -9,7 +9,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Self, TypedDict
 
 from eddyline.errors import OptionError, SourceError
-from eddyline.report.optional import package
+from eddyline.registry import package
 from eddyline.serve.guard import Guard
 from eddyline.serve.pages import NEEDS
 

@@ -21,14 +21,11 @@ from eddyline.constraints.bounds import LatenessRule, LearnedLateness, changes
 from eddyline.errors import StateError
 from eddyline.report import clock as words
 from eddyline.spark.arrow_tasks import map_batches
-from eddyline.spark.batch_files import file_column
-from eddyline.spark.disorder import Asked, counted, disorders
-from eddyline.spark.event_time import LOCAL, micros_of, time_type
-from eddyline.spark.late_rows import MICROS, LateRows
-from eddyline.spark.lateness import warned_of_late
+from eddyline.spark.event_time import MICROS, Asked, LateRows, counted, disorders, warned_of_late
 from eddyline.spark.operator import Laid, Operator
-from eddyline.spark.relation import lateness_rule
-from eddyline.spark.run.observed_metrics import PendingMetrics
+from eddyline.spark.relation import LOCAL, lateness_rule, micros_of, time_type
+from eddyline.spark.run.observations import PendingMetrics
+from eddyline.spark.stream_files import file_column
 from eddyline.state.late_rows import late_delays, late_rows, settle_late
 from eddyline.state.manifest import StatePart
 from eddyline.state.rows import ALWAYS, FOREVER
@@ -215,14 +212,7 @@ class StreamClock(Operator):
             StateError: these cannot be made durable.
         """
         self._look()
-        try:
-            settle_late(self._place, batch.id, self._late_files)
-        except OSError as error:
-            msg = (
-                f"late rows of batch {batch.id} cannot be kept in {self._place.late}: {error}; the "
-                f"batch runs again when the query is started anew"
-            )
-            raise StateError(msg, folder=self._place.late) from error
+        settle_late(self._place, batch.id, self._late_files)
         n_late = self.part.n_late + self._newest["n_late"]
         learned = self._newest["learned"]
         self._changed = changes(self.name, "lateness", self.part.learned, learned, batch.id)
@@ -351,11 +341,7 @@ class StreamClock(Operator):
         reached = self.streams.reached(self.part.latest)
         return (words.ClockRecord(self._newest.get("n_late", 0), reached=reached),)
 
-    def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:  # noqa: ARG002
-        """Return the late rows in words, for the progress."""
-        return words.lines(*self.records())
-
-    def sections(self, history: History) -> list[Section]:  # noqa: ARG002
+    def describe(self, history: History) -> list[Section]:  # noqa: ARG002
         """Return for people how far the stream is; it is not what its query is about."""
         seen = words.ClockView(
             stream=self.stream,

@@ -1,9 +1,15 @@
-"""The engine: named streams, named functions, and continuous queries over them."""
+"""The engine: named streams, named functions, and continuous queries over them.
+
+Each name is there once, in any case. What runs keeps what it uses: a stream that is dropped or
+replaced stays with the queries that were made over it (``drop``). ``query`` and ``rules`` make
+queries, ``start_all`` starts all of them, those over one stream together.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
+import re
 import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
@@ -13,22 +19,19 @@ from eddyline.aggregates.user import UserMonoid
 from eddyline.errors import OptionError, QueryError, told_in_short
 from eddyline.query.predicates import FunctionPredicate, of_function
 from eddyline.query.steps import ReadStep, inlined
-from eddyline.registry import checked_text, folder_name, hint, unknown
+from eddyline.registry import checked_folder_name, checked_text, folder_name, hint, unknown
 from eddyline.runtime.query_file import checked_changed
-from eddyline.spark.catalog import Catalog
-from eddyline.spark.query import RENAME, Query
-from eddyline.spark.reading import read_steps, reads_tables_alone
+from eddyline.spark.query import RENAME, Catalog, Query
+from eddyline.spark.reading import read_steps, reads_tables_alone, timed
 from eddyline.spark.relation import Relation, check_key, check_time, checked_relation
 from eddyline.spark.rules.rule_set import RuleSet
 from eddyline.spark.run.live import runs_of
 from eddyline.spark.run.run import already_running
 from eddyline.spark.run.running_query import stop_runs
-from eddyline.spark.run.triggers import SparkTrigger, trigger_text
 from eddyline.spark.session import check_is_classic, session
-from eddyline.spark.shared.companions import Start
-from eddyline.spark.shared.group import start_together
+from eddyline.spark.shared.group import Start, start_together
 from eddyline.spark.sinks.sinks import folder_of
-from eddyline.spark.timed_results import timed
+from eddyline.spark.starting import SparkTrigger, trigger_text
 from eddyline.sql.parsing import on_one_line
 
 if TYPE_CHECKING:
@@ -43,6 +46,8 @@ if TYPE_CHECKING:
     from eddyline.spark.run.running_query import RunFace
     from eddyline.spark.shared.group import SharedQueries
     from eddyline.spark.sinks.sinks import BatchWriter
+
+_NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 class Engine(Catalog):
@@ -75,6 +80,17 @@ class Engine(Catalog):
         """The runs that ``start_all`` has started last."""
         self._alone: weakref.WeakSet[Run] = weakref.WeakSet()
         """Runs of single queries; one that goes on is never forgotten."""
+
+    def __repr__(self) -> str:
+        """Say on one line what the engine knows."""
+        known = {
+            "streams": [*self.streams, *self.results],
+            "tables": self.tables,
+            "functions": self.functions,
+            "queries": self.queries,
+        }
+        named = (f"{kind} {', '.join(names)}" for kind, names in known.items() if names)
+        return f"<engine: {'; '.join(named) or 'nothing yet'}>"
 
     @told_in_short
     def stream(
@@ -162,6 +178,88 @@ class Engine(Catalog):
             raise QueryError(msg, name=name)
         self._make_room(name, self.relations, self.results)
         self.relations[name] = Relation(df)
+
+    def drop(self, name: str) -> None:
+        """Forget a stream, table, function or query, so that its name is free.
+
+        Queries that were made before keep what they read. Where a stream and a query have the same
+        name, both go.
+
+        Args:
+            name: of what goes; of streams, tables and functions in any case.
+
+        Raises:
+            QueryError: there is no such name, or a query that runs uses it.
+        """
+        kinds = {
+            "stream": [*self.streams, *self.results],
+            "table": [*self.tables],
+            "function": [*self.functions],
+            "aggregate": [*self.aggregates],
+        }
+        found = [
+            (kind, each)
+            for kind, names in kinds.items()
+            for each in names
+            if each.lower() == checked_text("name", name).lower()
+        ]
+        found += [("query", name)] if name in self.queries else []
+        if not found:
+            known = [each for names in (*kinds.values(), self.queries) for each in names]
+            raise QueryError(unknown("name", name, known), name=name)
+        for kind, each in found:
+            self._check_unused(kind, each)
+        self._make_room(name, self.relations, self.results, self.functions, self.aggregates)
+        self.queries.pop(name, None)
+
+    def _check_new(self, kind: str, name: str, *, replace: bool) -> None:
+        checked_folder_name(f"name of a {kind}", name)
+        for known in (*self.relations, *self.results):
+            if known.lower() == name.lower():
+                kind = "table" if known in self.tables else "stream"
+                self._check_replaced(kind, known, name, replace=replace)
+
+    def _check_replaced(self, kind: str, known: str, name: str, *, replace: bool) -> None:
+        if not replace:
+            msg = (
+                f"{kind} {known!r} exists already; choose another name than {name!r}, or "
+                f"replace it: replace=True"
+            )
+            raise QueryError(msg, name=name)
+        self._check_unused(kind, known)
+
+    def _check_unused(self, kind: str, name: str) -> None:
+        """Raise QueryError if a query that runs uses what has the name."""
+        for query in self.queries.values():
+            is_it = kind == "query" and query.name == name
+            if (is_it or (kind != "query" and self._uses(query, name))) and self._runs(query):
+                used = "runs" if is_it else f"is used by query {query.name!r}, which runs"
+                msg = f"{kind} {name!r} {used}; stop that run first"
+                raise QueryError(msg, name=name, query=query.name)
+
+    def _uses(self, query: Query, name: str) -> bool:
+        """Return whether a query says a name, or reads the results of one that does."""
+        said = {each.lower() for each in (*_NAME.findall(query.text), *query.relations)}
+        inner = (made for each, made in self.results.items() if each.lower() in said)
+        return name.lower() in said or any(self._uses(made, name) for made in inner)
+
+    def _runs(self, query: Query) -> bool:
+        try:
+            self.check_not_running(query.name)
+        except QueryError:
+            return True
+        return False
+
+    @staticmethod
+    def _make_room(name: str, *places: dict[str, Any]) -> None:
+        """Remove what has the name, in any case."""
+        for place in places:
+            for known in [each for each in place if each.lower() == name.lower()]:
+                del place[known]
+
+    def _check_free(self, name: str, *, replace: bool) -> None:
+        if checked_folder_name("name of a query", name) in self.queries:
+            self._check_replaced("query", name, name, replace=replace)
 
     def __enter__(self) -> Self:
         """Return the engine, whose queries are stopped when the block ends."""

@@ -7,12 +7,13 @@ nothing. ``spark.operators`` lists the operators by their steps.
 
 from __future__ import annotations
 
+import base64
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from eddyline.errors import StateError
 from eddyline.runtime.reports import newest_attempts
-from eddyline.spark.run.observed_metrics import as_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History, Record
     from eddyline.runtime.reports import TaskReport
-    from eddyline.spark.batch_files import BatchFiles
     from eddyline.spark.prepared import Counted
     from eddyline.spark.relation import Relation
+    from eddyline.spark.stream_files import BatchFiles
     from eddyline.state.manifest import StatePart, StatePlace
 
 PREFIX = "__eddyline"
@@ -88,7 +89,13 @@ class Observed:
 
     def reports(self, metric: str) -> list[TaskReport[Any]]:
         """Return the reports of the job's tasks, each task once."""
-        return newest_attempts(as_bytes(self.metrics, metric))
+        return newest_attempts(_as_bytes(self.metrics, metric))
+
+
+def _as_bytes(metrics: Mapping[str, Any], name: str) -> list[bytes]:
+    """Return a metric of collected binaries; the progress gives them as text in base 64."""
+    values = metrics.get(name) or []
+    return [base64.b64decode(value) if isinstance(value, str) else bytes(value) for value in values]
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,35 +322,21 @@ class Operator:
         """
         raise NotImplementedError
 
-    def plan(self) -> Any:
-        """Return the plan in force as plain values, for the journal; None if there is none."""
-        return None
-
-    def view(self) -> Any:
-        """Return the operator as it stands, with ``notes``; None if there is nothing to tell."""
-        return None
-
     @property
     def choices(self) -> tuple[Choice, ...]:
         """Its plans that could be others, each of a component of its own."""
         return ()
 
     def records(self) -> tuple[Record, ...]:
-        """Return the state of each part of the operator after a batch."""
+        """Return the numbers of each part of the operator after a batch.
+
+        Metrics, figures and progress are made of them (``report.progress`` has their lines).
+        """
         records = (choice.record() for choice in self.choices)
         return tuple(record for record in records if record is not None)
 
-    def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:  # noqa: ARG002
-        """Return the plan in force and its newest figures in words, for the progress.
-
-        Args:
-            n_rows: rows that came in with the batch.
-            seconds: its time (s).
-        """
-        return ()
-
-    def sections(self, history: History) -> list[Section]:  # noqa: ARG002
-        """Return for people what the plan is, why, and what it did.
+    def describe(self, history: History) -> list[Section]:  # noqa: ARG002
+        """Return for people what the plan is, why, and what it did; there is no other way to them.
 
         Args:
             history: the batches and decisions so far; empty outside of a run.
@@ -353,8 +346,12 @@ class Operator:
     # -- saving ---------------------------------------------------------------------------------
 
     def snapshot(self) -> Any:
-        """Return the learned state, as values that msgspec encodes; None if nothing is saved."""
-        return None
+        """Return the learned state, as values that msgspec encodes; None if nothing is saved.
+
+        That is the state of its choices, by component, unless it has more.
+        """
+        states = {choice.component: choice.snapshot() for choice in self.choices}
+        return {name: state for name, state in states.items() if state is not None} or None
 
     def restore(self, state: Any) -> None:
         """Continue from what ``snapshot`` returned, decoded from JSON.
@@ -362,6 +359,12 @@ class Operator:
         Raises:
             StateError: it is damaged, or of something else.
         """
+        if not isinstance(state, dict):
+            msg = f"the saved state of {self.name!r} is damaged: {state!r:.80} is no object of JSON"
+            raise StateError(msg, operator=self.name)
+        for choice in self.choices:
+            if choice.component in state:
+                choice.restore(state[choice.component])
 
 
 @runtime_checkable

@@ -25,9 +25,8 @@ from eddyline.query.steps import (
     UnionStep,
 )
 from eddyline.rules.store import RuleStep
-from eddyline.spark.aggregates.correlate import CorrelateOperator
 from eddyline.spark.aggregates.operator import AggregateOperator
-from eddyline.spark.aggregates.over import OverOperator
+from eddyline.spark.aggregates.over import CorrelateOperator, OverOperator
 from eddyline.spark.aggregates.shared import SharedAggregateOperator
 from eddyline.spark.alarms.operator import AlarmOperator
 from eddyline.spark.clock import StreamClock

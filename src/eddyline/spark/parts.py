@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from eddyline.spark.disorder import Looking, counted_together
+from eddyline.spark.event_time import Looking, counted_together
 from eddyline.spark.operator import PREFIX, Laid, Operator, Stateful
 from eddyline.sql.parsing import quoted
 

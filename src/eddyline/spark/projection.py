@@ -1,17 +1,24 @@
-"""The output columns of a query, as the last operator of its chain."""
+"""The output columns of a query, as the last operator of its chain.
+
+A column is SQL, or the answers of a Python function (``called_column``).
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
+import pyarrow as pa  # noqa: TC002 - Spark reads the type hints of ``evaluate``
 from pyspark.errors import AnalysisException
+from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined] # not in the stubs
+from pyspark.sql.types import BooleanType
 
 from eddyline.errors import QueryError
+from eddyline.query.predicate_results import truths
 from eddyline.query.select.groups import WINDOW_CALLS
 from eddyline.query.steps import lag_of, name_of
-from eddyline.spark.analysis import refused, unlogged
-from eddyline.spark.called_column import called_column
-from eddyline.spark.clocks_of_results import ResultClock
+from eddyline.spark.analysis import operand, refused, unlogged
+from eddyline.spark.arrow_tasks import begin_task
+from eddyline.spark.event_time import ResultClock
 from eddyline.spark.operator import Laid, Operator
 from eddyline.sql.functions import GENERATORS, HIDDEN, NON_DETERMINISTIC, names_among
 from eddyline.sql.parsing import quoted
@@ -19,8 +26,9 @@ from eddyline.sql.parsing import quoted
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
+    from eddyline.query.predicates import FunctionPredicate
     from eddyline.query.steps import ProjectStep
     from eddyline.spark.operator import Batch, Clock, Site
 
@@ -106,3 +114,17 @@ class ProjectOperator(Operator):
                 return (df.withColumns(called) if called else df).selectExpr(*texts)
         except AnalysisException as error:
             raise refused(f"query {self.query!r}", error, query=self.query) from error
+
+
+def called_column(df: DataFrame, predicate: FunctionPredicate) -> Column:
+    """Return the answers of a function over a DataFrame; NULL where it gives none."""
+
+    def evaluate(*columns: pa.Array) -> pa.Array:
+        begin_task()
+        return truths(predicate, columns)
+
+    udf: Any = arrow_udf(evaluate, BooleanType())
+    if not predicate.deterministic:
+        udf = udf.asNondeterministic()
+    found: Column = udf(*(operand(df, text) for text in predicate.reads))
+    return found

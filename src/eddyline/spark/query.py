@@ -1,4 +1,7 @@
-"""A continuous query on Spark: named relations, steps over them, and a start."""
+"""A continuous query on Spark: named relations, steps over them, and a start.
+
+``Catalog`` has what queries read by name: streams, tables, results, functions and aggregates.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +22,14 @@ from eddyline.report.html import fragment
 from eddyline.report.sections import Section, Text
 from eddyline.runtime.query_file import checked_changed, stored_query
 from eddyline.spark.analysis import check_outputs, column_types
+from eddyline.spark.event_time import warn_of_unbounded_state
 from eddyline.spark.operator import Stateful
 from eddyline.spark.operators import laid_out
 from eddyline.spark.run.job import Job, SinkOutlet, settings_of
 from eddyline.spark.run.run import Run
-from eddyline.spark.run.triggers import SparkTrigger, trigger_text
 from eddyline.spark.session import check_is_classic, is_on
 from eddyline.spark.sinks.sinks import folder_of, sink_of
-from eddyline.spark.unbounded_state import warn_of_unbounded_state
+from eddyline.spark.starting import SparkTrigger, trigger_text
 from eddyline.sql.parsing import on_one_line
 
 if TYPE_CHECKING:
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from eddyline.query.identity import Identity
+    from eddyline.query.predicates import FunctionPredicate
     from eddyline.query.steps import Step
     from eddyline.runtime.query_file import Changed
     from eddyline.spark.operator import LaidOut, Operator
@@ -330,6 +334,36 @@ class Query:
             rename=self._rename,
             recalls=self.run_options.recall,
         )
+
+
+class Catalog:
+    """What an engine knows by name, as queries read it; ``Engine`` keeps each name once."""
+
+    def __init__(self) -> None:
+        self.relations: dict[str, Relation] = {}
+        """Streams and tables, by name."""
+        self.results: dict[str, Query] = {}
+        """The queries whose results are streams, by the name of the stream."""
+        self.functions: dict[str, FunctionPredicate] = {}
+        self.aggregates: dict[str, Any] = {}
+        """Aggregates of the user, by name in lower case."""
+        self.queries: dict[str, Query] = {}
+
+    @property
+    def streams(self) -> dict[str, DataFrame]:
+        """The streams by name, but for those that are results of queries."""
+        return {name: each.df for name, each in self.relations.items() if each.df.isStreaming}
+
+    @property
+    def tables(self) -> dict[str, DataFrame]:
+        """The tables by name."""
+        return {name: each.df for name, each in self.relations.items() if not each.df.isStreaming}
+
+    @property
+    def times(self) -> dict[str, str | None]:
+        """The event times of the streams by name, those of results included; None: it has none."""
+        own: dict[str, str | None] = {name: each.time for name, each in self.relations.items()}
+        return own | {name: made.time for name, made in self.results.items()}
 
 
 def _settings(operators: Sequence[Operator]) -> dict[str, str]:

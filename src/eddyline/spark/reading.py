@@ -1,8 +1,14 @@
 """A query's text as steps over what an engine knows: rows, results of other queries, models.
 
-Results of a query are over the streams and tables that it read when it was made. These may have
-been replaced since, so a name alone does not say which is meant: reads of results are marked while
-steps are put together, and have plain names again where these are of one relation only.
+In reading order:
+
+1. ``read_steps`` reads a text. Results of a query are over the streams and tables that it read when
+   it was made. These may have been replaced since, so a name alone does not say which is meant.
+   Reads of results are marked while steps are put together, and get plain names again where these
+   are of one relation only.
+2. ``answered``: Spark answers queries over tables alone that are more than a filter, as written.
+   They are not continuous, so the engine has nothing to learn, and they need no windows.
+3. ``timed`` gives the results of a query an event time, so that they can be a stream.
 """
 
 from __future__ import annotations
@@ -13,25 +19,37 @@ from itertools import count
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import AnalysisException, ParseException
+from sqlglot import exp, parse_one
+from sqlglot.errors import SqlglotError
+
 from eddyline.aggregates.functions import AGGREGATES
-from eddyline.errors import QueryError
+from eddyline.errors import NotSupportedError, QueryError
 from eddyline.models.sql.exact import read_exact
 from eddyline.models.sql.reader import asks_for_models
 from eddyline.query.select.reader import read_query
-from eddyline.query.steps import ReadStep, steps, with_own
-from eddyline.spark.analysis import column_types
+from eddyline.query.select.statement import identifier
+from eddyline.query.steps import (
+    AggregateStep,
+    JoinStep,
+    ProjectStep,
+    ReadStep,
+    UnionStep,
+    carries,
+    steps,
+    with_own,
+)
+from eddyline.spark.analysis import column_types, refused, unlogged
 from eddyline.spark.models.sql import model_steps, rows_of_models
-from eddyline.spark.table_sql import answered, tables_of
-from eddyline.sql.parsing import refuse
+from eddyline.spark.relation import Relation
+from eddyline.sql.parsing import SparkText, deep, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from eddyline.query.query import Query as QueryText
     from eddyline.query.steps import Step
-    from eddyline.spark.catalog import Catalog
-    from eddyline.spark.relation import Relation
-
+    from eddyline.spark.query import Catalog, Query
 
 _MARK = "\0"
 """Between the name of a relation and the number of the results that it is read for."""
@@ -147,3 +165,89 @@ def _check_times(read: QueryText, known: Catalog) -> None:
                 f"engine.stream({stream!r}, …, time={each.name!r}) makes it that"
             )
             refuse(message, read.text, each.start, stream=stream, time=each.name)
+
+
+@deep
+def tables_of(text: str, catalog: Catalog) -> Sequence[exp.Table]:
+    """Return the tables in the tree of a query; nothing if it also reads other inputs.
+
+    Args:
+        text: the query.
+        catalog: the tables of the engine.
+    """
+    names = {each.lower() for each in catalog.tables}
+    tables: list[exp.Table] = []
+    with suppress(SqlglotError):
+        tree = parse_one(text, read=SparkText) if names else exp.null()
+        if not isinstance(tree, exp.Select | exp.SetOperation | exp.Subquery):
+            return []  # Spark would run what is no query
+        ctes = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
+        tables = [each for each in tree.find_all(exp.Table) if each.name.lower() not in ctes]
+    is_table = (each.name.lower() in names and not each.args.get("db") for each in tables)
+    return tables if all(is_table) else []
+
+
+def answered(text: str, tables: Sequence[exp.Table], catalog: Catalog) -> Relation:
+    """Return Spark's results of a query over tables.
+
+    Raises:
+        QueryError: Spark refuses it.
+        NotSupportedError: it calls a function of the engine, which Spark does not know.
+    """
+    functions = {name.lower() for name in (*catalog.functions, *catalog.aggregates)}
+    for call in tables[0].root().find_all(exp.Anonymous):
+        if str(call.name).lower() in functions:
+            msg = (
+                f"{call.name}() is a function of the engine; over tables alone only a plain "
+                f"SELECT … FROM t WHERE … may call it; aggregates have el.window_aggregate(df, …)"
+            )
+            raise NotSupportedError(msg, function=str(call.name))
+    frames = {each.lower(): df for each, df in catalog.tables.items()}
+    read: dict[str, Any] = {f"t{at}": frames[each.name.lower()] for at, each in enumerate(tables)}
+    places = [each.this.meta for each in tables]
+    pieces, end = [], 0
+    order = sorted(range(len(tables)), key=lambda at: places[at]["start"])
+    for at in order:
+        alias = "" if tables[at].alias else f" AS {identifier(tables[at].name)}"
+        pieces += [_plain(text[end : places[at]["start"]]), f"{{t{at}}}{alias}"]
+        end = places[at]["end"] + 1
+    statement = "".join([*pieces, _plain(text[end:])])
+    session = next(iter(read.values())).sparkSession
+    try:
+        with unlogged():
+            return Relation(session.sql(statement, **read))
+    except (AnalysisException, ParseException) as error:
+        raise refused("the query over tables, which Spark answers", error) from error
+
+
+def _plain(text: str) -> str:
+    """Return a text with escaped braces."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def timed(name: str, made: Query, time: str, lateness: str | None) -> Query:
+    """Return a query whose results have an event time, to be a stream.
+
+    Raises:
+        QueryError: the column is no event time of theirs, or they have another lateness.
+    """
+    of = [each for each in made.relations.values() if each.df.isStreaming]
+    is_own = {each.time for each in of} == {time} and carries(made.steps, time)
+    *before, last = made.steps
+    if lateness is not None and not (is_own and {each.lateness for each in of} == {lateness}):
+        msg = (
+            f"stream {name!r}: results of a query have the lateness of the streams that it reads; "
+            f"leave out lateness={lateness!r}, or give it to these"
+        )
+        raise QueryError(msg, name=name, lateness=lateness)
+    is_end = isinstance(last, AggregateStep) and last.end == time
+    if is_own or is_end or (isinstance(last, UnionStep) and made.result_time == time):
+        return made
+    if isinstance(last, ProjectStep) and any(isinstance(each, JoinStep) for each in before):
+        return made.with_steps(*before, replace(last, time=time))
+    msg = (
+        f"stream {name!r}: {time!r} is not the event time of the results of {made.name!r}, which "
+        f"is that of the stream that it reads, unchanged; of aggregates window.end; and of joins "
+        f"the event time of one of their streams, or greatest(…) of them"
+    )
+    raise QueryError(msg, name=name, time=time)

@@ -15,7 +15,6 @@ from pyspark.errors import PySparkException
 from eddyline.errors import NotSupportedError, QueryError, SourceError
 from eddyline.query.script import OF_STREAMS, collected
 from eddyline.runtime.query_file import checked_changed
-from eddyline.spark import interrupts
 from eddyline.spark.analysis import reason_of, unlogged
 from eddyline.spark.engine import Engine
 from eddyline.spark.rules.rule_set import RuleSet
@@ -28,8 +27,8 @@ from eddyline.spark.script_check import (
     in_file,
     start_arguments,
 )
-from eddyline.spark.shared.companions import Start
-from eddyline.spark.shared.group import start_together
+from eddyline.spark.session import deferring_interrupts
+from eddyline.spark.shared.group import Start, start_together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -76,7 +75,7 @@ def run_script(
     wanted = checked_changed(changed)
     engine = Engine(spark)
     starts = []
-    with interrupts.put_off() as check:
+    with deferring_interrupts() as check:
         for query, options in _made(engine, script, file, load_rules, adaptive=adaptive):
             given = {
                 "sink": "console",

@@ -17,8 +17,7 @@ from eddyline.query.script import OF_STREAMS, OF_WRITER, CreateRule, collected, 
 from eddyline.query.select.from_clause import windows_behind
 from eddyline.query.select.statement import Statement
 from eddyline.registry import hint, unknown
-from eddyline.spark.run.triggers import spark_trigger
-from eddyline.spark.sinks.asked import check_sink
+from eddyline.spark.starting import check_sink, spark_trigger
 from eddyline.sql.parsing import offset_of, refuse
 
 if TYPE_CHECKING:

@@ -1,21 +1,32 @@
-"""A local SparkSession that is set up for eddyline, and the checks that every session needs."""
+"""A local SparkSession that is set up for eddyline, checks of sessions, and Ctrl-C.
+
+``session`` starts Spark, or takes the active session. ``check_is_classic`` and ``is_on`` ask any
+session. Ctrl-C in the middle of a call to Spark would leave the JVM half done, so code that starts
+or stops something puts it off (``noting_interrupts``, ``deferring_interrupts``). A batch that is
+interrupted raises ``BatchInterrupted`` and runs again from the checkpoint.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import OptionError, SourceError
-from eddyline.spark import interrupts, java
+from eddyline.spark import java
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 """Spark's own start-up messages would stand between a person and what was asked for."""
@@ -85,11 +96,11 @@ def session(
     for key, value in settings.items():
         builder = builder.config(key, value)
     # Interrupted half way, Spark would leave a JVM that nobody can stop.
-    with interrupts.noted() as is_interrupted:
+    with noting_interrupts() as is_interrupted:
         if is_new and not _is_remote(settings):
             _start_context({"spark.master": master, "spark.app.name": app, **settings})
         # The context sets a handler of its own, which calls Spark in the middle of another call.
-        with interrupts.noted() as is_interrupted_later:
+        with noting_interrupts() as is_interrupted_later:
             made = builder.getOrCreate()
     if is_interrupted() or is_interrupted_later():
         if is_new:
@@ -172,3 +183,79 @@ def check_java() -> None:
     wrong = java.problem()
     if wrong is not None:
         raise SourceError(wrong)
+
+
+LOOK_EVERY_S = 0.02
+"""Time between two looks at whether a query counts as stopped (s)."""
+
+
+@contextlib.contextmanager
+def noting_interrupts() -> Iterator[Callable[[], bool]]:
+    """Take note of Ctrl-C instead of raising in the middle of a call to Spark; the second raises.
+
+    Yields:
+        A function that says whether Ctrl-C was pressed; also true afterwards. On another thread
+        than the main one, which alone is interrupted, never.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    event = threading.Event()
+
+    def note(_signal: int, _frame: Any) -> None:
+        if event.is_set():
+            raise KeyboardInterrupt
+        event.set()
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield event.is_set
+    finally:
+        # Spark sets a handler of its own when it starts, which stays.
+        if signal.getsignal(signal.SIGINT) is note:
+            signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
+def deferring_interrupts() -> Iterator[Callable[[], None]]:
+    """Put Ctrl-C off to where no call to Spark is under way, or to the end of the block.
+
+    Yields:
+        A function that raises KeyboardInterrupt if Ctrl-C was pressed.
+    """
+    with noting_interrupts() as is_interrupted:
+
+        def check() -> None:
+            if is_interrupted():
+                raise KeyboardInterrupt
+
+        yield check
+        check()
+
+
+def cancel_jobs_once_stopped(query: StreamingQuery, spark: SparkSession) -> None:
+    """Have the jobs of a query cancelled when it counts as stopped, also those still to begin.
+
+    Spark cancels those that have begun, and waits for a job that a batch was about to begin.
+    """
+
+    def cancel() -> None:
+        with contextlib.suppress(Exception):  # the session may have been stopped
+            while query.isActive:
+                time.sleep(LOOK_EVERY_S)
+            context: Any = spark.sparkContext
+            context._jsc.sc().cancelJobGroupAndFutureJobs(str(query.runId))
+
+    threading.Thread(target=cancel, daemon=True).start()
+
+
+class BatchInterrupted(Exception):
+    """A batch was under way when its query was stopped; it runs again from the checkpoint.
+
+    Spark knows a stopped query by a regular expression over the whole text of what a batch raises,
+    which takes some frames of the JVM's stack per character: the trace of a job overflows it.
+    """
+
+    def __str__(self) -> str:
+        called = "py4j.protocol.Py4JJavaError: An error occurred while calling a job of the batch"
+        return f"{called}: java.lang.InterruptedException"

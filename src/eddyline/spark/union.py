@@ -14,12 +14,11 @@ from eddyline.query.predicates import SqlPredicate
 from eddyline.query.steps import FilterStep, ProjectStep, ReadStep, made_by
 from eddyline.spark.analysis import check_outputs, refused, unlogged
 from eddyline.spark.clock import StreamClock
-from eddyline.spark.clocks_of_results import UnionClock
-from eddyline.spark.event_time import LOCAL, check_one_type, micros_of
+from eddyline.spark.event_time import UnionClock
 from eddyline.spark.operator import PREFIX, Laid, Operator
 from eddyline.spark.parts import Part as MadePart
 from eddyline.spark.parts import Trunk
-from eddyline.spark.relation import lateness_rule
+from eddyline.spark.relation import LOCAL, check_one_type, lateness_rule, micros_of
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:

@@ -1,11 +1,21 @@
 """The meaning of Spark's SQL: types, errors, literals, regexes; read by sqlglot, without Spark.
 
-Text comes in. Out go the columns that it reads, its type, whether it can raise, and its form that
-cannot. One expression at a time; queries and rules are made of it in ``query/``. Imports ``data/``.
+In: the text of one expression, and the types of the columns around it. Out: the columns that it
+reads, its type, whether it can raise, and a form of it that cannot. ``query/`` makes whole queries
+and rules of such expressions.
 
-Read them in this order: ``parsing`` (text to trees), ``types`` and ``literals``, ``names`` and
-``functions`` (what trees refer to), the three passes over trees ``inference``, ``rendering`` and
-``error_free`` with a row per type of node in ``nodes/``, and ``analysis``, which runs them.
-``normal_form`` and ``null_rejection`` look at whole conditions, ``regexes`` at patterns of texts.
-A new kind of expression is a row in ``nodes/``.
+Invariant: what runs on Spark stays the user's text, and everything said of it is conservative. An
+expression that is not known to be free of errors may raise. A rewritten form is equal to the
+original on every row on which that does not raise.
+
+Read them in this order: ``parsing`` (text to trees, and errors that point into the text), ``types``
+and ``literals``, then ``names`` and ``functions`` (what trees refer to). Three passes over trees
+follow: ``inference`` (type and errors), ``rendering`` (text) and ``error_free`` (the form that
+cannot raise). ``nodes/`` has their rules for each type of node. ``analysis`` runs the passes and
+has the public verb, ``analyse``. ``normal_form`` and ``null_rejection`` look at whole conditions,
+and ``regexes`` at patterns of texts.
+
+A new function of Spark is a row in ``functions``. A kind of expression with rules of its own is a
+row in a file of ``nodes/``. A new fact about whole conditions is a file beside ``normal_form``.
+Imports nothing of eddyline but ``errors`` and ``registry``.
 """

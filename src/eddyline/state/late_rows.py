@@ -173,15 +173,23 @@ def settle_late(place: StatePlace, batch_id: int, written: Collection[str]) -> N
     """Make the late rows of a batch durable, and remove what only a failed attempt has written.
 
     Raises:
-        OSError: they cannot be flushed or removed.
+        StateError: they cannot be flushed or removed.
     """
     folder = _folder(place, batch_id)
-    for file in names_in(place.files, folder):
-        if file not in written:
-            place.files.delete_file(f"{folder}/{file}")
-    if written:
-        own = folder.removeprefix(f"{place.late}/")
-        sync_files(place.files, place.late, [own, *(f"{own}/{file}" for file in sorted(written))])
+    try:
+        for file in names_in(place.files, folder):
+            if file not in written:
+                place.files.delete_file(f"{folder}/{file}")
+        if written:
+            own = folder.removeprefix(f"{place.late}/")
+            files = [own, *(f"{own}/{file}" for file in sorted(written))]
+            sync_files(place.files, place.late, files)
+    except OSError as error:
+        msg = (
+            f"late rows of batch {batch_id} cannot be kept in {place.late}: {error}; the batch "
+            f"runs again when the query is started anew"
+        )
+        raise StateError(msg, folder=place.late) from error
 
 
 def _folder(place: StatePlace, batch_id: int) -> str:

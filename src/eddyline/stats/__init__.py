@@ -1,9 +1,15 @@
 """Everything that merges: what was observed of filters, and what they cost.
 
-In: outcomes, times and counts of calls, tasks and partitions. Out: values that merge associatively,
-so the order in which reports come does not matter.
+In: outcomes of sampled rows, times and counts of calls, from tasks and partitions. Out: a
+``FilterProfile``, which policies, monitors and the router read.
 
-Read ``costs`` (the clock of work, the cost of a call), ``profile`` (outcomes, attributes of sampled
-rows, the sliding window), ``block_counts`` (estimates for change detectors). A new statistic of
-filters is a field of ``FilterProfile`` that ``merge`` adds up. Imports ``data/`` alone.
+Invariant: values merge associatively, and they are keyed by filter and never by position. So the
+order in which reports come does not matter, and profiles of different orders add up.
+
+Read ``costs`` (the clock of work, the cost of a call and of a row) and ``profile`` (outcomes,
+attributes of sampled rows, the sliding window). ``block_counts`` makes the estimates that change
+detectors watch.
+
+A new statistic of filters is a field of ``FilterProfile`` that ``merge`` adds up. Counts of another
+operator stay in its room, as ``rules.profile`` and ``joins.profile`` do. Imports ``data/`` alone.
 """

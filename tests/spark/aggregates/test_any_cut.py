@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from eddyline.aggregates.loop import AggregateLoop
 from eddyline.query.query import RowsWindow
-from eddyline.spark.aggregates import bucketed
+from eddyline.spark.aggregates import operator
 from tests.examples import examples
 from tests.oracles import duckdb_aggregates
 from tests.oracles.aggregate_strategies import KINDS, ZONE, aggregate_cases, over_cases
@@ -88,7 +88,7 @@ class Turning(AggregateLoop):
 def test_another_plan_for_each_batch(spark, case, first):
     """What tasks make of rows is what Spark makes of them: files have cells of both."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bucketed, "AggregateLoop", partial(Turning, plan=first))
+        patch.setattr(operator, "AggregateLoop", partial(Turning, plan=first))
         check(spark, case, adaptive=False)
 
 

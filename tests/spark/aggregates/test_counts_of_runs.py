@@ -39,6 +39,6 @@ def test_the_rows_of_the_newest_batch_and_of_all_are_counted(spark, folder, wind
     columns = "k, COUNT(*) AS n, window.end AS at"
     query = engine.query(f"SELECT {columns} FROM s [{window}] GROUP BY k", name=window.split()[0])
     run = ended(query)
-    view = next(each.view() for each in run.chain.operators if each.name == "aggregate")
+    view = next(each.facts() for each in run.chain.operators if each.name == "aggregate")
     n_rows = [each.n_rows for each in run.records]
     assert (view.newest.n_rows, view.total.n_rows) == (n_rows[-1], sum(n_rows))

@@ -11,9 +11,8 @@ import pytest
 
 import eddyline as el
 from eddyline.aggregates.loop import AggregateLoop, AggregateProfile
-from eddyline.spark import clock
-from eddyline.spark.aggregates import bucketed
-from eddyline.spark.buckets import BucketReports
+from eddyline.spark import bucketed, clock
+from eddyline.spark.aggregates import operator
 from eddyline.spark.operator import Batch
 from eddyline.spark.run import chain
 from tests.spark.aggregates.aggregate_streams import ended
@@ -95,16 +94,16 @@ def test_the_job_that_makes_the_cells_tells_the_clock(engine, looks, tmp_path):
     assert len(looks) == 1, "of the first batch, of which nothing was known"
     assert run.chain.plan()["aggregate"] == "driver"
     assert len(run.late_rows("s")) == N_BATCHES - 1
-    view = next(each for each in run.chain.operators if each.name == "aggregate").view()
+    view = next(each for each in run.chain.operators if each.name == "aggregate").facts()
     every = [row for number in range(N_BATCHES) for row in rows(number).to_pylist()]
     late = [row for number in range(1, N_BATCHES) for row in rows(number).slice(0, 1).to_pylist()]
     kept = [row for row in every if row not in late and row["v"] != 7 and row["v"] < 90]
     assert view.total.n_rows == len(kept)
 
 
-@pytest.mark.parametrize("too_many", ["fetched", "answered"])
+@pytest.mark.parametrize("too_many", ["fetched", "answered_here"])
 def test_what_is_too_much_for_the_driver_is_left_to_tasks(engine, wanted, monkeypatch, too_many):
-    original, found = getattr(bucketed, too_many), []
+    original, found = getattr(operator, too_many), []
 
     def with_little_room(*args):
         with monkeypatch.context() as little:
@@ -112,7 +111,7 @@ def test_what_is_too_much_for_the_driver_is_left_to_tasks(engine, wanted, monkey
             found.append(original(*args))
         return found[-1]
 
-    monkeypatch.setattr(bucketed, too_many, with_little_room)
+    monkeypatch.setattr(operator, too_many, with_little_room)
     run = ended(engine.query(SUMS, name="sums"))
     assert answers(run) == wanted
     assert found == [None] * (N_BATCHES - 1), "the first batch was for tasks anyway"
@@ -129,9 +128,9 @@ def test_a_batch_is_laid_by_one_plan_whoever_decides_meanwhile(engine, wanted, m
 def test_a_batch_without_rows_counts_none_of_the_one_before():
     loop = AggregateLoop()
     loop.step(AggregateProfile(n_rows=100, n_cells=10, n_results=10))
-    lock, idle = threading.RLock(), SimpleNamespace(is_idle=True)
-    own = SimpleNamespace(loop=loop, clock=idle, _lock=lock, _reports=BucketReports())
-    assert bucketed.Bucketed.learn(own, [], Batch(3)) == []
+    lock = threading.RLock()
+    own = SimpleNamespace(loop=loop, is_idle=True, _lock=lock, reports=lambda _observed: [])
+    assert operator.AggregatingOperator.learn(own, [], Batch(3)) == []
     assert loop.record().profile == AggregateProfile()
     assert loop.rows_met(100) == 0
     assert loop.known.n_rows == 100, "what plans are chosen by stays"
@@ -153,6 +152,6 @@ def test_a_sink_that_takes_a_part_has_the_rest_run_behind_the_driver(engine, mon
 
 def done_by(run):
     """Return the results of each aggregate of a run, and the cells that it keeps."""
-    views = [each.view() for each in run.chain.operators if each.name in ("aggregate", "over")]
+    views = [each.facts() for each in run.chain.operators if each.name in ("aggregate", "over")]
     assert len(views) == 2
     return [(each.total.n_results, each.n_kept, each.n_waiting) for each in views]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import eddyline as el
 from eddyline.errors import StateError
-from eddyline.spark.shared.aggregate_query import together_of
+from eddyline.spark.shared.scans import SharedAggregates
 from tests.examples import examples
 from tests.oracles.aggregate_strategies import (
     GROUPS,
@@ -121,7 +121,7 @@ def folder(tmp_path):
 def groups_of(engine):
     """Return the names of the queries that go together."""
     found = {}
-    for name, folder in together_of(list(engine.queries.values())).items():
+    for name, folder in SharedAggregates.folders(list(engine.queries.values())).items():
         found.setdefault(folder, set()).add(name)
     return sorted(found.values(), key=sorted)
 
@@ -130,8 +130,8 @@ def test_parts_of_the_finest_groups_go_together(spark, folder):
     engine = engine_of(spark, folder, TEXTS, 0)
     assert groups_of(engine) == [{"all"}, {"user", "city", "turned"}, {"other"}, {"sketch"}]
     turned = engine_of(spark, folder, dict(reversed(TEXTS.items())), 0)
-    by_name = together_of(list(engine.queries.values()))
-    assert by_name == together_of(list(turned.queries.values()))
+    by_name = SharedAggregates.folders(list(engine.queries.values()))
+    assert by_name == SharedAggregates.folders(list(turned.queries.values()))
 
 
 def test_sketches_go_with_those_that_group_as_finely(spark, folder):

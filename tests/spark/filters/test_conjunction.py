@@ -140,7 +140,7 @@ def test_off_switch_keeps_the_order(mixed, monkeypatch):
     monkeypatch.setenv("EDDYLINE_ADAPTIVE", "0")
     keep = el.all_of("i > -100", "s = 'abc'", finite, has_b)
     assert mixed.transform(keep).count() > 0
-    assert [block.order for block in keep.view().blocks] == [(0, 1), (0, 1)]
+    assert [block.order for block in keep.facts().blocks] == [(0, 1), (0, 1)]
     assert keep.journal == []
 
 
@@ -150,7 +150,7 @@ def test_the_off_switch_reaches_the_workers(spark, monkeypatch):
     keep = el.all_of(finite, el.predicate(lambda x: pc.less(x, 0.0), reads=["x"], name="never"))
     frame = spark.range(0, 100_000, 1, 2).selectExpr("CAST(id AS DOUBLE) AS x")
     assert frame.transform(keep).count() == 0
-    (block,) = keep.view().blocks
+    (block,) = keep.facts().blocks
     assert block.totals.n_rows == 100_000
     assert block.totals.n_extra == 0
     assert keep.journal == []
@@ -163,7 +163,7 @@ def test_equal_native_predicates_cost_the_same(mixed):
     for _ in range(3):
         mixed.transform(keep).count()
         keep._operator._sampled_at = -math.inf
-        costs.append(keep.view().blocks[0].profile.costs.per_row_ns)
+        costs.append(keep.facts().blocks[0].profile.costs.per_row_ns)
     # The one written first would be charged for the first reading of the clock: 3 to 5 times.
     median = np.median(costs, axis=0)
     assert median[0] < 2.5 * np.median(median[1:])
@@ -196,11 +196,11 @@ def test_what_others_print_stays_theirs(mixed, capsys):
 def test_the_native_order_follows_a_sample(mixed):
     keep = el.all_of("i > -100", "id >= 0", "s = 'abc'")
     mixed.transform(keep).count()
-    assert keep.view().blocks[0].order[0] == 2, keep.explain()
+    assert keep.facts().blocks[0].order[0] == 2, keep.explain()
     assert "sample" in keep.explain()
     frozen = el.all_of("i > -100", "id >= 0", "s = 'abc'", read_sample=False)
     mixed.transform(frozen).count()
-    assert frozen.view().blocks[0].order == (0, 1, 2)
+    assert frozen.facts().blocks[0].order == (0, 1, 2)
 
 
 def test_no_sample_where_the_input_needs_a_shuffle(spark):
@@ -217,12 +217,12 @@ def test_the_arrow_order_is_learned_inside_the_job(spark):
     keep = el.all_of(often, seldom)
     n_kept = frame.transform(keep).count()
     assert n_kept == frame.where("u < 0.01").count()
-    totals = keep.view().blocks[0].totals
+    totals = keep.facts().blocks[0].totals
     assert totals.n_rows == 200_000
     assert totals.n_kept == n_kept
     # As written, the first filter lets 99 % through: about 1.99 evaluations per row.
     assert totals.n_evaluations < 1.5 * 200_000
-    assert keep.view().blocks[0].order == (1, 0)
+    assert keep.facts().blocks[0].order == (1, 0)
     assert any(entry["event"] == "order" for entry in keep.journal)
 
 
@@ -390,8 +390,8 @@ def test_a_column_called_code_is_in_the_sample(spark):
     df = spark.range(4_000).selectExpr("id % 2 AS code", "id AS v")
     keep = el.all_of("code = 1", "v >= 1900")
     df.transform(keep)
-    assert "ordered by a sample of 2000 rows" in " ".join(keep.view().notes)
-    assert keep.view().blocks[0].order == (1, 0)
+    assert "ordered by a sample of 2000 rows" in " ".join(keep.facts().notes)
+    assert keep.facts().blocks[0].order == (1, 0)
 
 
 DEEP = {

@@ -16,6 +16,7 @@ from eddyline.errors import QueryError
 from eddyline.query.attributes import Attribute
 from eddyline.routing.table import Partition, RouteTable
 from eddyline.spark.filters.native_block import NativeBlock
+from tests.spark.facts import facts_of
 from tests.spark.joins.join_streams import stream_of, write_batch
 
 pytestmark = pytest.mark.spark
@@ -79,9 +80,9 @@ def find_routes(keep, by_city, column):
 def test_python_predicates_take_an_order_per_class(by_city):
     keep = el.all_of(*[slow(f"v{f}") for f in range(4)])
     find_routes(keep, by_city, "city")
-    first_job = keep.view().blocks[0].totals
+    first_job = keep.facts().blocks[0].totals
     assert ids(by_city.transform(keep)) == expected(by_city)
-    view = keep.view().blocks[0]
+    view = keep.facts().blocks[0]
     assert view.routed_by == ("city",)
     first = {route.order[0] for route in view.routes}
     assert first == {0, 1, 2, 3}
@@ -106,7 +107,7 @@ def test_a_column_that_every_predicate_reads_beside_its_own_may_tell_classes(by_
     keep = el.all_of(*[of(f"v{f}") for f in range(4)])
     find_routes(keep, by_city, "city")
     assert ids(by_city.transform(keep)) == expected(by_city)
-    assert keep.view().blocks[0].routed_by == ("city",)
+    assert keep.facts().blocks[0].routed_by == ("city",)
 
 
 def test_switched_off_there_are_no_classes(by_city):
@@ -116,13 +117,13 @@ def test_switched_off_there_are_no_classes(by_city):
     assert "Routing" not in keep.explain()
     frozen = el.all_of(*[slow(f"v{f}") for f in range(4)], adaptive=False)
     assert ids(by_city.transform(frozen)) == expected(by_city)
-    assert frozen.view().blocks[0].routes == ()
+    assert frozen.facts().blocks[0].routes == ()
 
 
 def test_cheap_predicates_are_not_routed(by_city):
     keep = el.all_of(*[f"v{f} < 0.5" for f in range(4)])
     assert ids(by_city.transform(keep)) == expected(by_city)
-    assert keep.view().blocks[0].routes == ()
+    assert keep.facts().blocks[0].routes == ()
 
 
 @pytest.mark.large
@@ -130,7 +131,7 @@ def test_attributes_named_by_the_user(by_city):
     keep = el.all_of(*[slow(f"v{f}") for f in range(4)], route_by=["upper(city)"])
     find_routes(keep, by_city, "upper(city)")
     assert ids(by_city.transform(keep)) == expected(by_city)
-    assert keep.view().blocks[0].routed_by == ("upper(city)",)
+    assert keep.facts().blocks[0].routed_by == ("upper(city)",)
 
 
 @pytest.mark.parametrize(
@@ -307,7 +308,7 @@ def test_sql_predicates_of_a_query_take_an_order_per_class(spark, texts, tmp_pat
     run = query.start("memory", checkpoint=str(tmp_path), trigger="available_now")
     run.await_termination()
     assert sorted(run.to_arrow()["id"].to_pylist()) == ids(df.where(condition))
-    view = run.view().blocks[0]
+    view = facts_of(run).blocks[0]
     assert view.routed_by == ("region",)
     assert {route.order[0] for route in view.routes} == {0, 1, 2}
     assert "Classes of rows by region" in run.explain()
@@ -321,7 +322,7 @@ def test_sql_predicates_of_a_query_take_an_order_per_class(spark, texts, tmp_pat
     more = again.start("memory", checkpoint=str(tmp_path), trigger="available_now")
     more.await_termination()
     assert [entry["event"] for entry in more.journal][-1] == "restore"
-    assert more.view().blocks[0].routed_by == ("region",)
+    assert facts_of(more).blocks[0].routed_by == ("region",)
 
 
 @pytest.mark.large
@@ -377,9 +378,9 @@ def test_tenants_in_files_that_are_scanned(spark, tmp_path):
     # On a busy machine the second job may still be the one that learns what routing gains.
     evaluated = []
     for _ in range(2):
-        before = keep.view().blocks[0].totals.n_evaluations
+        before = keep.facts().blocks[0].totals.n_evaluations
         assert rows.transform(keep).count() == want
-        (block,) = keep.view().blocks
+        (block,) = keep.facts().blocks
         evaluated.append((block.totals.n_evaluations - before) / n_rows)
     assert block.routed_by == ("tenant",)
     assert min(evaluated) < 2.1, "4.2 in one order, 1.4 in the best"

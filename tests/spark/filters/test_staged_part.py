@@ -79,7 +79,7 @@ EXPECTED = " AND ".join(SQL.values())
 
 def staged(keep):
     """Return the crossings in force, by names of predicates."""
-    (block,) = keep.view().blocks
+    (block,) = keep.facts().blocks
     return [[block.profile.filter_ids[f] for f in each.filters] for each in block.crossings]
 
 
@@ -120,11 +120,11 @@ def test_rows_are_the_same_job_by_job(rows):
 def test_evaluations_of_all_crossings_are_counted(rows):
     keep = el.all_of(ends_in_7, has_no_3, rare, sample_prob=0.0)
     numbers(rows.transform(keep))
-    (before,) = keep.view().blocks
+    (before,) = keep.facts().blocks
     in_force = staged(keep)
     assert in_force
     numbers(rows.transform(keep))
-    (after,) = keep.view().blocks
+    (after,) = keep.facts().blocks
     made = after.totals.n_evaluations - before.totals.n_evaluations
     made -= after.totals.n_extra - before.totals.n_extra  # of the rows that a new crossing samples
     fewest, most = 0, 0
@@ -154,7 +154,7 @@ def test_another_order_makes_other_crossings(rows):
     for _ in range(2 * LOOK_EVERY):
         assert numbers(others.transform(keep)) == expected
     assert len(events(keep)) > 1
-    (block,) = keep.view().blocks
+    (block,) = keep.facts().blocks
     assert block.profile.filter_ids[block.order[0]] != "rare"
 
 
@@ -164,15 +164,15 @@ def test_more_rows_than_expected_ask_for_a_look(rows):
     numbers(rows.transform(keep))
     (part,) = keep._operator.learning.values()
     assert isinstance(part, StagedPart)
-    assert keep.view().blocks[0].crossings
+    assert keep.facts().blocks[0].crossings
     all_rows = rows.withColumns(
         {"few": F.lit(0).cast("bigint"), "wide": F.lit(f"{WIDE}7"), "other": F.lit(WIDE)}
     )
     assert numbers(all_rows.transform(keep)) == numbers(all_rows.where(EXPECTED))
-    keep.view()  # takes the reports in
+    keep.facts()  # takes the reports in
     before = part.whole.n_learned
     assert numbers(all_rows.transform(keep)) == numbers(all_rows.where(EXPECTED))
-    keep.view()
+    keep.facts()
     assert part.whole.n_learned == before + 1
 
 

@@ -13,12 +13,13 @@ from pyarrow import fs
 
 import eddyline as el
 from eddyline.errors import StateError
-from eddyline.spark import disorder
+from eddyline.spark import event_time
 from eddyline.spark.joins.inputs import BatchMode
 from eddyline.spark.joins.tables import Broadcast
 from eddyline.spark.joins.task import LateWorker
 from eddyline.state.manifest import StatePlace
 from eddyline.state.rows import Rows
+from tests.spark.facts import facts_of
 from tests.spark.joins.join_streams import stream_of, write_batch
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -107,7 +108,7 @@ def test_tables_at_the_rows_give_what_buckets_give(spark, folder, kind):
         started(spark, folder, QUERIES[kind], checkpoint=f"{kind} {adaptive}", adaptive=adaptive)
         for adaptive in (True, False)
     ]
-    assert [run.view().way for run in runs] == ["broadcast", "buckets"]
+    assert [facts_of(run).way for run in runs] == ["broadcast", "buckets"]
     found, wanted = (run.to_arrow() for run in runs)
     assert wanted.num_rows > 5
     assert rows(found) == rows(wanted)
@@ -115,7 +116,7 @@ def test_tables_at_the_rows_give_what_buckets_give(spark, folder, kind):
     assert late.schema == late_there.schema
     assert rows(late) == rows(late_there)
     assert late.num_rows > 1
-    assert [each.n_late for run in runs for each in run.view().inputs[:1]] == [late.num_rows] * 2
+    assert [each.n_late for run in runs for each in facts_of(run).inputs[:1]] == [late.num_rows] * 2
 
 
 @pytest.fixture
@@ -125,7 +126,7 @@ def looks(monkeypatch, rows_are_asked):
 
     def counted(*given):
         made.append(given)
-        return disorder.counted(*given)
+        return event_time.counted(*given)
 
     monkeypatch.setattr("eddyline.spark.joins.inputs.counted", counted)
     return made
@@ -139,8 +140,8 @@ def test_a_sink_that_takes_all_rows_tells_their_time(spark, folder, looks):
 
     every.takes_all = True
     run = started(spark, folder, QUERIES["inner"], every, checkpoint="every")
-    assert run.view().way == "broadcast"
-    assert len(taken) == run.view().n_results > 5
+    assert facts_of(run).way == "broadcast"
+    assert len(taken) == facts_of(run).n_results > 5
     assert sorted(run.late_rows("s")["id"].to_pylist()) == LATE
     assert not looks
 
@@ -153,7 +154,7 @@ def test_late_rows_are_known_whatever_a_function_takes(spark, folder, looks):
             taken.extend(df.limit(2).collect())
 
     run = started(spark, folder, QUERIES["inner"], some, checkpoint="some")
-    view = run.view()
+    view = facts_of(run)
     assert view.way == "broadcast"
     assert 1 < len(taken) <= 6
     assert len(looks) == N_BATCHES
@@ -168,7 +169,7 @@ def test_a_table_stays_what_it_was_and_ways_may_change(spark, folder, tmp_path):
     for number in (1, 2):
         write_batch(tmp_path, "s", number, rows_of(number))
         run = started(spark, tmp_path, QUERIES["inner"], table=[(1, "other", None, None)])
-        assert run.view().way == "broadcast"
+        assert facts_of(run).way == "broadcast"
         assert {*run.to_arrow()["name"].to_pylist()} <= {"a", "b", "c", "d"}
         assert run.to_arrow().num_rows > 5
     write_batch(tmp_path, "s", 3, rows_of(3))
@@ -183,7 +184,7 @@ def test_a_table_stays_what_it_was_and_ways_may_change(spark, folder, tmp_path):
 
 def test_an_empty_table_has_no_partners_and_time_goes_on(spark, folder):
     run = started(spark, folder, QUERIES["inner"], table=[], checkpoint="empty")
-    assert run.view().way == "broadcast"
+    assert facts_of(run).way == "broadcast"
     assert run.to_arrow().num_rows == 0
     assert sorted(run.late_rows("s")["id"].to_pylist()) == LATE
 
@@ -192,7 +193,7 @@ def test_a_large_table_stays_in_buckets(spark, folder, monkeypatch):
     monkeypatch.setattr("eddyline.spark.joins.tables.MOST_ROWS", 2)
     monkeypatch.setattr("eddyline.joins.tables.MOST_ROWS", 2)
     run = started(spark, folder, QUERIES["semi"], checkpoint="large")
-    assert run.view().way == "buckets"
+    assert facts_of(run).way == "buckets"
     assert run.to_arrow().num_rows > 5
 
 
@@ -201,7 +202,7 @@ def test_tables_that_were_taken_by_themselves_and_stay_in_buckets_are_counted(
 ):
     monkeypatch.setattr("eddyline.joins.tables.MOST_BYTES", 0)
     write_batch(tmp_path, "s", 0, rows_of(0))
-    view = started(spark, tmp_path, QUERIES["inner"]).view()
+    view = facts_of(started(spark, tmp_path, QUERIES["inner"]))
     assert view.way == "buckets"
     assert view.n_results > 5
     assert view.inputs[1].n_joined == sum(key is not None for key, *_ in NAMES)

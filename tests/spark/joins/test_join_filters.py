@@ -12,6 +12,7 @@ import pytest
 
 import eddyline as el
 from eddyline.errors import PredicateError, QueryError, StateError
+from tests.spark.facts import facts_of
 from tests.spark.joins.join_streams import stream_of, write_batch
 from tests.state.manifests import change
 
@@ -92,7 +93,7 @@ def test_sql_predicates_of_a_join_are_ordered_and_journalled(engine, tmp_path):
     again = query.start(checkpoint=str(tmp_path / "ckpt"), trigger="available_now")
     assert again.await_termination(300)
     (restored,) = [entry for entry in again.journal if entry["event"] == "restore"]
-    assert restored["after"]["filter s"]["native of s"][0] == "v = 3"
+    assert restored["after"]["native of s"][0] == "v = 3"
 
 
 RAISING = [
@@ -163,7 +164,7 @@ def test_rows_that_predicates_drop_are_counted_by_windows_of_rows(engine, condit
     even = [k for k in range(6_000) if k % 10 in (2, 4, 6, 8)]
     # The newest row waits: no earlier one may come any more once a later one is there.
     assert found == [k for k in even if k < 5_999]
-    (s, t) = run.view().inputs
+    (s, t) = facts_of(run).inputs
     assert s.n_arrived == t.n_arrived == 6_000
 
 

@@ -16,6 +16,7 @@ import pytest
 import eddyline as el
 from eddyline.errors import StateError
 from eddyline.spark.sinks.files import FileSink
+from tests.spark.facts import facts_of
 from tests.spark.joins.join_streams import stream_of, write_batch
 from tests.spark.processes import Process
 
@@ -177,14 +178,14 @@ def test_windows_that_a_task_cannot_reach_are_said_and_nothing_is_lost(engine, t
 def test_a_batch_that_spark_runs_again_starts_from_the_same_windows(engine, tmp_path):
     run = started(engine, tmp_path)
     assert run.await_termination(120)
-    n_results = run.view().n_results
+    n_results = facts_of(run).n_results
     for name in ("2", ".2.crc"):
         (tmp_path / "ckpt" / "spark" / "commits" / name).unlink()
     again = started(engine, tmp_path, name="again")
     assert again.await_termination(120)
     assert [record.batch_id for record in again.records] == [2]
     assert got(tmp_path) == expected(3)
-    assert again.view().n_results == n_results, "it is counted once"
+    assert facts_of(again).n_results == n_results, "it is counted once"
     for name in "stu":
         write_batch(tmp_path, name, 3, rows_of(name, 3))
     last = started(engine, tmp_path, name="last")

@@ -9,6 +9,7 @@ from eddyline.errors import OptionError, QueryError
 from eddyline.query.predicates import SqlPredicate
 from eddyline.query.steps import RESULT, FilterStep
 from eddyline.spark.script import run_script
+from tests.spark.facts import facts_of
 from tests.spark.joins.test_join_script import folder as orders  # noqa: F401 - a fixture
 from tests.spark.joins.test_join_script import script_of
 from tests.spark.joins.test_join_streams import RESULTS, TEXT, engine, found  # noqa: F401
@@ -28,7 +29,7 @@ def test_it_takes_the_options_of_a_join_and_of_filters(engine, tmp_path):  # noq
     run = query.start(trigger="available_now", state=str(state))
     assert run.await_termination(120)
     assert found(run.to_arrow()) == [row for row in RESULTS if row[1] > 1]
-    assert run.view().grid == (3,), "the view is that of the operator with windows"
+    assert facts_of(run).grid == (3,), "the view is that of the operator with windows"
     assert list(state.rglob("manifest-*.json"))
     assert (
         query.settings.items()
@@ -110,7 +111,7 @@ def test_a_run_without_a_plan_has_no_view(engine):  # noqa: F811
     read, _, project = query.steps
     run = query.with_steps(read, project).start(trigger="available_now")
     assert run.await_termination(120)
-    assert run.view() is None
+    assert facts_of(run) is None
     assert "plain" in run.explain()
     assert len(run.to_arrow()) == 5
 

@@ -9,6 +9,7 @@ import pytest
 
 from eddyline.errors import SourceError
 from eddyline.spark.script import run_script
+from tests.spark.facts import facts_of
 from tests.spark.joins.join_streams import write_batch
 
 pytestmark = pytest.mark.spark
@@ -70,7 +71,7 @@ def test_two_streams_and_a_table_are_joined(spark, folder):
         (1, 1, "north"),
         (4, 4, "south"),
     ]
-    assert [each.window for each in run.view().inputs] == [
+    assert [each.window for each in facts_of(run).inputs] == [
         "RANGE 10 SECONDS",
         "RANGE 5 SECONDS",
         "static",

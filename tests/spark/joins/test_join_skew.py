@@ -11,6 +11,7 @@ import pytest
 import eddyline as el
 from eddyline.spark.joins.bound import BoundJoin
 from tests.oracles.joins import bag, results
+from tests.spark.facts import facts_of
 from tests.spark.joins.join_streams import stream_of, value_of, write_batch
 
 pytestmark = pytest.mark.spark
@@ -62,7 +63,7 @@ def test_a_key_with_half_of_the_rows_is_split(spark, tmp_path, monkeypatch):
     (cut,) = [entry for entry in run.journal if entry["event"] == "grid"]
     assert cut["before"] == [4]
     assert cut["after"]["shape"] == [4]
-    assert len(cut["after"]["splits"]) == len(run.view().splits) == 1
+    assert len(cut["after"]["splits"]) == len(facts_of(run).splits) == 1
     assert cut["evidence"]["rows_in_fullest_before"] > cut["evidence"]["rows_in_fullest_after"]
     assert "1 frequent key cut by event time, too" in run.explain()
 
@@ -71,27 +72,27 @@ def test_a_key_with_half_of_the_rows_is_split(spark, tmp_path, monkeypatch):
         (tmp_path / "ckpt" / "spark" / "commits" / name).unlink()
     _, again = ran(spark, tmp_path, buckets=4)
     assert [record.batch_id for record in again.records] == [2]
-    assert again.view().splits == run.view().splits
-    assert again.view().n_results == run.view().n_results
+    assert facts_of(again).splits == facts_of(run).splits
+    assert facts_of(again).n_results == facts_of(run).n_results
 
     # With other buckets, and late rows, which are in several of them.
     arrive(3, n_late=5)
     arrive(4, n_late=1)
     _, other = ran(spark, tmp_path, buckets=6)
-    assert other.view().grid == (6,)
-    assert other.view().splits, "the counts were kept"
+    assert facts_of(other).grid == (6,)
+    assert facts_of(other).splits, "the counts were kept"
 
     # Switched off, nothing is cut anew, and it goes on with what is there.
     arrive(5)
     query, last = ran(spark, tmp_path, buckets=6, adaptive=False)
-    assert last.view().splits == other.view().splits
+    assert facts_of(last).splits == facts_of(other).splits
 
     wholes = {name: pa.concat_tables(parts) for name, parts in on_time.items()}
     wanted = results(value_of(query), wholes, dict.fromkeys(wholes, "ts")).drop_columns("_at")
     assert wanted.num_rows > 20_000
     got = duckdb.sql(f"SELECT a, b FROM '{tmp_path}/out/*.parquet'").to_arrow_table()
     assert bag(got) == bag(wanted)
-    for each in last.view().inputs:
+    for each in facts_of(last).inputs:
         assert (each.n_joined, each.n_late) == (wholes[each.name].num_rows, 6)
         late = last.late_rows(each.name)
         assert set(late["k"].to_pylist()) == {HOT}

@@ -27,6 +27,7 @@ from eddyline.query.query import RowsWindow
 from tests.examples import examples
 from tests.oracles.join_strategies import join_cases
 from tests.oracles.joins import bag, results
+from tests.spark.facts import facts_of
 from tests.spark.joins.join_streams import join_of, stream_of, value_of, write_batch
 
 pytestmark = pytest.mark.spark
@@ -121,7 +122,7 @@ def test_late_rows_are_counted_and_kept(engine, tmp_path):
     run = query.start(checkpoint=str(tmp_path / "ckpt"), trigger="available_now")
     assert run.await_termination(120)
     assert found(run.to_arrow()) == RESULTS
-    s, t = run.view().inputs
+    s, t = facts_of(run).inputs
     assert (s.n_arrived, s.n_joined, s.n_late) == (5, 4, 1)
     assert (t.n_arrived, t.n_joined, t.n_late) == (4, 3, 0)
     late = run.late_rows("s").to_pylist()
@@ -152,7 +153,7 @@ def test_many_late_rows_are_warned_of(spark, tmp_path):
         run = ended(query)
     (said,) = [str(each.message) for each in caught if each.category is LateRowsWarning]
     assert "in the order in which they were changed" in said, "it is warned of once"
-    assert run.view().inputs[0].n_late == 40
+    assert facts_of(run).inputs[0].n_late == 40
     with pytest.raises(StateError, match="without a checkpoint removes them when it ends"):
         run.late_rows("s")
     assert "s without a lateness" in run.explain()
@@ -205,7 +206,7 @@ def test_what_is_learned_and_damaged_is_dropped(engine, tmp_path):
     assert again.await_termination(120)
     assert "drop_state" in [entry["event"] for entry in again.journal]
     assert found(again.to_arrow()) == [(1, 7, 20)]
-    assert again.view().inputs[0].n_late == 1, "late rows are counted with the windows"
+    assert facts_of(again).inputs[0].n_late == 1, "late rows are counted with the windows"
 
 
 @pytest.mark.large
@@ -224,7 +225,7 @@ def test_a_restart_goes_on_with_other_buckets(spark, tmp_path):
         run = query.start(checkpoint=checkpoint, trigger="available_now")
         assert run.await_termination(120)
         # Four keys fill four buckets as well as five.
-        assert run.view().grid == ((1,), (4,), (2,))[number]
+        assert facts_of(run).grid == ((1,), (4,), (2,))[number]
         everything += found(run.to_arrow())
     assert sorted(everything) == [
         (1, 1, 10),
@@ -257,8 +258,8 @@ def test_rows_that_wait_survive_a_restart(spark, tmp_path):
         query = engine_over(spark, tmp_path).query(text, name="waiting", buckets=1 + number)
         run = query.start(checkpoint=checkpoint, trigger="available_now")
         assert run.await_termination(120)
-        assert run.view().grid == (1,)
-        assert any("no earlier row of s, t" in note for note in run.view().notes)
+        assert facts_of(run).grid == (1,)
+        assert any("no earlier row of s, t" in note for note in facts_of(run).notes)
         everything += bag(run.to_arrow())
     wholes = {name: pa.concat_tables(parts) for name, parts in tables.items()}
     wanted = results(value_of(query), wholes, dict.fromkeys(wholes, "ts"))
@@ -348,7 +349,7 @@ def test_a_sink_may_give_partitions_other_numbers(spark, tmp_path, plan):
 
     run = query.start(sink, trigger="available_now")
     assert run.await_termination(120)
-    assert run.view().grid == (4,)
+    assert facts_of(run).grid == (4,)
     assert sorted(seen) == sorted((k, k, k) for k in keys for _ in range(9))
 
 
@@ -475,7 +476,7 @@ def test_the_order_of_a_pipeline_is_learned(spark, tmp_path):
     (change,) = [entry for entry in run.journal if entry["event"] == "order"]
     assert (change["component"], change["before"]) == ("pipeline t", ["s", "u"])
     assert change["after"] == ["u", "s"]
-    (pipeline,) = [each for each in run.view().pipelines if each.name == "t"]
+    (pipeline,) = [each for each in facts_of(run).pipelines if each.name == "t"]
     assert [each.other for each in pipeline.probes] == ["u", "s"]
     assert pipeline.written == ("s", "u")
     n_since = 2 - change["batch_id"]

@@ -17,6 +17,7 @@ from tests.spark.aggregates.test_composed import (
     low,  # noqa: F401
     of_duckdb,
 )
+from tests.spark.facts import facts_of
 from tests.spark.joins.join_streams import stream_of, write_batch
 
 pytestmark = pytest.mark.spark
@@ -193,7 +194,7 @@ def test_rows_without_a_time_are_counted_beside_late_ones(spark, tmp_path):
         streams.stream(name, rows, time="ts", lateness="0 seconds")
     made(streams, "twice", "SELECT k, ts FROM s UNION ALL SELECT k, ts FROM s", "ts")
     text = "SELECT a.k FROM twice a [RANGE 1 SECOND], t [RANGE 1 SECOND] WHERE a.k = t.k"
-    twice, other = ended(streams.query(text)).view().inputs
+    twice, other = facts_of(ended(streams.query(text))).inputs
     assert (twice.n_arrived, twice.n_untimed) == (6, 2)
     assert (other.n_arrived, other.n_untimed) == (4, 1), "its late rows are found by its tasks"
 

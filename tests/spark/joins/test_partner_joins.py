@@ -18,6 +18,7 @@ from eddyline.errors import OptionError
 from tests.examples import examples
 from tests.oracles.joins import FOREVER, bag, results_by_partner
 from tests.oracles.partner_strategies import partner_cases
+from tests.spark.facts import facts_of
 from tests.spark.joins.join_streams import join_of, stream_of, write_batch
 from tests.spark.joins.test_join_streams import drawn_join
 
@@ -108,7 +109,7 @@ def test_what_is_pending_at_the_end_of_a_run_is_given_by_a_later_one(spark, tmp_
     write_batch(tmp_path, "payments", 0, rows_of((4, "a", 4), (11, "b", 9)))
     run, found = ran(spark, tmp_path, UNPAID)
     assert found == {("a", 5): 1, (None, 5): 1}, "the window of a ended before 11 s"
-    (orders, _) = run.view().inputs
+    (orders, _) = facts_of(run).inputs
     assert orders.n_waiting == 1
     said = " ".join(run.explain().split())
     assert "ANTI: rows of o that have no partner in p, each once" in said
@@ -121,7 +122,7 @@ def test_what_is_pending_at_the_end_of_a_run_is_given_by_a_later_one(spark, tmp_
     write_batch(tmp_path, "payments", 2, rows_of((31, None, 1)))
     run, found = ran(spark, tmp_path, UNPAID)
     assert found == {("a", 5): 1, (None, 5): 1, ("a", 1): 1}
-    assert run.view().inputs[0].n_waiting == 1
+    assert facts_of(run).inputs[0].n_waiting == 1
 
 
 @pytest.mark.large
@@ -224,7 +225,7 @@ def test_late_rows_are_no_results_whether_they_have_a_key_or_not(spark, tmp_path
     assert found == {("b", 2, 2): 1, ("a", 1, None): 1, ("a", 5, None): 1}
     late = run.late_rows("o").to_pylist()
     assert sorted((row["v"], row["k"]) for row in late) == [(3, None), (4, "a")]
-    assert run.view().inputs[0].n_late == 2
+    assert facts_of(run).inputs[0].n_late == 2
 
 
 @pytest.mark.large

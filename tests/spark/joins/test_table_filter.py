@@ -20,6 +20,7 @@ from eddyline.state.bucket_state import BucketState
 from eddyline.state.grid import Grid
 from eddyline.state.run_files import RunFile
 from tests.joins.plans import place_in
+from tests.spark.facts import facts_of
 from tests.spark.joins.join_streams import run_to_end
 
 pytestmark = pytest.mark.spark
@@ -131,7 +132,7 @@ def test_answers_late_rows_and_counts_are_as_without_it_also_after_a_restart(
     assert {n: again.late_rows(n).num_rows for n in "st"} == n_late, "late ones are not dropped"
     # The first batch brings the table, and the second one its keys.
     n_new = sum(int((~rows_of("s", number)[4]).sum()) for number in range(2, N_BATCHES))
-    (view,) = again.view().drops
+    (view,) = facts_of(again).drops
     assert 0.9 * n_new < view.n_dropped < n_new
 
 

@@ -8,6 +8,7 @@ import pytest
 
 import eddyline as el
 from eddyline.errors import QueryError
+from tests.spark.facts import facts_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -135,7 +136,7 @@ def test_a_skipped_rule_is_not_among_those_to_come(running):
     run = running(rules)
     rules.add("unfit", "zzz > 4")
     assert "since:" not in run.explain(width=200)
-    assert [each.name for each in run.view().skipped] == ["unfit"]
+    assert [each.name for each in facts_of(run).skipped] == ["unfit"]
 
 
 def test_the_journal_counts_the_rules_that_run(stream):
@@ -155,7 +156,7 @@ def test_totals_are_of_the_same_rows(stream):
     sink = changed_after_the_first_batch(rules, lambda rules: rules.add("new", "n = 3"))
     run = rules.start(stream, sink, trigger="available_now")
     assert run.await_termination(120)
-    view = run.view()
+    view = facts_of(run)
     assert view.n_rows_before == run.records[0].n_rows > 0
     assert view.n_rows == sum(each.n_rows for each in run.records[1:])
     assert view.n_matches == sum(each.operators[0].n_matches for each in run.records[1:])

@@ -41,7 +41,7 @@ def test_guarded_rules_share_their_attributes_and_do_not_raise(frame):
         4: [f"sum {k}" for k in range(6)] + ["ratio", "number"],
     }
     assert found(frame, rules) == wanted
-    view = rules.view()
+    view = rules.facts()
     assert view.natives == ()
     assert [each.name for each in view.constructs].count("try_add(`a`, `b`)") == 1
     assert {each.name for each in view.constructs if each.kind == "errors"} == {
@@ -100,6 +100,6 @@ def test_without_ansi_nothing_raises(spark, frame):
         spark.conf.set("spark.sql.ansi.enabled", "false")
         wanted = {0: ["ratio"], 1: ["sum"], 3: ["number"], 4: ["ratio", "number"]}
         assert found(frame, rules) == wanted
-        assert not any(each.kind == "errors" for each in rules.view().constructs)
+        assert not any(each.kind == "errors" for each in rules.facts().constructs)
     finally:
         spark.conf.set("spark.sql.ansi.enabled", before)

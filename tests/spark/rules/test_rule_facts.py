@@ -16,6 +16,7 @@ import eddyline as el
 from eddyline.errors import OptionError, QueryError, SourceError
 from eddyline.spark.rules import udf
 from eddyline.spark.rules.output import about_rules
+from tests.spark.facts import facts_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -280,7 +281,7 @@ def test_a_changed_title_keeps_what_was_learned(stream, frame, tmp_path, is_sigm
     before = json.loads(state.read_text())["state"]["rules"]
     again = finish(rules("Two", "high").start(stream, "parquet", trigger="available_now", **paths))
     assert events(again) == ["restore"]
-    assert again.view().n_rows_before == 23
+    assert facts_of(again).n_rows_before == 23
     assert before["rows"] == 23
     # What a rule means does change it.
     other = SIGMA.replace("s: b", "s: c") if is_sigma else {"r": "s = 'c'"}
@@ -304,7 +305,7 @@ def test_a_title_changed_while_rules_run_keeps_plan_and_counts(stream):
     run = finish(rules.start(stream, sink, as_struct=True, trigger="available_now"))
     assert set(sets[0]) == {("r", "Old", None)}
     assert {each for later in sets[1:] for each in later} == {("r", "New", "high")}
-    view = run.view()
+    view = facts_of(run)
     assert (view.n_rows_before, view.n_rows) == (0, 23)
     assert [each["event"] for each in run.journal if each["event"] == "rules"] == []
     assert view.titles == {"r": "New"}

@@ -128,7 +128,7 @@ def test_two_hundred_rules_are_one_attribute(spark, decimals):
     for rules, rows, name in ((by_order, frame, "`s`"), (wide, decimals, "`w10`")):
         shared = el.RuleSet(rules)
         rows.transform(shared.any()).collect()
-        (attribute,) = shared.view().constructs
+        (attribute,) = shared.facts().constructs
         assert (attribute.name, attribute.n_rules) == (name, 200)
         assert natives(rows, *rules.values()) == []
 

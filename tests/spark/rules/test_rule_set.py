@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 import eddyline as el
 from eddyline.errors import NotSupportedError, OptionError, PredicateError, QueryError
+from tests.spark.facts import facts_of
 from tests.spark.parquet_files import schema_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -106,7 +107,7 @@ def test_counts_say_what_was_observed_and_need_no_column(frame):
     counts = frame.transform(rules.count_by_rule())
     assert counts.dtypes == [("rule", "string"), ("count", "bigint")]
     assert [tuple(row) for row in counts.collect()] == [("all", frame.count())]
-    assert rules.view().n_rows == frame.count()
+    assert rules.facts().n_rows == frame.count()
     assert frame.where("false").transform(rules.count_by_rule()).collect() == []
 
 
@@ -200,7 +201,7 @@ def test_a_pickled_set_has_the_rules_and_knows_nothing(frame):
     assert (again.name, again.names, again.options) == ("travels", rules.names, rules.options)
     assert [each.name for each in again.skipped] == ["bad"]
     with pytest.raises(QueryError, match="not applied"):
-        again.view()
+        again.facts()
     assert found(frame.transform(again.matches())) == want
 
 
@@ -234,7 +235,7 @@ def test_start_and_explain(frame, stream, tmp_path):
     assert sum(record.n_kept for record in run.records) == len(matched(frame, RULES))
     n_true = sum(map(len, matched(frame, RULES).values()))
     assert sum(record.operators[0].n_matches for record in run.records) == n_true
-    counts = {each.name: each.n_matches for each in run.view().rules}
+    counts = {each.name: each.n_matches for each in facts_of(run).rules}
     assert sum(counts.values()) == n_true
     # The run's has the steps between its name and the rest.
     assert rules.explain().partition("\n")[2] in run.explain()
@@ -258,7 +259,7 @@ def test_rules_are_learned_from_a_small_stream(spark, tmp_path):
     (learned, *_) = [entry for entry in run.journal if entry["event"] == "sharing"]
     assert learned["evidence"]["why"] == "first sample"
     assert learned["evidence"]["rows"] <= 220
-    assert run.view().is_measured
+    assert facts_of(run).is_measured
     assert "guessed" not in run.explain()
 
 
@@ -314,7 +315,7 @@ def test_each_batch_has_the_rules_of_its_moment(frame, stream):
     # Two journals may note one change in two seconds.
     assert [each | {"at": ""} for each in kept] == [each | {"at": ""} for each in changes]
     # What each rule came to is counted from when it was added.
-    assert {each.name: each.n_rows for each in run.view().rules} == {"back": 500, "text": 1_000}
+    assert {each.name: each.n_rows for each in facts_of(run).rules} == {"back": 500, "text": 1_000}
 
 
 @pytest.mark.large
@@ -363,8 +364,8 @@ def test_restart_from_a_checkpoint(spark, frame, stream, tmp_path):
     rules = el.RuleSet(RULES, **options)
     first = finish(rules.start(stream, "parquet", trigger="available_now", **paths))
     (operator,) = first.chain.operators
-    plan, counts = operator.compiled.choice.sharing, first.view().rules
-    assert first.view().is_measured
+    plan, counts = operator.compiled.choice.sharing, facts_of(first).rules
+    assert facts_of(first).is_measured
 
     # A crash after the rows were written and before Spark noted it: the batch runs again.
     commits = tmp_path / "ckpt" / "spark" / "commits"
@@ -378,7 +379,7 @@ def test_restart_from_a_checkpoint(spark, frame, stream, tmp_path):
     assert found(spark.read.parquet(paths["path"])) == matched(frame, RULES)
     assert [e["event"] for e in again.journal if e["component"] == "run"] == ["restore"]
     assert again.chain.operators[0].compiled.choice.sharing == plan
-    assert again.view().rules == counts  # counted before, counts once
+    assert facts_of(again).rules == counts  # counted before, counts once
     state = json.loads((tmp_path / "ckpt" / "eddyline" / "state.json").read_text())
     assert state["state"]["rules"]["plan"]["access_predicates"]
 

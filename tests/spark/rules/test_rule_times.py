@@ -130,7 +130,7 @@ def test_two_hundred_rules_are_one_attribute(spark, change):
     }
     rules = el.RuleSet(given_texts)
     frame.transform(rules.any()).select("id").collect()
-    (attribute,) = rules.view().constructs
+    (attribute,) = rules.facts().constructs
     n_times = len({text.partition("TIMESTAMP")[2] for text in given_texts.values()})
     # A region per gap between constants, one after the last, and one for NULL.
     assert (attribute.name, attribute.n_rules, attribute.n_tests) == ("`at`", 200, n_times + 2)

@@ -74,7 +74,7 @@ def test_every_output_is_that_of_the_matcher(spark, folder, rules):
     for output, want in expected.items():
         assert found[output] == want, output
     assert found["counts"][1] != []
-    assert str(stated.view().plan) == f"{len(rules)} in one statement of Spark's"
+    assert str(stated.facts().plan) == f"{len(rules)} in one statement of Spark's"
 
 
 def test_matches_are_counted_and_rows_where_that_costs_nothing(spark, folder):
@@ -82,12 +82,12 @@ def test_matches_are_counted_and_rows_where_that_costs_nothing(spark, folder):
     rules, matcher = el.RuleSet(FEW, method="statement"), el.RuleSet(FEW, method="blocks")
     for each in (rules, matcher):
         df.transform(each.matches(keep_unmatched=True)).collect()
-    want = {each.name: each.n_matches for each in matcher.view().rules}
-    assert {each.name: each.n_matches for each in rules.view().rules} == want
-    assert (rules.view().n_rows, rules.view().n_dropped) == (400, 0)
+    want = {each.name: each.n_matches for each in matcher.facts().rules}
+    assert {each.name: each.n_matches for each in rules.facts().rules} == want
+    assert (rules.facts().n_rows, rules.facts().n_dropped) == (400, 0)
     assert "400 rows evaluated" in rules.explain()
     df.transform(rules.any()).collect()
-    view = rules.view()
+    view = rules.facts()
     assert {each.name: each.n_matches for each in view.rules} == {
         name: 2 * n for name, n in want.items()
     }
@@ -105,7 +105,7 @@ def test_rules_that_may_raise_or_call_python_go_to_tasks(spark, folder):
         found = df.transform(rules.matches())
         assert rows_of(found) == rows_of(df.transform(plain.matches())), text
         assert "Python" in found._jdf.queryExecution().toString()
-        assert not rules.view().is_statement
+        assert not rules.facts().is_statement
 
 
 @pytest.mark.large
@@ -133,7 +133,7 @@ def test_a_run_whose_rules_change_between_batches(spark, folder):
     (auto, found), (matcher, want) = run_of("auto"), run_of("every_row")
     assert found == want
     assert sorted(found) == [0, 1, 2, 3]
-    ours, theirs = auto.view().rules, matcher.view().rules
+    ours, theirs = auto.facts().rules, matcher.facts().rules
     assert [(e.name, e.n_rows, e.n_matches) for e in ours] == [
         (e.name, e.n_rows, e.n_matches) for e in theirs
     ]

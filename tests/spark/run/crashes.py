@@ -24,7 +24,7 @@ from eddyline.runtime.journal import Journal
 from eddyline.runtime.snapshot import SnapshotFile
 from eddyline.spark.run.chain import Chain
 from eddyline.spark.run.job import SinkOutlet
-from eddyline.spark.shared.outlet import SharedOutlet
+from eddyline.spark.shared.router import SinkRouter
 from eddyline.spark.sinks.files import FileSink
 from eddyline.state.manifest import ManifestFolder
 
@@ -230,7 +230,7 @@ class _Marks:
     def __init__(self, patch: pytest.MonkeyPatch, crashes: Crashes) -> None:
         self._patch, self._crashes = patch, crashes
         self._around(Chain, "open", crashes.begin)
-        for outlet in (SinkOutlet, SharedOutlet):
+        for outlet in (SinkOutlet, SinkRouter):
             self._around(outlet, "write", "the sink is asked")
         self._within(FileSink, "take", self._of_sink)
         self._around(FileSink, "take", "files are staged", "a sink has its files")

@@ -8,8 +8,8 @@ from urllib.parse import quote
 import pytest
 
 from eddyline.runtime.records import Backlog
-from eddyline.spark.run import backlog as module
-from eddyline.spark.run.backlog import backlog_of, of_offsets
+from eddyline.spark import stream_files as module
+from eddyline.spark.stream_files import backlog_of, of_offsets
 
 KAFKA = {"description": "KafkaV2[Subscribe[t, u]]"}
 
@@ -144,7 +144,7 @@ def test_the_folder_of_a_streaming_sink_has_a_log_of_its_own(folder):
 
 
 @pytest.mark.parametrize(
-    ("name", "most"), [("MOST_FILES", 1), ("MOST_LOG_BYTES", 5), ("MOST_S", -1)]
+    ("name", "most"), [("MOST_LISTED", 1), ("MOST_LOG_BYTES", 5), ("MOST_S", -1)]
 )
 def test_a_look_is_bounded(folder, monkeypatch, name, most):
     folder.put("a", 10)

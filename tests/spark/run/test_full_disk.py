@@ -8,7 +8,7 @@ import pytest
 
 import eddyline as el
 from eddyline.errors import SourceError
-from eddyline.spark.run.failures import reworded
+from eddyline.spark.run.run import reworded
 
 pytestmark = pytest.mark.spark
 

@@ -6,7 +6,7 @@ import threading
 from types import SimpleNamespace
 
 from eddyline.spark.operator import Laid, Operator, Pending
-from eddyline.spark.run.job_reports import JobReports
+from eddyline.spark.run.observations import JobReports
 
 
 def test_a_report_is_learned_once_whoever_asks():

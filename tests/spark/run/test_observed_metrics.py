@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from pyspark.sql import Row
 
-from eddyline.spark.run.observed_metrics import ProgressListener
+from eddyline.spark.run.observations import ProgressListener
 
 pytestmark = pytest.mark.spark
 

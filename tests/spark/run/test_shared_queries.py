@@ -18,9 +18,9 @@ from eddyline.report.stored import read_run
 from eddyline.runtime.checkpoint import find_runs
 from eddyline.spark.run.run import Run
 from eddyline.spark.run.running_query import explanations, stop_runs
-from eddyline.spark.shared.companions import Start
-from eddyline.spark.shared.filter_query import why_not_shared
-from eddyline.spark.shared.group import SharedQueryRun, start_together
+from eddyline.spark.shared.group import SharedQueryRun, Start, start_together
+from eddyline.spark.shared.scans import SharedFilters
+from tests.spark.facts import facts_of
 from tests.spark.parquet_files import schema_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -216,7 +216,7 @@ def test_queries_that_do_not_mean_the_same_run_by_themselves(engine):
     runs = finish(engine.start_all(trigger="available_now"))
     together = {name for name, run in runs.items() if isinstance(run, SharedQueryRun)}
     assert together == {"fine", "too"}
-    assert "raise" in why_not_shared(engine.queries["raises"])
+    assert "raise" in SharedFilters.why_not(engine.queries["raises"])
     assert "runs by itself: it has options of its own" in runs["own"].explain()
     assert "rand" in runs["drawn"].explain()
     alike = ("own", "fine", "odd", "lots", "drawn")
@@ -286,7 +286,7 @@ def test_a_dear_predicate_is_asked_for_the_rows_that_a_cheap_one_leaves(engine):
     engine.query("SELECT id FROM s WHERE dear(id) AND cheap(a)", name="both")
     engine.query("SELECT id FROM s WHERE a < 5", name="beside")
     runs = finish(engine.start_all(trigger="available_now"))
-    view = runs["both"].view()
+    view = facts_of(runs["both"].shared.run)
     n_asked = {each.text: each.n_rows for each in view.tests}
     assert n_asked["cheap(a)"] == N_FILES * N_ROWS
     # All rows of the first file, in the worst case; later the rows that are left, and a sample.
@@ -345,7 +345,7 @@ def test_a_stopped_query_leaves_at_the_next_batch(engine):
     assert runs["low"].await_termination(5)
     assert [record.batch_id for record in runs["low"].records] == [0, 1]
     assert "was stopped; 4 others run on" in runs["low"].explain()
-    assert "low" not in runs["even"].shared.evaluation.rules.names
+    assert "low" not in runs["even"].shared.scan.rules.names
     assert runs["even"].isActive
     assert not runs["even"].await_termination(0.2)
     stop_runs(started)

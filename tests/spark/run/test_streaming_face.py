@@ -4,7 +4,7 @@ import pytest
 
 import eddyline as el
 from eddyline.errors import OptionError, PredicateError
-from eddyline.spark.run.triggers import spark_trigger, trigger_text
+from eddyline.spark.starting import spark_trigger, trigger_text
 
 pytestmark = pytest.mark.spark
 

@@ -55,9 +55,9 @@ def test_any_sink_of_spark(spark, folder, stream, tmp_path):
     got = spark.read.parquet(str(tmp_path / "out"))
     assert sorted(row["id"] for row in got.select("id").collect()) == expected(spark, folder)
     deadline = time.monotonic() + 20  # the listener hears of progress a moment later
-    while keep.view().blocks[1].totals.n_rows < 39_000 and time.monotonic() < deadline:
+    while keep.facts().blocks[1].totals.n_rows < 39_000 and time.monotonic() < deadline:
         time.sleep(0.1)
-    native, arrow = keep.view().blocks
+    native, arrow = keep.facts().blocks
     assert arrow.order == (1, 0)
     assert native.order == (0, 1)
     assert "el.Engine" in native.note
@@ -79,10 +79,10 @@ def test_inside_for_each_batch(spark, folder, stream, tmp_path):
     query.awaitTermination()
     assert sorted(kept) == expected(spark, folder)
     for _ in range(10):  # on busy cores learning keeps to its share of the time, and takes longer
-        if keep.view().blocks[1].order == (1, 0):
+        if keep.facts().blocks[1].order == (1, 0):
             break
         spark.read.parquet(folder).transform(keep).count()
-    assert keep.view().blocks[1].order == (1, 0)
+    assert keep.facts().blocks[1].order == (1, 0)
 
 
 @pytest.mark.large

@@ -347,14 +347,14 @@ class Stage:
     @property
     def is_crossing(self) -> bool:
         """Whether entities become other ones: it is one step over several of them."""
-        return is_crossing(self.node)
+        return graph.is_crossing(self.node)
 
 
 def staged(node: graph.Node, n_inputs: int) -> tuple[Stage, ...]:
     """Return a graph as stages, each behind those that it reads; the last one has the results."""
     cutting = _Cutting(n_inputs)
     for each in graph.parts(node):
-        if is_crossing(each):
+        if graph.is_crossing(each):
             for part in (*graph.below(each), each):
                 cutting.of(part)
     return (*cutting.stages, cutting.stage(node))
@@ -420,23 +420,12 @@ class _Cutting:
         def cut(each: graph.Node) -> graph.Node:
             if id(each) in self._made:
                 return input_of(self._made[id(each)], each.shape)
-            match each:
-                case graph.Unary(step, of):
-                    return graph.Unary(step, copy(of))
-                case graph.SameEntity(left, right) | graph.OtherEntities(left, right):
-                    return replace(each, left=copy(left), right=copy(right))
-                case graph.Input(at):
-                    return input_of(at, each.shape)
+            if isinstance(each, graph.Input):
+                return input_of(each.at, each.shape)
+            return graph.over(each, [*map(copy, graph.below(each))])
 
         node = copy(root)
         return Stage(tuple(inputs), node)
-
-
-def is_crossing(node: graph.Node) -> bool:
-    """Return whether a part makes segments of other entities than those that it reads."""
-    if isinstance(node, graph.Unary):
-        return isinstance(node.step, OverEntities)
-    return isinstance(node, graph.OtherEntities)
 
 
 def together(node: graph.Node, keys: tuple[str, ...]) -> tuple[str, ...]:

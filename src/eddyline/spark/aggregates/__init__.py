@@ -4,8 +4,8 @@ In comes a step and the rows of a batch; out come its results. Spark computes gr
 and partial aggregates. Tasks in Python put partials together by window, and Spark computes the
 values of what they return. Invariant: results are those of Spark's own aggregates.
 
-Read first ``columns`` (calls, groups and what travels), ``bucketed`` (one batch, whatever is
-aggregated) and ``task`` (the work of a worker). Then the operators: ``operator`` (by group and
-window), ``shared`` (of several queries), ``over`` and ``correlate``. ``window_aggregate`` is the
-call without SQL. Imports ``aggregates/`` and what is common of ``spark/``.
+Read first ``columns`` (calls, groups and what travels), ``operator`` (what all aggregates are, and
+those by group and window) and ``task`` (the work of a worker). Then the other operators: ``shared``
+(of several queries) and ``over`` (``OVER``, correlations of rules). ``window_aggregate`` is the
+call without SQL. Imports ``aggregates/``, ``spark/bucketed`` and what is common of ``spark/``.
 """

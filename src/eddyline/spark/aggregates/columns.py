@@ -1,15 +1,15 @@
-"""The columns of an aggregate on Spark: calls, groups, and what travels to tasks.
+"""The columns of an aggregate on Spark: calls, groups, cells, and what travels to tasks.
 
 ``Lifting`` makes calls of aggregates columns: what is combined of each row, and the values of what
 monoids give. ``Groups`` are the columns that rows are grouped by, with their codes and buckets.
-``Travelling`` collects the columns of rows that travel to tasks, each expression once, whatever
-tasks make of it.
+``Placement`` makes cells of rows, before or behind the shuffle. ``Travelling`` collects the columns
+of rows that travel to tasks, each expression once, whatever tasks make of it.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count, islice
 from typing import TYPE_CHECKING
@@ -43,6 +43,8 @@ from eddyline.aggregates.user import UserMonoid
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.spark.analysis import check_travel, has_no_order, is_collated, refused, unlogged
 from eddyline.spark.arrow_tasks import BUCKET
+from eddyline.spark.bucketed import shuffled
+from eddyline.spark.prepared import Known, Reduced
 from eddyline.sql.parsing import quoted, tokens_of
 
 if TYPE_CHECKING:
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
 
     from eddyline.aggregates.monoids import Monoid
     from eddyline.aggregates.plan import Way
+    from eddyline.aggregates.slides import Slides
     from eddyline.query.query import AggregateCall
 
 _NESTED = StructType, ArrayType, MapType, VariantType, NullType
@@ -531,3 +534,63 @@ def plain_name(text: str) -> str | None:
         return None
     (only,) = tokens
     return only.text if _NAME.fullmatch(text, only.start, only.end + 1) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The buckets of groups, and whether rows are shuffled before they become cells."""
+
+    groups: Groups
+    n_buckets: int
+    is_late: bool
+    """Whether Spark makes cells behind the shuffle."""
+    known: Known = field(default_factory=Known)
+    """Steps of the operator that were laid before."""
+
+    def coded(self, rows: DataFrame, start: str = MICROS) -> DataFrame:
+        """Return rows with the start of their cells, their groups with codes, and their buckets.
+
+        Args:
+            rows: with their event time.
+            start: SQL of the start of the cell of each (µs).
+        """
+        return self._coded(self._grouping(rows, start))
+
+    def grouped(self, rows: DataFrame, start: str, reduced: Sequence[Column]) -> DataFrame:
+        """Return the cells of rows; they are in their buckets if rows are shuffled first.
+
+        Args:
+            rows: with their event time.
+            start: SQL of the start of the cell of each (µs).
+            reduced: the partial aggregates of a cell.
+        """
+        rows = self._grouping(rows, start)
+        if not self.is_late and not self.groups.are_nested:
+            return self._coded(self._reduced(rows, self.groups.own_keys, reduced))
+        rows = self._coded(rows)
+        rows = shuffled(rows, self.n_buckets) if self.is_late else rows
+        return self._reduced(rows, self.groups.keys, reduced)
+
+    def _grouping(self, rows: DataFrame, start: str) -> DataFrame:
+        """Return rows with the columns that tell cells apart."""
+        return self.known.selected(rows, "*", *self.groups.values, f"{start} AS {START}")
+
+    def _coded(self, rows: DataFrame) -> DataFrame:
+        """Return rows, or cells, of which there are fewer, with codes and buckets."""
+        return self.known.selected(rows, "*", *self.groups.codes(self.n_buckets))
+
+    def _reduced(
+        self, rows: DataFrame, keys: Sequence[Column], reduced: Sequence[Column]
+    ) -> DataFrame:
+        """Return the cells of rows; of an operator, these are always reduced alike."""
+        if len(keys) not in self.known.reductions:
+            aggregates = [F.count(F.lit(1)).alias(ROWS), *reduced]
+            self.known.reductions[len(keys)] = Reduced(keys, aggregates)
+        return self.known.reductions[len(keys)].over(rows)
+
+
+def start_of_cell(slides: Slides) -> str:
+    """Return SQL of the start of the cell of each row (µs); see ``Slides.cell_of``."""
+    place = f"pmod({MICROS} - {slides.origin}L, {slides.slide}L)"
+    start = f"{MICROS} - {place}"
+    return f"{start} + IF({place} >= {slides.cut}L, {slides.cut}L, 0L)" if slides.cut else start

@@ -1,25 +1,47 @@
-"""Aggregates by group and window on Spark: rows to cells natively, cells to results in buckets.
+"""Aggregates over event time on Spark: what all of them are, and those by group and window.
 
-``AggregateOperator`` runs a step. ``Counted`` are the rows that a window counts, on their way by
-partition and with their own groups. ``shows_changes`` says whether output rows differ if and only
-if values do: then tasks see which results changed.
+The driver's half. The rows of a batch go to their buckets in one shuffle, as cells or as they are
+(``columns.Placement``); tasks answer what event time allows, keep the rest, and report.
+
+A batch with few cells is answered by the driver (``AggregatingOperator.prepare``). Starting tasks
+for the buckets, and a shuffle to them, takes a tenth of a second or more, however little they have
+to do. The work is the same, done by the same code, bucket by bucket.
+
+``AggregateOperator`` runs a step with windows. ``Counted`` are the rows that a window counts, on
+their way by partition and with their own groups. ``shows_changes`` says whether output rows differ
+if and only if values do: then tasks see which results changed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_type
-from pyspark.sql.types import BooleanType, LongType, StringType, StructField
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
 from sqlglot import TokenType
 
 from eddyline.aggregates.bucket import can_compare
 from eddyline.aggregates.functions import is_plain
+from eddyline.aggregates.loop import (
+    PLANS,
+    AggregateLoop,
+    AggregateProfile,
+    AggregateView,
+)
 from eddyline.aggregates.plan import (
+    COMPONENT,
     FIRST,
     INSTANT,
     IS,
@@ -28,39 +50,348 @@ from eddyline.aggregates.plan import (
     OWN_CODE,
     PASSES,
     WAS,
+    AggregatePart,
     AggregatePlan,
+    BucketReport,
+    Partials,
 )
 from eddyline.aggregates.slides import Slides
-from eddyline.errors import NotSupportedError
+from eddyline.errors import NotSupportedError, QueryError
+from eddyline.options import AggregateOptions
 from eddyline.query.query import LONGEST, WINDOW, SessionWindow, SlideWindow, both
 from eddyline.query.select.statement import identifier
-from eddyline.spark.aggregates.bucketed import Bucketed, start_of_cell, unbounded_values
+from eddyline.report import aggregates as words
 from eddyline.spark.aggregates.columns import (
     CHECK,
     CODE,
     MICROS,
     START,
     Groups,
+    Lifting,
+    Placement,
     Travelling,
     plain_name,
+    start_of_cell,
 )
-from eddyline.spark.aggregates.task import END
-from eddyline.spark.analysis import refused, unlogged
+from eddyline.spark.aggregates.task import END, AggregateWorker
+from eddyline.spark.analysis import arrow_schema, refused, unlogged
 from eddyline.spark.arrow_tasks import BUCKET
-from eddyline.spark.clocks_of_results import ResultClock
-from eddyline.spark.event_time import instant_of
-from eddyline.spark.prepared import Added, Selected
+from eddyline.spark.bucketed import (
+    ADAPTIVE,
+    REPORTED,
+    AnsweredHere,
+    BucketedOperator,
+    answered_here,
+    fetched,
+)
+from eddyline.spark.event_time import ResultClock
+from eddyline.spark.operator import Laid, Pending, UnboundedState
+from eddyline.spark.prepared import Added, Known, Selected
+from eddyline.spark.relation import LOCAL, instant_of, micros_of, time_type
+from eddyline.spark.session import is_ansi
 from eddyline.sql.parsing import quoted, tokens_of
 from eddyline.state.rows import ALWAYS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from pyspark.sql import Column, DataFrame
 
+    from eddyline.query.query import AggregateCall, Window
     from eddyline.query.steps import AggregateStep
-    from eddyline.spark.aggregates.columns import LiftedCall
-    from eddyline.spark.operator import Clock, Site
+    from eddyline.report.sections import Section
+    from eddyline.runtime.journal import JournalEntry
+    from eddyline.runtime.records import History, Record
+    from eddyline.spark.aggregates.columns import LiftedCall, LiftedPartial
+    from eddyline.spark.operator import Batch, Clock, Observed, Site
+    from eddyline.state.manifest import StatePlace
+
+
+class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
+    """What all aggregates are: rows or cells in buckets, answered as event time allows.
+
+    Args:
+        site: the rows.
+        calls: the aggregates.
+        group_by: name and SQL text of the expressions that tell groups apart.
+
+    Raises:
+        QueryError: rows without event time, or an expression that Spark refuses.
+    """
+
+    name = COMPONENT
+    task_module = AggregateWorker.__module__
+    takes = AggregateOptions
+    worker: type[AggregateWorker] = AggregateWorker
+    """What does the work of a bucket."""
+    state_type = AggregatePart
+    decides = True
+    """Whether the loop has a plan that is told."""
+
+    def __init__(
+        self,
+        site: Site,
+        calls: Sequence[AggregateCall],
+        group_by: Sequence[tuple[str, str]],
+    ) -> None:
+        if site.time is None or site.clock is None:
+            msg = (
+                f"query {site.query!r} aggregates by event time, which its rows do not have: "
+                f"engine.stream(…, time='…'), and where they are results of a query, its output "
+                f"columns must have that column unchanged"
+            )
+            raise QueryError(msg, query=site.query)
+        self.query = site.query
+        self.options = AggregateOptions.taken(site.options)[0].resolved()
+        self.time = site.time
+        self.rows_clock = self.clock = site.clock
+        self.micros = micros_of(site.df, site.time, site.query) + F.lit(site.clock.offset)
+        self.is_local = time_type(site.df, site.time, site.query) == LOCAL
+        self.rows_shape = site.df
+        timed = site.df.withColumn(MICROS, self.micros)
+        self.groups = Groups.of(timed, group_by)
+        super().__init__(site.df.sparkSession)
+        self.calls = Lifting(timed, by_row=self.by_row).calls(calls)
+        # The driver fetches no cells that grow with their rows.
+        grows = any(isinstance(each.kind, ArrayType | BinaryType) for each in self.lifts)
+        plans = PLANS[:2] if grows or self.by_row else PLANS
+        self.loop = AggregateLoop(adaptive=self.options.adaptive, plans=plans)
+        self.laid_by = self.loop.plan
+        """The plan that rows are laid by: read once, so that what is laid fits together whoever
+        decides meanwhile."""
+        self.total = AggregateProfile()
+        self._known = Known()
+        self._here: AnsweredHere | None = None
+        """The batch that is being laid, where the driver has answered it."""
+        # Filters read no sample of rows that are observed; what others do is not known here.
+        self.clock.asked((lambda: self.runs_ahead) if site.is_filtered else None)
+
+    def partials_of(self, calls: Sequence[LiftedCall]) -> Partials:
+        """Return the columns of the partial aggregates of calls."""
+        own = [each for call in calls for each in call.partials]
+        monoids = {each.source: each.name or each.monoid for each in own}
+        return Partials(monoids, is_ansi(self.spark))
+
+    @property
+    def lifts(self) -> list[LiftedPartial]:
+        """The partial aggregates of all calls."""
+        return [each for call in self.calls for each in call.partials]
+
+    @property
+    def n_buckets(self) -> int:
+        """Parts into which groups are cut."""
+        if not self.groups.columns:
+            return 1
+        partitions = self.spark.conf.get("spark.sql.shuffle.partitions")
+        return self.options.buckets or int(partitions or 1)
+
+    # -- what a kind of aggregate says of itself --------------------------------------------------
+
+    @property
+    def by_row(self) -> bool:
+        """Whether rows go to the buckets as they are, and not as cells."""
+        return False
+
+    def plan_of(self, before: int, after: int) -> AggregatePlan:
+        """Return the work of the buckets between two instants (µs)."""
+        raise NotImplementedError
+
+    def cells(self, rows: DataFrame) -> DataFrame:
+        """Return rows as they go to the buckets, with the bucket that is theirs."""
+        raise NotImplementedError
+
+    @property
+    def fields(self) -> list[StructField]:
+        """The columns that tasks return, but for the report."""
+        raise NotImplementedError
+
+    def event_time(self, site: Site, columns: Sequence[str]) -> tuple[str | None, Clock | None]:
+        """Return the event-time column of results, and their clock."""
+        time = site.time if site.time in columns else None
+        return time, ResultClock(self.clock, offset=self.clock.offset)
+
+    @property
+    def windows(self) -> tuple[str, ...]:
+        """The windows as a query would write them."""
+        raise NotImplementedError
+
+    @property
+    def reduces(self) -> bool:
+        """Whether rows go to the buckets as they are, and tasks make cells of them."""
+        return False
+
+    @property
+    def task_schema(self) -> StructType:
+        """The columns that tasks return; the last one is the report."""
+        return StructType([*self.fields, REPORTED])
+
+    @property
+    def placement(self) -> Placement:
+        """The way of rows to their buckets."""
+        is_late = self.laid_by == "late" and not self.by_row and not self.reduces
+        return Placement(self.groups, self.n_buckets, is_late, self._known)
+
+    @property
+    def choices(self) -> tuple[AggregateLoop, ...]:
+        """Where rows become cells, if they do before they are counted."""
+        return () if self.by_row else (self.loop,)
+
+    # -- one batch ------------------------------------------------------------------------------
+
+    @property
+    def runs_ahead(self) -> bool:
+        """Whether the driver answers a batch before it is laid."""
+        return self.loop.plan == "driver"
+
+    def prepare(self, df: DataFrame, batch: Batch) -> None:  # noqa: ARG002
+        """Answer a batch here, by the plan in force, if it is not too large for that."""
+        self._here = None
+        if not self.runs_ahead:
+            return
+        self.laid_by = "driver"
+        df.sparkSession.conf.set(ADAPTIVE, "false")
+        cells = fetched(self.cells(self._timely(df)))
+        if cells is not None and not self.is_idle:
+            worker = self._worker(df, self.place, StructType([*self.fields]))
+            self._here = answered_here(cells, self.n_buckets, worker)
+
+    def lay(self, df: DataFrame, batch: Batch) -> Laid:
+        """Return the results that event time allows after a batch."""
+        if self._here is None:
+            return super().lay(df, batch)
+        # PySpark does not take a table without rows that has nested columns.
+        rows: Any = self._here.results if self._here.results.num_rows else []
+        found = df.sparkSession.createDataFrame(rows, StructType([*self.fields]))
+        return Laid(self.results(found), (Pending(self.name, self._here),))
+
+    def answered(self, df: DataFrame, batch: Batch) -> tuple[DataFrame, tuple[Pending, ...]]:  # noqa: ARG002
+        """Return what tasks return of the rows of a batch."""
+        return self._worked(self._timely(df), self.place), ()
+
+    def once(self, df: DataFrame) -> DataFrame:
+        """Return all results over batch DataFrames; nothing is kept."""
+        return self.results(self._worked(self._timely(df), None))
+
+    def _timely(self, df: DataFrame) -> DataFrame:
+        """Return the rows that have an event time and are not late, with that time."""
+        return self._timed.over(df).where(self._is_timely)
+
+    @cached_property
+    def _timed(self) -> Added:
+        """The event time of a row."""
+        return Added({MICROS: self.micros})
+
+    @property
+    def _is_timely(self) -> str:
+        """SQL of whether a row has an event time and is not late."""
+        before = max(self.clock.before, ALWAYS + 1)
+        # Spark compiles a statement anew where a number in it is another one, but for those in an
+        # array that is asked for a place which only the row knows.
+        if self.runs_ahead:  # whether there are late rows is not known yet
+            return f"{MICROS} >= get(array({before}L), IF({MICROS} IS NULL, NULL, 0))"
+        return f"{MICROS} >= {before}L" if self.clock.has_late else f"{MICROS} IS NOT NULL"
+
+    def _worked(
+        self, rows: DataFrame, place: StatePlace | None, until: int | None = None
+    ) -> DataFrame:
+        """Return what tasks return of the rows of a batch, up to the clock's instant or another."""
+        self.laid_by = self.loop.plan
+        worker, cells = self._worker(rows, place, self.task_schema, until), self.cells(rows)
+        return self.exchange(cells, worker, is_shuffled=self.placement.is_late)
+
+    def _worker(
+        self,
+        df: DataFrame,
+        place: StatePlace | None,
+        schema: StructType,
+        until: int | None = None,
+    ) -> AggregateWorker:
+        """Return what answers the buckets of a batch, up to the clock's instant or another."""
+        return self.worker(
+            arrow_schema(df.sparkSession, schema),
+            place,
+            self.plan_of(self.clock.before, self.clock.after if until is None else until),
+            self.part,
+            self.n_buckets,
+        )
+
+    def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
+        """Take in what the buckets of a batch did."""
+        reports = self.reports(observed)
+        if not reports or self.is_idle:
+            with self._lock:
+                self.loop.newest = AggregateProfile()  # nothing of the last one counts
+            return []
+        profile = AggregateProfile(
+            n_rows=sum(each.n_rows for each in reports),
+            n_cells=sum(each.n_arrived for each in reports),
+            n_read=sum(each.n_read for each in reports),
+            n_results=sum(each.n_results for each in reports),
+            work_ns=sum(each.work_ns for each in reports),
+            n_bytes=sum(each.n_bytes for each in reports),
+        )
+        with self._lock:
+            self.total = self.total.merge(profile)
+            self._loads = tuple(each.n_arrived for each in reports)
+            return self.loop.step(profile, batch.id)
+
+    # -- what people see -------------------------------------------------------------------------
+
+    def records(self) -> tuple[Record, ...]:
+        """Return the record after a batch."""
+        with self._lock:
+            files = [file for each in self.part.buckets.values() for file in each.files]
+            n_kept, n_bytes = (
+                sum(getattr(f, name) for f in files) for name in ("n_rows", "n_bytes")
+            )
+        return (replace(self.loop.record(), n_kept=n_kept, n_bytes=n_bytes),)
+
+    def describe(self, history: History) -> list[Section]:
+        """Return for people what the plan is, why, and what it did."""
+        return words.sections(self.facts(), history)
+
+    def facts(self) -> AggregateView:
+        """Return the aggregate as it stands."""
+        with self._lock:
+            states = list(self.part.buckets.values())
+            waiting = [file for each in states for file in each.waiting]
+            files = [file for each in states for file in each.files]
+            return AggregateView(
+                name=self.query,
+                windows=self.windows,
+                groups=tuple(" ".join(text.split()) for _, text in self.groups.columns),
+                calls=tuple(each.call.text for each in self.calls),
+                plan=self.loop.plan if self.decides else "",
+                newest=self.loop.newest,
+                total=self.total,
+                n_waiting=sum(each.n_rows for each in waiting),
+                n_kept=sum(each.n_rows for each in files) - sum(each.n_rows for each in waiting),
+                n_bytes=sum(each.n_bytes for each in files),
+                n_files=len(files),
+                n_buckets=self.n_buckets,
+                fullest=self.fullest,
+                is_adaptive=self.options.adaptive,
+            )
+
+
+def unbounded_values(
+    stream: str, window: Window, calls: Iterable[LiftedCall]
+) -> Iterator[UnboundedState]:
+    """Yield the calls that keep values for ever: lists over a window that drops no row.
+
+    Partial aggregates of a fixed size grow only with the number of groups.
+    """
+    if window.length != LONGEST or (window.counts is not None and window.counts.rows != LONGEST):
+        return
+    for call in calls:
+        partials = call.partials
+        if any(isinstance(p.kind, ArrayType) or not p.monoid.can_merge for p in partials):
+            yield UnboundedState(
+                f"{call.call.text} keeps values of all rows of {stream!r} for ever, because its "
+                f"window ([{window.text}]) drops none",
+                "give it a window that drops rows, such as [RANGE 1 HOUR]",
+            )
+
 
 NEVER = "spark_partition_id() < 0"
 """A condition that is never true, which Spark does not know."""
@@ -72,7 +403,7 @@ NEW, BEFORE = "__new", "__before"
 """Columns of output rows, now and before, where only changes are emitted."""
 
 
-class AggregateOperator(Bucketed):
+class AggregateOperator(AggregatingOperator):
     """Runs an ``AggregateStep``."""
 
     def __init__(self, step: AggregateStep, site: Site) -> None:
@@ -105,7 +436,7 @@ class AggregateOperator(Bucketed):
         codes = (F.col(each) for each in (BUCKET, CODE, CHECK, START))
         self._rows = Selected(*codes, *self._travels.columns)
         """Rows of which tasks make cells."""
-        self.answers(self._nothing)  # says what is wrong with it
+        self.shape(site.df)  # says what is wrong with it
 
     @classmethod
     def of(cls, step: AggregateStep, site: Site) -> Self:
@@ -172,7 +503,7 @@ class AggregateOperator(Bucketed):
             return super().once(df)
         newest = self._timely(df).agg(F.max(MICROS)).collect()[0][0]
         end = ALWAYS if newest is None else Slides.of(self.window).end_from(newest + 1)
-        return self.answers(self._worked(self._timely(df), None, end))
+        return self.results(self._worked(self._timely(df), None, end))
 
     # -- cells ----------------------------------------------------------------------------------
 
@@ -227,7 +558,7 @@ class AggregateOperator(Bucketed):
             found += [StructField(name, BooleanType()) for name in (IS, WAS)]
         return [StructField(each.name, each.dataType) for each in found]
 
-    def answers(self, found: DataFrame) -> DataFrame:
+    def results(self, found: DataFrame) -> DataFrame:
         """Return the results of what tasks returned.
 
         Raises:

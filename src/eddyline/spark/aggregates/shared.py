@@ -12,8 +12,9 @@ from pyspark.sql.types import IntegerType, LongType, StructField
 from eddyline.aggregates.plan import FIRST, INSTANT, PLACE, AggregatePlan, Share
 from eddyline.aggregates.slides import Slides
 from eddyline.query.query import CALL, GROUP, WINDOW, AggregateCall, SlideWindow, both
-from eddyline.spark.aggregates.bucketed import Bucketed, start_of_cell
-from eddyline.spark.event_time import instant_of
+from eddyline.spark.aggregates.columns import start_of_cell
+from eddyline.spark.aggregates.operator import AggregatingOperator
+from eddyline.spark.relation import instant_of
 from eddyline.sql.parsing import folded, quoted
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def members_of(step: SharedAggregateStep) -> tuple[list[AggregateCall], list[Sha
     return list(calls.values()), found
 
 
-class SharedAggregateOperator(Bucketed):
+class SharedAggregateOperator(AggregatingOperator):
     """Runs a ``SharedAggregateStep``."""
 
     def __init__(self, step: SharedAggregateStep, site: Site) -> None:
@@ -127,7 +128,7 @@ class SharedAggregateOperator(Bucketed):
         groups = [StructField(each.name, each.dataType) for each in self.groups.fields]
         return [*own, *groups, *values]
 
-    def answers(self, found: DataFrame) -> DataFrame:
+    def results(self, found: DataFrame) -> DataFrame:
         """Return the results of all queries for which HAVING is true."""
         start, end = (F.expr(instant_of(name, is_local=self.is_local)) for name in (FIRST, INSTANT))
         values: dict[str, Column] = {each.call.column: each.value() for each in self.calls}

@@ -2,83 +2,60 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eddyline.aggregates.bucket import state_of as cells_of_bucket
+from eddyline.aggregates.bucket import state_of
 from eddyline.aggregates.cells import in_order, merged
-from eddyline.aggregates.changes import ChangeBatch, CountBatch
+from eddyline.aggregates.changes import ChangeBatch, CountBatch, RowBatch
 from eddyline.aggregates.columns import is_there, one_array
-from eddyline.aggregates.plan import COMPONENT, lifted
-from eddyline.aggregates.rows import RowBatch
+from eddyline.aggregates.plan import lifted
 from eddyline.aggregates.sessions import SessionBatch
 from eddyline.aggregates.slides import SharedBatch, SlideBatch
 from eddyline.query.query import RowsWindow, SessionWindow, SlideWindow
 from eddyline.spark.aggregates.columns import ROWS, START, code_columns
-from eddyline.spark.arrow_tasks import BUCKET, begin_task, bucket_of
-from eddyline.spark.buckets import as_sent, as_type, report_row, state_of
+from eddyline.spark.arrow_tasks import BUCKET
+from eddyline.spark.bucketed import BucketWorker, as_type
 from eddyline.state.rows import Rows, as_kept
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from eddyline.aggregates.bucket import BucketBatch
-    from eddyline.aggregates.plan import AggregatePart, AggregatePlan, BucketReport, Lift
+    from eddyline.aggregates.plan import AggregatePart, AggregatePlan, Lift
     from eddyline.aggregates.user import UserMonoid
     from eddyline.data.arrays import Ints, Mask
-    from eddyline.state.manifest import StatePlace
 
 END = "__end"
 """The column of the last instant of a cell (µs)."""
 
 
 @dataclass(frozen=True)
-class AggregateWorker:
+class AggregateWorker(BucketWorker):
     """Answers a bucket in a batch, and keeps its cells; goes to workers."""
 
+    keeps: ClassVar[str] = "cells"
     plan: AggregatePlan
-    outputs: pa.Schema
-    """The columns of results; behind them the report, where there is a place."""
-    place: StatePlace | None
-    """The folders of state; None if nothing is kept."""
     part: AggregatePart
     """The state before the batch."""
     n_buckets: int
 
-    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Answer the bucket that a partition is; the last row is its report.
-
-        Raises:
-            StateError: its state cannot be read or written.
-        """
-        begin_task()
-        arrived = list(batches)
-        report = yield from self.answer(bucket_of(arrived), arrived)
-        if self.place is not None:
-            yield report_row(COMPONENT, report, self.outputs)
-
-    def answer(
+    def task(
         self, bucket: int, arrived: Sequence[pa.RecordBatch]
-    ) -> Generator[pa.RecordBatch, None, BucketReport]:
-        """Yield the results of a bucket, and return its report.
-
-        Raises:
-            StateError: its state cannot be read or written.
-        """
+    ) -> tuple[BucketBatch, Rows | None]:
+        """Return the work of a bucket, and the cells or rows that came to it."""
         rows = users_lifted(cells_of(arrived, self.plan.lifts), self.plan.users)
         if self.plan.reduces and rows is not None:
             rows = merged(in_order(rows), self.plan.partials.made)
-        with state_of(bucket, "cells", "" if self.place is None else self.place.folder):
-            state = cells_of_bucket(self.part, bucket, self.n_buckets, self.place)
-            task = self.kind(self.plan, self.place, state, bucket)
-            for found in task.run(rows):
-                yield from as_sent(found, self.outputs).to_batches(65_536)
-        return replace(task.report, n_rows=_n_rows(arrived))
+        state = state_of(self.part, bucket, self.n_buckets, self.place)
+        task = self.kind(self.plan, self.place, state, bucket)
+        task.n_rows = _n_rows(arrived)
+        return task, rows
 
     @property
     def kind(self) -> type[BucketBatch]:

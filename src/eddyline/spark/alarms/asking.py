@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql.types import StructType
+
 from eddyline.alarms.alarm_set import AlarmSet, AlarmStep
 from eddyline.alarms.ranges import DEFINITION, AlarmRanges
 from eddyline.errors import QueryError
@@ -14,7 +16,6 @@ from eddyline.spark.alarms.operator import MADE, AlarmBinder
 from eddyline.spark.models.graphs import precise
 from eddyline.spark.models.laying import laid
 from eddyline.spark.models.queries import query_of
-from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -60,7 +61,8 @@ class WithAlarms:
         if self._graph.is_streaming:
             return query_of(self._graph, partial(AlarmStep, alarms=alarms), options)
         graph = precise(self._graph)
-        keys = graph.sources[0].df.select(*map(quoted, graph.shape.keys))
+        session = next(iter(graph.sources.values())).df.sparkSession
+        keys = session.createDataFrame([], StructType(graph.key_fields))
         binder = AlarmBinder(keys, graph.shape)
         asked = graph.then(AlarmRanges(binder.read(alarms.now()[1]))).then(Changes())
-        return laid(asked.sources, asked.node, MADE).drop(DEFINITION)
+        return laid(*asked.placed, MADE).drop(DEFINITION)

@@ -32,7 +32,6 @@ from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.description import MAX_NAMED, changed
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import History
-from eddyline.spark.models.graphs import crossed
 from eddyline.spark.models.laying import laid, schema_of
 from eddyline.spark.models.operator import ModelOperator
 from eddyline.spark.rules.binding import RuleBinder, session_settings
@@ -109,9 +108,8 @@ class AlarmOperator(ModelOperator):
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
         """Take in what the buckets of a batch did, and what their alarms took."""
         entries = super().learn(observed, batch)
-        reports = self._reports.of(observed).values()
-        profiles = [each.observed for each in reports if each.observed is not None]
-        if not profiles or self.asked_clock.is_idle:
+        profiles = [each.observed for each in self.reports(observed) if each.observed is not None]
+        if not profiles or self.is_idle:
             self.loop.n_newest = 0  # nothing of the last one counts
             return entries
         fresh = reduce(lambda one, other: one.merged(other), profiles)
@@ -136,17 +134,11 @@ class AlarmOperator(ModelOperator):
         with self._lock:
             return (*super().records(), self.loop.record())
 
-    def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:
-        """Return what segments stand for, and what alarms share, for the progress."""
-        with self._lock:
-            views = self.loop.views()
-        return (*super().lines(n_rows, seconds), *words.lines(views))
-
-    def sections(self, history: History) -> list[Section]:
+    def describe(self, history: History) -> list[Section]:
         """Return for people what was fitted, and how alarms are solved."""
         with self._lock:
             views = self.loop.views()
-        return [*words.sections(views, history), *super().sections(history)]
+        return [*words.sections(views, history), *super().describe(history)]
 
     def snapshot(self) -> dict[str, Any]:
         """Return the counts, and what was learned of alarms."""
@@ -175,8 +167,7 @@ class AlarmOperator(ModelOperator):
 
     def once(self, df: DataFrame) -> DataFrame:
         """Return all results over a batch DataFrame; nothing is kept."""
-        found = crossed(self._over(df), self.asked.node)
-        return laid(found.sources, found.node, MADE).drop(DEFINITION)
+        return laid(self._over(df), self.asked.node, MADE).drop(DEFINITION)
 
     @property
     def text(self) -> str:
@@ -207,13 +198,13 @@ class AlarmsShown:
 
     def explain(self, entries: Iterable[JournalEntry], width: int) -> str:
         """Return in words how alarms are solved; ``entries`` are decisions so far."""
-        sections = self._operator.sections(History(journal=tuple(entries)))
+        sections = self._operator.describe(History(journal=tuple(entries)))
         return explain(self._query, arranged(sections), width=width)
 
     def report(self, entries: Iterable[JournalEntry], path: str | Path) -> Path:
         """Write a page of it."""
         history = History(journal=tuple(entries))
-        sections = tuple(self._operator.sections(history))
+        sections = tuple(self._operator.describe(history))
         view = RunView(self._query, self._operator.text, history=history, sections=sections)
         return write_report(view, path)
 

@@ -21,7 +21,7 @@ from eddyline.spark.filters.parts import NativePart
 from eddyline.spark.filters.staged_part import StagedPart
 from eddyline.spark.operator import Batch
 from eddyline.spark.relation import checked_frame
-from eddyline.spark.run.job_reports import WAIT_S, JobReports
+from eddyline.spark.run.observations import WAIT_S, JobReports
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,7 +92,7 @@ class Conjunction:
         Args:
             width: columns of the text.
         """
-        view = self.view()
+        view = self.facts()
         sections = arranged(words.sections(view, self._reports.history()))
         return explain(view.name, sections, width=width)
 
@@ -100,9 +100,9 @@ class Conjunction:
         """Return the explanation for notebooks; the predicates before there is one."""
         if self._operator is None:
             return fragment(self.name, [], steps=[each.text for each in self.predicates])
-        return fragment(self.name, words.sections(self.view(), self._reports.history()))
+        return fragment(self.name, words.sections(self.facts(), self._reports.history()))
 
-    def view(self) -> FilterView:
+    def facts(self) -> FilterView:
         """Return the order in force and why, as values.
 
         Raises:
@@ -112,7 +112,7 @@ class Conjunction:
         if self._operator is None:
             msg = f"{self.name}: not applied to a DataFrame yet; use df.transform(…) first"
             raise QueryError(msg, name=self.name)
-        return self._operator.view()
+        return self._operator.facts()
 
     @property
     def journal(self) -> list[dict[str, Any]]:

@@ -294,7 +294,7 @@ class FilterOperator(Operator):
 
     # -- what people see ------------------------------------------------------------------------
 
-    def view(self) -> FilterView:
+    def facts(self) -> FilterView:
         """Return the conjunction as it stands."""
         with self._lock:
             blocks = tuple(map(self._block_view, self.learning.values()))
@@ -333,19 +333,9 @@ class FilterOperator(Operator):
         parts = (each for each in self.learning.values() if len(each.loop.filter_ids) > 1)
         return tuple(each.pinnable for each in parts)
 
-    def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:
-        """Return the orders in force and their costs in words, for the progress."""
-        return words.lines(self.records(), n_rows, seconds)
-
-    def sections(self, history: History) -> list[Section]:
+    def describe(self, history: History) -> list[Section]:
         """Return for people what the orders are, why, and what they did."""
-        return words.sections(self.view(), history)
-
-    def plan(self) -> dict[str, list[str]]:
-        """Return the order of each part, by names."""
-        return {
-            component: part.loop.names(part.loop.order) for component, part in self.learning.items()
-        }
+        return words.sections(self.facts(), history)
 
     # -- saving ---------------------------------------------------------------------------------
 

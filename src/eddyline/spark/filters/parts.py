@@ -26,7 +26,7 @@ from eddyline.spark.filters.guard import EVERY_ROW, Guard, in_turn, settled
 from eddyline.spark.filters.task import FilterTask
 from eddyline.spark.filters.udf import apply_arrow_block
 from eddyline.spark.operator import Pending
-from eddyline.spark.run.observed_metrics import PendingMetrics
+from eddyline.spark.run.observations import PendingMetrics
 from eddyline.stats.profile import merge_tasks
 
 if TYPE_CHECKING:

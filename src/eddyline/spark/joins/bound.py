@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import ArrayType, BinaryType, BooleanType, StructField, StructType
+from pyspark.sql.types import ArrayType, BooleanType, StructField, StructType
 
 from eddyline.errors import QueryError
 from eddyline.joins.graph import JoinGraph
@@ -28,13 +28,12 @@ from eddyline.query.steps import (
 )
 from eddyline.registry import unknown
 from eddyline.spark.analysis import arrow_schema, check_travel
-from eddyline.spark.buckets import REPORT
-from eddyline.spark.event_time import check_one_type
+from eddyline.spark.bucketed import REPORTED
 from eddyline.spark.filters.guard import steps_of
 from eddyline.spark.joins.layout import JoinInput
 from eddyline.spark.joins.source import declared_keys, facts_of, source_of
 from eddyline.spark.operator import UnboundedState
-from eddyline.spark.relation import Relation, lateness_rule
+from eddyline.spark.relation import Relation, check_one_type, lateness_rule
 from eddyline.sql.parsing import quoted
 from eddyline.state.event_time import OrderPlan
 from eddyline.state.rows import KeyColumn, result_column
@@ -275,7 +274,7 @@ class BoundJoin:
         if self.step.kind != "inner" and self.compared:
             partner = [*self._fields[self.inputs[1].name], StructField(IS_ROW, BooleanType())]
             columns.append(StructField(FOUND, ArrayType(StructType(partner))))
-        return StructType([*columns, StructField(REPORT, BinaryType())])
+        return StructType([*columns, REPORTED])
 
     @cached_property
     def _fields(self) -> dict[str, StructType]:
@@ -311,7 +310,6 @@ class BoundJoin:
 
     def results(self, df: DataFrame) -> DataFrame:
         """Return the results in what tasks returned: a struct for each input."""
-        df = df.where(f"{REPORT} IS NULL")
         if gives_all(self):
             return df.select(*self._structs)
         return df.select(*self._structs, FOUND).where(self._is_result).drop(FOUND)

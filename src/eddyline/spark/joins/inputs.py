@@ -15,11 +15,10 @@ from eddyline.constraints.bounds import changes
 from eddyline.errors import StateError
 from eddyline.joins.plan import BUCKETS
 from eddyline.joins.view import InputsPart
-from eddyline.spark.disorder import Asked, counted, disorders
+from eddyline.spark.event_time import Asked, counted, disorders, warned_of_late
 from eddyline.spark.joins.layout import INPUT, PASSES, START
-from eddyline.spark.lateness import warned_of_late
 from eddyline.spark.operator import Laid, Operator, Pending
-from eddyline.spark.run.observed_metrics import PendingMetrics
+from eddyline.spark.run.observations import PendingMetrics
 from eddyline.state.late_rows import late_delays
 from eddyline.state.manifest import StatePart
 from eddyline.state.rows import ALWAYS, FOREVER

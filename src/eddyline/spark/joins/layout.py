@@ -18,7 +18,7 @@ from eddyline.errors import NotSupportedError, QueryError
 from eddyline.query.query import UnboundedWindow
 from eddyline.query.steps import ProjectStep
 from eddyline.spark.analysis import refused, unlogged
-from eddyline.spark.event_time import local_micros
+from eddyline.spark.relation import local_micros
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:

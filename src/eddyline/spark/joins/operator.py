@@ -6,16 +6,11 @@ new runs, and report. The state after the batch names these runs.
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
-import numpy as np
-from pyspark.sql import Observation
-from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from eddyline.errors import StateError
@@ -30,6 +25,7 @@ from eddyline.joins.plan import (
     COMPONENT,
     WAYS,
     BatchPlan,
+    BucketReport,
     JoinProfile,
     JoinWork,
 )
@@ -47,17 +43,14 @@ from eddyline.options import DISCARD, JoinOptions
 from eddyline.query.query import UnboundedWindow
 from eddyline.report import joins as words
 from eddyline.spark.analysis import arrow_schema
-from eddyline.spark.arrow_tasks import BUCKET
-from eddyline.spark.buckets import ADAPTIVE, FOUND, BucketReports, state_of, what_is_found
-from eddyline.spark.event_time import LOCAL, time_type
+from eddyline.spark.arrow_tasks import map_batches
+from eddyline.spark.bucketed import BucketedOperator, shuffled, state_of
 from eddyline.spark.joins.bound import bind_join, gives_all
 from eddyline.spark.joins.inputs import BatchMode, JoinInputs
 from eddyline.spark.joins.source import Placement, operators_of_inputs
 from eddyline.spark.joins.tables import Broadcast, TableFilter, one_bucket
 from eddyline.spark.joins.task import BatchWorker, OnceWorker, Shape
-from eddyline.spark.operator import Laid, Operator, Pending
-from eddyline.spark.prepared import Counted
-from eddyline.spark.run.observed_metrics import PendingMetrics
+from eddyline.spark.relation import LOCAL, time_type
 from eddyline.state.grid import Moved, buckets_for
 from eddyline.state.late_rows import late_rows, settle_late
 from eddyline.state.rows import ALWAYS
@@ -66,10 +59,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
     from eddyline.joins.leaving import LeavingSnapshot
-    from eddyline.joins.plan import BucketReport
     from eddyline.query.steps import JoinStep
     from eddyline.report.sections import Section
     from eddyline.runtime.choice import Choice
@@ -77,7 +70,7 @@ if TYPE_CHECKING:
     from eddyline.runtime.records import History, Record
     from eddyline.spark.joins.bound import BoundJoin
     from eddyline.spark.joins.layout import JoinInput
-    from eddyline.spark.operator import Batch, Observed, Site
+    from eddyline.spark.operator import Batch, Laid, Observed, Operator, Pending, Site
     from eddyline.state.manifest import StatePart, StatePlace
 
 
@@ -108,7 +101,7 @@ class LearnedJoin(msgspec.Struct, forbid_unknown_fields=True):
         }
 
 
-class JoinOperator(Operator):
+class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
     """A join over micro-batches, and what has been learned of it.
 
     Args:
@@ -120,6 +113,8 @@ class JoinOperator(Operator):
 
     name = COMPONENT
     takes = JoinOptions
+    state_type = JoinPart
+    place: StatePlace
 
     def __init__(self, bound: BoundJoin) -> None:
         self.bound = bound
@@ -175,24 +170,20 @@ class JoinOperator(Operator):
         self.ways = WayChoice(is_adaptive=self.options.adaptive and can_broadcast)
         # Tables that may be sent to the rows leave nothing for Python to do, as a rule.
         self.task_module = "" if can_broadcast else BatchWorker.__module__
-        self.part = JoinPart(self.grids.grid)
-        """The state after the newest batch."""
+        self._grid = self.grids.grid
+        super().__init__(bound.spark)
+        self.gives_all = gives_all(bound)
         self.work = JoinWork()
         self.n_joined = dict.fromkeys(self.graph.inputs, 0)
         self.n_results = 0
-        self._loads: tuple[int, ...] = ()
-        """New rows of each bucket in the newest batch, with copies."""
         self._newest = (0, 0)
         self._decided: list[JournalEntry] = []
         """Decisions on the strategy since the last batch that was learned of."""
         self._told: list[JournalEntry] = []
         """What is to be journaled of the newest batch's discards."""
-        self._grid = self.grids.grid
         self._placement: Placement | None = None
         self._last_batch = -1
         self._is_new = True
-        self._reports: BucketReports[BucketReport] = BucketReports()
-        self._lock = threading.RLock()
 
     @classmethod
     def of(cls, step: JoinStep, site: Site) -> Self:
@@ -206,14 +197,19 @@ class JoinOperator(Operator):
 
     # -- state ----------------------------------------------------------------------------------
 
-    def attach(self, place: StatePlace) -> None:
-        """Take note of where windows are written."""
-        self.place = place
+    @property
+    def n_buckets(self) -> int:
+        """The buckets of the grid that rows are cut by."""
+        return self._grid.n_buckets
+
+    def no_state(self) -> JoinPart:
+        """Return empty windows."""
+        return JoinPart(self.grids.grid)
 
     def open(self, part: StatePart | None, again: StatePart | None, batch: Batch) -> None:
         """Start from the windows after the batch before."""
+        super().open(part, again, batch)
         with self._lock:
-            self.part = JoinPart(self.grids.grid) if part is None else part.read(JoinPart)
             self.leaving.discards.restore(self.part.discards or DiscardState())
             self._last_batch = batch.id - 1
         if self._is_new:
@@ -225,7 +221,7 @@ class JoinOperator(Operator):
         """Return whether every bucket has reported."""
         if self._broadcasts is not None:
             return self._broadcasts.is_whole(observed)
-        return self._reports.of(observed).keys() == {*range(self._grid.n_buckets)}
+        return super().is_whole(observed)
 
     def close(self, observed: Sequence[Observed], batch: Batch) -> StatePart:
         """Return the windows after the batch, of which all files are written.
@@ -240,20 +236,12 @@ class JoinOperator(Operator):
             late_files = broadcast.late_files(self.place, batch.id)
             n_late[broadcast.stream.name] += broadcast.n_late
         else:
-            found, grid = self._reports.of(observed), self._grid
-            buckets = {bucket: found[bucket].after for bucket in sorted(found)}
-            reports = [found[bucket] for bucket in sorted(found)]
+            reports, grid = self.reports(observed), self._grid
+            buckets = {report.bucket: report.after for report in reports}
             late_files = {file for report in reports for file in report.late_files}
             for report in reports:
                 n_late.update(report.n_late)
-        try:
-            settle_late(self.place, batch.id, late_files)
-        except OSError as error:
-            msg = (
-                f"late rows of batch {batch.id} cannot be kept in {self.place.late}: {error}; the "
-                f"batch runs again when the query is started anew"
-            )
-            raise StateError(msg, folder=self.place.late) from error
+        settle_late(self.place, batch.id, late_files)
         with self._lock:
             low = min(self.inputs.streams.lows({}).values())
             self._told = self.leaving.step_discards(reports, low, batch.id)
@@ -303,15 +291,22 @@ class JoinOperator(Operator):
         if (broadcast := self._broadcasts) is not None:
             order = self.loop.plan[broadcast.stream.name]
             return broadcast.lay(df, self.part, self.place, order)
-        # A micro-batch has a session of its stream's own.
-        df.sparkSession.conf.set(ADAPTIVE, "false")
-        bound, done = self.bound, Observation()
-        schema = bound.task_schema
-        plan = self._plan(batch.id)
+        return super().lay(df, batch)
+
+    @property
+    def task_schema(self) -> StructType:
+        """The columns that tasks return; the last one is the report."""
+        return self.bound.task_schema
+
+    def answered(self, df: DataFrame, batch: Batch) -> tuple[DataFrame, tuple[Pending, ...]]:
+        """Return what tasks return of the rows of a batch, and what is observed before them."""
+        bound, plan = self.bound, self._plan(batch.id)
+        shape = Shape(bound.source.layouts, arrow_schema(df.sparkSession, self.task_schema))
         worker = BatchWorker(
-            plan,
-            Shape(bound.source.layouts, arrow_schema(df.sparkSession, schema)),
+            shape.results,
             self.place,
+            plan,
+            shape,
             buckets_for(self._grid, self.part.grid, self.part.buckets, self.graph.classes_of),
         )
         if self._placement is None or self._placement.grid != self._grid:
@@ -322,18 +317,12 @@ class JoinOperator(Operator):
             with state_of(0, "tables", self.place.folder):
                 self.drops.read(df, self.part, self.place)
             rows, dropped = self.drops.lay(rows, plan.lows)
-        rows = self._placement.lay(rows)
-        rows = rows.withColumn(BUCKET, F.spark_partition_id())
-        found = rows.mapInArrow(worker.run, schema)
-        found = found.observe(done, *self._observes)
-        pending = Pending(COMPONENT, PendingMetrics(done))
-        counted = Counted(done, FOUND) if gives_all(bound) else None
-        return Laid(bound.results(found), (pending, *dropped), counted=counted)
+        rows, by = self._placement.lay(rows)
+        return self.exchange(rows, worker, by=by), dropped
 
-    @cached_property
-    def _observes(self) -> tuple[Column, ...]:
-        """What is observed of what tasks return: their reports, and how many rows are none."""
-        return what_is_found()
+    def results(self, found: DataFrame) -> DataFrame:
+        """Return the results in what tasks returned."""
+        return self.bound.results(found)
 
     def once(self, df: DataFrame) -> DataFrame:
         """Return the results over all rows of batch DataFrames; nothing is kept."""
@@ -348,8 +337,9 @@ class JoinOperator(Operator):
         )
         shape = Shape(source.layouts, arrow_schema(df.sparkSession, bound.task_schema))
         placement = Placement(chosen_grid(self.graph, bound.n_buckets), source)
-        rows = placement.lay(source.keyed(df))
-        return bound.results(rows.mapInArrow(OnceWorker(plan, shape).run, bound.task_schema))
+        rows, by = placement.lay(source.keyed(df))
+        placed = shuffled(rows, placement.grid.n_buckets, by)
+        return self.results(map_batches(placed, OnceWorker(plan, shape).run, self.task_schema))
 
     def shape(self, df: DataFrame) -> DataFrame:  # noqa: ARG002 - the columns are other ones
         """Return a DataFrame with the columns of results."""
@@ -389,8 +379,7 @@ class JoinOperator(Operator):
         if (broadcast := self._broadcasts) is not None:
             self._count_broadcast(broadcast, observed)
             return []
-        found = self._reports.of(observed)
-        reports = [found[bucket] for bucket in sorted(found)]
+        reports = self.reports(observed)
         if not reports:
             return []
         with self._lock:
@@ -465,13 +454,9 @@ class JoinOperator(Operator):
         columns = [column for column, _ in (*layout.columns, *layout.keys_only)]
         return to_arrow_schema(self.bound.fields_of(layout, columns), timezone="UTC")
 
-    def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:
-        """Return the orders in force and what the windows hold in words, for the progress."""
-        return words.lines(self.records(), n_rows, seconds)
-
-    def sections(self, history: History) -> list[Section]:
+    def describe(self, history: History) -> list[Section]:
         """Return for people what the plan is, why, and what it did."""
-        return words.sections(self.view(), history)
+        return words.sections(self.facts(), history)
 
     def records(self) -> tuple[Record, ...]:
         """Return the records of the pipelines and of the join after a batch."""
@@ -519,15 +504,9 @@ class JoinOperator(Operator):
         )
         return tuple(choice for choice, is_open in possible if is_open)
 
-    def plan(self) -> dict[str, list[str]]:
-        """Return the order of each pipeline, by names."""
-        return {name: list(order) for name, order in self.loop.plan.items()}
-
-    def view(self) -> JoinView:
+    def facts(self) -> JoinView:
         """Return the join as it stands."""
         with self._lock:
-            loads = np.array(self._loads, dtype=np.float64)
-            mean = loads.mean() if loads.size else 0.0
             return JoinView(
                 name=self.bound.name,
                 emits=self.bound.step.emits,
@@ -538,7 +517,7 @@ class JoinOperator(Operator):
                 keys=tuple(map(str, self.bound.step.keys)),
                 grid=self.grids.grid.shape,
                 splits=tuple(map(split_text, self.grids.grid.splits)),
-                fullest=float(loads.max() / mean) if mean > 0 else float("nan"),
+                fullest=self.fullest,
                 n_results=self.n_results,
                 is_adaptive=self.options.adaptive,
                 way=self.ways.plan,

@@ -27,8 +27,6 @@ from eddyline.query.predicates import FunctionPredicate, named
 from eddyline.query.steps import FilterStep
 from eddyline.spark.analysis import column_types
 from eddyline.spark.arrow_tasks import BUCKET
-from eddyline.spark.batch_files import file_column
-from eddyline.spark.event_time import LOCAL, micros_of, time_type
 from eddyline.spark.filters.binding import bind_to
 from eddyline.spark.filters.guard import Guard, settled
 from eddyline.spark.filters.operator import FilterOperator
@@ -46,7 +44,9 @@ from eddyline.spark.joins.layout import (
 from eddyline.spark.operator import Laid, Operator
 from eddyline.spark.parts import Part, Trunk
 from eddyline.spark.prepared import Added, Renamed
+from eddyline.spark.relation import LOCAL, micros_of, time_type
 from eddyline.spark.session import is_ansi
+from eddyline.spark.stream_files import file_column
 from eddyline.sql.analysis import resolve_columns
 from eddyline.sql.parsing import SparkText, parse_output, quoted
 from eddyline.state.grid import N_BINS
@@ -694,8 +694,8 @@ class Placement:
         self._copies.append((f"{PART}{key}", F.explode(parts)))
         return F.col(f"{PART}{key}")
 
-    def lay(self, df: DataFrame) -> DataFrame:
-        """Return the rows of the source that are needed, each in the partitions of its buckets."""
+    def lay(self, df: DataFrame) -> tuple[DataFrame, Column]:
+        """Return the rows of the source that are needed, and the bucket of each."""
         if not self._kept:
             self._kept = self._columns(df.columns)
         df, bucket = df.where(self._needed), self._bucket
@@ -703,7 +703,7 @@ class Placement:
             df = df.withColumn(name, parts)
         if self._copies:
             df, bucket = df.withColumn(BUCKET, bucket), F.col(BUCKET)
-        return df.select(*self._kept).repartitionById(self.grid.n_buckets, bucket)
+        return df.select(*self._kept), bucket
 
     def _columns(self, names: Sequence[str]) -> list[Column]:
         if not self._tells_time:

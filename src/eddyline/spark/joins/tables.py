@@ -29,14 +29,14 @@ from eddyline.joins.orders.pipelines import written_orders
 from eddyline.joins.plan import COMPONENT, BatchPlan
 from eddyline.joins.tables import MOST_ROWS, DropChoice
 from eddyline.spark.analysis import arrow_schema
-from eddyline.spark.buckets import ADAPTIVE, FOUND, as_type, state_of
-from eddyline.spark.event_time import instant_of
+from eddyline.spark.bucketed import ADAPTIVE, FOUND, as_type, state_of
 from eddyline.spark.joins.layout import INPUT, KEY, PASSES, SLOT, START
 from eddyline.spark.joins.source import facts_of
 from eddyline.spark.joins.task import LateWorker, Shape
 from eddyline.spark.operator import Laid, Pending
 from eddyline.spark.prepared import Counted, Selected
-from eddyline.spark.run.observed_metrics import PendingMetrics
+from eddyline.spark.relation import instant_of
+from eddyline.spark.run.observations import PendingMetrics
 from eddyline.state.bucket_state import BucketState
 from eddyline.state.grid import Grid, spark_hashes
 from eddyline.state.key_filters import KEYS_PER_WORD, add_hashes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,16 +16,16 @@ from eddyline.joins.operator.event_time import (
     results_of_all,
 )
 from eddyline.joins.operator.pipeline import results
-from eddyline.joins.plan import COMPONENT, JoinWork
-from eddyline.spark.arrow_tasks import begin_task, bucket_of, task_ids
-from eddyline.spark.buckets import as_sent, as_type, report_row, state_of
+from eddyline.joins.plan import JoinWork
+from eddyline.spark.arrow_tasks import begin_task, task_ids
+from eddyline.spark.bucketed import BucketWorker, as_sent, as_type, state_of
 from eddyline.spark.joins.layout import INPUT, KEY, PASSES, START
 from eddyline.state.bucket_state import BucketState
 from eddyline.state.late_rows import write_late
 from eddyline.state.rows import Rows, SortedRun, as_kept, result_column, values_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -125,38 +125,27 @@ class OnceWorker:
 
 
 @dataclass(frozen=True)
-class BatchWorker:
+class BatchWorker(BucketWorker):
     """Joins the rows of a batch with each other and with the windows, and keeps them."""
 
+    keeps: ClassVar[str] = "windows"
     plan: BatchPlan
     shape: Shape
-    place: StatePlace
-    """The folders of the windows."""
     before: Buckets
     """The windows before the batch."""
 
-    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Join the rows of a bucket; the last row is its report.
-
-        Raises:
-            StateError: its windows cannot be read or written.
-        """
-        begin_task()
-        arrived = list(batches)
-        bucket = bucket_of(arrived)
+    def task(
+        self, bucket: int, arrived: Sequence[pa.RecordBatch]
+    ) -> tuple[BucketBatch, dict[str, Rows]]:
+        """Return the work of a bucket, and the rows of each input that came to it."""
+        assert self.place is not None
         inputs, latest = self.shape.inputs(arrived)
         state = self.plan, self.place, self.before.get(bucket, BucketState()), bucket
-        task: BucketBatch
         if self.plan.order is not None:
-            task = OrderedBatch(*state, latest)
-        elif self.plan.partners is not None:
-            task = PartnerBatch(*state, latest)
-        else:
-            task = BucketBatch(*state)
-        with state_of(bucket, "windows", self.place.folder):
-            for found in task.run(inputs):
-                yield from self.shape.outputs(found)
-        yield report_row(COMPONENT, task.report, self.shape.results)
+            return OrderedBatch(*state, latest), inputs
+        if self.plan.partners is not None:
+            return PartnerBatch(*state, latest), inputs
+        return BucketBatch(*state), inputs
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import OptionError, QueryError, told_in_short
 from eddyline.query.cql import read_window
+from eddyline.query.predicates import named_functions
 from eddyline.query.select.reader import read_query
 from eddyline.query.steps import steps
 from eddyline.registry import checked_text, unknown
 from eddyline.spark.analysis import column_types
-from eddyline.spark.functions import named_functions
 from eddyline.spark.query import Query
 from eddyline.spark.relation import Relation, checked_frame
 from eddyline.sql.parsing import quoted

@@ -28,7 +28,6 @@ from eddyline.registry import checked_text
 from eddyline.report.html import check_packages, write_report
 from eddyline.report.models import drawn
 from eddyline.report.sections import RunView, Section, Text
-from eddyline.spark import event_time
 from eddyline.spark.alarms.asking import WithAlarms
 from eddyline.spark.models import graphs
 from eddyline.spark.models.graphs import (
@@ -47,6 +46,7 @@ from eddyline.spark.models.graphs import (
 )
 from eddyline.spark.models.laying import Source, as_modelled, rows_to_fit
 from eddyline.spark.models.queries import exact_rows, query_of, rows_of
+from eddyline.spark.relation import micros_of as micros_column
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
@@ -532,10 +532,8 @@ class Segments(WithAlarms):
         check_packages()
         _check(self._graph)
         found = precise(self._graph)
-        sources = [each for each in found.sources if isinstance(each, Source)]
-        plan = StreamPlan(
-            tuple(StreamInput(each.maker, each.shape) for each in sources), found.node
-        )
+        sources, node = found.placed
+        plan = StreamPlan(tuple(StreamInput(each.maker, each.shape) for each in sources), node)
         sketch = _sketch(sources, plan, how)
         sections = drawn(pictures(sketch, plan))
         said = f"{len(sketch.codes)} entities are drawn, with their newest {rows} rows at most."
@@ -566,16 +564,16 @@ class _Options:
         in_range(self, "rows", 1, 10_000)
 
 
-def _check(graph: Graph) -> None:
+def _check(given: Graph) -> None:
     """Refuse segments that are not of one entity each, of a batch DataFrame.
 
     Raises:
         NotSupportedError: they are others.
     """
-    if graph.is_streaming:
+    if given.is_streaming:
         msg = "a stream is drawn by its run: query.start(…).report(path)"
         raise NotSupportedError(msg)
-    if not all(isinstance(each, Source) for each in graph.sources):
+    if any(map(graph.is_crossing, graph.parts(given.node))):
         msg = (
             "report draws the rows, segments and results of single entities, and these are of "
             "several: report what they are made of, or persist() them to draw the segments alone"
@@ -627,7 +625,7 @@ def _rows_of(source: Source, condition: str) -> Iterator[tuple[DataFrame, str]]:
 
 def _behind(df: DataFrame, time: str, since: int | None) -> DataFrame:
     """Return what is not over before an instant (µs)."""
-    return df if since is None else df.where(event_time.micros_of(df, time, "segments") >= since)
+    return df if since is None else df.where(micros_column(df, time, "segments") >= since)
 
 
 def _newest(df: DataFrame, code: str, time: str, n: int) -> pa.Table:

@@ -1,9 +1,8 @@
 """Graphs over segments of DataFrames: what calls build, checked, and as precise as results need.
 
-A ``Graph`` has sources and a tree of steps over them (``models.graph``). Pairs and values over
-entities need tasks of their own, so a ``Crossing`` stands for them as a source; ``whole`` puts the
-crossings back into one tree, and ``crossed`` cuts them out of it. Each call of ``frame.Segments``
-reads its arguments here and returns a graph with one more step.
+A ``Graph`` has sources and a tree of steps over them (``models.graph``). Each call of
+``frame.Segments`` reads its arguments here and returns a graph with one more step. ``laying`` runs
+it as Spark plans, ``queries`` makes a query of it where a source is a stream.
 
 ``precise`` takes the bounds of results back to models (``models.graph.required``). If these bounds
 depend on how large values are, it reads the ranges of values from the rows of a batch DataFrame
@@ -13,8 +12,8 @@ once; of a stream the user has to say them.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from itertools import count
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Window
 from pyspark.sql import functions as F
@@ -40,18 +39,17 @@ from eddyline.models.steps import (
     Total,
     Within,
 )
-from eddyline.models.streams.plan import is_crossing
 from eddyline.registry import checked_text, unknown
-from eddyline.spark.event_time import micros_of
 from eddyline.spark.models import laying
 from eddyline.spark.models.laying import RawRows, Source, rows_to_fit
+from eddyline.spark.relation import micros_of
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import DataType, StructField
+    from pyspark.sql.types import StructField
 
     from eddyline.models.graph import Precision, Values
     from eddyline.models.solving.expressions import Condition, Expression
@@ -62,86 +60,36 @@ WIDER = 0.25
 models leave these a little."""
 
 
-@dataclass(frozen=True, eq=False)
-class Crossing:
-    """Segments that are made of those of several entities, in tasks of their own."""
-
-    parts: tuple[Graph, ...]
-    """What is paired, one or two, or of which the value over entities is taken."""
-    step: DifferentEntities | OverEntities
-    conditions: tuple[str, ...] = ()
-    """On the keys of what comes out, as SQL."""
-    maker: ClassVar[None] = None
-
-    @property
-    def is_streaming(self) -> bool:
-        """Whether a part is of a stream."""
-        return any(each.is_streaming for each in self.parts)
-
-    @property
-    def sides(self) -> tuple[Graph, Graph]:
-        """The left and the right part of pairs."""
-        return self.parts[0], self.parts[-1]
-
-    @property
-    def shape(self) -> Shape:
-        """Which columns come out."""
-        if isinstance(self.step, DifferentEntities):
-            return self.step.shape(*(each.shape for each in self.sides))
-        return self.step.shape(self.parts[0].shape)
-
-    @property
-    def time_type(self) -> DataType:
-        """The type of timestamps."""
-        return self.parts[0].sources[0].time_type
-
-    @property
-    def key_fields(self) -> list[StructField]:
-        """Name and type of each key."""
-        own = [each.sources[0].key_fields for each in self.sides]
-        if isinstance(self.step, DifferentEntities):
-            return laying.fields_of_pairs(self.step.names, own)
-        return [each for each in own[0] if each.name in self.step.by]
-
-    def where(self, text: str) -> Crossing:
-        """Return the segments of the entities on whose keys a condition is true."""
-        if isinstance(self.step, OverEntities):  # a group has or has not all of its entities
-            return replace(self, parts=tuple(each.of_entities(text) for each in self.parts))
-        return replace(self, conditions=(*self.conditions, text))
-
-    @cached_property
-    def df(self) -> DataFrame:
-        """The segments as rows."""
-        given = [each.laid for each in self.parts]
-        if isinstance(self.step, DifferentEntities):
-            found = laying.paired(given[0], given[1] if len(given) > 1 else None, self.step)
-        else:
-            found = laying.over_entities(given[0], self.step)
-        return reduce(lambda df, text: df.where(text), self.conditions, found)
-
-    @property
-    def segments(self) -> DataFrame:
-        """The same."""
-        return self.df
-
-    def node(self, parts: Sequence[graph.Node]) -> graph.Node:
-        """Return what is done here with parts, as a part of one graph."""
-        if isinstance(self.step, DifferentEntities):
-            return graph.OtherEntities(parts[0], parts[-1], self.step)
-        return graph.Unary(self.step, parts[0])
+_NUMBERS = count()
+"""The numbers of sources, so that graphs can be joined as they are."""
 
 
 @dataclass(frozen=True, eq=False)
 class Graph:
     """What is done with sources, whose keys have the same names and types."""
 
-    sources: tuple[Source | Crossing, ...]
+    sources: Mapping[int, Source]
+    """By the number of an input."""
     node: graph.Node
 
     @classmethod
     def of(cls, source: Source) -> Graph:
         """Return the segments of a source as they are."""
-        return cls((source,), graph.Input(0, source.shape))
+        return cls.over([source], graph.Input(0, source.shape))
+
+    @classmethod
+    def over(cls, sources: Sequence[Source], node: graph.Node) -> Graph:
+        """Return a graph over sources, whose inputs say the place of their source."""
+        numbered = dict(zip(_NUMBERS, sources))  # noqa: B905 - the numbers have no end
+        inputs = [graph.Input(at, source.shape) for at, source in numbered.items()]
+        return cls(numbered, graph.with_inputs(node, inputs))
+
+    @property
+    def placed(self) -> tuple[list[Source], graph.Node]:
+        """The sources in the order in which they are read, and the graph over their places."""
+        sources = [*_read(self.node, self.sources).items()]
+        inputs = {at: graph.Input(n, source.shape) for n, (at, source) in enumerate(sources)}
+        return [source for _, source in sources], graph.with_inputs(self.node, inputs)
 
     @property
     def shape(self) -> Shape:
@@ -149,16 +97,21 @@ class Graph:
         return self.node.shape
 
     @property
+    def key_fields(self) -> list[StructField]:
+        """Name and type of each key."""
+        return fields_of(self.node, lambda each: self.sources[each.at].key_fields)
+
+    @property
     def types(self) -> list[tuple[str, str]]:
         """Name and type of keys, and of what says the time."""
-        source = self.sources[0]
-        keys = [(each.name, each.dataType.simpleString()) for each in source.key_fields]
-        return [*keys, ("lo", source.time_type.simpleString())]
+        time = next(iter(self.sources.values())).time_type
+        keys = [(each.name, each.dataType.simpleString()) for each in self.key_fields]
+        return [*keys, ("lo", time.simpleString())]
 
     @property
     def is_streaming(self) -> bool:
         """Whether a source is a stream."""
-        return any(each.is_streaming for each in self.sources)
+        return any(each.is_streaming for each in self.sources.values())
 
     @property
     def df(self) -> DataFrame:
@@ -170,14 +123,14 @@ class Graph:
         if self.is_streaming:
             msg = "segments of a stream are a query: segments.query().start(…)"
             raise NotSupportedError(msg)
-        found = precise(self)
-        return laying.laid(found.sources, found.node)
+        return laying.laid(*precise(self).placed)
 
     @property
     def laid(self) -> Source:
         """The segments that come out, as a source."""
-        source, raw = self.sources[0], None
-        if isinstance(self.node, graph.Input) and isinstance(source, Source):
+        raw = None
+        if isinstance(self.node, graph.Input):
+            source = self.sources[self.node.at]
             raw = source.raw
             if isinstance(source.maker, Fit):
                 raw = RawRows(source.df, source.maker.time, source.maker.places)
@@ -195,36 +148,67 @@ class Graph:
         return self if is_same else self.then(Project.onto(*attributes))
 
     def of_entities(self, condition: str) -> Graph:
-        """Return the graph over the entities on whose keys a condition is true."""
-        return replace(self, sources=tuple(each.where(condition) for each in self.sources))
+        """Return the graph over the entities on whose keys a condition is true.
+
+        A group has or has not all of its entities: it is asked of these. Pairs have keys of their
+        own.
+        """
+        numbers = dict(zip(self.sources, _NUMBERS))  # noqa: B905 - the numbers have no end
+
+        def change(part: graph.Node, read: tuple[graph.Node, ...]) -> graph.Node:
+            if isinstance(part, graph.Input):
+                return replace(part, at=numbers[part.at])
+            if isinstance(part, graph.OtherEntities):
+                return replace(part, conditions=(*part.conditions, condition))
+            return graph.over(part, read)
+
+        node = graph.rebuilt(self.node, change)
+        asked = {each.at for each in graph.parts(node) if isinstance(each, graph.Input)}
+        sources = {
+            numbers[at]: source.where(condition)
+            for at, source in self.sources.items()
+            if numbers[at] in asked
+        }
+        return Graph(_read(node, {**self.sources, **sources}), node)
 
     def with_same(
         self, other: Graph, names: tuple[str, str], condition: Condition | None, text: str | None
     ) -> Graph:
         """Return a join of the same entities; see ``graph.SameEntity``."""
-        sources = list(dict.fromkeys([*self.sources, *other.sources]))
-        inputs = {each: graph.Input(at, each.shape) for at, each in enumerate(sources)}
-        left, right = (
-            graph.with_inputs(each.node, [inputs[source] for source in each.sources])
-            for each in (self, other)
-        )
-        return Graph(tuple(sources), graph.SameEntity(left, right, names, condition, text))
+        left, right = _apart(self.node), _apart(other.node)
+        node = graph.SameEntity(left, right, names, condition, text)
+        return Graph({**self.sources, **other.sources}, node)
 
     def with_others(self, other: Graph | None, step: DifferentEntities) -> Graph:
         """Return pairs of different entities; see ``laying.paired``."""
-        crossing = Crossing((self,) if other is None else (self, other), step)
-        return Graph((crossing,), graph.Input(0, crossing.shape))
-
-    def over_entities(self, step: OverEntities) -> Graph:
-        """Return the value of entities at each instant."""
-        crossing = Crossing((self,), step)
-        return Graph((crossing,), graph.Input(0, crossing.shape))
+        right = self if other is None else other
+        node = graph.OtherEntities(self.node, right.node, step)
+        return Graph({**self.sources, **right.sources}, node)
 
     def __str__(self) -> str:
-        roots, node = whole(self)
+        roots, node = self.placed
         said = [str(each.maker or "read") for each in roots]
         said += [str(each) for each in graph.parts(node) if not isinstance(each, graph.Input)]
         return "; ".join(said)
+
+
+def _read(node: graph.Node, sources: Mapping[int, Source]) -> dict[int, Source]:
+    """Return the sources that a graph reads, in the order in which it does."""
+    return {
+        each.at: sources[each.at] for each in graph.parts(node) if isinstance(each, graph.Input)
+    }
+
+
+def _apart(node: graph.Node) -> graph.Node:
+    """Return a side of a join with steps of its own, up to pairs and values over entities.
+
+    What both sides read from there is computed once.
+    """
+
+    def change(part: graph.Node, read: tuple[graph.Node, ...]) -> graph.Node:
+        return part if graph.is_crossing(part) else graph.over(part, read)
+
+    return graph.rebuilt(node, change)
 
 
 def fields_of(
@@ -244,56 +228,21 @@ def fields_of(
             return fields_of(of, given)
 
 
-def crossed(sources: Sequence[Source], node: graph.Node) -> Graph:
-    """Return a graph over sources whose pairs and values over entities are tasks of their own."""
-    if not any(map(is_crossing, graph.parts(node))):
-        return Graph(tuple(sources), node)
-    made: dict[int, Graph] = {}
-    for each in graph.parts(node):
-        parts = [made[id(part)] for part in graph.below(each)]
-        match each:
-            case graph.Input(at):
-                found = Graph((sources[at],), graph.Input(0, each.shape))
-            case graph.Unary(step):
-                (of,) = parts
-                found = of.over_entities(step) if isinstance(step, OverEntities) else of.then(step)
-            case graph.SameEntity(_, _, names, condition, text):
-                found = parts[0].with_same(parts[1], names, condition, text)
-            case graph.OtherEntities(_, _, step):
-                found = parts[0].with_others(None if step.is_self else parts[1], step)
-        made[id(each)] = found
-    return made[id(node)]
+def settled(given: Graph) -> Graph:
+    """Return a graph whose pairs and values over entities that are of no stream are sources."""
+    sources = {**given.sources}
 
+    def change(part: graph.Node, read: tuple[graph.Node, ...]) -> graph.Node:
+        made = graph.over(part, read)
+        own = Graph(_read(made, sources), made)
+        if not graph.is_crossing(made) or own.is_streaming:
+            return made
+        at = next(_NUMBERS)
+        sources[at] = Source(own.df, own.shape)
+        return graph.Input(at, own.shape)
 
-def whole(given: Graph) -> tuple[list[Source], graph.Node]:
-    """Return a graph with its crossings as parts of it, over the sources of all."""
-    roots, node = inlined(given, lambda _: True)
-    return cast("list[Source]", roots), node
-
-
-def inlined(
-    given: Graph, is_part: Callable[[Crossing], bool]
-) -> tuple[list[Source | Crossing], graph.Node]:
-    """Return a graph with some of its crossings as parts of it, over the sources of all.
-
-    Args:
-        given: the graph.
-        is_part: which crossings; others stay as what they give.
-    """
-    roots: list[Source | Crossing] = []
-
-    def node_in(each: Graph) -> graph.Node:
-        return graph.with_inputs(each.node, [node_of(source) for source in each.sources])
-
-    def node_of(source: Source | Crossing) -> graph.Node:
-        if isinstance(source, Crossing) and is_part(source):
-            return source.node([node_in(part) for part in source.parts])
-        if source not in roots:
-            roots.append(source)
-        return graph.Input(roots.index(source), source.shape)
-
-    node = node_in(given)
-    return roots, node
+    node = graph.rebuilt(given.node, change)
+    return Graph(_read(node, sources), node)
 
 
 def precise(given: Graph, *, measures: bool = True) -> Graph:
@@ -307,7 +256,7 @@ def precise(given: Graph, *, measures: bool = True) -> Graph:
         OptionError: no bounds of models are enough, or nothing says how near they have to be; the
             fact ``ranges`` says that ranges of values would help.
     """
-    roots, node = whole(given)
+    roots, node = given.placed
     is_asked = any(
         isinstance(each, graph.Unary)
         and isinstance(each.step, Within)
@@ -320,7 +269,7 @@ def precise(given: Graph, *, measures: bool = True) -> Graph:
     said = said_ranges(roots, node)
     values = _widened(said)
     try:
-        return _with_bounds(given, roots, required(node, values), values, said)
+        return _with_bounds(roots, node, required(node, values), values, said)
     except OptionError as error:
         if NEEDS not in error.facts or not measures:
             raise
@@ -328,7 +277,7 @@ def precise(given: Graph, *, measures: bool = True) -> Graph:
         {at: ranges_of(root) for at, root in enumerate(roots) if root.maker is not None}
     )
     values = {at: {**each, **values.get(at, {})} for at, each in measured.items()}
-    return _with_bounds(given, roots, required(node, values), values, said)
+    return _with_bounds(roots, node, required(node, values), values, said)
 
 
 def said_ranges(roots: Sequence[Source], node: graph.Node) -> dict[int, dict[str, Range]]:
@@ -386,9 +335,10 @@ def told(given: Graph) -> str:
 
 
 def _with_bounds(
-    given: Graph, roots: Sequence[Source], found: Precision, values: Values, said: Values
+    roots: Sequence[Source], node: graph.Node, found: Precision, values: Values, said: Values
 ) -> Graph:
-    made: dict[Source, Source] = {}
+    """Return a graph over sources with bounds, in which every ``Within`` is put in force."""
+    sources = [*roots]
     for at, root in enumerate(roots):
         bounds, known = found.bounds.get(at, {}), {**values.get(at, {})}
         if root.maker is None:
@@ -405,21 +355,9 @@ def _with_bounds(
         kept = {name: each for name, each in said.get(at, {}).items() if name in maker.columns}
         maker = replace(maker, assumed=kept)
         shape = Shape(root.shape.keys, tuple(maker.columns))
-        made[root] = replace(root, maker=maker, shape=shape)
-    return _rebuilt(given, made, found)
-
-
-def _rebuilt(given: Graph, made: dict[Source, Source], found: Precision) -> Graph:
-    """Return a graph over other sources, in which every ``Within`` is put in force."""
-
-    def source_of(each: Source | Crossing) -> Source | Crossing:
-        if isinstance(each, Crossing):
-            return replace(each, parts=tuple(_rebuilt(part, made, found) for part in each.parts))
-        return made.get(each, each)
-
-    sources = tuple(source_of(each) for each in given.sources)
-    inputs = [graph.Input(at, each.shape) for at, each in enumerate(sources)]
-    return Graph(sources, graph.with_inputs(given.node, inputs, found.put_in))
+        sources[at] = replace(root, maker=maker, shape=shape)
+    inputs = [graph.Input(at, source.shape) for at, source in enumerate(sources)]
+    return Graph.over(sources, graph.with_inputs(node, inputs, found.put_in))
 
 
 # -- what callers give ----------------------------------------------------------------------------
@@ -530,7 +468,7 @@ def read_said(graph: Graph, given: Mapping[str, Any], *, by_pace: bool) -> dict[
         OptionError: one is no range, or lacks that of its change.
         QueryError: nothing is modelled by that name.
     """
-    roots, _ = whole(graph)
+    roots, _ = graph.placed
     names = [name for each in roots if each.maker for name in each.shape.attributes]
     known = {each.lower(): each for each in names}
     found = {}
@@ -653,7 +591,7 @@ def _every(slide: str | None) -> int | None:
 
 
 def _over_entities(graph: Graph, step: OverEntities, every: int | None) -> Graph:
-    found = graph.over_entities(step)
+    found = graph.then(step)
     return found if every is None else found.then(steps.Sample(every))
 
 

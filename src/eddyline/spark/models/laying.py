@@ -1,7 +1,8 @@
 """Segments as Spark plans: one shuffle of rows, or of segments, and one Arrow task.
 
 A ``Source`` is where segments come from: rows that are fitted, or segments that are there.
-``laid`` runs a graph over sources; ``paired`` and ``over_entities`` run what crosses entities.
+``laid`` runs a graph over sources, in the stages that it has on a stream (``streams.plan.staged``):
+pairs and values over entities are tasks of their own, which ``paired`` and ``over_entities`` run.
 
 ``Versions`` says which segments hold of those that were written more than once, and checks that no
 two of them do at one instant. ``latest`` keeps the newest word of all early results.
@@ -12,7 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from pyspark.sql import Window
@@ -25,7 +26,8 @@ from eddyline.models.graph import SIDE
 from eddyline.models.revisions import BOUNDS, VALIDATED, VERSION
 from eddyline.models.segments import COEF, ERR, FLAGS, TIMES, TOMB, Layout, entity_blocks, gathered
 from eddyline.models.solving import earth
-from eddyline.models.steps import CELL, Shape
+from eddyline.models.steps import CELL, OverEntities, Shape
+from eddyline.models.streams.plan import staged
 from eddyline.registry import unknown
 from eddyline.spark.arrow_tasks import begin_task, map_batches, map_groups
 from eddyline.spark.relation import checked_frame
@@ -40,39 +42,11 @@ if TYPE_CHECKING:
 
     from eddyline.models.fitting.declared import Declared
     from eddyline.models.fitting.fit import Fit
-    from eddyline.models.steps import DifferentEntities, OverEntities
+    from eddyline.models.steps import DifferentEntities
 
     Maker = Fit | Declared
     """How rows become segments."""
     Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-
-
-class Relation(Protocol):
-    """Segments as a graph reads them."""
-
-    @property
-    def shape(self) -> Shape:
-        """Their columns."""
-
-    @property
-    def maker(self) -> Maker | None:
-        """How rows become segments; None if there are segments already."""
-
-    @property
-    def df(self) -> DataFrame:
-        """The rows, or the segments as rows."""
-
-    @property
-    def segments(self) -> DataFrame:
-        """The segments as rows."""
-
-    @property
-    def time_type(self) -> DataType:
-        """The type of timestamps."""
-
-    @property
-    def key_fields(self) -> list[StructField]:
-        """Name and type of each key."""
 
 
 class RawRows:
@@ -161,7 +135,7 @@ class Source:
 
 
 def laid(
-    sources: Sequence[Relation], node: graph.Node, made: Sequence[StructField] = ()
+    sources: Sequence[Source], node: graph.Node, made: Sequence[StructField] = ()
 ) -> DataFrame:
     """Return what comes out of a graph over sources, whose keys have the same names and types.
 
@@ -190,9 +164,10 @@ def in_degrees(results: DataFrame, shape: Shape) -> DataFrame:
 
 
 def as_modelled(
-    sources: Sequence[Relation], node: graph.Node, made: Sequence[StructField] = ()
+    sources: Sequence[Source], node: graph.Node, made: Sequence[StructField] = ()
 ) -> DataFrame:
     """Return the same results with the modelled attributes."""
+    sources, node = _last_stage(sources, node)
     first = sources[0]
     keys, how = first.shape.keys, first.maker
     schema = schema_of(node.shape, [*made, *first.key_fields], first.time_type)
@@ -206,6 +181,26 @@ def as_modelled(
     placed = by_entity(segments, keys) if is_whole else segments
     task = _task(gathered, node, [each.shape for each in sources])
     return map_batches(placed, task, schema)
+
+
+def _last_stage(sources: Sequence[Source], node: graph.Node) -> tuple[Sequence[Source], graph.Node]:
+    """Return the last stage of a graph, and what it reads: the results of those before it."""
+    if not any(map(graph.is_crossing, graph.parts(node))):
+        return sources, node
+    found = [*sources]
+    *before, last = staged(node, len(sources))
+    for stage in before:
+        read = [found[at] for at in stage.inputs]
+        match stage.node:
+            case graph.Unary(OverEntities() as step):
+                df = over_entities(read[0], step)
+            case graph.OtherEntities(_, _, step, conditions):
+                pairs = paired(read[0], None if step.is_self else read[-1], step)
+                df = reduce(lambda df, text: df.where(text), conditions, pairs)
+            case _:
+                df = as_modelled(read, stage.node)
+        found.append(Source(df, stage.node.shape))
+    return [found[at] for at in last.inputs], last.node
 
 
 def over_entities(source: Source, step: OverEntities) -> DataFrame:
@@ -312,7 +307,7 @@ def rows_to_fit(rows: DataFrame, how: Maker, *more: str) -> DataFrame:
     return rows.where(_column(how.time).isNotNull()).selectExpr(*columns, *more)
 
 
-def _together(sources: Sequence[Relation]) -> DataFrame:
+def _together(sources: Sequence[Source]) -> DataFrame:
     """Return the segments of several sources, and of which each is."""
     marked = [
         each.segments.withColumn(SIDE, F.lit(at).cast("int")) for at, each in enumerate(sources)

@@ -11,15 +11,13 @@ from the start come with the first batch.
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
-from pyspark.sql import Observation
 from pyspark.sql import functions as F
-from pyspark.sql.types import BinaryType, StructField, StructType, TimestampNTZType
+from pyspark.sql.types import StructType, TimestampNTZType
 
 from eddyline.errors import QueryError
 from eddyline.models.entities.kept import CODE
@@ -28,50 +26,48 @@ from eddyline.models.graph import SIDE
 from eddyline.models.planning.choice import AskingChoice
 from eddyline.models.planning.expected import ModelProfile
 from eddyline.models.planning.watching import Work
-from eddyline.models.streams.plan import COMPONENT, ModelPart, Sketch
+from eddyline.models.streams.plan import COMPONENT, BucketReport, ModelPart, Sketch
 from eddyline.models.streams.view import ModelCounts, ModelView, told_bounds, waiting_rows
 from eddyline.options import ModelOptions
 from eddyline.report import models as words
 from eddyline.spark.analysis import arrow_schema
-from eddyline.spark.arrow_tasks import BUCKET, map_batches
-from eddyline.spark.buckets import ADAPTIVE, REPORT, BucketReports
+from eddyline.spark.arrow_tasks import BUCKET
+from eddyline.spark.bucketed import REPORT, REPORTED, BucketedOperator
 from eddyline.spark.clock import StreamClock
-from eddyline.spark.clocks_of_results import ResultClock
-from eddyline.spark.event_time import micros_of
-from eddyline.spark.models.graphs import crossed, fields_of
+from eddyline.spark.event_time import ResultClock
+from eddyline.spark.models.graphs import fields_of
 from eddyline.spark.models.laying import (
     Source,
     as_final,
     in_degrees,
+    laid,
     rows_to_fit,
     schema_of,
     with_revisions,
 )
 from eddyline.spark.models.task import ModelWorker
-from eddyline.spark.operator import Laid, Operator, Pending
-from eddyline.spark.relation import lateness_rule
-from eddyline.spark.run.observed_metrics import PendingMetrics
+from eddyline.spark.relation import lateness_rule, micros_of
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
-    from eddyline.models.streams.plan import BucketReport, ModelStep, StreamPlan
+    from eddyline.models.streams.plan import ModelStep, StreamPlan
     from eddyline.query.steps import Step
     from eddyline.report.sections import Section
     from eddyline.runtime.choice import Choice
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History, Record
-    from eddyline.spark.operator import Batch, Clock, Observed, Site
-    from eddyline.state.manifest import StatePart, StatePlace
+    from eddyline.spark.operator import Batch, Clock, Observed, Operator, Pending, Site
+    from eddyline.state.manifest import StatePart
 
 PLANNING = "planning"
 """The name of what is learned of steps and joins in saved state."""
 
 
-class ModelOperator(Operator):
+class ModelOperator(BucketedOperator[ModelPart, BucketReport]):
     """Runs a ``ModelStep``, over the rows of one stream or of several inputs.
 
     Raises:
@@ -81,12 +77,17 @@ class ModelOperator(Operator):
     name = COMPONENT
     task_module = ModelWorker.__module__
     takes: type[Any] | None = ModelOptions
+    state_type = ModelPart
+    asked_clock: Clock
+    before: tuple[Operator, ...]
 
     def __init__(self, step: ModelStep, site: Site) -> None:
         self.step, self.query = step, site.query
         self.asked = step.plan
         """What is done with the rows of a batch, by the plan in force."""
-        self.spark = site.df.sparkSession
+        partitions = site.df.sparkSession.conf.get("spark.sql.shuffle.partitions")
+        self._n_buckets = int(partitions or 1) if step.plan.together else 1
+        super().__init__(site.df.sparkSession)
         options, self.left = ModelOptions.taken(site.options)
         self.planning = AskingChoice(options.resolved(), step.plan.node)
         """Estimates what steps give, and plans what joins ask."""
@@ -99,14 +100,10 @@ class ModelOperator(Operator):
             self._of_one(site)
         self.key_fields = fields_of(step.plan.node, lambda each: self._sources[each.at].key_fields)
         """Name and type of the keys of results."""
-        self.part = self._no_part
         self.total = FitReport()
         self._work = Work()
         self._sketch = Sketch()
         self._n_results = self._n_early = self._n_taken_back = 0
-        self._place: StatePlace | None = None
-        self._reports: BucketReports[BucketReport] = BucketReports()
-        self._lock = threading.RLock()
         self.asked_clock.asked()
         self.clock: Clock | None = ResultClock(self.asked_clock)
 
@@ -121,9 +118,9 @@ class ModelOperator(Operator):
             raise QueryError(msg, query=site.query)
         self.source = site.df
         self._sources: tuple[Source, ...] = (Source(site.df, only.shape, only.maker),)
-        self.asked_clock: Clock = site.clock
+        self.rows_clock = self.asked_clock = site.clock
         self._micros = micros_of(site.df, only.maker.time, site.query)
-        self.before: tuple[Operator, ...] = ()
+        self.before = ()
 
     def _of_several(self, site: Site) -> None:
         relations = [site.relations[each] for each in self.step.inputs]
@@ -149,7 +146,8 @@ class ModelOperator(Operator):
             without_lateness=without,
             is_local=isinstance(self._sources[0].time_type, TimestampNTZType),
         )
-        self.asked_clock, self.before = clock, (clock,)
+        self.rows_clock = self.asked_clock = clock
+        self.before = (clock,)
 
     @classmethod
     def of(cls, step: ModelStep, site: Site) -> Self:
@@ -161,45 +159,24 @@ class ModelOperator(Operator):
         return steps
 
     @property
-    def _no_part(self) -> ModelPart:
-        """The state before the first batch, with as many buckets as Spark has partitions."""
-        partitions = self.spark.conf.get("spark.sql.shuffle.partitions")
-        return ModelPart(int(partitions or 1) if self.step.plan.together else 1)
+    def n_buckets(self) -> int:
+        """Parts into which entities are cut: as many as when the query began."""
+        return self._n_buckets
+
+    @property
+    def task_schema(self) -> StructType:
+        """The columns that tasks return; the last one is the report."""
+        return StructType([*self._schema, REPORTED])
 
     @cached_property
     def _schema(self) -> StructType:
         found = schema_of(self.asked.node.shape, self.key_fields, self._sources[0].time_type)
         return with_revisions(found) if self.asked.is_early else found
 
-    # -- state ----------------------------------------------------------------------------------
-
-    def attach(self, place: StatePlace) -> None:
-        """Take note of where rows and segments are written."""
-        self._place = place
-
-    def open(self, part: StatePart | None, again: StatePart | None, batch: Batch) -> None:  # noqa: ARG002
-        """Start from the state after the batch before.
-
-        Raises:
-            StateError: it cannot be read.
-        """
-        with self._lock:
-            self.part = self._no_part if part is None else part.read(ModelPart)
-
-    def is_whole(self, observed: Sequence[Observed]) -> bool:
-        """Return whether every bucket has reported; without rows none need do."""
-        return self.asked_clock.is_idle or self._reports.of(observed).keys() == {
-            *range(self.part.n_buckets)
-        }
-
-    def close(self, observed: Sequence[Observed], batch: Batch) -> StatePart:  # noqa: ARG002
-        """Return the state after the batch, of which all files are written."""
-        found = self._reports.of(observed)
-        with self._lock:
-            if not self.asked_clock.is_idle:
-                buckets = {bucket: found[bucket].after for bucket in sorted(found)}
-                self.part = ModelPart(self.part.n_buckets, buckets)
-            return self.part.packed()
+    def open(self, part: StatePart | None, again: StatePart | None, batch: Batch) -> None:
+        """Start from the state after the batch before, with as many buckets as that has."""
+        super().open(part, again, batch)
+        self._n_buckets = self.part.n_buckets
 
     # -- one batch ------------------------------------------------------------------------------
 
@@ -217,35 +194,20 @@ class ModelOperator(Operator):
         plan, planning = self.step.plan, self.planning
         return replace(plan, node=planning.planned(plan.node), samples=planning.wants_sample)
 
-    def lay(self, df: DataFrame, batch: Batch) -> Laid:
-        """Return the results that event time allows after a batch."""
-        if self.asked_clock.is_idle:
-            return Laid(self.shape(df))
-        # Spark would put partitions together, which here are buckets.
-        df.sparkSession.conf.set(ADAPTIVE, "false")
-        assert self._place is not None
-        done = Observation()
-        found = self._worked(df, self._place, batch.id).observe(
-            done, F.collect_list(REPORT).alias("reports")
-        )
-        return Laid(
-            in_degrees(found.where(f"{REPORT} IS NULL").drop(REPORT), self.asked.node.shape),
-            (Pending(COMPONENT, PendingMetrics(done)),),
-        )
-
-    def _worked(self, df: DataFrame, place: StatePlace, version: int) -> DataFrame:
-        plan, clock = self.asked, self.asked_clock
-        schema = StructType([*self._schema, StructField(REPORT, BinaryType())])
-        is_local = isinstance(self._sources[0].time_type, TimestampNTZType)
+    def answered(self, df: DataFrame, batch: Batch) -> tuple[DataFrame, tuple[Pending, ...]]:
+        """Return what tasks return of the rows of a batch that are not late."""
+        clock, is_local = self.asked_clock, isinstance(self._sources[0].time_type, TimestampNTZType)
         worker = ModelWorker(
-            plan, arrow_schema(df.sparkSession, schema), place, self.part, clock.after,
-            clock.offset, None if is_local else "UTC",
-            self._sketch.cut, None if self._arriving is None else self._arriving.columns, version,
+            arrow_schema(df.sparkSession, self.task_schema), self.place, self.asked, self.part,
+            clock.after, clock.offset, None if is_local else "UTC", self._sketch.cut,
+            None if self._arriving is None else self._arriving.columns, batch.id,
         )  # fmt: skip
         late = self._micros + F.lit(clock.offset) < F.lit(clock.before)
-        rows = self._read(df.where(~late) if clock.has_late else df)
-        placed = rows.repartitionById(self.part.n_buckets, BUCKET)
-        return map_batches(placed, worker.run, schema)
+        return self.exchange(self._read(df.where(~late) if clock.has_late else df), worker), ()
+
+    def results(self, found: DataFrame) -> DataFrame:
+        """Return the results in what tasks returned."""
+        return in_degrees(found.drop(REPORT), self.asked.node.shape)
 
     def _read(self, rows: DataFrame) -> DataFrame:
         """Return what is read of rows, with what was there from the start, code and bucket."""
@@ -253,7 +215,7 @@ class ModelOperator(Operator):
         code = f"xxhash64({keys}) AS {CODE}" if keys else f"0L AS {CODE}"
         # Entities that are looked at together are in one bucket.
         hashed = ", ".join(quoted(each) for each in self.step.plan.together)
-        group = f"pmod(xxhash64({hashed}), {self.part.n_buckets})" if hashed else "0"
+        group = f"pmod(xxhash64({hashed}), {self.n_buckets})" if hashed else "0"
         bucket = f"CAST({group} AS INT) AS {BUCKET}"
         maker = self.step.plan.inputs[0].maker
         if self._arriving is None:
@@ -266,7 +228,7 @@ class ModelOperator(Operator):
 
     def once(self, df: DataFrame) -> DataFrame:
         """Return all results over a batch DataFrame; nothing is kept."""
-        found = crossed(self._over(df), self.asked.node).df
+        found = laid(self._over(df), self.asked.node)
         return as_final(found) if self.asked.is_early else found
 
     def _over(self, df: DataFrame) -> tuple[Source, ...]:
@@ -274,32 +236,28 @@ class ModelOperator(Operator):
         sources = self._sources
         return sources if self._arriving else (replace(sources[0], df=df),)
 
-    def shape(self, df: DataFrame) -> DataFrame:  # noqa: ARG002 - the columns are other ones
-        """Return a DataFrame with the columns of results."""
-        return in_degrees(self.spark.createDataFrame([], self._schema), self.asked.node.shape)
-
     def event_time(self, site: Site, columns: Sequence[str]) -> tuple[str | None, Clock | None]:  # noqa: ARG002
         """Return that results have no event time: one that is of long ago may come late."""
         return None, self.clock
 
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
         """Take in what the buckets of a batch did."""
-        found = self._reports.of(observed)
+        reports = self.reports(observed)
         entries: list[JournalEntry] = []
-        if found and not self.asked_clock.is_idle:
+        if reports and not self.is_idle:
             with self._lock:
-                for each in found.values():
+                for each in reports:
                     self.total += each.fit
                     self._n_results += each.n_results
                     self._n_early += each.n_early
                     self._n_taken_back += each.n_taken_back
                     self._work += each.work
-                entries = self._learn_joins(found.values(), batch.id)
-                drawn = [each.sketch for each in found.values() if each.sketch is not None]
+                entries = self._learn_joins(reports, batch.id)
+                drawn = [each.sketch for each in reports if each.sketch is not None]
                 self._sketch = self._sketch.with_later(drawn, self.asked.row_times)
         return entries
 
-    def _learn_joins(self, reports: Collection[BucketReport], batch_id: int) -> list[JournalEntry]:
+    def _learn_joins(self, reports: Sequence[BucketReport], batch_id: int) -> list[JournalEntry]:
         """Learn from what steps gave and joins asked in a batch."""
         profiles = [each.profile for each in reports if each.profile is not None]
         fresh = reduce(lambda one, other: one.merged(other), profiles, ModelProfile())
@@ -308,7 +266,7 @@ class ModelOperator(Operator):
 
     # -- what people see ------------------------------------------------------------------------
 
-    def view(self) -> ModelView:
+    def facts(self) -> ModelView:
         """Return the operator as it stands."""
         with self._lock:
             states = list(self.part.buckets.values())
@@ -334,15 +292,11 @@ class ModelOperator(Operator):
 
     def records(self) -> tuple[Record, ...]:
         """Return the record after a batch."""
-        return (self.view().record,)
+        return (self.facts().record,)
 
-    def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:  # noqa: ARG002
-        """Return what segments stand for in words, for the progress."""
-        return words.lines(self.view().record)
-
-    def sections(self, history: History) -> list[Section]:
+    def describe(self, history: History) -> list[Section]:
         """Return for people what was fitted, and what is kept."""
-        return words.sections(self.view(), history)
+        return words.sections(self.facts(), history)
 
     def snapshot(self) -> dict[str, Any]:
         """Return the counts."""

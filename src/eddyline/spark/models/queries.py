@@ -59,7 +59,7 @@ from eddyline.query.steps import RESULT, FilterStep, ReadStep, steps
 from eddyline.registry import checked_text
 from eddyline.spark.analysis import column_types, refused, unlogged
 from eddyline.spark.arrow_tasks import begin_task, map_batches
-from eddyline.spark.models.graphs import Crossing, inlined, precise
+from eddyline.spark.models.graphs import precise, settled
 from eddyline.spark.models.laying import RawRows, Source, by_entity
 from eddyline.spark.query import Query
 from eddyline.spark.relation import Relation as Named
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from eddyline.models.solving.expressions import Condition
     from eddyline.query.steps import Step
     from eddyline.spark.models.graphs import Graph
-    from eddyline.spark.models.laying import Relation, Task
+    from eddyline.spark.models.laying import Task
 
 INPUT = "rows"
 """The name of the stream in a query that has no other input."""
@@ -111,16 +111,15 @@ def query_of(
     if not given.is_streaming:
         msg = "a query has the segments of a stream; segments of DataFrames have to_df()"
         raise NotSupportedError(msg)
-    roots, _ = inlined(given, lambda each: each.is_streaming)
-    if any(each.is_streaming and each.maker is None for each in roots):
+    if any(each.is_streaming and each.maker is None for each in given.sources.values()):
         msg = (
             "segments are read from tables or files; rows of a stream are fitted or declared: "
             "el.models.fit(…), el.models.declare(…)"
         )
         raise NotSupportedError(msg)
-    given = precise(given, measures=False)
+    given = settled(precise(given, measures=False))
     conditions = _conditions(given)
-    roots, node = inlined(given, lambda each: each.is_streaming)
+    roots, node = given.placed
     order = sorted(range(len(roots)), key=lambda at: not roots[at].is_streaming)
     # What is fitted of a batch DataFrame is there from the start, as segments that are read are.
     sources = [_as_input(roots[at]) for at in order]
@@ -151,7 +150,8 @@ def _conditions(given: Graph) -> tuple[str, ...]:
         NotSupportedError: results have other keys.
     """
     found: list[str] = []
-    for each in _crossings(given):
+    pairs = (each for each in graph.parts(given.node) if isinstance(each, graph.OtherEntities))
+    for each in pairs:
         if each.conditions and each.shape.keys != given.shape.keys:
             msg = (
                 f"of a stream, a condition on keys of pairs ({each.conditions[0]}) is asked of "
@@ -161,14 +161,6 @@ def _conditions(given: Graph) -> tuple[str, ...]:
             raise NotSupportedError(msg, condition=each.conditions[0])
         found += each.conditions
     return tuple(dict.fromkeys(found))
-
-
-def _crossings(given: Graph) -> Iterator[Crossing]:
-    for each in given.sources:
-        if isinstance(each, Crossing) and each.is_streaming:
-            yield each
-            for part in each.parts:
-                yield from _crossings(part)
 
 
 def _are_early(sources: Sequence[Source]) -> bool:
@@ -191,9 +183,9 @@ def _are_early(sources: Sequence[Source]) -> bool:
     return found == {True}
 
 
-def _as_input(given: Relation) -> Source:
+def _as_input(given: Source) -> Source:
     """Return a stream as it is, and anything else as segments that are there from the start."""
-    if isinstance(given, Source) and given.is_streaming:
+    if given.is_streaming:
         return given
     return Source(given.segments, given.shape)
 
@@ -282,13 +274,13 @@ def _asked(given: Graph) -> tuple[Source, list[Where]]:
     while isinstance(node, graph.Unary) and isinstance(node.step, Where):
         asked.insert(0, node.step)
         node = node.of
-    source = given.sources[0]
-    if not isinstance(node, graph.Input) or not isinstance(source, Source):
+    if not isinstance(node, graph.Input):
         msg = (
             "exact answers are rows that satisfy conditions: segments.where(…).exact(); what is "
             f"computed of several rows has none, got {given}"
         )
         raise NotSupportedError(msg)
+    source = given.sources[node.at]
     for each in asked:
         check_rows_have(each.condition)
         _check_are_columns(source, each)

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from eddyline.models.sql.exact import ExactPart, ExactQuery
     from eddyline.models.sql.scope import ModelQuery, Node
     from eddyline.query.steps import Step
-    from eddyline.spark.catalog import Catalog
-    from eddyline.spark.query import Query
+    from eddyline.spark.query import Catalog, Query
 
 
 def model_steps(

@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
 from eddyline.models.entities.kept import CODE
 from eddyline.models.graph import SIDE
 from eddyline.models.streams.bucket import BucketBatch, EarlyBatch
-from eddyline.models.streams.plan import ANY, COMPONENT, BucketState
-from eddyline.spark.arrow_tasks import BUCKET, begin_task, bucket_of
-from eddyline.spark.buckets import as_sent, report_row, state_of
+from eddyline.models.streams.plan import ANY, BucketState
+from eddyline.spark.arrow_tasks import BUCKET
+from eddyline.spark.bucketed import BucketWorker
 from eddyline.state.rows import as_kept
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Sequence
 
     from eddyline.models.streams.plan import ModelPart, StreamPlan
-    from eddyline.state.manifest import StatePlace
 
 
 @dataclass(frozen=True)
-class ModelWorker:
+class ModelWorker(BucketWorker):
     """Answers a bucket in a batch, and keeps what it needs later; goes to workers."""
 
+    keeps: ClassVar[str] = "rows and segments"
     plan: StreamPlan
-    outputs: pa.Schema
-    """The columns of results, and behind them the report."""
-    place: StatePlace
     part: ModelPart
     """The state before the batch."""
     until: int
@@ -45,30 +42,17 @@ class ModelWorker:
     version: int = -1
     """The number of the batch, which early results have with them."""
 
-    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Answer a bucket; the last row is its report.
-
-        Raises:
-            StateError: its state cannot be read or written.
-        """
-        begin_task()
-        arrived = list(batches)
-        bucket = bucket_of(arrived)
-        task = self._task(bucket)
-        with state_of(bucket, "rows and segments", self.place.folder):
-            for found in task.run(self._inputs(_rows_of(arrived))):
-                yield from as_sent(found, self.outputs).to_batches(65_536)
-        yield report_row(COMPONENT, task.report, self.outputs)
-
-    def _task(self, bucket: int) -> BucketBatch:
-        """Return the work of a bucket."""
+    def task(self, bucket: int, arrived: Sequence[pa.RecordBatch]) -> tuple[BucketBatch, Any]:
+        """Return the work of a bucket, and the rows of each input that came to it."""
+        assert self.place is not None
         state = self.part.buckets.get(bucket, BucketState())
         given = (
             self.plan, self.place, state, bucket, self.until, self.offset, self.zone, self.cut,
         )  # fmt: skip
+        rows = self._inputs(_rows_of(arrived))
         if self.plan.is_early:
-            return EarlyBatch(*given, version=self.version)
-        return BucketBatch(*given)
+            return EarlyBatch(*given, version=self.version), rows
+        return BucketBatch(*given), rows
 
     def _inputs(self, rows: pa.Table | None) -> list[pa.Table | None]:
         """Return the rows of each input under their own names; None if none have come."""
@@ -87,7 +71,7 @@ class ModelWorker:
         return found
 
 
-def _rows_of(arrived: list[pa.RecordBatch]) -> pa.Table | None:
+def _rows_of(arrived: Sequence[pa.RecordBatch]) -> pa.Table | None:
     """Return the rows that came to a bucket, in types that files keep whatever the session is."""
     filled = [each for each in arrived if each.num_rows]
     if not filled:

@@ -28,7 +28,7 @@ from eddyline.query.conditions import (
 from eddyline.query.rules.sources import moments_of, with_moments
 from eddyline.report.formatting import counted
 from eddyline.spark.analysis import analysed, check_names, column_types, operand, refused
-from eddyline.spark.lateness import own_frames
+from eddyline.spark.event_time import own_frames
 from eddyline.spark.session import is_ansi
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from eddyline.query.correlations import (
     CorrelateStep,
 )
 from eddyline.query.steps import RESULT, ProjectStep
-from eddyline.spark.event_time import LOCAL, instant_of
+from eddyline.spark.relation import LOCAL, instant_of
 from eddyline.sql.parsing import quoted
 from eddyline.sql.rendering import string_literal
 

@@ -37,7 +37,7 @@ from eddyline.spark.rules.binding import RuleBinder, session_settings
 from eddyline.spark.rules.output import MatchedRows, Statement, observed_profile
 from eddyline.spark.rules.task import RuleTask
 from eddyline.spark.rules.udf import Work, loader
-from eddyline.spark.run.observed_metrics import PendingMetrics
+from eddyline.spark.run.observations import PendingMetrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -328,7 +328,7 @@ class RuleOperator(Operator):
                 each + self._past[each.name] if each.name in self._past else each for each in found
             )
 
-    def view(self, notes: tuple[str, ...] = ()) -> RuleView:
+    def facts(self, notes: tuple[str, ...] = ()) -> RuleView:
         """Return the rules as they stand."""
         skipped = self.skipped
         left_out = {each.name for each in skipped}
@@ -370,21 +370,13 @@ class RuleOperator(Operator):
 
     def records(self) -> tuple[RuleRecord, ...]:
         """Return the record after a batch."""
-        return (replace(self.compiled.choice.record(), n_skipped=len(self.skipped)),)
+        record = self.compiled.choice.record()
+        n_troubles = len(self.store.troubles)
+        return (replace(record, n_skipped=len(self.skipped), n_troubles=n_troubles),)
 
-    def lines(self, n_rows: int, seconds: float) -> tuple[str, ...]:  # noqa: ARG002
-        """Return the plan in words, for the progress."""
-        found = words.lines(self.records())
-        n = len(self.store.troubles)
-        return (*found, f"{counted(n, 'change')} of rule files not taken in") if n else found
-
-    def sections(self, history: History) -> list[Section]:
+    def describe(self, history: History) -> list[Section]:
         """Return for people how rules are found, and what that came to."""
-        return words.sections(self.view(), history)
-
-    def plan(self) -> str:
-        """Return the plan in force, in words."""
-        return str(self.compiled.choice.sharing)
+        return words.sections(self.facts(), history)
 
     # -- saving -----------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 
 from eddyline.errors import EddylineWarning, OptionError, QueryError
 from eddyline.options import SharingOptions
+from eddyline.query.predicates import named_functions
 from eddyline.query.rules.rule import Rule
 from eddyline.query.rules.sources import SqlRule, functions_of
 from eddyline.query.steps import ReadStep
@@ -37,7 +38,6 @@ from eddyline.rules.view import COMPONENT
 from eddyline.runtime.by_hand import BY_PERSON, RuleList, RuleShown
 from eddyline.runtime.journal import JournalEntry
 from eddyline.spark.analysis import column_types
-from eddyline.spark.functions import named_functions
 from eddyline.spark.operator import Batch
 from eddyline.spark.query import Query
 from eddyline.spark.relation import checked_frame, checked_relation
@@ -52,7 +52,7 @@ from eddyline.spark.rules.output import (
     about_rules,
 )
 from eddyline.spark.run.job import settings_of
-from eddyline.spark.run.job_reports import WAIT_S, JobReports
+from eddyline.spark.run.observations import WAIT_S, JobReports
 from eddyline.sql.functions import JAVA_CALLS, as_name
 from eddyline.sql.parsing import parse_condition
 
@@ -670,7 +670,7 @@ class RuleSet:
         Raises:
             QueryError: the rules were not applied to any DataFrame yet.
         """
-        view = self.view()
+        view = self.facts()
         sections = arranged(words.sections(view, self._reports.history()))
         return explain(view.name, sections, width=width)
 
@@ -678,9 +678,9 @@ class RuleSet:
         """Return the explanation for notebooks; the rules before there is one."""
         if self._shown is None:
             return fragment(self.name, [], steps=self.text.splitlines())
-        return fragment(self.name, words.sections(self.view(), self._reports.history()))
+        return fragment(self.name, words.sections(self.facts(), self._reports.history()))
 
-    def view(self) -> RuleView:
+    def facts(self) -> RuleView:
         """Return the rules as they stand, as values: over the input they last met.
 
         Raises:
@@ -691,7 +691,7 @@ class RuleSet:
             msg = f"{self.name}: not applied to a DataFrame yet; use df.transform(…) first"
             raise QueryError(msg, name=self.name)
         notes = (*self.notes, *([KEEPS_RULES] if self._reports.streams else []))
-        return self._shown.view(notes)
+        return self._shown.facts(notes)
 
     def report(self, path: str | Path) -> Path:
         """Write what is known of the rules as one self-contained HTML page.
@@ -700,7 +700,7 @@ class RuleSet:
             QueryError: the rules were not applied to any DataFrame yet.
             EddylineError: the extra ``report`` is not installed.
         """
-        view, history = self.view(), self._reports.history()
+        view, history = self.facts(), self._reports.history()
         run = RunView(
             query=self.name,
             text=self.text if self._shown is None else self._shown.text,

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from eddyline.spark.prepared import KnownCount, RowCount
-from eddyline.spark.run.observed_metrics import PendingMetrics
+from eddyline.spark.run.observations import PendingMetrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

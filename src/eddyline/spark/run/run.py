@@ -1,4 +1,10 @@
-"""A running query: each micro-batch runs under the plan in force, and teaches the next ones."""
+"""A running query: each micro-batch runs under the plan in force, and teaches the next ones.
+
+``Run._on_batch`` is the life of a batch: open the state, lay the operators, write the results,
+collect what the job observed, commit, learn. Until the commit a batch can run again with the same
+results. What people see is made when they ask. ``reworded`` finds the error that eddyline meant
+where Spark has wrapped one.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +20,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.errors.exceptions.captured import CapturedException
 
 from eddyline.errors import (
     ChangedFunctionWarning,
     EddylineError,
     OptionError,
+    PredicateError,
     QueryError,
+    SourceError,
     StateError,
 )
 from eddyline.registry import unknown
 from eddyline.report.metrics import metrics_of
+from eddyline.report.progress import progress_lines
 from eddyline.report.sections import arranged, notes
 from eddyline.report.stored import RunLog
 from eddyline.runtime import query_file
@@ -32,23 +42,20 @@ from eddyline.runtime.checkpoint import LEARNED, PINS, STATE
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import Backlog, BatchRecord
 from eddyline.runtime.snapshot import SnapshotFile
-from eddyline.spark import interrupts
-from eddyline.spark.batch_files import FileStream
-from eddyline.spark.lateness import own_frames, warn_without_lateness
-from eddyline.spark.operator import Batch, Stateful
+from eddyline.spark.analysis import reason_of
+from eddyline.spark.event_time import own_frames, warn_of_unbounded_state, warn_without_lateness
+from eddyline.spark.operator import Batch
 from eddyline.spark.prepared import KnownCount, RowCount
 from eddyline.spark.python_workers import load_ahead
-from eddyline.spark.run.backlog import backlog_of
-from eddyline.spark.run.chain import Chain
+from eddyline.spark.run.chain import Chain, Steering
 from eddyline.spark.run.checkpoint_files import CheckpointFiles
-from eddyline.spark.run.failures import reworded
 from eddyline.spark.run.job import SinkOutlet, count_of
-from eddyline.spark.run.observed_metrics import has_told_all
+from eddyline.spark.run.observations import has_told_all
 from eddyline.spark.run.running_query import RunFace
-from eddyline.spark.run.steering import Steering
-from eddyline.spark.run.triggers import spark_trigger
+from eddyline.spark.session import BatchInterrupted, cancel_jobs_once_stopped
 from eddyline.spark.sinks.files import file_system, uri_of
-from eddyline.spark.unbounded_state import warn_of_unbounded_state
+from eddyline.spark.starting import spark_trigger
+from eddyline.spark.stream_files import FileStream, backlog_of
 from eddyline.state.manifest import ManifestFolder
 
 if TYPE_CHECKING:
@@ -63,6 +70,60 @@ if TYPE_CHECKING:
     from eddyline.runtime.query_file import Changed
     from eddyline.spark.prepared import Counted
     from eddyline.spark.run.job import Job, Outlet
+
+_STATE_ERROR = re.compile(r"eddyline\.errors\.StateError: (.*)")
+_PREDICATE_ERROR = re.compile(r"eddyline\.errors\.PredicateError: (.*)")
+_RAISED = re.compile(
+    r"(predicate '.*? raised .*?; (?:handle that value|this function is written)[^\n]*)", re.DOTALL
+)
+
+_DISK = re.compile(r"No space left on device|Disk quota exceeded|Read-only file system")
+_SINK = re.compile(
+    r"\[TASK_WRITE_FAILED\] Task failed while writing rows to (?:file:)?(\S+?)/_eddyline/"
+)
+
+
+def reworded(
+    error: BaseException, query: str, cause: BaseException | None = None, failed_in: str = ""
+) -> BaseException:
+    """Return the error of eddyline that another one tells of; that one itself if it tells of none.
+
+    An error of Spark then begins with one sentence: which query failed, where and why.
+
+    Args:
+        error: as it was raised; by Spark, its text holds the traces of workers.
+        query: name of the query that failed.
+        cause: the error of the batch, if Spark wrapped it.
+        failed_in: where it failed, such as `` in batch 3``.
+    """
+    if isinstance(error, EddylineError):
+        return error.with_traceback(None)
+    text = str(error)
+    if match := _STATE_ERROR.search(text):
+        return StateError(match[1], query=query)
+    for pattern in (_PREDICATE_ERROR, _RAISED):
+        if match := pattern.search(text):
+            return PredicateError(match[1], query=query)
+    if match := _DISK.search(text):
+        return _disk_error(match[0], text, query)
+    if isinstance(error, CapturedException) and error._desc is not None:
+        lead = f"query {query!r} failed{failed_in}: "
+        if not error._desc.startswith(lead):
+            error._desc = f"{lead}{reason_of(error if cause is None else cause)}\n\n{error._desc}"
+    return error
+
+
+def _disk_error(reason: str, text: str, query: str) -> SourceError:
+    """Return the error of a full disk, with the folder of the sink if that is full."""
+    sink = _SINK.search(text)
+    where = f"its sink's folder {sink[1]}" if sink else "a disk, such as that of spark.local.dir"
+    once = ", and no row is lost or written twice" if sink else ""
+    msg = (
+        f"query {query!r} cannot write to {where}: {reason}; make room and start the query again "
+        f"with its checkpoint: the batch runs again{once}"
+    )
+    return SourceError(msg, query=query, folder=sink[1] if sink else None)
+
 
 REPORT_WAIT_S = 10.0
 """Longest wait for the observations of a batch that has been written (s)."""
@@ -241,14 +302,15 @@ class Run(RunFace):
         try:
             n_rows, n_kept = self._process(df, batch)
             seconds = time.monotonic() - started
+            records = self.chain.records()
             record = BatchRecord(
                 batch_id,
                 n_rows,
                 n_kept,
                 seconds,
                 time.time(),
-                self.chain.records(),
-                (*self.chain.lines(n_rows, seconds), *self.steering.lines()),
+                records,
+                (*progress_lines(records, n_rows, seconds), *self.steering.lines()),
                 kept_by=self.outlet.kept_by,
             )
             self._log.add(record)
@@ -315,7 +377,7 @@ class Run(RunFace):
         wait.
         """
         if hasattr(self, "streaming_query") and not self.streaming_query.isActive:
-            raise interrupts.BatchInterrupted from None
+            raise BatchInterrupted from None
 
     def _noted(self, entries: list[JournalEntry]) -> None:
         """Append decisions to the journal."""
@@ -384,18 +446,9 @@ class Run(RunFace):
             raise QueryError(unknown("input", name, list(keepers)), name=name)
         return keepers[inputs[0]].late_rows(inputs[0])
 
-    def view(self) -> Any:
-        """Return the plan in force and why, as values; None if no operator has any.
-
-        Of several operators it is the first with durable state, or else the first that has a view.
-        """
-        by_state = sorted(self.chain.operators, key=lambda each: not isinstance(each, Stateful))
-        view = next((view for each in by_state if (view := each.view()) is not None), None)
-        return view and replace(view, notes=(*view.notes, *self.notes))
-
-    def sections(self) -> list[Section]:
+    def describe(self) -> list[Section]:
         """Return the explanation of the run."""
-        found = self.chain.sections(self._history())
+        found = self.chain.describe(self._history())
         return arranged([*found, *self.steering.sections(), *notes(self.notes)])
 
     @property
@@ -415,7 +468,7 @@ class Run(RunFace):
         )
 
     def backlog(self) -> Backlog:
-        """Return the input that waits; see ``StreamingFace.backlog``."""
+        """Return the input that waits; see ``RunFace.backlog``."""
         if not self.isActive:
             return Backlog(why="the query does not run")
         # Rows that are results already are no rows of files.
@@ -466,7 +519,7 @@ class Run(RunFace):
                 self._stopped_by = {**BY_PERSON} if why is None else {"why": why}
             self._is_stopping.set()
         try:
-            interrupts.cancel_jobs_once_stopped(self.streaming_query, self.source.sparkSession)
+            cancel_jobs_once_stopped(self.streaming_query, self.source.sparkSession)
             self.streaming_query.stop()
         except BaseException:
             self._is_stopping.clear()  # the run goes on, or has ended by itself

@@ -1,10 +1,15 @@
-"""The face of a query that runs, and the rows that it keeps in memory."""
+"""The face of a query that runs, and what people do with several of them: explain, watch, stop.
+
+``RunFace`` is what a run by itself (``run.Run``) and one of several that run together
+(``shared``) have in common: explanations, decisions, a person's pins, the rows that stay in memory,
+and all names of PySpark's ``StreamingQuery``.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from dataclasses import asdict
 from functools import partial
 from itertools import takewhile
@@ -18,12 +23,10 @@ from eddyline.report.html import fragment, write_report
 from eddyline.report.sections import RunView, Section, Text
 from eddyline.report.terminal import ProgressLine, explain
 from eddyline.runtime.records import History, n_batches
-from eddyline.spark import interrupts
-from eddyline.spark.run.steering import Steered
-from eddyline.spark.run.streaming_face import StreamingFace
-from eddyline.spark.sinks.asked import FILES
+from eddyline.spark.session import noting_interrupts
 from eddyline.spark.sinks.files import FileSink
 from eddyline.spark.sinks.sinks import MemorySink
+from eddyline.spark.starting import FILES
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
@@ -32,10 +35,12 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
 
     from eddyline.report.metrics import Metric
     from eddyline.runtime.journal import JournalEntry
-    from eddyline.runtime.records import BatchRecord
+    from eddyline.runtime.records import Backlog, BatchRecord
+    from eddyline.spark.run.chain import Steering
     from eddyline.spark.sinks.sinks import Sink
 
 
@@ -54,9 +59,17 @@ class RunGroup(Protocol):
         """Take queries out once the micro-batch that is written is done."""
 
 
-class RunFace(StreamingFace, Steered):
-    """A query that runs; behaves like Spark's StreamingQuery."""
+class RunFace(ABC):
+    """A query that runs; behaves like Spark's StreamingQuery.
 
+    It has the names of PySpark's StreamingQuery and Python's: ``lastProgress`` and
+    ``last_progress`` are the same.
+    """
+
+    streaming_query: StreamingQuery
+    """Spark's own query, which runs it."""
+    steering: Steering
+    """The hand of a person on its plans."""
     name: str
     """The query's name."""
     source: DataFrame
@@ -81,11 +94,7 @@ class RunFace(StreamingFace, Steered):
         """The steps of the query as lines of a tree; none where it is not made of steps."""
 
     @abstractmethod
-    def view(self) -> Any:
-        """Return the plan in force and why, as values of its operator."""
-
-    @abstractmethod
-    def sections(self) -> list[Section]:
+    def describe(self) -> list[Section]:
         """Return the explanation of the run: the plan in force, its reasons, and its work."""
 
     @property
@@ -118,6 +127,36 @@ class RunFace(StreamingFace, Steered):
         """Return the options of the query, as texts."""
 
     @abstractmethod
+    def await_termination(self, timeout_s: float | None = None) -> bool:
+        """Wait until the run ends.
+
+        Args:
+            timeout_s: longest wait (s); without one, as long as it takes.
+
+        Returns:
+            Whether the run has ended.
+
+        Raises:
+            EddylineError: the run failed in a way that eddyline has words for.
+            StreamingQueryException: it failed in another way.
+        """
+
+    @abstractmethod
+    def process_all_available(self) -> None:
+        """Wait until everything that has arrived is processed; for tests."""
+
+    @abstractmethod
+    def backlog(self) -> Backlog:
+        """Return the input that has arrived and is not processed, as of the newest batch.
+
+        Spark and the folders of file streams are asked with each call; see ``Backlog.why``.
+        """
+
+    @abstractmethod
+    def _reworded(self, error: BaseException) -> BaseException:
+        """Return the error that eddyline meant, where Spark has wrapped one."""
+
+    @abstractmethod
     def stop(self, *, why: str | None = None) -> None:
         """Stop the run; a batch that is under way runs again when the query is started anew.
 
@@ -129,11 +168,11 @@ class RunFace(StreamingFace, Steered):
 
     def explain(self, *, width: int = 100) -> str:
         """Return the plan in force and why, in words."""
-        return explain(self.name, self.sections(), steps=self.steps, width=width)
+        return explain(self.name, self.describe(), steps=self.steps, width=width)
 
     def _repr_html_(self) -> str:
         """Return the explanation for notebooks."""
-        return fragment(self.name, self.sections(), steps=self.steps)
+        return fragment(self.name, self.describe(), steps=self.steps)
 
     @property
     def decisions(self) -> tuple[JournalEntry, ...]:
@@ -156,7 +195,7 @@ class RunFace(StreamingFace, Steered):
             text=self.text,
             steps=self.steps,
             history=self._history(),
-            sections=tuple(self.sections()),
+            sections=tuple(self.describe()),
             settings=dict(self._settings()),
         )
 
@@ -181,6 +220,46 @@ class RunFace(StreamingFace, Steered):
             EddylineError: the run failed in a way that eddyline has words for.
         """
         watch([self], quiet=quiet, stops=False)
+
+    # -- what a person decides --------------------------------------------------------------------
+
+    def plan(self) -> dict[str, Any]:
+        """Return the plans in force that could be others, by component, as ``pin`` takes them.
+
+        Raises:
+            PlanError: the query has no such plan.
+        """
+        return self.steering.plan()
+
+    def pin(self, plan: Any = None, *, component: str | None = None) -> None:
+        """Keep plans in force whatever the evidence says, from the next micro-batch on.
+
+        A pin outlives a restart from the checkpoint; it changes the work, never the answer.
+
+        Args:
+            plan: plans by component, as ``plan`` returns them, or
+                the plan of the only component. The plans in force if omitted.
+            component: a component, such as ``native`` or ``pipeline s``, or an operator, such as
+                ``filter`` or ``join``, that it is about; all that the query has if omitted.
+
+        Raises:
+            PlanError: there is no such component, or the plan is not possible; nothing is pinned.
+            StateError: the pin cannot be written.
+        """
+        self.steering.pin(plan, component)
+
+    def adapt(self, component: str | None = None) -> None:
+        """Let plans that are pinned follow the evidence again; they begin with those in force.
+
+        Args:
+            component: a component or an operator; all that the query has if omitted.
+
+        Raises:
+            PlanError: there is no such component, or the query was started with
+                ``adaptive=False``.
+            StateError: it cannot be written.
+        """
+        self.steering.adapt(component)
 
     # -- the rows, where they stay in memory ----------------------------------------------------
 
@@ -221,6 +300,71 @@ class RunFace(StreamingFace, Steered):
             msg = f"run {self.name!r} does not keep its rows in memory; start it with 'memory'"
             raise SourceError(msg, run=self.name)
         return self.sink
+
+    # -- like a StreamingQuery --------------------------------------------------------------------
+
+    def awaitTermination(self, timeout: float | None = None) -> bool:
+        """Wait until the run ends, at most so many seconds; see ``await_termination``."""
+        return self.await_termination(timeout)
+
+    def processAllAvailable(self) -> None:
+        """Wait until everything that has arrived is processed; for tests."""
+        self.process_all_available()
+
+    def exception(self) -> BaseException | None:
+        """Return the error that the run failed with, or None."""
+        error = self.streaming_query.exception()
+        return None if error is None else self._reworded(error)
+
+    @property
+    def isActive(self) -> bool:
+        """Whether the run is still running."""
+        return bool(self.streaming_query.isActive)
+
+    @property
+    def id(self) -> str:
+        """The query's id, the same over restarts from its checkpoint."""
+        return str(self.streaming_query.id)
+
+    @property
+    def runId(self) -> str:
+        """The id of this run, another after each start."""
+        return str(self.streaming_query.runId)
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """What Spark says that it is doing."""
+        return dict(self.streaming_query.status)
+
+    @property
+    def recentProgress(self) -> list[Any]:
+        """Spark's own progress of the last micro-batches."""
+        return list(self.streaming_query.recentProgress)
+
+    @property
+    def lastProgress(self) -> Any:
+        """Spark's own progress of the last micro-batch, or None."""
+        return self.streaming_query.lastProgress
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the run is still running."""
+        return self.isActive
+
+    @property
+    def run_id(self) -> str:
+        """The id of this run, another after each start."""
+        return self.runId
+
+    @property
+    def recent_progress(self) -> list[Any]:
+        """Spark's own progress of the last micro-batches."""
+        return self.recentProgress
+
+    @property
+    def last_progress(self) -> Any:
+        """Spark's own progress of the last micro-batch, or None."""
+        return self.lastProgress
 
     def __repr__(self) -> str:
         """Say how the run goes on one line."""
@@ -321,7 +465,7 @@ def watch(runs: Sequence[RunFace], *, quiet: bool = False, stops: bool = True) -
     with contextlib.ExitStack() as stack:
         for line in lines.values():
             stack.enter_context(line)
-        is_interrupted = stack.enter_context(interrupts.noted())
+        is_interrupted = stack.enter_context(noting_interrupts())
         try:
             while active and not is_interrupted():
                 active = [run for run in active if not _has_ended(run, lines[run.name])]

@@ -1,4 +1,11 @@
-"""Queries over one stream that run together: their conditions as rules, one pass over the rows.
+"""Queries over one stream that run together: one shared scan, and a sink for each query.
 
-Imports ``run/``, ``sinks/`` and the operator of rules; the engine imports it.
+In: queries that are to be started at once, and a checkpoint. Out: a run for each of them, in one
+pass over the rows where each query means the same as by itself.
+
+Read ``scans`` (what is evaluated together, and for which queries), ``router`` (each row to the
+sinks of its queries), then ``group`` (who runs together, and the runs). Invariant: the rows of a
+query are those that it has when it runs alone, and the batches that it saw are known to the
+checkpoint. The room imports ``run/``, ``sinks/`` and the operators of rules, filters and
+aggregates; the engine imports it.
 """

@@ -1,45 +1,299 @@
-"""Queries over one stream that run together: one pass over its rows, a sink for each query."""
+"""Queries over one stream that run together: one pass over its rows, a sink for each query.
+
+In reading order:
+
+1. ``Start`` and ``Checkpoint``: a query that is to be started, and what a checkpoint knows of who
+   ran together under it. A list in the checkpoint has them, with the last batch of those that left.
+2. ``groups_of``: which queries run together. The checkpoint decides first: who ran together goes
+   on so, and who ran alone stays alone, because only its own checkpoint knows how far it is. Of the
+   others their kind of scan decides.
+3. ``start_together`` starts groups and the queries that run by themselves.
+4. ``SharedQueries`` is one ``Run`` of a shared scan with a sink router; ``SharedQueryRun`` is each
+   of its queries as a run of its own.
+"""
 
 from __future__ import annotations
 
 import time
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from eddyline.data.files import replace_file
 from eddyline.errors import StateError
-from eddyline.query.identity import differences
+from eddyline.query.identity import differences, in_words
 from eddyline.query.steps import tree
+from eddyline.registry import folder_name
 from eddyline.report.sections import Section, Text, arranged, notes
+from eddyline.runtime.checkpoint import SPARK, newest_batch
+from eddyline.spark.run.checkpoint_files import has_started
 from eddyline.spark.run.job import Job
 from eddyline.spark.run.run import Run
 from eddyline.spark.run.running_query import RunFace, stop_runs
-from eddyline.spark.shared.companions import (
-    LISTED,
-    Checkpoint,
-    groups_of,
-    last_commit,
-    members_of,
-    plain,
-)
-from eddyline.spark.shared.evaluation import Listed
-from eddyline.spark.shared.kinds import KINDS
-from eddyline.spark.shared.outlet import SharedOutlet, member_of
+from eddyline.spark.shared.router import SinkRouter, member_of
+from eddyline.spark.shared.scans import SCANS, Listed
+from eddyline.spark.sinks.sinks import folder_of, sink_of
+from eddyline.sql.parsing import on_one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from eddyline.report.metrics import Metric
-    from eddyline.rules.view import RuleView
     from eddyline.runtime.journal import JournalEntry
+    from eddyline.runtime.query_file import Changed
     from eddyline.runtime.records import Backlog, BatchRecord
     from eddyline.spark.query import Query
-    from eddyline.spark.shared.companions import Start
-    from eddyline.spark.shared.evaluation import Evaluation
-    from eddyline.spark.shared.outlet import Member
+    from eddyline.spark.relation import Relation
+    from eddyline.spark.shared.router import Member
+    from eddyline.spark.shared.scans import SharedScan
+    from eddyline.spark.sinks.sinks import BatchWriter, Sink
+
+FOLDER = "_shared"
+"""Folder of a checkpoint in which queries that run together have one."""
+
+LISTED = Path("eddyline") / "queries.json"
+"""File of a checkpoint that lists the queries that run together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A query that is to be started, and how."""
+
+    query: Any
+    sink: str | BatchWriter = "memory"
+    path: str | Path | None = None
+    format: str | None = None
+    options: Mapping[str, Any] | None = None
+    checkpoint: str | Path | None = None
+    """Its own; without one, the common checkpoint's folder of its name, if there is a common."""
+    trigger: str | None = None
+    changed: Changed | None = None
+
+    def run(self, common: str | Path | None) -> Run:
+        """Start it by itself; its checkpoint is its own, or a folder of the common one."""
+        own = self.checkpoint or (common and f"{common}/{folder_name(self.query.name)}")
+        run: Run = self.query.start(
+            self.sink,
+            path=self.path,
+            format=self.format,
+            options=self.options,
+            checkpoint=own,
+            trigger=self.trigger,
+            changed=self.changed,
+        )
+        return run
+
+    def made_sink(self) -> Sink:
+        """Return its sink."""
+        return sink_of(self.sink, self.path, self.format, self.options)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Queries that run together."""
+
+    starts: tuple[Start, ...]
+    folder: Path | None
+    """Their common checkpoint; None if nothing is kept."""
+
+
+class Checkpoint:
+    """The folder of queries that are started at once, and who ran together under it.
+
+    Args:
+        path: the folder; None if nothing is kept.
+
+    Raises:
+        StateError: a list of those that ran together cannot be read.
+    """
+
+    def __init__(self, path: str | Path | None) -> None:
+        self.path = None if path is None else Path(path).absolute()
+        self._root = None if path is None else folder_of("checkpoint", path) / FOLDER
+        root = self._root
+        folders = sorted(root.iterdir()) if root is not None and root.is_dir() else []
+        self.homes: dict[str, Path] = {}
+        """The folder in which a query ran together with others, by its name."""
+        self._known: dict[Path, Mapping[str, Listed]] = {}
+        for folder in folders:
+            known = members_of(folder)
+            if known is not None:
+                self._known[folder] = known
+                self.homes |= dict.fromkeys(known, folder)
+
+    def has_run(self, name: str) -> bool:
+        """Return whether a query ran by itself."""
+        return self.path is not None and has_started(self.path / folder_name(name))
+
+    def listed(self, name: str) -> Listed | None:
+        """Return what is known of a query that ran together with others; None if it did not."""
+        home = self.homes.get(name)
+        return None if home is None else self._known[home][name]
+
+    def as_before(self, start: Start) -> Start:
+        """Return a query with the names and orders in the files of its common checkpoint."""
+        listed = self.listed(start.query.name)
+        if listed is None or start.checkpoint is not None:
+            return start
+        return replace(start, query=start.query.as_before(listed.identity))
+
+    def folder(self, name: str) -> Path | None:
+        """Return the folder of queries that run together."""
+        return None if self._root is None else self._root / folder_name(name)
+
+    def gone(self, group: Group) -> dict[str, Listed]:
+        """Return the queries that ran together with some and are not among them, by their names."""
+        here = {each.query.name for each in group.starts}
+        known = {} if group.folder is None else self._known.get(group.folder, {})
+        return {name: each for name, each in known.items() if name not in here}
+
+    def is_known(self, folder: Path | None) -> bool:
+        """Return whether queries ran together in a folder."""
+        return folder in self._known
+
+
+def groups_of(
+    starts: Sequence[Start], kind: type[SharedScan], checkpoint: Checkpoint, notes: dict[str, str]
+) -> list[Group]:
+    """Return the queries of a kind that run together, and note why others do not.
+
+    Those that ran together go on so; the others are together as their kind says.
+    """
+    able: list[Start] = []
+    newest = {each.query.streams[0]: _stream_of(each) for each in starts}
+    for start in starts:
+        why = _why_alone(start, kind, checkpoint)
+        if not why and _stream_of(start) is not newest[start.query.streams[0]]:
+            why = "its stream has been replaced, and others read the new one"
+        if why:
+            notes[start.query.name] = why
+        else:
+            able.append(start)
+    groups: list[Group] = []
+    for (name, _), members in _by_folder(able, kind, checkpoint).items():
+        folder = checkpoint.folder(name)
+        is_known = checkpoint.is_known(folder)
+        if folder is not None and folder in [each.folder for each in groups]:
+            continue  # of one folder, the queries of one trigger share a checkpoint
+        group = _fitting(members, kind, checkpoint, notes, is_known=is_known)
+        if len(group) > 1 or (group and is_known):
+            groups.append(Group(tuple(group), folder))
+        elif len(members) == 1 and group and _has_others(group[0], able):
+            notes[group[0].query.name] = kind.why_lone(group[0].query)
+    return groups
+
+
+def _by_folder(
+    starts: Iterable[Start], kind: type[SharedScan], checkpoint: Checkpoint
+) -> dict[tuple[str, str | None], list[Start]]:
+    """Return queries by the name of their common folder, and by trigger."""
+    homes = {name: folder.name for name, folder in checkpoint.homes.items()}
+    by_trigger: dict[str | None, list[Start]] = {}
+    for start in starts:
+        by_trigger.setdefault(start.trigger, []).append(start)
+    found: dict[tuple[str, str | None], list[Start]] = {}
+    for trigger, own in by_trigger.items():
+        new = [each.query for each in own if each.query.name not in homes]
+        names = homes | kind.folders(new)
+        for start in own:
+            found.setdefault((names[start.query.name], trigger), []).append(start)
+    return found
+
+
+def _fitting(
+    members: Sequence[Start],
+    kind: type[SharedScan],
+    checkpoint: Checkpoint,
+    notes: dict[str, str],
+    *,
+    is_known: bool,
+) -> list[Start]:
+    """Return those that are worth running together, and note why the others are not."""
+    group: list[Start] = []
+    for start in members:
+        name = start.query.name
+        if is_known and name not in checkpoint.homes:
+            notes[name] = "others ran together under this checkpoint before it was there"
+        elif not kind.fit([*(each.query for each in group), start.query]):
+            notes[name] = "its windows end where those of others do not"
+        else:
+            group.append(start)
+    return group
+
+
+def _stream_of(start: Start) -> Relation:
+    """Return the stream of a query."""
+    found: Relation = start.query.relations[start.query.streams[0]]
+    return found
+
+
+def _has_others(start: Start, starts: Iterable[Start]) -> bool:
+    """Return whether there are other queries over the stream of one."""
+    return any(
+        each is not start and each.query.streams[0] == start.query.streams[0] for each in starts
+    )
+
+
+def _why_alone(start: Start, kind: type[SharedScan], checkpoint: Checkpoint) -> str:
+    """Return the reason why a query runs by itself; "" if it may run with others.
+
+    Raises:
+        StateError: one of its name and another text ran with others under the checkpoint.
+    """
+    query = start.query
+    if start.checkpoint is not None:
+        return "it has a checkpoint of its own"
+    if checkpoint.has_run(query.name):
+        return "it ran by itself under this checkpoint, which knows how far it is"
+    was = checkpoint.listed(query.name)
+    folder = checkpoint.homes.get(query.name)
+    if was is not None and start.changed is None and (words := _changes(was, query)):
+        msg = (
+            f"{folder} is the checkpoint of another query {query.name!r} ({was.text}); this one is "
+            f"{plain(query)}: {words}. Give it another name, or the query as it was; or go on with "
+            f"the new one where the other one stopped: start_all(…, changed='keep_state'), or "
+            f"'reset'"
+        )
+        raise StateError(msg, query=query.name, path=str(folder))
+    if was is not None and was.until is not None and was.until < last_commit(folder):
+        return f"it was stopped after batch {was.until}, and others went on without it"
+    return kind.why_not(query)
+
+
+def _changes(was: Listed, query: Query) -> str:
+    """Return how a query differs from a listed one, in words; empty if both are the same."""
+    if was.identity is None:
+        return "" if was.text == plain(query) else "its text is another one"
+    return in_words(differences(was.identity, query.identity))
+
+
+def plain(query: Query) -> str:
+    """Return the text of a query, which is the same whatever its white space is."""
+    return on_one_line(query.text)
+
+
+def members_of(folder: Path | None) -> dict[str, Listed] | None:
+    """Return the queries that ran together under a checkpoint, None if none did.
+
+    Raises:
+        StateError: the list of them cannot be read.
+    """
+    if folder is None or not has_started(folder):
+        return None
+    path = folder / LISTED
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, Listed])
+    except (OSError, ValueError, RecursionError) as error:
+        msg = f"cannot read {path}: {error}; restore it, or use another checkpoint"
+        raise StateError(msg, path=str(path)) from error
+
+
+def last_commit(folder: Path | None) -> int:
+    """Return the last micro-batch that a checkpoint counts as done, -1 if none is."""
+    return -1 if folder is None else newest_batch(folder / SPARK / "commits")
+
 
 LOOK_EVERY_S = 0.5
 """Time between two looks at a query that others go on without (s)."""
@@ -75,12 +329,12 @@ def start_together(
     place = Checkpoint(checkpoint)
     starts = [place.as_before(start) for start in starts]
     try:
-        for kind in KINDS if shared else ():
+        for kind in SCANS if shared else ():
             own = [start for start in starts if kind.takes(start.query)]
             for group in groups_of(own, kind, place, notes):
                 queries = [start.query for start in group.starts]
-                evaluation = kind.evaluation(queries, place.gone(group))
-                groups.append(SharedQueries(group.starts, evaluation, group.folder))
+                scan = kind(queries, place.gone(group))
+                groups.append(SharedQueries(group.starts, scan, group.folder))
                 runs |= {each.name: each for each in groups[-1].runs}
         for start in starts:
             if start.query.name not in runs:
@@ -96,7 +350,7 @@ def _alone(
 ) -> Run:
     name = start.query.name
     home = place.homes.get(name)
-    if not any(each.takes(start.query) for each in KINDS):
+    if not any(each.takes(start.query) for each in SCANS):
         return start.run(common)
     if start.checkpoint is None and home is not None:
         why = f" (it cannot: {notes[name]})" if name in notes else ""
@@ -119,56 +373,54 @@ class SharedQueries:
         QueryError: a query of one of the names is running.
     """
 
-    def __init__(
-        self, starts: Sequence[Start], evaluation: Evaluation, folder: Path | None
-    ) -> None:
+    def __init__(self, starts: Sequence[Start], scan: SharedScan, folder: Path | None) -> None:
         queries = [start.query for start in starts]
         first = queries[0]
         self.stream = first.streams[0]
         self._folder = folder
         for query in queries:
             query.check_not_running()
-        self.evaluation = evaluation
-        shape = evaluation.shape()
-        self.outlet = SharedOutlet(
-            member_of(each.query, each.made_sink(), evaluation.projections(each.query), shape)
+        self.scan = scan
+        shape = scan.shape()
+        self.router = SinkRouter(
+            member_of(each.query, each.made_sink(), scan.projections(each.query), shape)
             for each in starts
         )
-        self.outlet.names = lambda: evaluation.names
+        self.router.names = lambda: scan.names
         rest = f" and {len(queries) - 1} more" if len(queries) > 1 else ""
         job = Job(
             name=f"{first.name}{rest} over {self.stream}",
             text="\n".join(f"{each.name}: {each.text}" for each in queries),
-            identity=evaluation.identity,
-            source=evaluation.source,
-            settings=evaluation.settings,
-            operators=lambda _: evaluation.operators(),
+            identity=scan.identity,
+            source=scan.source,
+            settings=scan.settings,
+            operators=lambda _: scan.operators(),
             rename="engine.query(…, name='…')",
             recalls=all(each.run_options.recall for each in queries),
         )
         self._listed = dict(members_of(folder) or {})
-        self.outlet.begins = self._save_members
+        self.router.begins = self._save_members
         self.run = Run(
             job,
-            self.outlet,
+            self.router,
             None if folder is None else str(folder),
             starts[0].trigger,
             starts[0].changed,
         )
-        self.runs = tuple(SharedQueryRun(self, member) for member in self.outlet.members.values())
+        self.runs = tuple(SharedQueryRun(self, member) for member in self.router.members.values())
 
     def _save_members(self) -> None:
         """Note whose rows the checkpoint has seen: no other query may go on from it."""
         if self._folder is None:
             return
-        done = max(last_commit(self._folder), self.outlet.last_batch)
+        done = max(last_commit(self._folder), self.router.last_batch)
         gone = {
             name: msgspec.structs.replace(each, until=done if each.until is None else each.until)
             for name, each in self._listed.items()
         }
         here = {
             name: _listed(each.query, self._listed.get(name))
-            for name, each in self.outlet.members.items()
+            for name, each in self.router.members.items()
         }
         self._listed = gone | here
         path = self._folder / LISTED
@@ -186,20 +438,20 @@ class SharedQueries:
 
     def is_running(self, name: str) -> bool:
         """Return whether a query of that name is among those that run."""
-        return name in self.outlet.members and self.run.isActive
+        return name in self.router.members and self.run.isActive
 
     def stop(self, names: Collection[str], *, why: str | None = None) -> None:
         """Take queries out, once the micro-batch that is written is done; the last stop all.
 
         Those that stop all stay in the checkpoint as they are, and go on from there.
         """
-        with self.outlet.lock:
-            leaving = [name for name in names if name in self.outlet.members]
-            is_all = len(leaving) == len(self.outlet.members)
+        with self.router.lock:
+            leaving = [name for name in names if name in self.router.members]
+            is_all = len(leaving) == len(self.router.members)
             if leaving and not is_all:
                 for name in leaving:
-                    del self.outlet.members[name]
-                self.evaluation.remove(*leaving)
+                    del self.router.members[name]
+                self.scan.remove(*leaving)
                 if self.run.isActive:
                     self._save_members()
         if is_all:
@@ -241,21 +493,16 @@ class SharedQueryRun(RunFace):
 
     @property
     def _is_in(self) -> bool:
-        return self.name in self.shared.outlet.members
+        return self.name in self.shared.router.members
 
-    def view(self) -> RuleView:
-        """Return the evaluation of all the queries that run together, as values."""
-        view: RuleView = self.shared.run.view()
-        return replace(view, notes=(*view.notes, self._note(), *self.sink.notes))
-
-    def sections(self) -> list[Section]:
+    def describe(self) -> list[Section]:
         """Return the explanation of all the queries that run together."""
-        said = f"{self._note()}. What follows is of all of them; {self.shared.evaluation.words}."
+        said = f"{self._note()}. What follows is of all of them; {self.shared.scan.words}."
         lead = Section("", (Text(said[0].upper() + said[1:]),))
-        return arranged([lead, *self.shared.run.sections(), *notes(self.sink.notes)])
+        return arranged([lead, *self.shared.run.describe(), *notes(self.sink.notes)])
 
     def _note(self) -> str:
-        n_others = len(self.shared.outlet.members) - self._is_in
+        n_others = len(self.shared.router.members) - self._is_in
         others = "1 other" if n_others == 1 else f"{n_others} others"
         note = f"query {self.name!r} runs together with {others} over {self.shared.stream}"
         if not self._is_in:

@@ -1,7 +1,13 @@
-"""The rows of the table of nodes: type and errors, text, form without errors of each type of node.
+"""The rules for each type of node: its type and errors, its text, its form without errors.
 
-A module for each family of nodes ends with its rows of the table; ``table`` has all of them. A new
-kind of expression is a row and its functions in one module. Imports ``sql/`` below
+In: a node of a tree and the pass that asks (``inference``, ``rendering`` or ``error_free``). Out:
+what the pass asks for. Invariant: a type of node without a row may raise, and Spark evaluates it as
+it was written.
+
+Each family of nodes has a file, whose functions stand above the rows that use them: ``logic``,
+``arithmetic``, ``text_patterns`` and ``calls``. Read ``calls`` first, as it has the smallest rules,
+then ``table``, which puts all rows together. A new kind of expression is a ``Node`` in ``NODES`` of
+one file; a function with rules of its own is a ``Call`` in ``CALLS``. Imports ``sql/`` below
 ``sql.analysis``.
 """
 

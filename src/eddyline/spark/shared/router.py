@@ -1,4 +1,10 @@
-"""The outlet of queries that run together: a sink for each, from one pass over the rows."""
+"""The sink router of queries that run together: a sink for each, from one pass over the rows.
+
+A shared scan says of each row which queries it is of (``PLACES``). The router keeps the rows of a
+micro-batch once (``SinkRouter.write``) and gives each sink its own: files that are alike by one job
+(``_write_files``), rows that stay in memory out of one table (``_write_together``), all else by a
+job for each sink. A query leaves between two micro-batches.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from eddyline.spark.operator import PREFIX
-from eddyline.spark.shared.evaluation import PLACES
+from eddyline.spark.shared.scans import PLACES
 from eddyline.spark.sinks.files import FileSink
 from eddyline.spark.sinks.sinks import MemorySink
 from eddyline.sql.functions import CASTS, SAFE, STRICT
@@ -90,8 +96,8 @@ def _is_plain(text: str) -> bool:
     return text == "*" or (not text.rstrip().endswith("*") and calls <= _HARMLESS)
 
 
-class SharedOutlet:
-    """A sink for each of several queries."""
+class SinkRouter:
+    """A sink for each of several queries; an ``Outlet``."""
 
     takes_all = False
     """Those that are stopped take no more rows."""

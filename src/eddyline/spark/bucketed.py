@@ -1,0 +1,419 @@
+"""Operators whose rows meet in buckets: aggregates, correlations of rules, joins and models.
+
+A bucket has the rows of some keys, and the state that later rows of these keys need. In a batch
+
+1. the operator gives each row the number of its bucket;
+2. ``exchange`` brings each bucket to a task of its own. It is the only place where rows move
+   (``fetched`` and ``answered_here`` do the same in the driver, where a batch is small);
+3. a ``BucketWorker`` answers the bucket in a Python process: it reads the state, yields results,
+   writes new files, and puts a report in the last row of the partition, which is no result;
+4. the job observes the reports, and Spark goes on with the results;
+5. after the job, ``is_whole`` says whether all buckets have reported, ``close`` returns the state
+   that their reports name, and the operator learns from them.
+
+Invariants:
+
+* A partition is a bucket, so Spark must not put partitions together (``ADAPTIVE`` is switched off).
+* The files of a batch have new names, and only the manifest after the batch names them. A task that
+  is retried or runs twice leaves nothing behind: its newest attempt counts.
+* A batch without rows changes no state: no bucket works in it.
+
+Read ``BucketedOperator`` first, then ``BucketWorker``. What is in a bucket, the columns that go
+there, and what is learned are the operator's own.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from eddyline.errors import StateError
+from eddyline.runtime.reports import TaskReport
+from eddyline.spark.arrow_tasks import BUCKET, begin_task, bucket_of, map_batches
+from eddyline.spark.operator import Laid, Operator, Pending
+from eddyline.spark.prepared import Counted
+from eddyline.spark.run.observations import PendingMetrics
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator, Sequence
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from eddyline.spark.operator import Batch, Clock, Observed
+    from eddyline.state.manifest import StatePart, StatePlace
+
+REPORT = "__report"
+"""The column of what a bucket did: set in the last row of its partition, which is no result."""
+
+REPORTED = StructField(REPORT, BinaryType())
+"""The last of the columns that tasks return."""
+
+FOUND = "found"
+"""The metric of how many rows tasks have returned, reports left out."""
+
+ADAPTIVE = "spark.sql.adaptive.enabled"
+"""Spark's setting to plan each stage when the one before has run: a job for each of them, and
+partitions put together, which here are buckets."""
+
+MOST_ROWS = 65_536
+"""Rows of one Arrow batch of results: Spark holds a batch as a whole."""
+
+
+class BucketReport(Protocol):
+    """What a bucket did in a batch, and its state after that."""
+
+    @property
+    def bucket(self) -> int: ...  # noqa: D102
+
+    @property
+    def after(self) -> Any: ...  # noqa: D102
+
+
+class BucketedState(Protocol):
+    """The state of all buckets after a batch."""
+
+    def packed(self) -> StatePart: ...  # noqa: D102
+
+
+class BucketTask(Protocol):
+    """The work of one bucket in one batch."""
+
+    report: Any
+    """What it did, once ``run`` is over."""
+
+    def run(self, arrived: Any) -> Iterator[pa.Table]:
+        """Yield results, and keep what later batches need."""
+
+
+ReportT = TypeVar("ReportT", bound=BucketReport)
+StateT = TypeVar("StateT", bound=BucketedState)
+
+
+class BucketedOperator(Operator, Generic[StateT, ReportT]):
+    """An operator whose rows meet in buckets: the life of a batch, and of the state behind it.
+
+    Args:
+        spark: the session of the query.
+    """
+
+    state_type: type[Any]
+    """The kind of state: ``state_type(n_buckets, {bucket: state})``, unless ``no_state`` and
+    ``state_after`` say otherwise."""
+    rows_clock: Clock | None = None
+    """The event time of the rows, which says whether a batch has some."""
+    gives_all = False
+    """Whether each row that tasks return is a result, but for the report."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+        self.place: StatePlace | None = None
+        """Where state is written; None for batch DataFrames."""
+        self.part: StateT = self.no_state()
+        """The state after the newest batch."""
+        self._lock = threading.RLock()
+        """Held by whoever changes or shows what is kept and learned."""
+        self._observed: Sequence[Observed] | None = None
+        self._reports: list[ReportT] = []
+        self._loads: tuple[int, ...] = ()
+        """New rows of each bucket in the newest batch."""
+
+    # -- what an operator says of itself --------------------------------------------------------
+
+    @property
+    def n_buckets(self) -> int:
+        """The buckets of the batch that is laid."""
+        raise NotImplementedError
+
+    @property
+    def task_schema(self) -> StructType:
+        """The columns that tasks return; the last one is the report."""
+        raise NotImplementedError
+
+    def answered(self, df: DataFrame, batch: Batch) -> tuple[DataFrame, tuple[Pending, ...]]:
+        """Return what tasks return of the rows of a batch, and what else the job observes.
+
+        Uses ``exchange``; called for batches that have rows.
+        """
+        raise NotImplementedError
+
+    def results(self, found: DataFrame) -> DataFrame:
+        """Return the results in what tasks returned, from which the reports are taken out."""
+        raise NotImplementedError
+
+    def no_state(self) -> StateT:
+        """Return the state before the first batch."""
+        return self.state_after(())
+
+    def state_after(self, reports: Sequence[ReportT]) -> StateT:
+        """Return the state after a batch, of which all buckets have reported."""
+        state: StateT = self.state_type(
+            self.n_buckets, {report.bucket: report.after for report in reports}
+        )
+        return state
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the batch that is laid has no rows at all, so that no bucket works."""
+        return self.rows_clock is not None and self.rows_clock.is_idle
+
+    @property
+    def fullest(self) -> float:
+        """New rows of the fullest bucket by those of the mean one; nan if there were none."""
+        n_rows = sum(self._loads)
+        return max(self._loads) * len(self._loads) / n_rows if n_rows else float("nan")
+
+    # -- one batch ------------------------------------------------------------------------------
+
+    def lay(self, df: DataFrame, batch: Batch) -> Laid:
+        """Return the results that the buckets give after a batch."""
+        if self.is_idle:
+            return Laid(self.shape(df))
+        # A micro-batch has a session of its stream's own.
+        df.sparkSession.conf.set(ADAPTIVE, "false")
+        found, pending = self.answered(df, batch)
+        done = Observation()
+        found = found.observe(done, *self._metrics)
+        pending = Pending(self.name, PendingMetrics(done)), *pending
+        counted = Counted(done, FOUND) if self.gives_all else None
+        return Laid(self.results(found.where(f"{REPORT} IS NULL")), pending, counted=counted)
+
+    def exchange(
+        self,
+        rows: DataFrame,
+        worker: BucketWorker,
+        *,
+        by: Column | None = None,
+        is_shuffled: bool = False,
+    ) -> DataFrame:
+        """Return what a worker answers of rows, each bucket of which has a task of its own.
+
+        Args:
+            rows: with the column ``BUCKET``, unless there is ``by``.
+            worker: answers a bucket; those without rows, too.
+            by: the bucket of a row, where no column travels that says it.
+            is_shuffled: whether the rows are in the partitions of their buckets already.
+        """
+        if not is_shuffled:
+            rows = shuffled(rows, self.n_buckets, by)
+        return map_batches(rows, worker.run, self.task_schema)
+
+    @cached_property
+    def _metrics(self) -> tuple[Column, ...]:
+        """The reports of tasks, and how many rows are results."""
+        n_found = F.count(F.when(F.col(REPORT).isNull(), 1))
+        return F.collect_list(REPORT).alias("reports"), n_found.alias(FOUND)
+
+    def shape(self, df: DataFrame) -> DataFrame:  # noqa: ARG002 - the columns are other ones
+        """Return a DataFrame with the columns of results."""
+        return self.results(self.spark.createDataFrame([], self.task_schema))
+
+    def reports(self, observed: Sequence[Observed]) -> list[ReportT]:
+        """Return the reports of the buckets that have worked, in their order; unpacked once."""
+        if observed is not self._observed:
+            every = [report for each in observed for report in each.reports("reports")]
+            found = {report.partition: report.profile for report in every}
+            self._reports = [found[bucket] for bucket in sorted(found)]
+            self._observed = observed
+        return self._reports
+
+    # -- durable state --------------------------------------------------------------------------
+
+    def attach(self, place: StatePlace) -> None:
+        """Take note of where the state of buckets is written."""
+        self.place = place
+
+    def open(self, part: StatePart | None, again: StatePart | None, batch: Batch) -> None:  # noqa: ARG002
+        """Start from the state after the batch before.
+
+        Raises:
+            StateError: it cannot be read.
+        """
+        with self._lock:
+            self.part = self.no_state() if part is None else part.read(self.state_type)
+
+    def is_whole(self, observed: Sequence[Observed]) -> bool:
+        """Return whether every bucket has reported; without rows none need do."""
+        reported = [report.bucket for report in self.reports(observed)]
+        return self.is_idle or reported == [*range(self.n_buckets)]
+
+    def close(self, observed: Sequence[Observed], batch: Batch) -> StatePart:  # noqa: ARG002
+        """Return the state after the batch, of which all files are written."""
+        with self._lock:
+            if not self.is_idle:
+                self.part = self.state_after(self.reports(observed))
+            return self.part.packed()
+
+
+def shuffled(rows: DataFrame, n_buckets: int, by: Column | None = None) -> DataFrame:
+    """Return rows in the partitions of their buckets; see ``BucketedOperator.exchange``."""
+    if by is None:
+        return rows.repartitionById(n_buckets, BUCKET)
+    return rows.repartitionById(n_buckets, by).withColumn(BUCKET, F.spark_partition_id())
+
+
+# -- the work of a bucket -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class BucketWorker:
+    """Answers buckets in a batch; goes to workers. Derive one with what its work needs."""
+
+    outputs: pa.Schema
+    """The columns of results; behind them the report, where there is a place."""
+    place: StatePlace | None
+    """The folders of state; None if nothing is kept."""
+    keeps: ClassVar[str] = "rows"
+    """What the state has, for errors."""
+
+    def task(self, bucket: int, arrived: Sequence[pa.RecordBatch]) -> tuple[BucketTask, Any]:
+        """Return the work of a bucket, and the rows that came to it, as ``run`` takes them."""
+        raise NotImplementedError
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Answer the bucket that a partition is; the last row is its report.
+
+        Raises:
+            StateError: its state cannot be read or written.
+        """
+        begin_task()
+        arrived = list(batches)
+        report = yield from self.answer(bucket_of(arrived), arrived)
+        if self.place is not None:
+            context = TaskContext.get()
+            attempt = 0 if context is None else context.taskAttemptId()
+            values = [pa.nulls(1, field.type) for field in self.outputs if field.name != REPORT]
+            values.append(pa.array([packed(report, attempt)], pa.binary()))
+            yield pa.RecordBatch.from_arrays(values, schema=self.outputs)
+
+    def answer(
+        self, bucket: int, arrived: Sequence[pa.RecordBatch]
+    ) -> Generator[pa.RecordBatch, None, Any]:
+        """Yield the results of a bucket, and return its report.
+
+        Raises:
+            StateError: its state cannot be read or written.
+        """
+        with state_of(bucket, self.keeps, "" if self.place is None else self.place.folder):
+            task, rows = self.task(bucket, arrived)
+            for table in task.run(rows):
+                yield from as_sent(table, self.outputs).to_batches(MOST_ROWS)
+        return task.report
+
+
+def packed(report: BucketReport, attempt: int = 0) -> bytes:
+    """Return the report of a bucket as it travels; see ``BucketedOperator.reports``."""
+    return TaskReport("bucket", report.bucket, attempt, report).to_bytes()
+
+
+def as_sent(found: pa.Table, outputs: pa.Schema) -> pa.Table:
+    """Return results as Spark takes them: of its types, NULL in columns that they have not."""
+    known = set(found.column_names)
+    columns = [
+        as_type(found[field.name], field.type)
+        if field.name in known
+        else pa.nulls(found.num_rows, field.type)
+        for field in outputs
+    ]
+    return pa.Table.from_arrays(columns, schema=outputs)
+
+
+def as_type(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Return a column as another type; the same one if it is of that type."""
+    return column if column.type == kind else column.cast(kind)
+
+
+@contextmanager
+def state_of(bucket: int, what: str, folder: str) -> Iterator[None]:
+    """Say of an error of the file system what it means for the state of a bucket.
+
+    Raises:
+        StateError: there was one.
+    """
+    try:
+        yield
+    except OSError as error:
+        msg = (
+            f"bucket {bucket} cannot read or write its {what} in {folder}: {error}; see that the "
+            f"files are there and that the disk has room, then start the query again: nothing is "
+            f"lost"
+        )
+        raise StateError(msg, bucket=bucket, folder=folder) from error
+
+
+# -- few rows, answered by the driver -------------------------------------------------------------
+
+MOST_FETCHED = 1_000_000
+"""Rows, and results, that the driver ever holds: a batch with more of them is left to tasks."""
+
+_NUMBER = "__at"
+"""The number of a row in its partition."""
+
+
+@dataclass(frozen=True)
+class AnsweredHere:
+    """A batch that the driver has answered; its reports are read as the metrics of a job are."""
+
+    results: pa.Table
+    reports: tuple[BucketReport, ...]
+
+    def get(self, timeout_s: float) -> dict[str, Any]:  # noqa: ARG002 - nothing is awaited
+        """Return the reports as the metrics of a job would have them."""
+        return {"reports": [packed(report) for report in self.reports]}
+
+
+def fetched(rows: DataFrame) -> list[pa.RecordBatch] | None:
+    """Return the rows of a batch, with their buckets; None if they are too many.
+
+    Of each partition no more come than its share of what the driver holds, and one.
+    """
+    partitions = rows.sparkSession.conf.get("spark.sql.shuffle.partitions")
+    most = MOST_FETCHED // int(partitions or 1)
+    # Its lower 33 bits count the rows of a partition.
+    number = f"monotonically_increasing_id() & {(1 << 33) - 1}L AS {_NUMBER}"
+    found = rows.selectExpr("*", number).where(f"{_NUMBER} <= {most}L").toArrow()
+    if pc.any(pc.equal(found[_NUMBER], most)).as_py():
+        return None
+    batches: list[pa.RecordBatch] = found.drop_columns([_NUMBER]).to_batches()
+    return batches
+
+
+def answered_here(
+    rows: Sequence[pa.RecordBatch], n_buckets: int, worker: BucketWorker
+) -> AnsweredHere | None:
+    """Return what a worker answers of the rows of a batch; None if results are too many.
+
+    Raises:
+        StateError: the state of a bucket cannot be read or written.
+    """
+    reports: list[BucketReport] = []
+    results, n_results = [], 0
+    for batch in _answers(rows, n_buckets, worker, reports):
+        results.append(batch)
+        n_results += batch.num_rows
+        if n_results > MOST_FETCHED:
+            return None
+    table = pa.Table.from_batches(results, worker.outputs).combine_chunks()
+    return AnsweredHere(table, tuple(reports))
+
+
+def _answers(
+    rows: Sequence[pa.RecordBatch],
+    n_buckets: int,
+    worker: BucketWorker,
+    reports: list[BucketReport],
+) -> Iterator[pa.RecordBatch]:
+    """Yield the results of all buckets, and add their reports to others."""
+    for bucket in range(n_buckets):
+        arrived = [batch.filter(pc.equal(batch.column(BUCKET), bucket)) for batch in rows]
+        report = yield from worker.answer(bucket, [batch for batch in arrived if batch.num_rows])
+        reports.append(report)
