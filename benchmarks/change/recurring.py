@@ -17,7 +17,7 @@ from benchmarks.filters.simulated_loop import CountedLoop, Stream, best_work, fi
 from benchmarks.harness.scenario import Measurement, Runs, Settings
 from benchmarks.harness.statistics import median
 from eddyline.data.arrays import Floats
-from eddyline.filters.pin import TaskPin
+from eddyline.filters.loop import FilterLoop
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.plan_log import LogView, PlanLog
 
@@ -50,9 +50,9 @@ class LoggedFilters:
         self.n = 0
 
     @property
-    def target(self) -> TaskPin:
+    def target(self) -> FilterLoop:
         """The order, as the log sees it."""
-        return TaskPin(self.counted.loop)
+        return self.counted.loop
 
     def batch(self, pass_fracs: Floats) -> Floats:
         """Run a micro-batch; returns its work, that of the best order, and of the order after it.

@@ -19,7 +19,7 @@ from benchmarks.alarms.prices import observed, priced
 from benchmarks.harness.scenario import Measurement, Runs, Settings
 from benchmarks.harness.statistics import median
 from eddyline.aggregates.loop import REDUCED, AggregateLoop, AggregateProfile
-from eddyline.alarms.loop import AlarmLoop, AlarmPin
+from eddyline.alarms.loop import AlarmLoop
 from eddyline.alarms.plan import fixed_plans, from_plain
 from eddyline.constraints.bounds import bins_of
 from eddyline.joins.graph import JoinGraph
@@ -162,7 +162,7 @@ class Alarms:
     @property
     def target(self) -> Choice:
         """Its plan, as the log sees it."""
-        return AlarmPin(self.loop)
+        return self.loop
 
     def draw(self, rng: np.random.Generator, situation: int) -> Segments:
         """Return a batch of a situation."""
@@ -187,7 +187,7 @@ class Alarms:
     def learn(self, batch: Segments, number: int) -> list[JournalEntry]:
         """Let the loop take in a batch."""
         samples = self.loop.wants_sample
-        _, profile, _ = observed(self.program, batch, self.loop.plan, samples=samples)
+        _, profile, _ = observed(self.program, batch, self.loop.template_plans, samples=samples)
         return self.loop.step(profile, number)
 
 

@@ -17,7 +17,7 @@ from benchmarks.alarms.prices import observed, priced
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eddyline.alarms.loop import MIN_ROWS, WARM_UP, AlarmLoop, AlarmPin
+from eddyline.alarms.loop import MIN_ROWS, WARM_UP, AlarmLoop
 from eddyline.alarms.plan import SHARINGS, TemplatePlan, fixed_plans, plain
 from eddyline.alarms.ranges import AlarmRanges
 from eddyline.errors import PlanError, StateError
@@ -53,7 +53,7 @@ def lines(seed, n=4_000):
 def run(loop, segments, texts, batch_id=0):
     """Run a batch by the plan in force, at fixed prices so that no test depends on a clock."""
     _, profile, _ = observed(
-        ranges_of(segments, texts).program, segments, loop.plan, samples=loop.wants_sample
+        ranges_of(segments, texts).program, segments, loop.template_plans, samples=loop.wants_sample
     )
     return loop.step(profile, batch_id)
 
@@ -67,8 +67,8 @@ def test_the_cheapest_way_is_chosen_and_what_came_true_is_told():
     texts = AWAY | NEAR
     loop = loop_of(texts)
     entries = [each for at in range(6) for each in run(loop, lines(at), texts, at)]
-    assert loop.plan[NEAR_TEXT].sharing == "covered"
-    assert loop.plan[AWAY_TEXT].sharing != "covered"
+    assert loop.template_plans[NEAR_TEXT].sharing == "covered"
+    assert loop.template_plans[AWAY_TEXT].sharing != "covered"
     first = next(each for each in entries if each.event == "sharing")
     assert first.evidence["template"] == AWAY_TEXT
     assert {*first.evidence["estimated_ns"]} == {*SHARINGS}
@@ -93,7 +93,7 @@ def test_a_way_that_costs_more_than_estimated_is_left_again():
     assert changes[:2] == [("covered", changes[0][1]), (changes[0][1], "covered")]
     tried = [after for before, after in changes if before == "covered"]
     assert len(tried) == len({*tried})  # each at most once
-    assert loop.plan[AWAY_TEXT].sharing == "covered"
+    assert loop.template_plans[AWAY_TEXT].sharing == "covered"
 
 
 def test_comparisons_are_ordered_by_what_they_leave_out():
@@ -101,7 +101,7 @@ def test_comparisons_are_ordered_by_what_they_leave_out():
     (text,) = (ranges_of(lines(0), texts).program.templates[0].text,)
     loop = loop_of(texts)
     entries = [each for at in range(12) for each in run(loop, lines(at), texts, at)]
-    assert loop.plan[text].order == (1, 0)
+    assert loop.template_plans[text].order == (1, 0)
     order = next(each for each in entries if each.event == "order")
     assert (order.before, order.after) == (["x > ?", "y > ?"], ["y > ?", "x > ?"])
     assert order.evidence["template"] == text
@@ -115,7 +115,7 @@ def test_what_may_not_change_does_not(how):
     n = MIN_ROWS // 8 // 40 * 40 if how == "few" else 4_000
     entries = [each for at in range(4) for each in run(loop, lines(at, n), texts, at)]
     assert entries == []
-    assert all(each == TemplatePlan() for each in loop.plan.values())
+    assert all(each == TemplatePlan() for each in loop.template_plans.values())
 
 
 def test_a_loop_goes_on_where_it_was_saved():
@@ -126,12 +126,12 @@ def test_a_loop_goes_on_where_it_was_saved():
     saved = msgspec.json.decode(msgspec.json.encode(loop.snapshot()))
     other = loop_of(texts)
     other.restore(saved)
-    assert AlarmPin(other).plan == AlarmPin(loop).plan
-    assert other.plan[AWAY_TEXT].sharing != "covered"
+    assert other.plan == loop.plan
+    assert other.template_plans[AWAY_TEXT].sharing != "covered"
     assert msgspec.json.encode(other.snapshot()) == msgspec.json.encode(loop.snapshot())
     frozen = loop_of(texts, adaptive=False)
     frozen.restore(saved)
-    assert frozen.plan == {}
+    assert frozen.template_plans == {}
     with pytest.raises(StateError, match="damaged"):
         other.restore(saved | {"costs": []})
     with pytest.raises(StateError, match="damaged"):
@@ -142,25 +142,24 @@ def test_templates_come_and_go():
     loop = loop_of(AWAY | NEAR)
     for at in range(5):
         run(loop, lines(at), AWAY | NEAR, at)
-    learned = loop.plan[AWAY_TEXT]
+    learned = loop.template_plans[AWAY_TEXT]
     loop.follow(ranges_of(lines(0), AWAY).program)
-    assert loop.plan == {AWAY_TEXT: learned}
+    assert loop.template_plans == {AWAY_TEXT: learned}
     loop.follow(ranges_of(lines(0), AWAY | NEAR).program)
-    assert loop.plan.get(NEAR_TEXT, TemplatePlan()) == TemplatePlan()
+    assert loop.template_plans.get(NEAR_TEXT, TemplatePlan()) == TemplatePlan()
     run(loop, lines(9), AWAY | NEAR)
 
 
 def test_a_person_pins_some_templates():
     loop = loop_of(AWAY | NEAR)
-    pin = AlarmPin(loop)
     order = ["y < ?", "x > ?"]
-    pin.hold({NEAR_TEXT: {"sharing": "union", "order": order}})
-    assert loop.plan[NEAR_TEXT] == TemplatePlan("union", (1, 0))
-    assert pin.plan[NEAR_TEXT] == {"sharing": "union", "order": order}
+    loop.hold({NEAR_TEXT: {"sharing": "union", "order": order}})
+    assert loop.template_plans[NEAR_TEXT] == TemplatePlan("union", (1, 0))
+    assert loop.plan[NEAR_TEXT] == {"sharing": "union", "order": order}
     for at in range(5):
         assert run(loop, lines(at), AWAY | NEAR, at) == []
-    assert pin.advice().plan[NEAR_TEXT]["sharing"] == "covered"
-    pin.release()
+    assert loop.advice().plan[NEAR_TEXT]["sharing"] == "covered"
+    loop.release()
     assert any(run(loop, lines(at), AWAY | NEAR, at) for at in range(5))
     for wrong in (
         {"z": {}},
@@ -169,7 +168,7 @@ def test_a_person_pins_some_templates():
         {NEAR_TEXT: {"sharing": "x", "order": order}},
     ):
         with pytest.raises(PlanError, match="sharing"):
-            pin.check(wrong)
+            loop.check(wrong)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -235,7 +234,7 @@ class Life:
 
     @property
     def targets(self):
-        return {"alarms": AlarmPin(self.loop)}
+        return {"alarms": self.loop}
 
     def phase(self, n_batches, *, swapped):
         """Run batches; returns the work of the plan after each over that of the best one."""
@@ -243,13 +242,15 @@ class Life:
         for _ in range(n_batches):
             segments, before = block(self.n, swapped=swapped), self.targets["alarms"].plan
             samples = self.loop.wants_sample
-            _, profile, _ = observed(self.program, segments, self.loop.plan, samples=samples)
+            _, profile, _ = observed(
+                self.program, segments, self.loop.template_plans, samples=samples
+            )
             self.decided += self.loop.step(profile, self.n)
             self.decided += self.log.step(self.targets, {"alarms": before}, N_ROWS, self.n)
             self.n += 1
             plans = fixed_plans(self.template)
             costs = [priced(self.program, segments, {self.template.text: p}) for p in plans]
-            found.append(priced(self.program, segments, self.loop.plan) / min(costs))
+            found.append(priced(self.program, segments, self.loop.template_plans) / min(costs))
         return found
 
     def view(self):
@@ -312,7 +313,9 @@ def test_the_log_goes_on_when_templates_come_and_go():
         life.loop.follow(life.program)
         life.view()
         for at in range(3):
-            _, profile, _ = observed(life.program, block(at, swapped=True), life.loop.plan)
+            _, profile, _ = observed(
+                life.program, block(at, swapped=True), life.loop.template_plans
+            )
             life.loop.step(profile, at)
             before = {"alarms": life.targets["alarms"].plan}
             life.log.step(life.targets, before, N_ROWS, at)
@@ -325,22 +328,21 @@ def test_the_log_knows_the_best_plan_that_nobody_ran(way):
     """What it says that a plan took, and the best one would have, is what running them takes."""
     (template,) = (program := ranges_of(lines(0), NEAR).program).templates
     loop, log = AlarmLoop(AlarmOptions(), program), PlanLog()
-    pin = AlarmPin(loop)
-    pin.hold({NEAR_TEXT: {"sharing": way, "order": ["x > ?", "y < ?"]}})
+    loop.hold({NEAR_TEXT: {"sharing": way, "order": ["x > ?", "y < ?"]}})
     took = dict.fromkeys(fixed_plans(template), 0)
     for at in range(WARM_UP):  # values of these are sampled
         program = ranges_of(lines(at), NEAR).program
-        _, profile, _ = observed(program, lines(at), loop.plan)
+        _, profile, _ = observed(program, lines(at), loop.template_plans)
         loop.step(profile, at)
-        log.step({"alarms": pin}, {"alarms": pin.plan}, 4_000, at)
+        log.step({"alarms": loop}, {"alarms": loop.plan}, 4_000, at)
         for each in took:
             took[each] += priced(program, lines(at), {NEAR_TEXT: each})
-    seen = log.views({"alarms": pin})[0].hindsight
+    seen = log.views({"alarms": loop})[0].hindsight
     held = took[TemplatePlan(way, (0, 1))]
     assert seen.cost == pytest.approx(held / WARM_UP / 4_000, rel=0.05)
     assert seen.cost / seen.best_cost == pytest.approx(held / min(took.values()), rel=0.2)
     best = min(took, key=took.__getitem__)
-    assert seen.best == pin.in_words({NEAR_TEXT: plain(best, template)})
+    assert seen.best == loop.in_words({NEAR_TEXT: plain(best, template)})
     if way == "unshared":
         assert seen.saved < -1
 
@@ -372,7 +374,7 @@ def test_a_learned_plan_costs_as_the_best_of_all(how, thresholds):
     program = ranges_of(segments, texts).program
     (template,) = program.templates
     costs = {plan: priced(program, segments, {TEXT: plan}) for plan in fixed_plans(template)}
-    learned = replace(loop.plan[TEXT], order=loop.plan[TEXT].order_of(template))
+    learned = replace(loop.template_plans[TEXT], order=loop.template_plans[TEXT].order_of(template))
     assert costs[learned] <= 1.1 * min(costs.values())
     assert costs[learned] < 0.9 * max(costs.values())
 
@@ -385,6 +387,6 @@ def test_thresholds_that_move_move_the_plan():
         if number == 12:  # the same templates, with other constants
             loop.follow(ranges_of(lines(0), texts).program)
         run(loop, together(number, "apart"), texts, number)
-        orders.append(loop.plan[TEXT].order)
+        orders.append(loop.template_plans[TEXT].order)
     assert orders[11] == (1, 0)
     assert orders[-1] == (0, 1)

@@ -21,7 +21,6 @@ from eddyline.filters.loop import (
     ProfilingBudget,
     run_batch,
 )
-from eddyline.filters.pin import FilterPin
 from eddyline.options import FilterOptions
 from eddyline.ordering.a_greedy import AGreedyOptions
 from eddyline.ordering.protocol import Proposal, WindowPolicy
@@ -314,7 +313,7 @@ class TestSaving:
         loop.restore(state)
         assert loop.order == (2, 1, 0)
         assert loop.window.profile().n_tuples > 0
-        assert FilterPin(loop).situation() is None, "nothing is known since the last change"
+        assert loop.situation() is None, "nothing is known since the last change"
 
     def test_switched_off_means_as_written(self, state):
         loop = self.loop(adaptive=False)

@@ -8,7 +8,6 @@ import pytest
 from eddyline.aggregates.loop import AggregateLoop, AggregateProfile
 from eddyline.errors import PlanError, StateError
 from eddyline.filters.loop import FilterLoop
-from eddyline.filters.pin import FilterPin
 from eddyline.joins.graph import JoinGraph
 from eddyline.joins.orders.pipelines import JoinLoop, PipelineChoice
 from eddyline.joins.tiers import TierChoice
@@ -139,7 +138,7 @@ COSTS = CostSums.of_rows(1_000, np.array([1_000.0, 10.0]))
 def of_two_filters():
     """A loop that holds the worse of two orders, and knows better."""
     loop = FilterLoop("native", ("dear", "cheap"), FilterOptions().resolved(), thinks_freely=True)
-    pin = FilterPin(loop)
+    pin = loop
     pin.hold(["dear", "cheap"])
     drops = np.random.default_rng(1).random((1_000, 2)) < 0.9
     entries = loop.step(FilterProfile.of_sample(loop.filter_ids, drops, costs=COSTS), 0)
@@ -164,7 +163,7 @@ def test_an_order_that_is_held_is_told_what_the_best_would_cost():
 def test_an_order_has_every_filter_once(plan):
     loop = FilterLoop("native", ("dear", "cheap"), FilterOptions().resolved())
     with pytest.raises(PlanError, match=r"a list of all of .'dear', 'cheap'., each once"):
-        FilterPin(loop).hold(plan)
+        loop.hold(plan)
     assert not loop.is_held
 
 
@@ -172,7 +171,7 @@ def test_an_order_has_every_filter_once(plan):
 def test_what_only_looks_like_names_is_no_order(plan):
     loop = FilterLoop("native", ("1", "2"), FilterOptions().resolved())
     with pytest.raises(PlanError, match="is no plan of 'native'"):
-        FilterPin(loop).hold(plan)
+        loop.hold(plan)
     with pytest.raises(PlanError, match="is no plan of 'aggregate'"):
         AggregateLoop(plans=PLANS).hold(plan)
     with pytest.raises(PlanError, match="possible is only the plan in force"):
@@ -180,7 +179,7 @@ def test_what_only_looks_like_names_is_no_order(plan):
 
 
 def test_a_pin_stays_as_it_was_given(pins):
-    target = FilterPin(FilterLoop("native", ("1", "2"), FilterOptions().resolved()))
+    target = FilterLoop("native", ("1", "2"), FilterOptions().resolved())
     given = ["2", "1"]
     pins.pin({"native": target}, {"native": given}, 0)
     given.reverse()

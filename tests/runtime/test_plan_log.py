@@ -13,12 +13,11 @@ from benchmarks.change.recurring import LoggedFilters, situations
 
 from eddyline.errors import StateError
 from eddyline.filters.loop import FilterLoop
-from eddyline.filters.pin import FilterPin
 from eddyline.options import FilterOptions
 from eddyline.report import decisions as words
 from eddyline.report.sections import Facts
 from eddyline.runtime.choice import Choice
-from eddyline.runtime.order_pin import ONE_ORDER
+from eddyline.runtime.order_loop import ONE_ORDER
 from eddyline.runtime.plan_log import (
     MOST_COMPARED,
     MOST_CONDITIONS,
@@ -549,5 +548,5 @@ def test_orders_of_classes_are_not_logged_and_it_is_said_why():
 @pytest.mark.parametrize("policy", ["sweep", "fixed"])
 def test_orders_of_policies_that_keep_their_own_evidence_are_not_logged(policy):
     loop = FilterLoop("native", tuple("ab"), FilterOptions(policy=policy), thinks_freely=True)
-    assert FilterPin(loop).why_unlogged == ONE_ORDER
-    assert FilterPin(loop).situation() is None
+    assert loop.why_unlogged == ONE_ORDER
+    assert loop.situation() is None

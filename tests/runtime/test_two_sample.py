@@ -11,7 +11,7 @@ from eddyline.filters.loop import FilterLoop
 from eddyline.options import FilterOptions
 from eddyline.ordering.a_greedy import AGreedyOptions
 from eddyline.runtime.monitors.two_sample import TwoSampleOptions
-from eddyline.runtime.order_cost import costs_ns
+from eddyline.runtime.order_loop import costs_ns
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile, merge
 

@@ -5,9 +5,10 @@ one way to another at the end of a batch, if that is estimated to cost less by `
 then took is noted beside the estimate, and corrects later ones. Plans change freely: alarms keep
 nothing between batches that depends on the plan.
 
-Below the loop stand its plan as a person or the log of plans sets it (``AlarmPin``), the conditions
-by which the log knows situations (``AlarmConditions``), the estimate of results (``share_held``),
-what a run saves (``Learned``), and what people see (``TemplateView``).
+The loop is the ``Choice`` of the plan: a person or the log of plans sets how templates are solved.
+Below it stand the conditions by which the log knows situations (``AlarmConditions``), the estimate
+of results (``share_held``), what a run saves (``Learned``), and what people see
+(``TemplateView``).
 """
 
 from __future__ import annotations
@@ -41,8 +42,7 @@ from eddyline.estimates.histograms import CoefHistogram, ValueSketch
 from eddyline.estimates.plans import Accuracy, SavedAccuracy
 from eddyline.models.planning.expected import combined
 from eddyline.options import FilterOptions
-from eddyline.runtime.by_hand import OfLoop
-from eddyline.runtime.choice import UNKNOWN_NS, Advice
+from eddyline.runtime.choice import UNKNOWN_NS, Advice, Choice
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.order_loop import OrderLoop, OrderState
 from eddyline.runtime.records import Numbers
@@ -123,8 +123,8 @@ class State:
         return self.accuracy.get(way) or self.accuracy.get(self.plan.sharing) or Accuracy()
 
 
-class AlarmLoop:
-    """Keeps the plan of a set of alarms good.
+class AlarmLoop(Choice):
+    """Keeps the plan of a set of alarms good: how templates are solved, by their texts.
 
     Args:
         options: whether and how.
@@ -132,11 +132,11 @@ class AlarmLoop:
     """
 
     component = COMPONENT
+    why_unlogged = ""
+    per = "segment"
 
     def __init__(self, options: AlarmOptions, program: AlarmProgram) -> None:
         self.options = options
-        self.is_held = False
-        """Whether the plan stays as it is; see ``runtime.choice``."""
         self._known = AlarmProfile()
         self.seen = AlarmConditions()
         """What the log of plans knows situations by."""
@@ -152,7 +152,7 @@ class AlarmLoop:
         self.follow(program)
 
     @property
-    def is_adaptive(self) -> bool:
+    def is_adaptive(self) -> bool:  # type: ignore[override]
         """Whether the plan may change at all."""
         return self.options.adaptive
 
@@ -181,24 +181,9 @@ class AlarmLoop:
         )
 
     @property
-    def templates(self) -> Mapping[str, Template]:
-        """The templates by their texts."""
-        return self._templates
-
-    @property
-    def plan(self) -> AlarmPlan:
-        """The plan in force; templates that are not in it are covered, and asked as written."""
+    def template_plans(self) -> AlarmPlan:
+        """The plans in force by template; one without a plan is covered, and asked as written."""
         return {text: each.plan for text, each in self._states.items()}
-
-    def adopt(self, plan: AlarmPlan) -> None:
-        """Put a plan in force, whoever has chosen it."""
-        for text, each in plan.items():
-            if text in self._templates:
-                state = self._state(text)
-                state.plan, state.promised, state.since = each, None, 0
-                loop = self._orders_of(text, state)
-                if loop is not None:
-                    loop.adopt(each.order_of(self._templates[text]))
 
     # -- one batch ------------------------------------------------------------------------------
 
@@ -348,20 +333,126 @@ class AlarmLoop:
         texts = tuple(each.text for each in template.conjuncts)
         return OrderLoop(COMPONENT, texts, options, thinks_freely=True)
 
-    # -- what people see ------------------------------------------------------------------------
+    # -- what a person pins ---------------------------------------------------------------------
 
-    def best(self) -> AlarmPlan:
+    @property
+    def plan(self) -> dict[str, Any]:
+        """How templates are solved, by their texts."""
+        return self._plain(self.template_plans)
+
+    @property
+    def possible(self) -> str:
+        """The plans that may be pinned, in words."""
+        texts = ", ".join(map(repr, self._templates))
+        return (
+            "for some templates {'sharing': 'covered', 'union' or 'unshared', 'order': a list of "
+            f"its comparisons, each once}}, where a union needs two; templates are {texts:.300}"
+        )
+
+    def is_possible(self, plan: Any) -> bool:
+        """Return whether each template is one of the set, and has a plan of its own."""
+        templates = self._templates
+        return isinstance(plan, Mapping) and all(
+            text in templates and from_plain(each, templates[text]) is not None
+            for text, each in plan.items()
+        )
+
+    def adopt(self, plan: Mapping[str, Any]) -> None:
+        """Put another plan in force; templates that are left out stay as they are."""
+        for text, values in plan.items():
+            template, state = self._templates[text], self._state(text)
+            chosen = from_plain(values, template)
+            if chosen is not None:
+                state.plan, state.promised, state.since = chosen, None, 0
+                orders = self._orders_of(text, state)
+                if orders is not None:
+                    orders.reorder(chosen.order_of(template))
+
+    def advice(self) -> Advice | None:
         """Return the plan that the evidence calls the best."""
-        found = {}
+        best = {}
         for text in self._costly:
             state = self._states[text]
             shares = shares_of(self._templates[text], self._bases, self._known.values)
-            if shares is None:
-                found[text] = state.plan
-                continue
-            way = _cheapest(self._costs(text, shares))
-            found[text] = replace(state.plan, sharing=way)
-        return found
+            way = _cheapest(self._costs(text, shares)) if shares else state.plan.sharing
+            best[text] = replace(state.plan, sharing=way)
+        return Advice(self._plain(best)) if best else None
+
+    # -- the log of plans -----------------------------------------------------------------------
+
+    @property
+    def identity(self) -> str:
+        """The templates: their plans and prices are of no others."""
+        texts = "\n".join(sorted(self._templates))
+        return hashlib.blake2b(texts.encode(), digest_size=16).hexdigest()
+
+    def in_words(self, plan: Mapping[str, Any]) -> str:
+        """Return a plan in words: of templates that are not covered, and asked as written."""
+        usual = self._plain({})
+        others = [
+            f"{text} {each['sharing']}, {' then '.join(each['order'])}"
+            for text, each in plan.items()
+            if each != usual.get(text)
+        ]
+        return "; ".join(others) or "all covered, as written"
+
+    def situation(self) -> Situation | None:
+        """Return on how many segments comparisons and alarms hold."""
+        return self.seen.situation(self.plan)
+
+    def rows_met(self, n_rows: int) -> int:  # noqa: ARG002
+        """Return the segments of the last batch."""
+        return self.n_newest
+
+    def foreseen(self, plan: Any, evidence: Any) -> tuple[Floats, Floats]:  # noqa: ARG002
+        """Return on what share of segments alarms hold."""
+        return held_of(evidence)
+
+    def cost_of(self, plan: Mapping[str, Any], evidence: Any) -> float:
+        """Return what the templates of the evidence cost (ns per segment).
+
+        Of orders that are not told apart it is that of the one that asks the same first.
+        """
+        if evidence is None:
+            return UNKNOWN_NS
+        total, templates = 0.0, self._templates
+        for text, prices in evidence[1].items():
+            own = from_plain(plan[text], templates[text])
+            known = dict(zip(fixed_plans(templates[text]), prices, strict=True))
+            if own is None:
+                return UNKNOWN_NS
+            if own not in known:
+                first, *rest = own.order
+                own = replace(own, order=(first, *sorted(rest)))
+            total += known[own]
+        return total
+
+    def best_single(self, held: Sequence[tuple[Any, float]]) -> dict[str, Any]:
+        """Return the best plan of each template for all situations together."""
+        sums: dict[str, Floats] = {}
+        for evidence, n_rows in held:
+            for text, prices in evidence[1].items():
+                sums[text] = sums.get(text, np.zeros(len(prices))) + n_rows * np.array(prices)
+        templates = self._templates
+        best = {text: fixed_plans(templates[text])[np.argmin(of)] for text, of in sums.items()}
+        return self._plain(best)
+
+    def take(self, plan: Mapping[str, Any], evidence: Any) -> None:  # noqa: ARG002
+        """Put a plan in force; the next batch tells how values are spread."""
+        self.adopt(plan)
+        self.is_surprised = True
+
+    def let_go(self) -> None:
+        """Have the next batch tell how values are spread."""
+        self.is_surprised = True
+
+    def _plain(self, plan: AlarmPlan) -> dict[str, Any]:
+        templates = self._templates
+        return {
+            text: plain(plan.get(text, TemplatePlan()), each) for text, each in templates.items()
+        }
+
+    # -- what people see ------------------------------------------------------------------------
 
     def views(self) -> tuple[TemplateView, ...]:
         """Return templates, those that take the most time first."""
@@ -447,123 +538,6 @@ class AlarmLoop:
 
 def _cheapest(costs: Mapping[str, Estimate]) -> str:
     return min(costs, key=lambda way: costs[way].value)
-
-
-class AlarmPin(OfLoop):
-    """How templates are solved, by their texts; those that are left out stay as they are."""
-
-    loop: AlarmLoop
-    why_unlogged = ""
-    per = "segment"
-
-    def __init__(self, loop: AlarmLoop) -> None:
-        super().__init__(loop)
-
-    @property
-    def plan(self) -> dict[str, Any]:
-        """The plan in force."""
-        return self._plain(self.loop.plan)
-
-    @property
-    def possible(self) -> str:
-        """The plans that may be pinned, in words."""
-        texts = ", ".join(map(repr, self.loop.templates))
-        return (
-            "for some templates {'sharing': 'covered', 'union' or 'unshared', 'order': a list of "
-            f"its comparisons, each once}}, where a union needs two; templates are {texts:.300}"
-        )
-
-    def is_possible(self, plan: Any) -> bool:
-        """Return whether each template is one of the set, and has a plan of its own."""
-        templates = self.loop.templates
-        return isinstance(plan, Mapping) and all(
-            text in templates and from_plain(each, templates[text]) is not None
-            for text, each in plan.items()
-        )
-
-    def adopt(self, plan: Mapping[str, Any]) -> None:
-        """Put another plan in force."""
-        found = {text: from_plain(each, self.loop.templates[text]) for text, each in plan.items()}
-        self.loop.adopt({text: each for text, each in found.items() if each is not None})
-
-    def advice(self) -> Advice | None:
-        """Return the plan that the evidence calls the best."""
-        best = self.loop.best()
-        return Advice(self._plain(best)) if best else None
-
-    # -- the log of plans -----------------------------------------------------------------------
-
-    @property
-    def identity(self) -> str:
-        """The templates: their plans and prices are of no others."""
-        texts = "\n".join(sorted(self.loop.templates))
-        return hashlib.blake2b(texts.encode(), digest_size=16).hexdigest()
-
-    def in_words(self, plan: Mapping[str, Any]) -> str:
-        """Return a plan in words: of templates that are not covered, and asked as written."""
-        usual = self._plain({})
-        others = [
-            f"{text} {each['sharing']}, {' then '.join(each['order'])}"
-            for text, each in plan.items()
-            if each != usual.get(text)
-        ]
-        return "; ".join(others) or "all covered, as written"
-
-    def situation(self) -> Situation | None:
-        """Return on how many segments comparisons and alarms hold."""
-        return self.loop.seen.situation(self.plan)
-
-    def rows_met(self, n_rows: int) -> int:  # noqa: ARG002
-        """Return the segments of the last batch."""
-        return self.loop.n_newest
-
-    def foreseen(self, plan: Any, evidence: Any) -> tuple[Floats, Floats]:  # noqa: ARG002
-        """Return on what share of segments alarms hold."""
-        return held_of(evidence)
-
-    def cost_of(self, plan: Mapping[str, Any], evidence: Any) -> float:
-        """Return what the templates of the evidence cost (ns per segment).
-
-        Of orders that are not told apart it is that of the one that asks the same first.
-        """
-        if evidence is None:
-            return UNKNOWN_NS
-        total, templates = 0.0, self.loop.templates
-        for text, prices in evidence[1].items():
-            own = from_plain(plan[text], templates[text])
-            known = dict(zip(fixed_plans(templates[text]), prices, strict=True))
-            if own is None:
-                return UNKNOWN_NS
-            if own not in known:
-                first, *rest = own.order
-                own = replace(own, order=(first, *sorted(rest)))
-            total += known[own]
-        return total
-
-    def best_single(self, held: Sequence[tuple[Any, float]]) -> dict[str, Any]:
-        """Return the best plan of each template for all situations together."""
-        sums: dict[str, Floats] = {}
-        for evidence, n_rows in held:
-            for text, prices in evidence[1].items():
-                sums[text] = sums.get(text, np.zeros(len(prices))) + n_rows * np.array(prices)
-        templates = self.loop.templates
-        best = {text: fixed_plans(templates[text])[np.argmin(of)] for text, of in sums.items()}
-        return self._plain(best)
-
-    def take(self, plan: Mapping[str, Any], evidence: Any) -> None:  # noqa: ARG002
-        """Put a plan in force; the next batch tells how values are spread."""
-        self.adopt(plan)
-        self.loop.is_surprised = True
-
-    def let_go(self) -> None:
-        """Have the next batch tell how values are spread."""
-        self.loop.is_surprised = True
-
-    def _plain(self, plan: AlarmPlan) -> dict[str, Any]:
-        templates = self.loop.templates
-        return {
-            text: plain(plan.get(text, TemplatePlan()), each) for text, each in templates.items()
-        }
 
 
 MOST_SEEN = 32

@@ -8,6 +8,7 @@ rows that are left alone. See ``docs/decisions/0023-crossings.md`` for what was 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -45,6 +46,11 @@ class CrossingPlan:
     """Cost of crossing, per row of the input (ns)."""
     together_ns: float
     """The same in one crossing (ns)."""
+
+    @property
+    def order(self) -> Order:
+        """The order that is cut into crossings."""
+        return tuple(chain.from_iterable(self.crossings))
 
     @property
     def saved_ns(self) -> float:

@@ -2,7 +2,8 @@
 
 In come profiles of batches; out come the order and the route table in force, and how the next batch
 is cut and sampled. ``FilterLoop`` does what ``OrderLoop`` does, and beside it keeps ``Routes``
-and answers a task's questions. It runs on the driver and inside tasks alike.
+and answers a task's questions. It runs on the driver and inside tasks alike. An order that a person
+or the log of plans puts in force is for rows of every class.
 
 ``Routes`` keeps the newest sampled rows with their attributes, asks the router for a table once
 enough of them are new, and holds the table in force. A table is learned and kept on the same
@@ -39,8 +40,7 @@ from eddyline.routing.table import MAX_GROUPS, RouteTable
 from eddyline.runtime.budget import Budget
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.monitors import monitor as find_monitor
-from eddyline.runtime.order_cost import MIN_ROWS_PER_PROFILE
-from eddyline.runtime.order_loop import OrderLoop, OrderState
+from eddyline.runtime.order_loop import MIN_ROWS_PER_PROFILE, OrderLoop, OrderState
 from eddyline.stats.profile import AttributeSample, joined
 
 if TYPE_CHECKING:
@@ -147,9 +147,10 @@ class FilterState(OrderState, frozen=True, kw_only=True):
 class FilterLoop(OrderLoop):
     """Keeps the order of one block good, and the orders of classes of its rows.
 
-    Attributes of the rows may tell classes apart; ``reads`` are the columns of each filter. To hand
-    attributes over to a worker costs something. A block that ``meets_all`` rows that arrive need
-    not count them. For the rest see ``OrderLoop``.
+    Attributes of the rows may tell classes apart; ``reads`` are the columns of each filter. A block
+    ``in_workers`` learns in its tasks, too, and to hand attributes over to a worker costs
+    something. A block that ``meets_all`` rows that arrive need not count them. For the rest see
+    ``OrderLoop``.
     """
 
     state_type = FilterState
@@ -162,18 +163,19 @@ class FilterLoop(OrderLoop):
         *,
         attributes: tuple[Attribute, ...] = (),
         reads: tuple[frozenset[str], ...] | None = None,
-        hands_over: bool = True,
+        in_workers: bool = True,
         meets_all: bool = False,
         **more: Any,
     ) -> None:
         super().__init__(component, filter_ids, options, **more)
+        self.changes_within = in_workers
         self._meets_all = meets_all
         self.routes: Routes | None = None
         self._is_new_task = False
-        fits = hands_over or compiled_groups(len(filter_ids)) >= 2
+        fits = in_workers or compiled_groups(len(filter_ids)) >= 2
         can_route = self.is_adaptive and fits and self.policy.needs_all_bits
         if can_route and options.routing and attributes:
-            self.routes = Routes(component, filter_ids, attributes, reads, hands_over=hands_over)
+            self.routes = Routes(component, filter_ids, attributes, reads, hands_over=in_workers)
 
     def step(
         self, fresh: FilterProfile, batch_id: int = -1, *, may_switch: bool = True
@@ -210,6 +212,18 @@ class FilterLoop(OrderLoop):
             self.routes.keep_newest(round(n_kept * rows_per_tuple))
 
     # -- classes of rows ------------------------------------------------------------------------
+
+    def adopt(self, plan: list[str]) -> None:
+        """Put another order in force, for rows of every class."""
+        super().adopt(plan)
+        if self.routes is not None:
+            self.routes.table = None
+
+    @property
+    def why_unlogged(self) -> str:  # type: ignore[override]
+        """Why orders are not logged; what those of classes cost, no sample tells later."""
+        is_routed = self.table is not None
+        return "classes of rows have orders of their own" if is_routed else super().why_unlogged
 
     @property
     def table(self) -> RouteTable | None:

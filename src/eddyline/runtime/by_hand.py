@@ -19,43 +19,16 @@ import msgspec
 
 from eddyline.data.files import replace_file
 from eddyline.errors import PlanError, StateError
-from eddyline.runtime.choice import Choice
 from eddyline.runtime.journal import JournalEntry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from eddyline.runtime.choice import Advice
+    from eddyline.runtime.choice import Advice, Choice
 
 BY_PERSON = {"by": "person"}
 """Evidence of what a person has decided."""
-
-
-class OfLoop(Choice):
-    """A choice whose plan is that of a loop beside it."""
-
-    def __init__(self, loop: Any) -> None:
-        self.loop = loop
-
-    @property
-    def component(self) -> str:  # type: ignore[override]
-        """Name of what decides, as in the journal."""
-        return str(self.loop.component)
-
-    @property
-    def is_held(self) -> bool:
-        """Whether the plan stays as it is."""
-        return bool(self.loop.is_held)
-
-    @is_held.setter
-    def is_held(self, is_held: bool) -> None:
-        self.loop.is_held = is_held
-
-    @property
-    def is_adaptive(self) -> bool:  # type: ignore[override]
-        """Whether the plan may change at all, by the options of its query."""
-        return bool(self.loop.is_adaptive)
 
 
 class Pin(msgspec.Struct, frozen=True):

@@ -1,13 +1,28 @@
 """The loop that keeps an order good: observe, decide, switch; in a task and on the driver alike.
 
-The loop keeps the evidence (a profile window) and the plan (an order), asks the policy for a better
-order once enough new evidence has come in, and says how much to sample next. It sees profiles,
-never rows. Filters and probes of joins are ordered by it.
+Filters, comparisons of alarms and probes of joins are ordered by an ``OrderLoop``. Profiles of
+batches come in, never rows. Out come the order in force, journal entries, and the share of rows to
+sample next.
+
+1. ``step`` adds a profile to the evidence, a window of the newest profile tuples.
+2. The monitor looks for changes in the data. The loop lets go of evidence from before a change.
+3. Once enough of the evidence is new, the policy proposes an order, and the loop switches to it.
+
+**Budget.** ``costs_ns`` says what a row costs and what profiling adds to it. ``sample_prob`` keeps
+profiling to ``max_overhead`` of the work. All warm-ups together keep to the same share.
+
+**The choice.** The loop is the ``Choice`` of its order: a person may pin the names of its filters
+in any order. The log of plans knows a situation by the shares of rows that filters drop, alone and
+in pairs. Costs are no condition: the cost of a call depends on the number of rows that reach the
+filter, and so on the order in force. Inside a task the same class runs as a plain loop.
+
+Policies that take evidence of the order in force alone are not logged and give no advice.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,18 +30,20 @@ import numpy as np
 
 from eddyline.errors import PlanError, StateError
 from eddyline.ordering import policy as find_policy
+from eddyline.ordering.a_greedy import AGreedyOptions
 from eddyline.ordering.matrix_view import drop_fracs, expected_cost_ns, rivals
 from eddyline.runtime.budget import Budget
+from eddyline.runtime.choice import Advice, Choice, are_names
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.monitors import monitor as find_monitor
-from eddyline.runtime.order_cost import costs_ns
 from eddyline.runtime.records import OrderRecord
+from eddyline.runtime.situations import LEAST_ROWS, Met, Situation
 from eddyline.stats import costs as work_clock
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile, ProfileWindow, merge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from eddyline.data.arrays import Floats
     from eddyline.options import FilterOptions
@@ -53,6 +70,19 @@ LOGGED_TUPLES = 256
 THINKING_FRAC = 0.01
 """Most time that the policy may take, as a share of the time that the filters take."""
 
+MIN_ROWS_PER_PROFILE = 32
+"""Sampled rows below which a batch is not worth profiling: then fewer batches are profiled."""
+
+MOST_PAIRED = 8
+"""Filters up to which the share of rows that each pair of them drops is a condition, too. With more
+filters, the share that each drops alone has to do."""
+
+ONE_ORDER = "the policy takes evidence of the order in force alone"
+"""Said of an order that is not logged."""
+
+GREEDY = AGreedyOptions(hysteresis=1.0, min_fill=1, min_gain=0.0)
+"""The policy of advice and hindsight: it waits for nothing, whatever the policy of the loop."""
+
 
 class OrderState(msgspec.Struct, frozen=True, kw_only=True):
     """The learned state of a loop, as it is saved."""
@@ -72,8 +102,8 @@ class OrderState(msgspec.Struct, frozen=True, kw_only=True):
     monitor_name: str
 
 
-class OrderLoop:
-    """Keeps the order of some filters good.
+class OrderLoop(Choice):
+    """Keeps the order of some filters good; its plan is the names of the filters in order.
 
     Args:
         component: name of what is ordered, in the journal.
@@ -115,8 +145,6 @@ class OrderLoop:
         )
         self.order: Order = tuple(range(n_filters))
         self.is_adaptive = options.adaptive and n_filters > 1
-        self.is_held = False
-        """Whether the order stays whatever the evidence; see ``runtime.choice``."""
         self.monitor = find_monitor(options.monitor).build(n_filters, options.seed)
         self.window = ProfileWindow(filter_ids, window_rows)
         self.recent = ProfileWindow(filter_ids, LOGGED_TUPLES if thinks_freely else 1)
@@ -178,12 +206,12 @@ class OrderLoop:
         if proposal is None or proposal.order == self.order:
             return []
         before = self.order
-        self.adopt(self._checked(proposal.order))
+        self.reorder(self._checked(proposal.order))
         names = self.names(before), self.names(self.order)
         evidence = proposal.evidence | rivals(before, self.order, known, proposal.evidence)
         return [JournalEntry(batch_id, self.component, "order", *names, evidence)]
 
-    def adopt(self, order: Order) -> None:
+    def reorder(self, order: Order) -> None:
         """Put another order in force, whoever has chosen it."""
         before, self.order = self.order, order
         self.monitor.reordered(before, order)
@@ -343,9 +371,139 @@ class OrderLoop:
         work_ns = max(work_ns, self._recent_ns)
         return min(options.sample_prob, options.max_overhead * work_ns / extra_ns)
 
+    # -- what a person pins ---------------------------------------------------------------------
+
     def names(self, order: Order) -> list[str]:
         """Return the names of the filters in that order."""
         return [self.filter_ids[f] for f in order]
+
+    @property
+    def plan(self) -> list[str]:
+        """The order in force."""
+        return self.names(self.order)
+
+    @property
+    def possible(self) -> str:
+        """The plans that may be pinned, in words."""
+        return f"a list of all of {list(self.filter_ids)}, each once, in any order"
+
+    def is_possible(self, plan: Any) -> bool:
+        """Return whether it has every filter once."""
+        return are_names(plan) and sorted(plan) == sorted(self.filter_ids)
+
+    def adopt(self, plan: list[str]) -> None:
+        """Put another order in force."""
+        self.reorder(self._order_of(plan))
+
+    def advice(self) -> Advice | None:
+        """Return the order that a greedy algorithm chooses on the evidence, and its cost.
+
+        None while too little is known, and where the policy takes evidence of one order alone.
+        """
+        known = self.window.profile()
+        if not known.n_tuples or known.basis is not None or not known.costs.is_known.all():
+            return None
+        best = _greedy(self.order, known)
+        costs = expected_cost_ns(best, known), expected_cost_ns(self.order, known)
+        return Advice(self.names(best), *costs)
+
+    def _order_of(self, plan: Iterable[str]) -> Order:
+        return tuple(map(self.filter_ids.index, plan))
+
+    # -- what the log of plans knows ------------------------------------------------------------
+
+    @property
+    def why_unlogged(self) -> str:  # type: ignore[override]
+        """Why orders are not logged, if they are not."""
+        return "" if self.policy.needs_all_bits else ONE_ORDER
+
+    def situation(self) -> Situation | None:
+        """Return what each filter, and each pair of them, drops.
+
+        None while nothing was seen since the last change, and where the policy takes evidence of
+        one order alone.
+        """
+        known, met = self.recent.profile(), self._met()
+        n_sampled, n_tuples = known.n_tuples + known.n_passed, known.n_tuples
+        nothing = met is None and not n_sampled
+        if nothing or known.basis is not None or not self.policy.needs_all_bits:
+            return None
+        n, ids = len(self.filter_ids), self.filter_ids
+        bits, weights = known.bits()
+        total = known.passed + float(weights.sum())
+        together = (weights[:, None] * bits).T @ bits / (total or np.nan)
+        pairs = list(combinations(range(n), 2)) if n <= MOST_PAIRED else []
+        least = min(self.min_fill, self.recent.max_tuples)
+        is_enough = n_tuples >= least or n_sampled >= WARMUP_SAMPLES * least
+        return Situation(
+            names=(
+                *(f"{name} drops" for name in ids),
+                *(f"{ids[f]} and {ids[g]} drop" for f, g in pairs),
+            ),
+            shares=np.array([*together.diagonal(), *(together[pair] for pair in pairs)]),
+            counts=np.full(n + len(pairs), max(n_sampled, 1.0)),
+            evidence=known.to_state(),
+            n_sampled=n_sampled,
+            is_settled=is_enough and bool(known.costs.is_known.all()),
+            met=met,
+        )
+
+    def _met(self) -> Met | None:
+        """Return the share of the rows of the last batch that each position has dropped."""
+        order, n_in, n_out = self.newest.ran_under, self.newest.rows_in, self.newest.rows_out
+        if order is None or n_in[order[0]] < LEAST_ROWS:
+            return None
+        n_in, n_out = n_in[list(order)], n_out[list(order)]
+        shares = np.divide(n_in - n_out, n_in, out=np.full(len(order), np.nan), where=n_in > 0)
+        return Met(self.names(order), shares, n_in)
+
+    def rows_met(self, n_rows: int) -> int:
+        """Return the rows that the order met, or those of the query where nobody counts them."""
+        return self.n_met or n_rows
+
+    def cost_of(self, plan: list[str], evidence: Any) -> float:
+        """Return the expected cost of an order (ns per row)."""
+        return expected_cost_ns(self._order_of(plan), self._profile(evidence))
+
+    def foreseen(self, plan: list[str], evidence: Any) -> tuple[Floats, Floats]:
+        """Return the share of rows that each position of an order would drop."""
+        known = self._profile(evidence)
+        shares = drop_fracs(self._order_of(plan), known)
+        reach = np.concatenate([[1.0], np.cumprod(1.0 - shares)[:-1]])
+        return shares, (known.n_tuples + known.n_passed) * reach
+
+    def best_single(self, held: Sequence[tuple[Any, float]]) -> list[str] | None:
+        """Return the order that a greedy algorithm chooses for all situations together."""
+        scaled = []
+        for evidence, n_rows in held:
+            profile = self._profile(evidence)
+            share = n_rows / ((profile.passed + float(profile.weights.sum())) or 1.0)
+            weights, passed = share * profile.weights, share * profile.passed
+            scaled.append(replace(profile, weights=weights, passed=passed))
+        return self.names(_greedy(self.order, merge(scaled)))
+
+    def take(self, plan: list[str], evidence: Any) -> None:
+        """Put an order in force, and the evidence that it was chosen by behind the newest."""
+        self.adopt(plan)
+        self.begin_with(evidence)
+
+    def begin_with(self, evidence: Any) -> None:
+        """Let the evidence be that of a situation before, and what came since the last change.
+
+        Costs that are known newer stay.
+        """
+        profile, recent = self._profile(evidence), self.recent.profile()
+        costs = profile.costs.without(recent.costs.is_known)
+        self.window.begin_with(replace(profile, costs=costs), recent)
+
+    def let_go(self) -> None:
+        """Let all evidence go but what came since the last change."""
+        self.window.begin_with(self.recent.profile())
+
+    def _profile(self, evidence: Any) -> FilterProfile:
+        return FilterProfile.from_state(self.filter_ids, evidence)
+
+    # -- figures and saving ---------------------------------------------------------------------
 
     def record(self) -> OrderRecord:
         """Return the state of the block after a batch; nan for what is not known."""
@@ -440,3 +598,32 @@ class OrderLoop:
             msg = f"{checked} is no order of the {len(self.filter_ids)} filters {self.filter_ids}"
             raise PlanError(msg, component=self.component, order=checked)
         return checked
+
+
+def costs_ns(
+    order: Order, profile: FilterProfile, extra: Any, n_rows: int = 0
+) -> tuple[float, float]:
+    """Return the mean cost of one input row, and the cost that profiling it adds (ns).
+
+    The latter is the Ω of [Babu05 4.3.4] at p = 1, and its part of the calls that are made for
+    profiling alone, because no other row of the batch (of ``n_rows``; 0: no call has a fixed part)
+    gets that far. ``extra`` says what is evaluated beyond the first drop ((F, F)).
+    """
+    fracs = drop_fracs(order, profile)
+    reach = np.concatenate([[1.0], np.cumprod(1.0 - fracs)[:-1]])
+    first_drop = reach * fracs
+    fixed, per_row = (costs[list(order)] for costs in profile.costs.fit())
+    asked = np.asarray(extra, dtype=np.float64)
+    work, added = reach @ per_row, first_drop @ (asked @ per_row)
+    if n_rows > 0:
+        alone = (1.0 - reach) ** n_rows
+        work += fixed @ (1.0 - alone) / n_rows
+        added += fixed @ (alone * asked.any(axis=0)) / min(n_rows, MIN_ROWS_PER_PROFILE)
+    return float(work), float(added)
+
+
+def _greedy(order: Order, known: FilterProfile) -> Order:
+    """Return the order that a greedy algorithm chooses, from an order to begin with."""
+    policy = GREEDY.build(len(order), np.random.default_rng(0))
+    proposal = policy.propose(order, known)
+    return order if proposal is None else proposal.order

@@ -25,7 +25,7 @@ import numpy as np
 
 from eddyline.errors import EddylineError, StateError
 from eddyline.runtime.journal import JournalEntry
-from eddyline.runtime.situations import LEAVES, UNKNOWN, Situation, distance
+from eddyline.runtime.situations import LEAST_ROWS, LEAVES, UNKNOWN, Situation, distance
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -373,9 +373,6 @@ SETTLED = 2
 
 MOST_KNOWN = 256
 """Plans of which a situation remembers what was computed."""
-
-LEAST_ROWS = 30
-"""Sampled rows below which they tell nothing, and rows of a batch below which these do not."""
 
 MOST_MISTAKEN = 2
 """A situation that was mistaken for others so many times more than it was known again is not

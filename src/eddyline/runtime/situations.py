@@ -31,6 +31,9 @@ LEAVES = 1.5
 """Distance at which a situation is left: it is looked at in every batch, so that a distance at
 which one is only not recognized comes by chance."""
 
+LEAST_ROWS = 30
+"""Sampled rows below which they tell nothing, and rows of a batch below which these do not."""
+
 MOST_TOLD = 40
 """Conditions that the journal tells of a situation."""
 

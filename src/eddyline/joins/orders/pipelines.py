@@ -26,13 +26,11 @@ from eddyline.joins.orders.probe_profiling import DropProbing
 from eddyline.joins.plan import COMPONENT
 from eddyline.options import FilterOptions
 from eddyline.ordering import policy as find_policy
-from eddyline.ordering.matrix_view import expected_cost_ns
 from eddyline.runtime.budget import Budget
-from eddyline.runtime.choice import UNKNOWN_NS, Advice, Choice, are_names
+from eddyline.runtime.choice import UNKNOWN_NS, Choice, are_names
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.monitors import monitor as find_monitor
 from eddyline.runtime.order_loop import MIN_FILL, WINDOW_ROWS, OrderLoop, OrderState
-from eddyline.runtime.order_pin import ONE_ORDER, begin_with, best_order, order_for, situation_of
 from eddyline.runtime.records import OrderRecord
 from eddyline.stats.profile import FilterProfile, merge_tasks
 
@@ -46,6 +44,7 @@ if TYPE_CHECKING:
     from eddyline.joins.orders.probe_profiling import DropSample
     from eddyline.joins.plan import JoinProfile
     from eddyline.options import JoinOptions
+    from eddyline.runtime.choice import Advice
     from eddyline.runtime.situations import Situation
     from eddyline.stats.profile import Order
 
@@ -367,12 +366,7 @@ class PipelineChoice(Choice):
 
     def advice(self) -> Advice | None:
         """Return the order of the look-ups that is the best on the evidence, and its cost."""
-        pipeline = self._pipeline
-        found = None if pipeline is None else best_order(pipeline.loop)
-        if pipeline is None or found is None:
-            return None
-        order, cost_ns, held_ns = found
-        return Advice([pipeline.targets[at] for at in order], cost_ns, held_ns)
+        return None if self._pipeline is None else self._pipeline.loop.advice()
 
     @property
     def why_unlogged(self) -> str:  # type: ignore[override]
@@ -381,12 +375,11 @@ class PipelineChoice(Choice):
             return "where predicates close a cycle, the ways to windows change, too"
         if self._pipeline is not None and self._pipeline.growth.last:
             return "what ways cost that make more combinations than they are given is in no sample"
-        all_bits = self._pipeline is None or self._pipeline.loop.policy.needs_all_bits
-        return "" if all_bits else ONE_ORDER
+        return "" if self._pipeline is None else self._pipeline.loop.why_unlogged
 
     def situation(self) -> Situation | None:
         """Return what windows drop."""
-        return None if self._pipeline is None else situation_of(self._pipeline.loop)
+        return None if self._pipeline is None else self._pipeline.loop.situation()
 
     def rows_met(self, n_rows: int) -> int:  # noqa: ARG002
         """Return the new rows of the input."""
@@ -396,35 +389,31 @@ class PipelineChoice(Choice):
         """Return the cost of finding out which rows have partners (ns per row)."""
         if self._pipeline is None:
             return UNKNOWN_NS
-        order = self._pipeline.ranking(plan)
-        return expected_cost_ns(order, self._profile(self._pipeline, evidence))
+        loop = self._pipeline.loop
+        return loop.cost_of(loop.names(self._pipeline.ranking(plan)), evidence)
 
     def best_single(self, held: Sequence[tuple[Any, float]]) -> list[str] | None:
         """Return the order that a greedy algorithm chooses for all situations together."""
         pipeline = self._pipeline
-        if pipeline is None:
+        best = None if pipeline is None else pipeline.loop.best_single(held)
+        if pipeline is None or best is None:
             return None
-        profiles = [(self._profile(pipeline, evidence), n_rows) for evidence, n_rows in held]
-        return list(pipeline.filters.order(order_for(profiles, pipeline.ranking(self.plan))))
+        return list(pipeline.filters.order(tuple(map(pipeline.targets.index, best))))
 
     def take(self, plan: list[str], evidence: Any) -> None:
         """Put an order in force, and the evidence that it was chosen by."""
         self.adopt(plan)
         if self._pipeline is not None:
-            begin_with(self._pipeline.loop, self._profile(self._pipeline, evidence))
+            self._pipeline.loop.begin_with(evidence)
 
     def let_go(self) -> None:
         """Let all evidence go but what came since the last change."""
         if self._pipeline is not None:
-            loop = self._pipeline.loop
-            loop.window.begin_with(loop.recent.profile())
+            self._pipeline.loop.let_go()
 
     @property
     def _pipeline(self) -> PipelineLoop | None:
         return self.join.pipeline(self.name)
-
-    def _profile(self, pipeline: PipelineLoop, evidence: Any) -> FilterProfile:
-        return FilterProfile.from_state(pipeline.targets, evidence)
 
 
 def written_orders(graph: JoinGraph) -> Orders:
@@ -530,7 +519,7 @@ class PipelineLoop:
     def adopt(self, order: tuple[str, ...]) -> None:
         """Put an order in force that another has chosen; what is learned goes on from there."""
         self.order = order
-        self.loop.adopt(self.ranking(order))
+        self.loop.reorder(self.ranking(order))
 
     @property
     def is_warming(self) -> bool:

@@ -15,7 +15,7 @@ import msgspec
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from eddyline.alarms.alarm_set import Alarm, read_alarm
-from eddyline.alarms.loop import AlarmLoop, AlarmPin
+from eddyline.alarms.loop import AlarmLoop
 from eddyline.alarms.plan import COMPONENT
 from eddyline.alarms.program import AlarmProgram, EntityRules, program_of
 from eddyline.alarms.ranges import ALARM, DEFINITION, AlarmRanges
@@ -86,7 +86,7 @@ class AlarmOperator(ModelOperator):
     def _plan(self) -> StreamPlan:
         ranges = AlarmRanges(
             self._program,
-            self.loop.plan,
+            self.loop.template_plans,
             watches=self.options.adaptive,
             samples=self.loop.wants_sample,
         )
@@ -127,7 +127,7 @@ class AlarmOperator(ModelOperator):
     @property
     def choices(self) -> tuple[Choice, ...]:
         """How alarms are solved, and what joins ask before."""
-        return (AlarmPin(self.loop), *super().choices)
+        return (self.loop, *super().choices)
 
     def records(self) -> tuple[Record, ...]:
         """Return the records after a batch: of models, and of how alarms are solved."""

@@ -117,7 +117,7 @@ class FilterOperator(Operator):
                 self.options,
                 attributes=block.attributes,
                 reads=tuple(each.columns for each in segment.native),
-                hands_over=False,
+                in_workers=False,
                 meets_all=number == 0 and not self._of and self.guard is EVERY_ROW,
                 thinks_freely=True,
             )
@@ -331,7 +331,7 @@ class FilterOperator(Operator):
     def choices(self) -> tuple[Choice, ...]:
         """The order of each part that has several predicates."""
         parts = (each for each in self.learning.values() if len(each.loop.filter_ids) > 1)
-        return tuple(each.pinnable for each in parts)
+        return tuple(each.loop for each in parts)
 
     def describe(self, history: History) -> list[Section]:
         """Return for people what the orders are, why, and what they did."""

@@ -18,7 +18,6 @@ from msgspec import structs
 
 from eddyline.data.outcomes import seed_of
 from eddyline.filters.loop import MAX_ROWS, ProfilingBudget
-from eddyline.filters.pin import FilterPin
 from eddyline.ordering.matrix_view import expected_cost_ns
 from eddyline.query.predicates import FunctionPredicate
 from eddyline.runtime.reports import decisions_of
@@ -136,11 +135,6 @@ class NativePart:
         if expected_rows <= 0:
             return min(prob, self.loop.options.sample_prob)
         return min(prob, MAX_CODES * self.loop.window.max_tuples / expected_rows)
-
-    @property
-    def pinnable(self) -> FilterPin:
-        """The order, which a person may pin."""
-        return FilterPin(self.loop)
 
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
         """Take in the outcome codes of jobs."""

@@ -3,6 +3,9 @@
 In several, each crossing has an order of its own, which its tasks go on learning from the rows that
 enter it. Evidence for the order of all of them comes from jobs in which they cross together: one in
 ``LOOK_EVERY``, and the next one when more rows are left for a crossing than was expected.
+
+The choice of all of them is the loop of the order. A person who holds an order in force holds its
+crossings, too. Another order, of a person or the log of plans, begins with one crossing.
 """
 
 from __future__ import annotations
@@ -13,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from eddyline.filters.crossings import CrossingPlan, plan_crossings
 from eddyline.filters.loop import FilterLoop
-from eddyline.filters.pin import TaskPin
 from eddyline.filters.view import CrossingView
 from eddyline.runtime.journal import JournalEntry
 from eddyline.stats.profile import merge
@@ -52,6 +54,7 @@ class StagedPart:
 
     def lay(self, laying: Laying) -> None:
         """Filter in Python workers."""
+        self._follow_order()
         is_look = self._wants_look or self._n_staged + 1 >= LOOK_EVERY
         # The plan of a plain stream is laid once, so it could never be looked at again.
         if not self._stages or is_look or laying.is_fixed:
@@ -64,6 +67,7 @@ class StagedPart:
 
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
         """Take in the reports of jobs, by the crossings that they were laid in."""
+        self._follow_order()
         entries: list[JournalEntry] = []
         counts: list[FilterProfile] = []
         for each in observed:
@@ -138,19 +142,12 @@ class StagedPart:
                 for number, each in enumerate(crossings, 1)
             )
 
-    def cross_once(self) -> None:
-        """Put all predicates in one crossing."""
-        self._adopt(None)
-
-    def hold(self, *, is_held: bool) -> None:
-        """Let the orders of crossings stay as they are, or adapt again."""
-        for each in self._stages:
-            each.loop.is_held = is_held
-
-    @property
-    def pinnable(self) -> StagedPin:
-        """The order and its crossings, which a person may pin."""
-        return StagedPin(self)
+    def _follow_order(self) -> None:
+        """Cross once under an order from outside; crossings are held with the order of all."""
+        if self._plan is not None and self._plan.order != self.loop.order:
+            self._adopt(None)
+        for stage in self._stages:
+            stage.loop.is_held = self.loop.is_held
 
     def _stage(self, number: int, filters: Order, *, is_last: bool) -> ArrowPart:
         whole, loop = self.whole, self.loop
@@ -178,30 +175,8 @@ class StagedPart:
 
     def crossings(self) -> tuple[CrossingView, ...]:
         """Return the crossings as people may want to see them; none where there is but one."""
+        self._follow_order()
         if self._plan is None:
             return ()
         found = zip(self._plan.crossings, self._plan.shares, strict=True)
         return tuple(CrossingView(filters, share) for filters, share in found)
-
-
-class StagedPin(TaskPin):
-    """The order of all crossings: another one is for one crossing, that in force keeps several."""
-
-    def __init__(self, part: StagedPart) -> None:
-        super().__init__(part.loop)
-        self.part = part
-
-    def adopt(self, plan: list[str]) -> None:
-        """Put another order in force."""
-        super().adopt(plan)
-        self.part.cross_once()
-
-    def hold(self, plan: list[str]) -> None:
-        """Put an order in force, and keep it there with its crossings."""
-        super().hold(plan)
-        self.part.hold(is_held=True)
-
-    def release(self) -> None:
-        """Let the order and its crossings adapt again."""
-        super().release()
-        self.part.hold(is_held=False)
