@@ -22,11 +22,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
 import numpy as np
 
-from eddyline.errors import PlanError
+from eddyline.errors import PlanError, StateError
 from eddyline.runtime.journal import JournalEntry
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from eddyline.runtime.situations import Situation
 
 UNKNOWN_NS = float("nan")
+
+StateT = TypeVar("StateT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,3 +247,22 @@ class AsItStands(Choice):
 def are_names(plan: Any) -> bool:
     """Return whether a plan of any type is a list of texts, as orders are."""
     return isinstance(plan, list | tuple) and all(isinstance(name, str) for name in plan)
+
+
+def restored(state: Any, kind: type[StateT], what: str, **facts: str) -> StateT:
+    """Return learned state that was decoded from JSON as the kind that was saved.
+
+    Args:
+        state: what ``snapshot`` returned, or its values as JSON knows them.
+        kind: the type of the state, such as a struct.
+        what: the subject of the state in words, such as "the clusters of a join's keys".
+        **facts: of the error.
+
+    Raises:
+        StateError: it is damaged.
+    """
+    try:
+        return msgspec.convert(state, kind, str_keys=True)
+    except msgspec.ValidationError as error:
+        msg = f"what was learned of {what} cannot be read: {error}"
+        raise StateError(msg, **facts) from error
