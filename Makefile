@@ -6,7 +6,7 @@ RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help setup demo test test-all check lint type fmt sizes docs pictures release bench bench-quick kernels clean java
+.PHONY: help setup demo test test-large test-all check lint type fmt sizes docs pictures release bench bench-quick kernels clean java
 
 help:  ## Show the commands.
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
@@ -36,15 +36,21 @@ demo: java $(STAMP)  ## Stream a year of real flights through a badly written co
 # Workers of Spark and killed processes import the package again and again: its bytecode is kept.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(RUN) -m pytest --numprocesses 2 --dist worksteal
 
-test: java $(STAMP)  ## Run the tests of every room but the large ones.
-	@$(PYTEST) -m "not large"
+# Prints how long a command took, and keeps it for `make sizes`.
+TIMED := tools/timed.sh
+
+test: java $(STAMP)  ## Run the tests of every room but the large ones; at most 5 minutes on two cores.
+	@$(TIMED) "make test" $(PYTEST) -m "not large"
+
+test-large: java $(STAMP)  ## Run the large tests alone.
+	@$(TIMED) "make test-large" $(PYTEST) --hypothesis-profile $(EXAMPLES) -m large
 
 # For releases: `make test-all EXAMPLES=all` draws eight times as many examples and runs what soaks,
 # which takes hours.
 EXAMPLES := few
 
 test-all: java $(STAMP)  ## Run all tests, kills and large ones too, but those that take minutes each.
-	@$(PYTEST) --hypothesis-profile $(EXAMPLES)
+	@$(TIMED) "make test-all" $(PYTEST) --hypothesis-profile $(EXAMPLES)
 
 lint: $(STAMP)  ## Check style, imports between rooms, and formatting.
 	@$(RUN) -m ruff check .
@@ -58,9 +64,9 @@ fmt: $(STAMP)  ## Format the code.
 	@$(RUN) -m ruff check --fix .
 	@$(RUN) -m ruff format .
 
-check: lint type docs test-all  ## Everything that CI runs.
+check: lint type docs test test-large  ## Everything that CI runs.
 
-sizes: $(STAMP)  ## Print how large the house is: lines, files, heads, classes, constants.
+sizes: $(STAMP)  ## Print how large the house is: lines, files, heads, classes, constants, and seconds of the last tests.
 	@$(RUN) tools/sizes.py $(SIZES)
 
 docs: $(VENV)/.with-docs  ## Build the site into build/docs, from docs/ and the docstrings; a warning is an error.
@@ -82,7 +88,7 @@ bench-quick: java $(STAMP)  ## The same on less data: the targets may be missed.
 	@for suite in $(SUITES); do $(RUN) -m benchmarks run $$suite --quick || exit 1; done
 
 kernels:  ## Remove the machine code of kernels, which is then compiled anew.
-	@find src -name '*.nb[ic]' -delete
+	@find src -name '*.nb[icl]' -delete
 
 clean:  ## Remove what was installed and built.
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

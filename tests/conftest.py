@@ -43,6 +43,37 @@ def pytest_collection_modifyitems(items):
                 item.add_marker(left_out)
 
 
+LIMIT_S = 5.0
+"""How long a test may take without a reason in its marker: ``large("starts three JVMs")``."""
+
+_durations: dict[str, float] = {}
+"""Time of each test that gives no such reason (s), fixtures left out."""
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item):
+    """Hand the reason of a large test to the process that prints durations."""
+    outcome = yield
+    marker = item.get_closest_marker("large")
+    if marker and marker.args:
+        outcome.get_result().large_reason = marker.args[0]
+
+
+def pytest_runtest_logreport(report):
+    """Note the time of a test that has not said why it is slow."""
+    if report.when == "call" and not hasattr(report, "large_reason"):
+        _durations[report.nodeid] = report.duration
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Print the tests that took long and do not say why."""
+    slow = {name: time for name, time in _durations.items() if time > LIMIT_S}
+    if slow and "PYTEST_XDIST_WORKER" not in os.environ:
+        terminalreporter.section(f"longer than {LIMIT_S:g} s, and the marker does not say why")
+        for name, time in sorted(slow.items(), key=lambda test: -test[1]):
+            terminalreporter.write_line(f"{time:6.1f} s  {name}")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _nothing_is_flushed():
     """A disk takes milliseconds to flush a file, and no test turns the power off."""

@@ -1,8 +1,9 @@
 #!/usr/bin/env python
 """Print how large the house is: `make sizes`.
 
-Counts are of `src/` and `tests/` as they lie there. With `--traced`, a WHERE and a join run over a
-few small batches, and the classes and functions of eddyline that a batch enters are counted.
+Counts are of `src/` and `tests/` as they lie there; seconds are those of the last run here. With
+`--traced`, a WHERE and a join run over a few small batches, and the classes and functions of
+eddyline that a batch enters are counted.
 """
 
 from __future__ import annotations
@@ -99,6 +100,19 @@ def static_sizes() -> dict[str, object]:
         "restore methods": methods.count("restore"),
         "lines of tests": sum(map(n_lines, files_of("tests"))),
         "files of tests": len(files_of("tests")),
+        **last_seconds(),
+    }
+
+
+def last_seconds() -> dict[str, object]:
+    """Return how long the last runs of tests took, as `tools/timed.sh` has noted it (s)."""
+    folder = ROOT / "build" / "seconds"
+    names = ("make test", "make test-large", "make test-all", ".ci/run")
+    noted = {name: folder / name.replace("/", "-") for name in names}
+    return {
+        f"seconds of the last {name}": path.read_text("utf-8").strip()
+        for name, path in noted.items()
+        if path.exists()
     }
 
 

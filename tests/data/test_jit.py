@@ -78,3 +78,35 @@ def test_a_kernel_is_compiled_once_for_constants_and_other_numbers(tmp_path):
         print(total(4), len(doubled.dispatcher.signatures))
     """
     assert run(tmp_path, code) == ["14", "1"]
+
+
+def test_processes_that_need_a_kernel_at_once_compile_it_once(tmp_path):
+    (tmp_path / "calls.py").write_text(
+        "from eddyline.data.jit import compiled\n\n@compiled\ndef doubled(x):\n    return 2 * x\n"
+        "\n@compiled\ndef factorial(n):\n"
+        "    return doubled(1) if n < 2 else n * factorial(n - 1)\n"
+    )
+    code = """
+        import sys
+        from calls import doubled, factorial
+        factorial.dispatcher
+        print("ready", flush=True)
+        sys.stdin.readline()
+        print(factorial(4), *(sum(each.dispatcher.stats.cache_misses.values())
+                              for each in (doubled, factorial)))
+    """
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(code)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path,
+        )
+        for _ in range(3)
+    ]  # fmt: skip
+    for process in processes:
+        process.stdout.readline()
+    for process in processes:
+        process.stdin.write("\n")
+        process.stdin.flush()
+    answers = [process.communicate()[0].split() for process in processes]
+    assert [answer[0] for answer in answers] == ["48"] * 3
+    assert sorted(answer[1:] for answer in answers) == [["0", "0"], ["0", "0"], ["1", "1"]]

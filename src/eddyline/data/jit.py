@@ -2,16 +2,27 @@
 
 Importing numba takes longer than the rest of eddyline, so nothing does before the first kernel is
 called: modules of kernels can be imported anywhere. The machine code is kept for later processes.
+
+Workers of Spark often need a new kernel at the same instant. One of them compiles it, and the
+others wait and load the result. Without a lock all of them would compile. A worker could even load
+machine code of an older version, because numba writes the index before the code.
 """
 
 from __future__ import annotations
 
+from contextlib import ExitStack, suppress
 from functools import cached_property
+from pathlib import Path
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+try:
+    import fcntl
+except ImportError:  # Windows has no flock: processes compile beside one another there
+    fcntl = None  # type: ignore[assignment]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -40,6 +51,7 @@ class Kernel(Generic[P, R]):
         function = self._resolved()
         try:
             made = numba.njit(cache=True, **options)(function)
+            _compile_in_turn(made)
         except RuntimeError:  # neither the package nor a home is a place to write to
             made = numba.njit(**options)(function)
         _take_no_literals(made)
@@ -72,6 +84,36 @@ def _take_no_literals(dispatcher: Any) -> None:
         return find(tuple(map(unliteral, args)), named)
 
     dispatcher.get_call_template = found
+
+
+def _compile_in_turn(dispatcher: Any) -> None:
+    """Let one process at a time look for the machine code of a kernel, compile and save it.
+
+    A kernel's lock is held while the kernels that it calls are compiled. No two kernels call each
+    other, so processes cannot wait for each other. Threads take numba's lock first.
+    """
+    from numba.core.compiler_lock import global_compiler_lock  # noqa: PLC0415 - see above
+
+    compile_alone = dispatcher.compile
+    name = f"{dispatcher._cache._impl.filename_base}.nbl"
+    path = Path(dispatcher._cache.cache_path, name)
+    is_held = False
+
+    def compile_in_turn(signature: Any) -> Any:
+        nonlocal is_held
+        with global_compiler_lock, ExitStack() as stack:
+            if is_held or fcntl is None:  # held: the kernel calls itself
+                return compile_alone(signature)
+            with suppress(OSError):  # a folder that is read-only, or has no locks
+                lock = stack.enter_context(path.open("ab"))
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            is_held = True
+            try:
+                return compile_alone(signature)
+            finally:
+                is_held = False
+
+    dispatcher.compile = compile_in_turn
 
 
 def compiled(function: Callable[P, R]) -> Kernel[P, R]:

@@ -22,6 +22,7 @@ import json
 import re
 import sys
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import version
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
@@ -677,9 +678,8 @@ def requalified(text: str, names: Mapping[str, str]) -> str:
         first = column.parts[0]
         if len(column.parts) > 1 and first.name.lower() in new and "start" in first.meta:
             places.append((first.meta["start"], first.meta["end"], new[first.name.lower()]))
-    lead = len("SELECT ")
     for start, end, name in sorted(places, reverse=True):
-        text = text[: start - lead] + identifier(name) + text[end + 1 - lead :]
+        text = text[:start] + identifier(name) + text[end + 1 :]
     return text
 
 
@@ -688,10 +688,9 @@ def _named_as_before(texts: Sequence[str], names: Sequence[str]) -> tuple[str, .
 
 
 def _output_name(text: str) -> str:
-    try:
+    with suppress(SqlglotError):
         return name_of(text)
-    except (SqlglotError, IndexError):
-        return ""
+    return ""
 
 
 def named_as(text: str, name: str) -> str:
@@ -703,13 +702,10 @@ def named_as(text: str, name: str) -> str:
     own = _output_name(text)
     if own in (name, "") or own.lower() != name.lower():
         return text
-    tree = parse_column(text)
-    alias = tree.args.get("alias")
+    alias = parse_column(text).args.get("alias")
     if alias is None:
         return f"{text} AS {identifier(name)}"
-    lead = len("SELECT ")
-    start, end = alias.meta["start"] - lead, alias.meta["end"] + 1 - lead
-    return text[:start] + identifier(name) + text[end:]
+    return text[: alias.meta["start"]] + identifier(name) + text[alias.meta["end"] + 1 :]
 
 
 @deep

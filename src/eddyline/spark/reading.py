@@ -27,8 +27,9 @@ from eddyline.aggregates.functions import AGGREGATES
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.models.sql.exact import read_exact
 from eddyline.models.sql.reader import asks_for_models
+from eddyline.query.select.grammar import EMITTED, WINDOWS
 from eddyline.query.select.reader import read_query
-from eddyline.query.select.statement import identifier
+from eddyline.query.select.statement import Statement, identifier
 from eddyline.query.steps import (
     AggregateStep,
     JoinStep,
@@ -68,23 +69,24 @@ def read_steps(
     columns = {name: column_types(each.df) for name, each in known.relations.items()}
     columns |= {name: made.columns for name, made in known.results.items()}
     aggregates = [*AGGREGATES, *known.aggregates]
-    if not asks_for_models(text):
-        named = tables_of(text, known)
+    selects = _selects_of(text, known)
+    if not asks_for_models(selects):
+        named = tables_of(text, selects, known)
         if not named:
-            return _of_rows(text, known, columns, aggregates, known.tables)
+            return _of_rows(selects or text, known, columns, aggregates, known.tables)
         with suppress(QueryError):  # Spark reports the error
-            read = read_query(text, columns, known.functions, aggregates=aggregates)
+            read = read_query(selects or text, columns, known.functions, aggregates=aggregates)
             if not (read.is_join or read.parts or read.overs or read.grouping):
-                return _of_rows(text, known, columns, aggregates, ())
+                return _of_rows(selects, known, columns, aggregates, ())
         name = ", ".join(dict.fromkeys(each.name for each in named))
         return named[0].name, (ReadStep(name, name),), {name: answered(text, named, known)}
     names = {name: list(each) for name, each in columns.items()}
     hidden = {each.lower() for each in known.functions}
     called = {each.lower() for each in aggregates if each.isidentifier()} - hidden
-    exact = read_exact(text, names, known.times, called)
+    exact = read_exact(selects, names, known.times, called)
     if exact is None:
-        return model_steps(text, known, options)
-    instead = rows_of_models(text, known, exact)
+        return model_steps(selects, known, options)
+    instead = rows_of_models(selects, known, exact)
     columns |= {each.made.stream: columns[each.made.rows] for each in exact.parts if each.made.rows}
     # Of a table whose rows are asked more than joins read.
     tables = {*known.tables} - {each.made.stream for each in exact.parts}
@@ -93,11 +95,24 @@ def read_steps(
 
 def reads_tables_alone(text: str, known: Catalog) -> bool:
     """Return whether a query of rows names tables in FROM, and no stream."""
-    return bool(text) and not asks_for_models(text) and bool(tables_of(text, known))
+    if not text or not known.tables:
+        return False
+    selects = _selects_of(text, known)
+    return not asks_for_models(selects) and bool(tables_of(text, selects, known))
+
+
+def _selects_of(text: str, known: Catalog) -> Sequence[Statement]:
+    """Return the SELECTs of a query; none if it may be one over tables that only Spark reads."""
+    try:
+        return Statement.read_all(text)
+    except QueryError:
+        if not known.tables or "MODEL" in text.upper():
+            raise
+        return ()
 
 
 def _of_rows(
-    text: str,
+    query: str | Sequence[Statement],
     known: Catalog,
     columns: Mapping[str, Mapping[str, str]],
     aggregates: Collection[str],
@@ -107,14 +122,14 @@ def _of_rows(
     """Return a query without models.
 
     Args:
-        text: the query.
+        query: its text, or its SELECTs.
         known: what the engine knows.
         columns: of each stream and table.
         aggregates: names of functions.
         tables: those that only joins read.
         instead: what is read of some names.
     """
-    read = read_query(text, columns, known.functions, tables=tables, aggregates=aggregates)
+    read = read_query(query, columns, known.functions, tables=tables, aggregates=aggregates)
     _check_times(read, known)
     inner: dict[str, Sequence[Step]] = {}
     relations = {**known.relations, **instead}
@@ -168,21 +183,26 @@ def _check_times(read: QueryText, known: Catalog) -> None:
 
 
 @deep
-def tables_of(text: str, catalog: Catalog) -> Sequence[exp.Table]:
+def tables_of(text: str, selects: Sequence[Statement], catalog: Catalog) -> Sequence[exp.Table]:
     """Return the tables in the tree of a query; nothing if it also reads other inputs.
 
     Args:
         text: the query.
+        selects: its SELECTs; none if it is no query of the engine, but perhaps one of Spark.
         catalog: the tables of the engine.
     """
     names = {each.lower() for each in catalog.tables}
-    tables: list[exp.Table] = []
-    with suppress(SqlglotError):
-        tree = parse_one(text, read=SparkText) if names else exp.null()
-        if not isinstance(tree, exp.Select | exp.SetOperation | exp.Subquery):
-            return []  # Spark would run what is no query
-        ctes = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
-        tables = [each for each in tree.find_all(exp.Table) if each.name.lower() not in ctes]
+    if not names:
+        return []
+    try:
+        tree = selects[0].tree.root() if selects else parse_one(text, read=SparkText)
+    except SqlglotError:
+        return []
+    is_of_streams = EMITTED in tree.meta or any(each.meta.get(WINDOWS) for each in tree.walk())
+    if is_of_streams or not isinstance(tree, exp.Select | exp.SetOperation | exp.Subquery):
+        return []  # Spark would run what is no query
+    ctes = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
+    tables = [each for each in tree.find_all(exp.Table) if each.name.lower() not in ctes]
     is_table = (each.name.lower() in names and not each.args.get("db") for each in tables)
     return tables if all(is_table) else []
 

@@ -46,6 +46,7 @@ class Expression:
         functions: names of functions of the user, in lower case.
         keeps_literals: whether literals are written as in the text; otherwise equal ones are
             written alike.
+        tree: of the expression, where the text has more than that, such as an alias.
 
     Raises:
         QueryError: it cannot be read or names an unknown column.
@@ -62,14 +63,17 @@ class Expression:
         qualifiers: Collection[str] | None = (),
         functions: Collection[str] = (),
         keeps_literals: bool = False,
+        tree: Expr | None = None,
     ) -> None:
         self.text = text
         self.what = what
         self.ansi = ansi
-        tree = parse_condition(text, what)
+        tree = parse_condition(text, what) if tree is None else tree
         check_is_row_wise(tree, text, what, functions)
+        if functions:
+            tree = tree.copy()  # calls are taken out of it
         if tree.find(exp.Concat):
-            tree = join_literals(tree, text, tokens_of(text, what))
+            tree = join_literals(tree.copy(), text, tokens_of(text, what))
         self.tree = tree
         self.references = Columns(columns, qualifiers).references(tree, text, what)
         self.calls: dict[int, tuple[str, int]] = {}
@@ -108,8 +112,10 @@ class Expression:
 
     def cast(self, node: Expr, kind: SqlType) -> Expr:
         """Return a cast of a part of the tree."""
-        self._kept.append(exp.Cast(this=node, to=exp.DataType.build(kind.text, dialect=SparkText)))
-        return self._kept[-1]
+        cast = exp.Cast(to=exp.DataType.build(kind.text, dialect=SparkText))
+        cast.args["this"] = node  # which stays where it is in its own tree
+        self._kept.append(cast)
+        return cast
 
     def references_in(self, node: Expr) -> list[ColumnRef]:
         """Return the columns that a part of the tree mentions, in the order of the text."""
@@ -204,9 +210,11 @@ def resolve_columns(
     name: str,
     ansi: bool,
     qualifiers: Collection[str] | None = (),
+    tree: Expr | None = None,
 ) -> SqlAnalysis:
-    """Return the facts about a SQL expression of any type; arguments are as for ``analyse``."""
-    found = Expression(text, f"predicate {name!r}", columns, ansi=ansi, qualifiers=qualifiers)
+    """Return the facts about a SQL expression of any type; see ``Expression`` and ``analyse``."""
+    what = f"predicate {name!r}"
+    found = Expression(text, what, columns, ansi=ansi, qualifiers=qualifiers, tree=tree)
     chance, risk = found.chance_in(found.tree), found.facts(found.tree).reason
     return SqlAnalysis(found.columns_of(found.tree), not chance, bool(risk), chance or risk)
 

@@ -50,7 +50,7 @@ def conjuncts(
     """
     try:
         tree = parse_column(text)
-    except (SqlglotError, IndexError):
+    except SqlglotError:
         return [on_one_line(text)]
     form = _Form(ignores_case, qualifier)
     return form.chain(tree, exp.And)

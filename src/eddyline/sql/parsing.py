@@ -16,11 +16,12 @@ import functools
 import re
 import sys
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, ParamSpec, TypeVar
 
-from sqlglot import Token, TokenType, exp, parse_one
+from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.spark import Spark
-from sqlglot.errors import ParseError, TokenError
+from sqlglot.errors import ParseError, SqlglotError, TokenError
 
 from eddyline.errors import QueryError
 
@@ -165,6 +166,7 @@ class SparkText(Spark):
         """See the dialect."""
 
         STRICT_CAST: ClassVar[bool] = True
+        NO_PAREN_IF_COMMANDS: ClassVar[bool] = False  # a column may be called ``if``
         # ARRAY stays typed: sqlglot loses the arguments of an untyped ARRAY(…)[i].
         FUNCTIONS: ClassVar[dict[str, Any]] = {
             "ARRAY": exp.Array.from_arg_list,
@@ -199,13 +201,67 @@ def tokens_of(text: str, what: str = "SQL") -> list[Token]:
         raise QueryError(at(message, text, offset), **place(text, offset)) from error
 
 
+KEPT_TREES, KEPT_LENGTH = 512, 1_000
+"""Trees that are kept for texts that are read again, and the longest text whose tree is kept.
+A tree takes some 160 bytes per character. A query has a few dozen texts."""
+
+
 @deep
 def parse_condition(text: str, what: str = "SQL") -> Expr:
     """Return the tree of an expression.
 
+    A text is read once: all who ask for its tree share it, so a tree is copied before it is
+    changed.
+
     Raises:
         QueryError: it is not an expression; the message shows where.
     """
+    with suppress(SqlglotError):
+        tree = _tree_of(text)
+        if not isinstance(tree, exp.Alias | exp.Aliases):
+            return tree
+    return _read_condition(text, what)
+
+
+@deep
+def parse_column(text: str) -> Expr:
+    """Return the tree of a column of SELECT, with its alias; see ``parse_condition``.
+
+    Raises:
+        SqlglotError: it cannot be read.
+    """
+    return _tree_of(text)
+
+
+def parse_output(text: str) -> Expr:
+    """Return the tree of a column of SELECT, without its alias; see ``parse_column``."""
+    column: Expr = parse_column(text).unalias()
+    return column
+
+
+def _tree_of(text: str) -> Expr:
+    return (_kept_tree if len(text) <= KEPT_LENGTH else _read_column)(text)
+
+
+def _read_column(text: str) -> Expr:
+    tokens = SparkText().tokenize(text)
+    is_many = any(token.token_type == TokenType.SEMICOLON for token in tokens)
+    is_open = not tokens or tokens[-1].token_type == TokenType.ALIAS  # sqlglot takes (v AS)
+    if is_many or is_open or levels_of(tokens)[0] > MAX_LEVELS:
+        msg = f"no single expression: {text}"
+        raise ParseError(msg)
+    (tree,) = SparkText().parser().parse_into(exp.Expr, tokens, text)
+    if tree is None:
+        msg = f"no expression: {text}"
+        raise ParseError(msg)
+    return tree
+
+
+_kept_tree = functools.lru_cache(maxsize=KEPT_TREES)(_read_column)
+
+
+def _read_condition(text: str, what: str) -> Expr:
+    """Read an expression, or raise what is wrong with it."""
     tokens = tokens_of(text, what)
     if not tokens:
         msg = f"{what} is empty"
@@ -221,24 +277,6 @@ def parse_condition(text: str, what: str = "SQL") -> Expr:
     if tree is None:
         refuse(f"{what} is not an expression", text, tokens[0].start)
     return tree
-
-
-def parse_output(text: str) -> Expr:
-    """Return the tree of a valid column of SELECT, without its alias."""
-    column: Expr = parse_column(text).unalias()
-    return column
-
-
-@deep
-def parse_column(text: str) -> Expr:
-    """Return the tree of a column of SELECT, with its alias.
-
-    Raises:
-        SqlglotError: it cannot be read.
-        IndexError: it is empty.
-    """
-    column: Expr = parse_one(f"SELECT {text}\n", read=SparkText).expressions[0]
-    return column
 
 
 def check_levels(tokens: Sequence[Token], text: str, what: str) -> None:

@@ -12,6 +12,7 @@ from eddyline.models.sql.reader import asks_for_models, read_model_query
 from eddyline.models.sql.scope import made_in
 from eddyline.query.predicates import predicate
 from eddyline.query.select.reader import read_query
+from eddyline.query.select.statement import Statement
 from tests.examples import examples
 from tests.query.select.cases import cases, parts_of
 
@@ -29,9 +30,10 @@ often = predicate(lambda x: x, reads=["x"], name="often")
 
 
 def read(text):
-    assert asks_for_models(text)
-    exact = read_exact(text, COLUMNS, TIMES, AGGREGATES)
-    return exact or read_model_query(text, COLUMNS, TIMES, {"often": often})
+    selects = Statement.read_all(text)
+    assert asks_for_models(selects)
+    exact = read_exact(selects, COLUMNS, TIMES, AGGREGATES)
+    return exact or read_model_query(selects, COLUMNS, TIMES, {"often": often})
 
 
 @pytest.mark.parametrize("case", [*cases("models.txt"), *cases("exact.txt")], ids=str)
@@ -41,7 +43,7 @@ def test_queries_of_models_are_read(case):
 
 def test_a_word_called_model_is_an_alias_where_no_clause_follows():
     for text in ("SELECT model.x FROM s model", "SELECT x FROM s MODEL WHERE x > 3"):
-        assert not asks_for_models(text)
+        assert not asks_for_models(Statement.read_all(text))
         columns = {"s": {"x": "double"}}
         assert read_query(text, columns).inputs[0].name.lower() == "model"
 
@@ -123,8 +125,9 @@ def test_whatever_is_wrong_is_a_query_error(data, words):
     text = " ".join([*kept[:place], *added, *kept[place:]])
     said = ""
     try:
-        made = read_exact(text, COLUMNS, TIMES, AGGREGATES)
-        made = made or read_model_query(text, COLUMNS, TIMES, {"often": often})
+        selects = Statement.read_all(text)
+        made = read_exact(selects, COLUMNS, TIMES, AGGREGATES)
+        made = made or read_model_query(selects, COLUMNS, TIMES, {"often": often})
     except QueryError as error:
         said = error.message
     if said:
@@ -132,6 +135,6 @@ def test_whatever_is_wrong_is_a_query_error(data, words):
         assert re.search(r"\(line 1, column \d+\)", said)
     elif isinstance(made, ExactQuery):
         assert len(made.text) == len(text)
-        assert not asks_for_models(made.text)
+        assert not asks_for_models(Statement.read_all(made.text))
     else:
         assert made.projections

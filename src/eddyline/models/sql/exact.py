@@ -26,7 +26,6 @@ from eddyline.query.select.from_clause import windows_behind
 from eddyline.query.select.groups import Aggregation, aggregation_of
 from eddyline.query.select.model_clause import EXACT, OUTPUTS, TRACK, models_behind
 from eddyline.query.select.over import over_of
-from eddyline.query.select.statement import Statement
 from eddyline.sql.parsing import offset_of, refuse
 
 if TYPE_CHECKING:
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from sqlglot import Expr
 
     from eddyline.query.select.model_clause import Outputs
+    from eddyline.query.select.statement import Statement
 
 _STREAM = "make a stream of these rows (CREATE STREAM x AS SELECT … MODEL … EXACT), and"
 _COMPUTED = {
@@ -67,7 +67,7 @@ class ExactQuery:
 
 
 def read_exact(
-    text: str,
+    selects: Sequence[Statement],
     columns: Mapping[str, Sequence[str]],
     times: Mapping[str, str | None],
     aggregates: Collection[str],
@@ -75,7 +75,7 @@ def read_exact(
     """Return a query with EXACT as one over rows; None if it does not say EXACT.
 
     Args:
-        text: the query.
+        selects: of the query.
         columns: of each stream and table, by its name.
         times: the event time of each that has one.
         aggregates: names of aggregate functions, in lower case.
@@ -85,12 +85,13 @@ def read_exact(
         NotSupportedError: rows alone do not answer it; the message shows where.
 
     Example:
+        >>> from eddyline.query.select.statement import Statement
         >>> columns = {"s": ["ship", "ts", "x"]}
-        >>> asked = "SELECT ship, x FROM s MODEL x WITHIN 5 BY ship WHERE x > 3 EXACT"
-        >>> read_exact(asked, columns, {"s": "ts"}, ()).text.split()
+        >>> text = "SELECT ship, x FROM s MODEL x WITHIN 5 BY ship WHERE x > 3 EXACT"
+        >>> read_exact(Statement.read_all(text), columns, {"s": "ts"}, ()).text.split()
         ['SELECT', 'ship,', 'x', 'FROM', 's', 'WHERE', 'x', '>', '3']
     """
-    statements = [*_every(Statement.read_all(text))]
+    text, statements = selects[0].text, [*_every(selects)]
     said = [_exact_outputs(each) for each in statements]
     if not any(said):
         return None

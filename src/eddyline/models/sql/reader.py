@@ -1,8 +1,8 @@
 """Reads a query of models: a SELECT over sources with MODEL, or over such SELECTs.
 
-``read_model_query`` takes a text and returns a recipe (``scope``). WHERE and ON leave out rows by
-keys and by columns that are not modelled, before rows become segments. Conditions on modelled
-attributes are solved on segments.
+``read_model_query`` takes the SELECTs of a text and returns a recipe (``scope``). WHERE and ON
+leave out rows by keys and by columns that are not modelled, before rows become segments. Conditions
+on modelled attributes are solved on segments.
 
 ``Sources`` reads FROM: a stream or table with what MODEL says of its rows. ``joined`` reads joins:
 the same entities at the same instants, or pairs of different ones.
@@ -56,18 +56,14 @@ if TYPE_CHECKING:
     from eddyline.query.select.statement import Fragment
 
 
-def asks_for_models(text: str) -> bool:
-    """Return whether a query has MODEL behind a stream.
-
-    Raises:
-        QueryError: it is no query; the message shows where.
-    """
-    return "MODEL" in text.upper() and any(each.has_models for each in Statement.read_all(text))
+def asks_for_models(selects: Sequence[Statement]) -> bool:
+    """Return whether one of a query's SELECTs has MODEL behind a stream."""
+    return any(each.has_models for each in selects)
 
 
 @deep
 def read_model_query(
-    text: str,
+    selects: Sequence[Statement],
     columns: Mapping[str, Sequence[str]],
     times: Mapping[str, str | None],
     functions: Mapping[str, FunctionPredicate] | None = None,
@@ -75,8 +71,8 @@ def read_model_query(
     """Read a query of models.
 
     Args:
-        text: such as ``SELECT ship, x FROM s MODEL x WITHIN 0.5 BY ship WHERE x > 3 CHANGES``;
-            without EXACT, see ``read_exact``.
+        selects: of a query without EXACT, see ``read_exact``, such as
+            ``SELECT ship, x FROM s MODEL x WITHIN 0.5 BY ship WHERE x > 3 CHANGES``.
         columns: of each stream and table, by its name.
         times: the event time of each that has one.
         functions: of the user, which may be called on rows before they become segments.
@@ -85,7 +81,8 @@ def read_model_query(
         QueryError: it cannot be read, or names what does not exist; the message shows where.
         NotSupportedError: it asks for what models do not answer; the message shows where.
     """
-    first, *others = Statement.read_all(text)
+    first, *others = selects
+    text = first.text
     if others:
         first.refuse("UNION ALL of models is not supported; write two queries", _start(others[0]))
     return _Reader(text, columns, times, Calls(text, functions or {})).query(first)

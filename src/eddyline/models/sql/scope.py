@@ -496,7 +496,7 @@ def _column(name: str, start: int) -> exp.Column:
 
 
 def _distance_tree(mention: Mention) -> Expr:
-    tree = parse_condition(mention.side.distances[mention.column].text)
+    tree = parse_condition(mention.side.distances[mention.column].text).copy()
     for each in tree.find_all(exp.Identifier):
         each.meta["start"] = mention.start
     return tree

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -35,7 +36,7 @@ from eddyline.query.select.statement import (
 )
 from eddyline.sql.analysis import Expression, check_is_row_wise
 from eddyline.sql.functions import NON_DETERMINISTIC, as_name
-from eddyline.sql.parsing import SparkText, deep, offset_of, parse_column, refuse
+from eddyline.sql.parsing import deep, offset_of, parse_column, refuse
 from eddyline.sql.types import OTHER
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 
 @deep
 def read_query(
-    text: str,
+    query: str | Sequence[Statement],
     columns: Mapping[str, Mapping[str, str]],
     functions: Mapping[str, FunctionPredicate] | None = None,
     *,
@@ -70,6 +71,7 @@ def read_query(
     of a class may differ in width (int, bigint, decimal), and types that cannot be told from the
     text are taken as they are.
 
+    ``query`` is a text, or its SELECTs if these were read before (``Statement.read_all``).
     Columns are name and Spark type of each, by stream or table. A function may be called on one
     input. Only joins read static tables. ``aggregates`` are the names of the aggregate functions
     that may be called; a function of ``functions`` hides one of its name, and what is no name
@@ -92,9 +94,10 @@ def read_query(
         >>> query.inputs[0].predicates[0].text, query.residual
         ('v > 3', ('s.v < t.w',))
     """
-    calls = Calls(text, functions or {})
+    selects = Statement.read_all(query) if isinstance(query, str) else query
+    calls = Calls(selects[0].text, functions or {})
     known = {name.lower() for name in aggregates if name.isidentifier()} - calls.functions.keys()
-    return _Reader(columns, tables, calls, known).query(Statement.read_all(text))
+    return _Reader(columns, tables, calls, known).query(selects)
 
 
 class _Reader:
@@ -384,11 +387,10 @@ class Part:
         self.statement = statement
         self.query = query
         self._items = items
-        self._types = self._known()
-        """Of the columns that output columns are of."""
-        self.outputs = tuple(self._outputs())
 
-    def _known(self) -> Mapping[str, str]:
+    @cached_property
+    def _types(self) -> Mapping[str, str]:
+        """The types of the columns that output columns are of."""
         if self.query.is_join:
             return {}
         types = dict.fromkeys(self.query.calls, "boolean")
@@ -400,7 +402,9 @@ class Part:
         types |= {name: _type_of(text, read) for name, text in grouping.groups}
         return {**types, WINDOW: _WINDOW_TYPE}
 
-    def _outputs(self) -> list[Output]:
+    @cached_property
+    def outputs(self) -> list[Output]:
+        """The output columns, for a query around this one or beside it."""
         found: list[Output] = []
         for at, text in enumerate(self.query.projections):
             tree = _column_of(text)
@@ -409,15 +413,15 @@ class Part:
             elif isinstance(tree, exp.Star) and not any(tree.args.values()):
                 found += [(at, name, kind) for name, kind in self._items[0].columns.items()]
             else:
-                found.append((at, tree.alias_or_name, self._type(tree.unalias())))
+                found.append((at, tree.alias_or_name, self._type(text, tree.unalias())))
         return found
 
-    def _type(self, tree: Expr) -> str:
+    def _type(self, text: str, tree: Expr) -> str:
         parts = [each.name for each in tree.parts] if isinstance(tree, exp.Column) else []
         for item in self._items if self.query.is_join and len(parts) == 2 else ():
             if item.name == parts[0]:
                 return item.columns.get(parts[1], OTHER.text)
-        return _type_of(tree.sql(dialect=SparkText), self._types)
+        return _type_of(text, self._types, tree)
 
 
 def _column_of(text: str) -> Expr | None:
@@ -427,10 +431,10 @@ def _column_of(text: str) -> Expr | None:
     return None
 
 
-def _type_of(text: str, columns: Mapping[str, str]) -> str:
+def _type_of(text: str, columns: Mapping[str, str], tree: Expr | None = None) -> str:
     """Return the type of an expression as far as it is known."""
     with suppress(QueryError):
-        found = Expression(text, text, columns, ansi=True)
+        found = Expression(text, text, columns, ansi=True, tree=tree)
         plain = columns.get(found.tree.name) if isinstance(found.tree, exp.Column) else None
         return plain or found.type_of(found.tree).text
     return OTHER.text

@@ -48,7 +48,7 @@ from eddyline.spark.relation import LOCAL, micros_of, time_type
 from eddyline.spark.session import is_ansi
 from eddyline.spark.stream_files import file_column
 from eddyline.sql.analysis import resolve_columns
-from eddyline.sql.parsing import SparkText, parse_output, quoted
+from eddyline.sql.parsing import parse_output, quoted
 from eddyline.state.grid import N_BINS
 from eddyline.state.rows import ALWAYS, FOREVER
 
@@ -286,9 +286,9 @@ def _columns_in(df: DataFrame, texts: Iterable[str]) -> dict[str, None]:
 
 def facts_of(df: DataFrame, text: str) -> SqlAnalysis:
     """Return the facts of an expression, which may have an alias."""
-    plain = parse_output(text).sql(dialect=SparkText)
-    ansi = is_ansi(df.sparkSession)
-    return resolve_columns(plain, column_types(df), name=text, ansi=ansi, qualifiers=None)
+    ansi, tree = is_ansi(df.sparkSession), parse_output(text)
+    types = column_types(df)
+    return resolve_columns(text, types, name=text, ansi=ansi, qualifiers=None, tree=tree)
 
 
 def column_of(name: str) -> Column:

@@ -33,17 +33,18 @@ if TYPE_CHECKING:
 
     from eddyline.models.sql.exact import ExactPart, ExactQuery
     from eddyline.models.sql.scope import ModelQuery, Node
+    from eddyline.query.select.statement import Statement
     from eddyline.query.steps import Step
     from eddyline.spark.query import Catalog, Query
 
 
 def model_steps(
-    text: str, known: Catalog, options: Mapping[str, Any]
+    selects: Sequence[Statement], known: Catalog, options: Mapping[str, Any]
 ) -> tuple[str, list[Step], dict[str, Relation]]:
     """Return what a query of models does.
 
     Args:
-        text: the query.
+        selects: of the query.
         known: streams, tables and functions by name.
         options: of the query, for predicates on rows of tables.
 
@@ -56,10 +57,12 @@ def model_steps(
         NotSupportedError: it asks for what models do not answer, of streams or at all.
         OptionError: a bound or an option that is none, or a stream's models without MAX GAP.
     """
-    return _Planned(text, known, options).steps()
+    return _Planned(selects, known, options).steps()
 
 
-def rows_of_models(text: str, known: Catalog, asked: ExactQuery) -> dict[str, Relation]:
+def rows_of_models(
+    selects: Sequence[Statement], known: Catalog, asked: ExactQuery
+) -> dict[str, Relation]:
     """Return the rows that segments that are kept leave for a query with EXACT, by their table.
 
     Where they leave it open whether its conditions hold, a job is run to find out, see
@@ -68,14 +71,17 @@ def rows_of_models(text: str, known: Catalog, asked: ExactQuery) -> dict[str, Re
     Raises:
         EddylineError: as of ``model_steps``.
     """
-    planned = _Planned(text, known, {})
+    planned = _Planned(selects, known, {})
     found = {each.made.stream: planned.rows_of(each) for each in asked.parts}
     return {name: rows for name, rows in found.items() if rows is not None}
 
 
 class _Planned:
-    def __init__(self, text: str, known: Catalog, options: Mapping[str, Any]) -> None:
-        self._text, self._known, self._options = text, known, options
+    def __init__(
+        self, selects: Sequence[Statement], known: Catalog, options: Mapping[str, Any]
+    ) -> None:
+        self._selects, self._known, self._options = selects, known, options
+        self._text = selects[0].text
         self._sources: list[tuple[Made, Segments, DataFrame]] = []
         """What segments are made of, the segments, and the rows."""
 
@@ -85,7 +91,7 @@ class _Planned:
         columns = {name: column_types(each.df) for name, each in known.relations.items()}
         columns |= {name: made.columns for name, made in known.results.items()}
         names = {name: list(each) for name, each in columns.items()}
-        return read_model_query(self._text, names, known.times, known.functions)
+        return read_model_query(self._selects, names, known.times, known.functions)
 
     def steps(self) -> tuple[str, list[Step], dict[str, Relation]]:
         """Return the stem of the query's name, its steps, and the relations that they read."""
