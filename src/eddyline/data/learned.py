@@ -7,17 +7,23 @@ value, a text, a tuple of these, an array, or a component that has state of its 
 A saved value has to be of the type that the attribute has now. An array has to have its dtype and
 its shape, but for the length of those in ``growing``. Everything else is damage: a ``StateError``
 that names the component and the attribute.
+
+A component whose state is one struct, or plain values in containers, returns it from ``snapshot``
+and continues from what ``restored`` makes of it.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn, TypeVar
 
+import msgspec
 import numpy as np
 
 from eddyline.data.arrays import pack, unpack
 from eddyline.errors import StateError
+
+StateT = TypeVar("StateT")
 
 MOST = 2**63
 """Whole numbers are smaller than this, as those of arrays are."""
@@ -92,3 +98,22 @@ def _plain(value: Any) -> Any:
     if callable(getattr(value, "snapshot", None)):
         return value.snapshot()
     return list(value) if isinstance(value, tuple) else value
+
+
+def restored(state: Any, kind: type[StateT], what: str, **facts: str) -> StateT:
+    """Return learned state that was decoded from JSON as the kind that was saved.
+
+    Args:
+        state: what ``snapshot`` returned, or its values as JSON knows them.
+        kind: the type of the state, such as a struct.
+        what: the subject of the state in words, such as "the clusters of a join's keys".
+        **facts: of the error.
+
+    Raises:
+        StateError: it is damaged.
+    """
+    try:
+        return msgspec.convert(state, kind, str_keys=True)
+    except msgspec.ValidationError as error:
+        msg = f"what was learned of {what} cannot be read: {error}"
+        raise StateError(msg, **facts) from error

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from eddyline.constraints.bounds import Disorder, LearnedBound, LearnedLateness, bins_of, n_beyond
-from eddyline.errors import StateError
+from eddyline.data.learned import restored
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -165,13 +165,9 @@ class ValueOrders:
             StateError: it is damaged.
         """
         kind = list[tuple[str, int, LearnedLateness, int | None]]
-        try:
-            for name, key, learned, top in msgspec.convert(state, kind, str_keys=True):
-                if (name, key) in self._known and learned.share == self._held:
-                    self._known[name, key] = _Known(learned, top)
-        except msgspec.ValidationError as error:
-            msg = f"what was learned of the order of a join's keys cannot be read: {error}"
-            raise StateError(msg) from error
+        for name, key, learned, top in restored(state, kind, "the order of a join's keys"):
+            if (name, key) in self._known and learned.share == self._held:
+                self._known[name, key] = _Known(learned, top)
 
 
 def _after(known: _Known, batch: Disorder) -> _Known:
@@ -359,11 +355,7 @@ class Clusters:
         Raises:
             StateError: it is damaged.
         """
-        try:
-            learned = msgspec.convert(state, LearnedClusters, str_keys=True)
-        except msgspec.ValidationError as error:
-            msg = f"what was learned of the clusters of a join's keys cannot be read: {error}"
-            raise StateError(msg) from error
+        learned = restored(state, LearnedClusters, "the clusters of a join's keys")
         for name, key, bound in learned.bounds:
             if (name, key) in self.bounds and bound.share == HELD:
                 self.bounds[name, key] = bound

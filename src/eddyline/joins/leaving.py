@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -334,11 +334,12 @@ def kept_text(name: str, kept_for: int | None) -> str:
     return f"{name} kept for {kept_for / 1e6:.6g} s"
 
 
-class LeavingSnapshot(TypedDict):
-    """What was learned, by loop, as JSON knows it."""
+class LearnedLeaving(Struct, frozen=True, forbid_unknown_fields=True):
+    """Learned state of rows that leave, by choice."""
 
     tiers: Any
     done: dict[str, Any]
+    """By rule."""
     orders: Any
     unique: dict[str, tuple[int, ...]]
     clusters: Any
@@ -497,18 +498,18 @@ class LeavingLoops:
 
     # -- saving ---------------------------------------------------------------------------------
 
-    def snapshot(self) -> LeavingSnapshot:
+    def snapshot(self) -> LearnedLeaving:
         """Return the learned state; that of discards is committed with each batch."""
-        return {
-            "tiers": self.tiers.snapshot(),
-            "done": {rule: loop.snapshot() for rule, loop in self.done.items()},
-            "orders": self.orders.snapshot(),
-            "unique": self.unique,
-            "clusters": self.clusters.snapshot(),
-        }
+        return LearnedLeaving(
+            self.tiers.snapshot(),
+            {rule: choice.snapshot() for rule, choice in self.done.items()},
+            self.orders.snapshot(),
+            self.unique,
+            self.clusters.snapshot(),
+        )
 
-    def restore(self, saved: LeavingSnapshot) -> set[str]:
-        """Continue from what ``snapshot`` returned, decoded from JSON; None is not known.
+    def restore(self, saved: LearnedLeaving) -> set[str]:
+        """Continue from what ``snapshot`` returned.
 
         Returns:
             Names of rules and inputs that are not those of this join: nothing is taken then.
@@ -516,20 +517,16 @@ class LeavingLoops:
         Raises:
             StateError: it is damaged.
         """
-        others = saved["done"].keys() - self.done.keys()
-        others |= saved["unique"].keys() - {*self.graph.inputs}
+        others = saved.done.keys() - self.done.keys()
+        others |= saved.unique.keys() - {*self.graph.inputs}
         if others:
             return others
-        for loop, known in (
-            (self.tiers, saved["tiers"]),
-            (self.orders, saved["orders"]),
-            (self.clusters, saved["clusters"]),
-        ):
-            if known is not None:
-                loop.restore(known)
-        for rule, known in saved["done"].items():
+        self.tiers.restore(saved.tiers)
+        self.orders.restore(saved.orders)
+        self.clusters.restore(saved.clusters)
+        for rule, known in saved.done.items():
             self.done[rule].restore(known)
-        self.unique = saved["unique"]
+        self.unique = saved.unique
         return set()
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from eddyline.errors import StateError
+from eddyline.data.learned import restored
 from eddyline.joins.plan import BROADCAST, BUCKETS, WAYS
 from eddyline.runtime.choice import AsItStands, OneOfFew
 
@@ -209,11 +209,7 @@ class DropChoice(AsItStands):
         Raises:
             StateError: it is damaged.
         """
-        try:
-            known = msgspec.convert(state, dict[str, Known])
-        except msgspec.ValidationError as error:
-            msg = f"what was learned of the rows that tables drop cannot be read: {error}"
-            raise StateError(msg) from error
+        known = restored(state, dict[str, Known], "the rows that tables drop")
         self.known = {name: known.get(name, each) for name, each in self.known.items()}
 
 

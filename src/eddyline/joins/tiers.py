@@ -27,7 +27,7 @@ import msgspec
 import numpy as np
 
 from eddyline.constraints.bounds import LearnedBound, n_beyond
-from eddyline.errors import StateError
+from eddyline.data.learned import restored
 from eddyline.joins.plan import DoneCounts
 from eddyline.runtime.choice import KEPT, UNKNOWN_NS, Choice, Conditions, are_names
 from eddyline.runtime.journal import JournalEntry
@@ -289,11 +289,7 @@ class TierChoice(Choice):
         Raises:
             StateError: it is damaged.
         """
-        try:
-            learned = msgspec.convert(state, LearnedTiers, str_keys=True)
-        except msgspec.ValidationError as error:
-            msg = f"what was learned of the tiers of a join cannot be read: {error}"
-            raise StateError(msg) from error
+        learned = restored(state, LearnedTiers, "the tiers of a join")
         for name in self.lengths.keys() & learned.bounds.keys():
             self.bounds[name] = learned.bounds[name]
             self.spans[name] = learned.spans.get(name)
@@ -633,11 +629,7 @@ class DoneChoice(Choice):
         Raises:
             StateError: it is damaged.
         """
-        try:
-            self.known = msgspec.convert(state, dict[str, Known])
-        except msgspec.ValidationError as error:
-            msg = f"what was learned of the {self.rule} rows of a join cannot be read: {error}"
-            raise StateError(msg) from error
+        self.known = restored(state, dict[str, Known], f"the {self.rule} rows of a join")
 
 
 def _changes(each: Known) -> bool:

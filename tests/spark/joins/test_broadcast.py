@@ -220,7 +220,8 @@ def test_what_was_counted_and_learned_in_buckets_does_not_go_on_beside_the_rows(
     assert join.learn([], None) == []
     assert join.drops.loop.newest == 0
     learned = msgspec.to_builtins(join.snapshot())
-    learned |= {"way": "nowhere", "unique": {"names": [0]}}
+    learned["way"] = "nowhere"
+    learned["leaving"]["unique"] = {"names": [0]}
     with pytest.raises(StateError, match="nowhere"):
         join.restore(learned)
     assert join.leaving.unique == {}, "nothing of it is taken"

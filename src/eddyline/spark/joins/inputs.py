@@ -12,6 +12,7 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from eddyline.constraints.bounds import changes
+from eddyline.data.learned import restored
 from eddyline.errors import StateError
 from eddyline.joins.plan import BUCKETS
 from eddyline.joins.view import InputsPart
@@ -308,12 +309,11 @@ class JoinInputs(Operator):
         Raises:
             StateError: it is damaged, or of other inputs.
         """
-        try:
-            counts = msgspec.convert(state, dict[str, ArrivalCounts])
-            self.counts = {name: counts[name] for name in self.counts}
-        except (KeyError, msgspec.ValidationError) as error:
-            msg = f"what is known of the inputs of the join cannot be read: {error!r}"
-            raise StateError(msg) from error
+        counts = restored(state, dict[str, ArrivalCounts], "the inputs of a join")
+        if missing := self.counts.keys() - counts.keys():
+            msg = f"what was learned of the inputs of a join lacks those of {sorted(missing)}"
+            raise StateError(msg)
+        self.counts = {name: counts[name] for name in self.counts}
 
 
 def _as_observed(told: Sequence[Any]) -> dict[str, int]:

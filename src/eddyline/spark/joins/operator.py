@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from eddyline.data.learned import restored
 from eddyline.errors import StateError
 from eddyline.joins.caches.choice import JoinCaches
 from eddyline.joins.graph import uncut_classes
 from eddyline.joins.grid import GridChoice, chosen_grid, split_text
-from eddyline.joins.leaving import DiscardState, LeavingLoops
+from eddyline.joins.leaving import DiscardState, LearnedLeaving, LeavingLoops
 from eddyline.joins.orders.pipelines import JoinLoop
 from eddyline.joins.plan import (
     BROADCAST,
@@ -62,7 +63,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from eddyline.joins.leaving import LeavingSnapshot
     from eddyline.query.steps import JoinStep
     from eddyline.report.sections import Section
     from eddyline.runtime.choice import Choice
@@ -74,31 +74,16 @@ if TYPE_CHECKING:
     from eddyline.state.manifest import StatePart, StatePlace
 
 
-class LearnedJoin(msgspec.Struct, forbid_unknown_fields=True):
+class LearnedJoin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Learned state of a join."""
 
     loop: Any
     bins: list[tuple[str, int, list[float]]]
     n_joined: dict[str, int]
     n_results: int
-    tiers: Any = None
-    done: dict[str, Any] = msgspec.field(default_factory=dict)
-    orders: Any = None
-    unique: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
+    leaving: LearnedLeaving
+    drops: Any
     way: str = BUCKETS
-    clusters: Any = None
-    drops: Any = None
-
-    @property
-    def leaving(self) -> LeavingSnapshot:
-        """What was learned of rows that leave."""
-        return {
-            "tiers": self.tiers,
-            "done": self.done,
-            "orders": self.orders,
-            "unique": self.unique,
-            "clusters": self.clusters,
-        }
 
 
 class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
@@ -633,9 +618,9 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             self.grids.snapshot(),
             self.n_joined,
             self.n_results,
-            way=self.ways.plan,
-            drops=self.drops.loop.snapshot(),
-            **self.leaving.snapshot(),
+            self.leaving.snapshot(),
+            self.drops.loop.snapshot(),
+            self.ways.plan,
         )
 
     def restore(self, state: Any) -> None:
@@ -644,20 +629,16 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         Raises:
             StateError: it is damaged, or of something else.
         """
-        try:
-            learned = msgspec.convert(state, LearnedJoin)
-        except msgspec.ValidationError as error:
-            msg = f"what the join {self.bound.name!r} has learned cannot be read: {error}"
-            raise StateError(msg, query=self.bound.name) from error
+        name = self.bound.name
+        learned = restored(state, LearnedJoin, f"the join {name!r}", query=name)
         # Nothing is taken of what is of others: the way is looked at before anything is.
         others = {learned.way} - {*WAYS} or self.leaving.restore(learned.leaving)
         if others:
-            msg = f"what the join {self.bound.name!r} has learned is of others: {sorted(others)}"
-            raise StateError(msg, query=self.bound.name)
+            msg = f"what the join {name!r} has learned is of others: {sorted(others)}"
+            raise StateError(msg, query=name)
         self.loop.restore(learned.loop)
         self.grids.restore(learned.bins)
-        if learned.drops is not None:
-            self.drops.loop.restore(learned.drops)
+        self.drops.loop.restore(learned.drops)
         if self.ways.is_adaptive:
             self.ways.plan = learned.way
         self.n_joined |= {name: learned.n_joined.get(name, 0) for name in self.n_joined}
