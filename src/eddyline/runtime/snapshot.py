@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
-FORMAT = 3
+FORMAT = 4
 """Version of the file; another one is not read."""
 
 
