@@ -80,7 +80,7 @@ class FitReport:
     """Rows that have a value of no attribute; no segment stands for them."""
     n_conflicts: int = 0
     """Values that lost against a greater one at the same instant of their entity."""
-    fitters: Mapping[str, int] = field(default_factory=dict)
+    fitters: dict[str, int] = field(default_factory=dict)
     """Number of runs without a gap by the fitter that they have."""
     n_dropped: int = 0
     """Of the rows, those that a declared model predicted near enough: they made none."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from eddyline.data.arrays import Floats, Ints
     from eddyline.models.fitting.bounds import Bound
     from eddyline.models.planning.choice import JoinView, StepView
-    from eddyline.models.streams.plan import BucketState, StreamPlan
+    from eddyline.models.streams.plan import BucketReport, BucketState, StreamPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,42 +227,23 @@ def told_bounds(plan: StreamPlan, inputs: Sequence[str]) -> tuple[AskedBound, ..
 
 
 class ModelCounts(msgspec.Struct, forbid_unknown_fields=True):
-    """What is saved: the counts so far."""
+    """Counts of all batches, which are saved."""
 
-    n_rows: int = 0
-    n_segments: int = 0
-    n_without: int = 0
-    n_conflicts: int = 0
-    fitters: dict[str, int] = {}
+    total: FitReport = msgspec.field(default_factory=FitReport)
     n_results: int = 0
-    n_dropped: int = 0
-    n_broken: int = 0
     n_early: int = 0
+    """Results that were given before they were final."""
     n_taken_back: int = 0
-    n_outside: int = 0
+    """Rows that took results back."""
     work: Work = Work()
-    n_off_earth: int = 0
 
-    @classmethod
-    def of(
-        cls, total: FitReport, n_results: int, n_early: int, n_taken_back: int, work: Work
-    ) -> ModelCounts:
-        """Return the counts of all batches."""
-        return cls(
-            total.n_rows,
-            total.n_segments,
-            total.n_without,
-            total.n_conflicts,
-            dict(total.fitters),
-            n_results,
-            total.n_dropped,
-            total.n_broken,
-            n_early,
-            n_taken_back,
-            total.n_outside,
-            work,
-            total.n_off_earth,
-        )
+    def add(self, report: BucketReport) -> None:
+        """Count what a bucket did in a batch."""
+        self.total += report.fit
+        self.n_results += report.n_results
+        self.n_early += report.n_early
+        self.n_taken_back += report.n_taken_back
+        self.work += report.work
 
     @classmethod
     def read(cls, state: object) -> ModelCounts:
@@ -276,14 +257,6 @@ class ModelCounts(msgspec.Struct, forbid_unknown_fields=True):
         except msgspec.ValidationError as error:
             msg = f"what is known of models cannot be read: {error}"
             raise StateError(msg) from error
-
-    @property
-    def total(self) -> FitReport:
-        """The counts of fits."""
-        return FitReport(
-            self.n_rows, self.n_segments, self.n_without, self.n_conflicts, self.fitters,
-            self.n_dropped, self.n_broken, self.n_outside, self.n_off_earth,
-        )  # fmt: skip
 
 
 # -- curves ---------------------------------------------------------------------------------------

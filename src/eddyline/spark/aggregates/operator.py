@@ -150,7 +150,6 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
         self.rows_shape = site.df
         timed = site.df.withColumn(MICROS, self.micros)
         self.groups = Groups.of(timed, group_by)
-        super().__init__(site.df.sparkSession)
         self.calls = Lifting(timed, by_row=self.by_row).calls(calls)
         # The driver fetches no cells that grow with their rows.
         grows = any(isinstance(each.kind, ArrayType | BinaryType) for each in self.lifts)
@@ -159,6 +158,7 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
         self.laid_by = self.loop.plan
         """The plan that rows are laid by: read once, so that what is laid fits together whoever
         decides meanwhile."""
+        super().__init__(site.df.sparkSession)
         self.total = AggregateProfile()
         self._known = Known()
         self._here: AnsweredHere | None = None

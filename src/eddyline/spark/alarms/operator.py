@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import msgspec
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from eddyline.alarms.alarm_set import Alarm, read_alarm
@@ -53,9 +52,6 @@ if TYPE_CHECKING:
 
 MADE = (StructField(ALARM, StringType()), StructField(DEFINITION, LongType()))
 """The columns that ranges of alarms have before the keys of entities."""
-
-PLAN = "alarms"
-"""The name of what is learned of alarms in saved state."""
 
 
 class AlarmOperator(ModelOperator):
@@ -139,25 +135,6 @@ class AlarmOperator(ModelOperator):
         with self._lock:
             views = self.loop.views()
         return [*words.sections(views, history), *super().describe(history)]
-
-    def snapshot(self) -> dict[str, Any]:
-        """Return the counts, and what was learned of alarms."""
-        with self._lock:
-            return super().snapshot() | {PLAN: msgspec.to_builtins(self.loop.snapshot())}
-
-    def restore(self, state: Any) -> None:
-        """Continue from what ``snapshot`` returned.
-
-        Raises:
-            StateError: it is damaged.
-        """
-        learned = None
-        if isinstance(state, dict):
-            learned = state.get(PLAN)
-            state = {name: each for name, each in state.items() if name != PLAN}
-        super().restore(state)
-        if learned is not None:
-            self.loop.restore(learned)
 
     @cached_property
     def _schema(self) -> StructType:

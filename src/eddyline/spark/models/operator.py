@@ -15,17 +15,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, Self
 
-import msgspec
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType, TimestampNTZType
 
 from eddyline.errors import QueryError
 from eddyline.models.entities.kept import CODE
-from eddyline.models.fitting.fit import FitReport
 from eddyline.models.graph import SIDE
 from eddyline.models.planning.choice import AskingChoice
 from eddyline.models.planning.expected import ModelProfile
-from eddyline.models.planning.watching import Work
 from eddyline.models.streams.plan import COMPONENT, BucketReport, ModelPart, Sketch
 from eddyline.models.streams.view import ModelCounts, ModelView, told_bounds, waiting_rows
 from eddyline.options import ModelOptions
@@ -63,8 +60,8 @@ if TYPE_CHECKING:
     from eddyline.spark.operator import Batch, Clock, Observed, Operator, Pending, Site
     from eddyline.state.manifest import StatePart
 
-PLANNING = "planning"
-"""The name of what is learned of steps and joins in saved state."""
+COUNTS = "counts"
+"""The name of the counts in saved state."""
 
 
 class ModelOperator(BucketedOperator[ModelPart, BucketReport]):
@@ -100,10 +97,8 @@ class ModelOperator(BucketedOperator[ModelPart, BucketReport]):
             self._of_one(site)
         self.key_fields = fields_of(step.plan.node, lambda each: self._sources[each.at].key_fields)
         """Name and type of the keys of results."""
-        self.total = FitReport()
-        self._work = Work()
+        self.counts = ModelCounts()
         self._sketch = Sketch()
-        self._n_results = self._n_early = self._n_taken_back = 0
         self.asked_clock.asked()
         self.clock: Clock | None = ResultClock(self.asked_clock)
 
@@ -247,11 +242,7 @@ class ModelOperator(BucketedOperator[ModelPart, BucketReport]):
         if reports and not self.is_idle:
             with self._lock:
                 for each in reports:
-                    self.total += each.fit
-                    self._n_results += each.n_results
-                    self._n_early += each.n_early
-                    self._n_taken_back += each.n_taken_back
-                    self._work += each.work
+                    self.counts.add(each)
                 entries = self._learn_joins(reports, batch.id)
                 drawn = [each.sketch for each in reports if each.sketch is not None]
                 self._sketch = self._sketch.with_later(drawn, self.asked.row_times)
@@ -273,15 +264,15 @@ class ModelOperator(BucketedOperator[ModelPart, BucketReport]):
             return ModelView(
                 name=self.query,
                 step=str(self.step),
-                total=self.total,
-                n_results=self._n_results,
+                total=self.counts.total,
+                n_results=self.counts.n_results,
                 waiting=waiting_rows(self.asked, self.step.inputs, states, self.asked_clock.offset),
                 n_kept=sum(each.n_segments for each in states),
                 n_bytes=sum(file.n_bytes for each in states for file in each.files),
                 bounds=self.step.plan.bounds,
-                n_early=self._n_early,
-                n_taken_back=self._n_taken_back,
-                work=self._work,
+                n_early=self.counts.n_early,
+                n_taken_back=self.counts.n_taken_back,
+                work=self.counts.work,
                 asked=told_bounds(self.asked, self.step.inputs),
                 sketch=self._sketch,
                 plan=self.asked,
@@ -299,15 +290,12 @@ class ModelOperator(BucketedOperator[ModelPart, BucketReport]):
         return words.sections(self.facts(), history)
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the counts."""
+        """Return the counts, and what was learned of steps and joins."""
         with self._lock:
-            counts = ModelCounts.of(
-                self.total, self._n_results, self._n_early, self._n_taken_back, self._work
-            )
-            saved: dict[str, Any] = msgspec.to_builtins(counts)
+            saved = {COUNTS: self.counts, **(super().snapshot() or {})}
             if self.planning.is_adaptive:
-                saved[PLANNING] = msgspec.to_builtins(self.planning.snapshot())
-        return saved
+                saved[self.planning.component] = self.planning.snapshot()
+            return saved
 
     def restore(self, state: Any) -> None:
         """Continue from what ``snapshot`` returned.
@@ -315,16 +303,11 @@ class ModelOperator(BucketedOperator[ModelPart, BucketReport]):
         Raises:
             StateError: it is damaged.
         """
-        learned = None
-        if isinstance(state, dict):
-            learned = state.get(PLANNING)
-            state = {name: each for name, each in state.items() if name != PLANNING}
-        counts = ModelCounts.read(state)
         with self._lock:
-            if learned is not None:
+            super().restore(state)
+            self.counts = ModelCounts.read(state.get(COUNTS, {}))
+            if (learned := state.get(self.planning.component)) is not None:
                 self.planning.restore(learned)
-            self.total, self._n_results, self._work = counts.total, counts.n_results, counts.work
-            self._n_early, self._n_taken_back = counts.n_early, counts.n_taken_back
 
 
 # -- what comes to the buckets --------------------------------------------------------------------
