@@ -9,6 +9,8 @@ Read ``operator`` first: the protocol of every operator, with the life of a batc
 * ``session`` (Spark, Ctrl-C), ``java``, ``python_workers`` with ``worker_daemon``: what runs.
 * ``relation`` (streams and tables, event time in SQL), ``event_time`` (order of rows, lateness,
   clocks of results), ``clock`` (the clock of a stream), ``union``, ``projection``.
+* ``bucketed`` (the life of a bucket, for operators whose rows meet by key), ``parts`` (inputs of a
+  join or a union that operators make).
 * ``reading``, ``query``, ``operators`` and ``engine``: from a text to steps, from steps to
   operators, and to a query that can be started. ``script`` does it for a file. ``script_check`` and
   ``starting`` check files and arguments without pyspark, which loads slowly.
