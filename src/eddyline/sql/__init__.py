@@ -5,7 +5,7 @@ cannot. One expression at a time; queries and rules are made of it in ``query/``
 
 Read them in this order: ``parsing`` (text to trees), ``types`` and ``literals``, ``names`` and
 ``functions`` (what trees refer to), the three passes over trees ``inference``, ``rendering`` and
-``error_free`` with a row per type of node in ``nodes/``, and ``analysis``, which runs them.
+``error_free`` with a row per type of node in ``nodes``, and ``analysis``, which runs them.
 ``normal_form`` and ``null_rejection`` look at whole conditions, ``regexes`` at patterns of texts.
-A new kind of expression is a row in ``nodes/``.
+A new kind of expression is a row in ``nodes``.
 """
