@@ -9,6 +9,6 @@ Read them in this order: ``store`` (named rules while they change), ``compile/pr
 look at) with ``formula``, ``regions``, ``patterns`` and ``bitmap_block``; ``plan`` (how rows are
 looked at), ``match/matcher`` (evaluates rows by program and plan), ``profile`` (what it counts),
 ``planning/planner`` (makes plans from that), ``choice`` (plans again where that pays); then
-``view``, ``wording`` and ``description`` (what people see). A new kind of test begins in
-``compile/program``; a new way to find rules in ``plan``.
+``view`` and ``description`` (what people see). A new kind of test begins in ``compile/program``; a
+new way to find rules in ``plan``.
 """

@@ -39,7 +39,9 @@ MAX_LEVELS = 1_000
 """Most levels of a text. Spark reads 300 to 700 on its default stack of 1 MB."""
 
 _FRAMES = (8_000, 60_000)
-_STACK_BYTES = 512 << 20  # pages that nobody touches take no memory
+"""Python's limits of frames in the deep thread, tried in this order; 60,000 read ``MAX_LEVELS``."""
+_STACK_BYTES = 512 << 20
+"""Stack of the deep thread; pages that nobody touches take no memory."""
 
 _OPENS = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.CASE}
 _CLOSES = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.END}
