@@ -168,7 +168,7 @@ class SparkText(Spark):
         """See the dialect."""
 
         STRICT_CAST: ClassVar[bool] = True
-        NO_PAREN_IF_COMMANDS: ClassVar[bool] = False  # a column may be called ``if``
+        NO_PAREN_IF_COMMANDS: ClassVar[bool] = False  # IF begins no statement
         # ARRAY stays typed: sqlglot loses the arguments of an untyped ARRAY(…)[i].
         FUNCTIONS: ClassVar[dict[str, Any]] = {
             "ARRAY": exp.Array.from_arg_list,
