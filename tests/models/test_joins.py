@@ -23,7 +23,6 @@ from eddyline.models.solving.joins import (
     joined_among,
     joined_entities,
     joined_with_others,
-    mirrored,
     same_entity,
 )
 from eddyline.models.solving.text import read_condition
@@ -75,16 +74,13 @@ def test_entities_that_follow_each_other():
     assert by_pair(joined_among(segments, exact), EPOCH)[0, 2] == [(5, 10)]
 
 
-def test_pairs_of_two_sides_have_both_orders_and_mirrored_exchanges_them():
+def test_pairs_of_two_sides_have_both_orders():
     segments = pieces((0, 0, 10, {"x": [0, 1]}), (1, 0, 10, {"x": [4, 0]}))
     condition = read_condition("left.x < right.x", ["left.x", "right.x"])
     assert by_pair(joined_with_others(segments, segments, condition)) == {
         (0, 1): [(0, 4)],
         (1, 0): [(4.000001, 10)],
     }
-    found = mirrored(joined_among(segments, condition))
-    assert by_pair(found) == {(1, 0): [(0, 4)]}
-    assert found.segments.coefs["right.x"].tolist() == [[0, 1]]
 
 
 def test_points_and_tombstones_of_a_side():

@@ -61,9 +61,9 @@ def test_shift_is_a_substitution(coefs, by):
 
 
 @given(COEFS)
-def test_derivative_undoes_the_antiderivative(coefs):
-    found = polynomials.derivative(polynomials.antiderivative(row(*coefs)))
-    np.testing.assert_allclose(found, row(*coefs), rtol=1e-15)
+def test_derivative_is_that_of_numpy(coefs):
+    expected = np.polynomial.polynomial.polyder(coefs) if len(coefs) > 1 else [0.0]
+    np.testing.assert_allclose(polynomials.derivative(row(*coefs)), row(*expected), rtol=1e-15)
 
 
 @given(COEFS, COEFS)

@@ -28,8 +28,7 @@ from eddyline.rules.compile.regions import HIGHEST, LOWEST, Ranks, RegionConstru
 from eddyline.rules.description import rule_view
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.planning.planner import plan_from
-from eddyline.rules.view import RuleCount, RuleRecord
-from eddyline.rules.wording import region_text
+from eddyline.rules.view import RuleCount, RuleRecord, region_text
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import BatchRecord
 from eddyline.sigma.rule import SkippedSigmaRule

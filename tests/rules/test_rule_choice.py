@@ -10,11 +10,11 @@ import pytest
 
 from eddyline.options import SharingOptions
 from eddyline.query.conditions import And, Compare, Operand, Rule
-from eddyline.rules.choice import FIRST_ROWS, MAX_PARTS, SAMPLE_ROWS, RuleChoice
+from eddyline.rules.choice import FIRST_ROWS, MAX_PARTS, RuleChoice
 from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.planning.access_predicates import MIN_ROWS, plan_of
-from eddyline.rules.profile import SharingProfile
+from eddyline.rules.profile import MAX_SAMPLED, SharingProfile
 from eddyline.sql.types import INT
 
 A, B = (Operand(f"`{name}`", INT, (name,)) for name in "ab")
@@ -170,7 +170,7 @@ def test_small_batches_do_not_pile_up(sample_prob):
         assert len(loop._window) <= 2 * MAX_PARTS
     assert loop.total.n_rows == 5_000
     if sample_prob == 1.0:
-        most = SAMPLE_ROWS
+        most = MAX_SAMPLED
         assert most <= loop.profile.n_sampled <= most * (1 + 2 / MAX_PARTS)
 
 

@@ -7,6 +7,7 @@ import sys
 import threading
 
 import pytest
+from sqlglot.errors import ParseError
 
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.models.solving.text import read_condition
@@ -15,7 +16,15 @@ from eddyline.query.predicates import predicate
 from eddyline.query.rules.sources import SqlRule, check_rule
 from eddyline.query.select.reader import read_query
 from eddyline.sql.analysis import analyse
-from eddyline.sql.parsing import MAX_LEVELS, deep, levels_of, parse_condition, tokens_of
+from eddyline.sql.parsing import (
+    MAX_LEVELS,
+    deep,
+    levels_of,
+    parse_column,
+    parse_condition,
+    parse_output,
+    tokens_of,
+)
 
 COLUMNS = {"a": "int", "b": "int", "s": "string"}
 ATOM = "a > 1"
@@ -140,3 +149,25 @@ def test_errors_and_context_go_through_the_larger_stack():
         refused(3_000)
     with pytest.raises(ValueError, match="yes"):
         refused(1)
+
+
+def test_a_text_is_read_once_and_nobody_changes_its_tree():
+    known = predicate(lambda a: a, reads=["a"], name="known")
+    text = "known(a) AND s > 3 AND s = 'it''s'"
+    tree = parse_condition(text)
+    before = repr(tree)
+    SqlRule("r", text, {"known": known}).bind(COLUMNS, ansi=True)
+    SqlRule("r", "s > 3").bind(COLUMNS, ansi=True)
+    assert parse_condition(text) is parse_output(text) is tree
+    assert repr(tree) == before
+    for shared in (tree, parse_condition("s > 3")):
+        for node in shared.walk():
+            assert all(inner.parent is node for inner in node.iter_expressions())
+
+
+@pytest.mark.parametrize("text", ["", "a, b", "a; b", "a AS", "a FROM s"])
+def test_a_column_is_one_expression(text):
+    with pytest.raises(ParseError):
+        parse_column(text)
+    with pytest.raises(QueryError):
+        parse_condition(text)

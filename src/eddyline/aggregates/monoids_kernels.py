@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 _NONE = np.uint64(0)
 _ONE = np.uint64(1)
 _SIGN = np.int64(63)
-_LAST = np.uint64(63)
 
 
 @compiled

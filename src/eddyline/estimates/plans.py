@@ -49,10 +49,6 @@ class PlanCost:
         """How much more it may cost than it does at best."""
         return self.cost.high - self.cost.low
 
-    def objective(self, aversion: float) -> float:
-        """Return what plans are compared by; ``aversion`` to risk is in [0, 1]."""
-        return (1.0 - aversion) * self.cost.value + aversion * self.risk
-
 
 def cost_of(outputs: Sequence[Node]) -> PlanCost:
     """Return the cost of all that outputs need, each operator once."""

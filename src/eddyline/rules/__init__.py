@@ -14,7 +14,7 @@ Read them in this order:
 3. ``match/``: a program and a plan evaluate a batch. ``profile``: what that counts.
 4. ``planning/`` makes a plan from a profile. ``choice`` says when a new one pays; it is the
    ``Choice`` of the operator. ``warm_up`` compiles the kernels before the first rows come.
-5. ``view``, ``description`` and ``wording``: what people see.
+5. ``view`` (with its words) and ``description``: what people see.
 
 A new kind of test is a class in ``query.conditions``; ``compile.program`` says what decides it. A
 new way to find rules is a field of ``plan.SharingPlan``, with its price in ``planning/`` and its

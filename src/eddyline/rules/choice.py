@@ -30,9 +30,8 @@ from eddyline.rules.planning.access_predicates import MIN_ROWS, counted_rates, p
 from eddyline.rules.planning.planner import WayCosts, make_plan, plan_from, with_way
 from eddyline.rules.planning.python_order import python_orders
 from eddyline.rules.planning.sequence_learning import RearrangementMonitor, has_changed
-from eddyline.rules.profile import SharingProfile
-from eddyline.rules.view import COMPONENT, RuleRecord
-from eddyline.rules.wording import test_text
+from eddyline.rules.profile import MAX_SAMPLED, SharingProfile
+from eddyline.rules.view import COMPONENT, MAX_NAMED, RuleRecord, test_text
 from eddyline.runtime.choice import Choice, Conditions
 from eddyline.runtime.journal import JournalEntry
 from eddyline.stats import costs as work_clock
@@ -47,9 +46,6 @@ if TYPE_CHECKING:
     from eddyline.rules.plan import BitmapBlockPlan, SharingPlan
     from eddyline.runtime.choice import Situation
 
-
-SAMPLE_ROWS = 2_000
-"""Newest sampled rows that a plan is made from (τ)."""
 
 REVIEW_ROWS = 50_000
 """Rows between two looks at whether the plan still does what it did (λ)."""
@@ -80,9 +76,6 @@ MAX_PARTS = 16
 SETTLED, UNSETTLED = "rows since the last plan", "many rows since the last plan"
 """Reasons to plan again although nothing changed: the first plan was made from few rows (SETTLED),
 or mostly from rows older than the change (UNSETTLED). No monitor would notice either later."""
-
-MAX_NAMED = 20
-"""Rules whose change of order is told apart."""
 
 REORDERED = "another order of Python tests is cheaper"
 """Reason to plan again: none of what is counted by row tells it."""
@@ -123,7 +116,7 @@ class RuleChoice(Choice):
         is_measured: bool = False,
         may_be_stated: bool = False,
         logged_as: str | None = None,
-        sample_rows: int = SAMPLE_ROWS,
+        sample_rows: int = MAX_SAMPLED,
         review_rows: int = REVIEW_ROWS,
         min_change: float = MIN_CHANGE,
         clock: Callable[[], int] = work_clock.work_ns,

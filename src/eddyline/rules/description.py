@@ -12,6 +12,7 @@ from eddyline.rules.compile.formula import REGION, TEXT
 from eddyline.rules.plan import SelectionSequence
 from eddyline.rules.view import (
     COMPONENT,
+    MAX_NAMED,
     BitmapBlockView,
     ConstructView,
     NativeView,
@@ -19,8 +20,11 @@ from eddyline.rules.view import (
     RuleCount,
     RuleView,
     TestView,
+    column_name,
+    construct_name,
+    region_text,
+    test_text,
 )
-from eddyline.rules.wording import column_name, construct_name, region_text, test_text
 from eddyline.runtime.journal import JournalEntry
 
 if TYPE_CHECKING:
@@ -40,9 +44,6 @@ MAX_USERS = 5
 
 MAX_TESTS = 50
 """Tests and patterns that a view holds: the dearest, the most often met."""
-
-MAX_NAMED = 20
-"""Rules that a journal entry names."""
 
 
 def rule_view(

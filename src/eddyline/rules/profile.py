@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from eddyline.rules.plan import BitmapBlockPlan
 
 MAX_SAMPLED = 2_000
-"""Sampled rows that a profile keeps: the newest."""
+"""Newest sampled rows that a profile keeps, and that a plan is made from (τ)."""
 
 _NOT_ADDED = ("sampled_regions", "blocks")
 """Fields of a profile that are no counts."""

@@ -19,6 +19,7 @@ from eddyline.errors import NotSupportedError, QueryError
 from eddyline.query.rules.sources import MAX_LEVELS
 from eddyline.sigma import rule as ours
 from eddyline.sql import parsing
+from eddyline.sql.literals import EXACT_DOUBLE
 from eddyline.sql.regexes import ANY, ONE, Wild, compiled
 
 if TYPE_CHECKING:
@@ -38,8 +39,6 @@ _FLAGS = {
     types.SigmaRegularExpressionFlag.DOTALL: re.DOTALL,
 }
 _OPERATORS = {"LT": "<", "LTE": "<=", "GT": ">", "GTE": ">=", "NEQ": "!="}
-_LONG = 2**53
-"""From here on a float has no digits behind the point: it was an integer."""
 
 _CONDITION = ("detection", "condition")
 """Path of the condition of a rule."""
@@ -285,7 +284,7 @@ def _regex(field: str | None, value: types.SigmaRegularExpression) -> ours.Match
 
 def _exact(field: str | None, number: int | float) -> int | float:
     """Return a number if it is the rule's own: pySigma rounds long integers to floats."""
-    if isinstance(number, float) and abs(number) >= _LONG:
+    if isinstance(number, float) and abs(number) >= EXACT_DOUBLE:  # it was an integer
         msg = f"{_place(field)}: pySigma rounds so long a number; write it in quotes"
         raise NotSupportedError(msg, field=field)
     return number

@@ -198,7 +198,9 @@ def tables_of(text: str, selects: Sequence[Statement], catalog: Catalog) -> Sequ
         tree = selects[0].tree.root() if selects else parse_one(text, read=SparkText)
     except SqlglotError:
         return []
-    is_of_streams = EMITTED in tree.meta or any(each.meta.get(WINDOWS) for each in tree.walk())
+    windows = [span for each in tree.walk() for span in each.meta.get(WINDOWS, ())]
+    # Spark reads [NOW], and says that it is wrong behind a table.
+    is_of_streams = EMITTED in tree.meta or any(last - first > 1 for first, last in windows)
     if is_of_streams or not isinstance(tree, exp.Select | exp.SetOperation | exp.Subquery):
         return []  # Spark would run what is no query
     ctes = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}

@@ -18,7 +18,7 @@ from eddyline.sql.error_free import Rewriter
 from eddyline.sql.functions import AGGREGATES, GENERATORS, NON_DETERMINISTIC, WINDOWED, as_name
 from eddyline.sql.inference import Inference
 from eddyline.sql.names import Columns
-from eddyline.sql.nodes.table import BINDS, FREE, FREE_CALLS, INFER, INFER_CALLS, WRITE
+from eddyline.sql.nodes import BINDS, FREE, FREE_CALLS, INFER, INFER_CALLS, WRITE
 from eddyline.sql.parsing import SparkText, deep, offset_of, parse_condition, refuse, tokens_of
 from eddyline.sql.rendering import SqlWriter, UnwritableError, is_read_alike, join_literals
 

@@ -91,7 +91,8 @@ _TYPED_CALLS: dict[type, tuple[str, tuple[str, ...]]] = {
 """Calls with a grammar of their own: SUBSTRING(s FROM 1 FOR 2)."""
 
 
-_LONGEST = 2**31 - 16  # no array of the JVM is longer, so length(s) + 1 never overflows
+_LONGEST = 2**31 - 16
+"""Length of the JVM's longest array: ``length(s) + 1`` never overflows."""
 _COUNT = integer("int", 0, _LONGEST)
 _SIZE = integer("int", -1, _LONGEST)
 _YEAR = integer("int", -6_000_000, 6_000_000)

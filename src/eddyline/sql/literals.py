@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NEGATED_DIGITS = 34
 """Digits of the decimals that Spark negates exactly."""
-_EXACT_DOUBLE = 2**53
-_EXACT_FLOAT = 2**24
+EXACT_DOUBLE, _EXACT_FLOAT = 2**53, 2**24
+"""From here on a float of 64 bits, and of 32, has no digits behind the point."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +250,7 @@ def _whole_as_double(kind: SqlType, constants: Sequence[SqlConstant]) -> list[Sc
         if not is_number or constant.is_single or value is None:
             return None
         as_double = float(value)  # type: ignore[arg-type]  # a number, see above
-        if kind.text == "bigint" and abs(as_double) >= _EXACT_DOUBLE:
+        if kind.text == "bigint" and abs(as_double) >= EXACT_DOUBLE:
             return None
         found.append(_plain(Decimal(as_double)))
     return found

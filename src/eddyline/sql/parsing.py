@@ -39,7 +39,9 @@ MAX_LEVELS = 1_000
 """Most levels of a text. Spark reads 300 to 700 on its default stack of 1 MB."""
 
 _FRAMES = (8_000, 60_000)
-_STACK_BYTES = 512 << 20  # pages that nobody touches take no memory
+"""Python's limits of frames in the deep thread, tried in this order; 60,000 read ``MAX_LEVELS``."""
+_STACK_BYTES = 512 << 20
+"""Stack of the deep thread; pages that nobody touches take no memory."""
 
 _OPENS = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.CASE}
 _CLOSES = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.END}
@@ -166,7 +168,7 @@ class SparkText(Spark):
         """See the dialect."""
 
         STRICT_CAST: ClassVar[bool] = True
-        NO_PAREN_IF_COMMANDS: ClassVar[bool] = False  # a column may be called ``if``
+        NO_PAREN_IF_COMMANDS: ClassVar[bool] = False  # IF begins no statement
         # ARRAY stays typed: sqlglot loses the arguments of an untyped ARRAY(…)[i].
         FUNCTIONS: ClassVar[dict[str, Any]] = {
             "ARRAY": exp.Array.from_arg_list,

@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from pyarrow import fs
 
 
-MOST_READ_BYTES = 256 * 2**20
-"""Size of the files of filters that a process keeps: those of 128 million rows with one key."""
-
 _WORDS, _ZONE = "words_", "zone_"
 
 
@@ -217,7 +214,7 @@ def write_filter(
     )
 
 
-_READ: ReadFiles[Filters] = ReadFiles(MOST_READ_BYTES)
+_READ: ReadFiles[Filters] = ReadFiles()
 """Those of this process."""
 
 

@@ -46,9 +46,6 @@ if TYPE_CHECKING:
 MOST_SLICES = 8
 """Most slices of one input in one bucket."""
 
-MOST_READ_BYTES = 256 * 2**20
-"""Size of the files of slices that a process keeps."""
-
 _PARTS = (
     ("words", pa.uint64()),
     ("facts", pa.int64()),
@@ -155,7 +152,7 @@ class Slice:
         return found
 
 
-_READ: ReadFiles[Slice] = ReadFiles(MOST_READ_BYTES)
+_READ: ReadFiles[Slice] = ReadFiles()
 """Those of this process."""
 
 

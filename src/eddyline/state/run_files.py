@@ -275,6 +275,10 @@ def _stamps_of(folder: str, name: str) -> Stamp:
 
 _START, _END, _PASSES, _CODE = "\0start", "\0end", "\0passes", "\0code"
 
+MOST_READ_BYTES = 256 * 2**20
+"""Size of the files of one kind whose contents a process keeps: filters of 128 million cold rows
+with one key, or slices of dropped rows."""
+
 MOST_VERIFIED = 4_096
 """Files of which a process remembers that it has compared their checksums."""
 
@@ -372,7 +376,7 @@ class ReadFiles(Generic[ContentT]):
         most_bytes: size of the files that are kept.
     """
 
-    def __init__(self, most_bytes: int) -> None:
+    def __init__(self, most_bytes: int = MOST_READ_BYTES) -> None:
         self._most_bytes = most_bytes
         self._read: OrderedDict[Which, tuple[int, ContentT]] = OrderedDict()
         """With the size of each file."""

@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from eddyline.ordering.protocol import OrderingPolicy, PolicyOptions, Proposal
     from eddyline.stats.profile import Order
 
-_BATCH_ROWS = 20_000
-_N_BATCHES = 16
-_PROB = 0.02
+_BATCH_ROWS, _N_BATCHES, _PROB = 20_000, 16, 0.02
+"""Rows of a batch, batches, and the share of rows that is profiled: 400 rows a batch."""
+
 _MANY = 256
+"""Filters of a query with many."""
 
 
 def check_policy(options: PolicyOptions) -> None:

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from eddyline.change.protocol import DetectorBank, DetectorOptions
     from eddyline.data.arrays import Floats, Mask
 
-_N = 5
-_BEFORE = 400
-_AFTER = 800
+_N, _BEFORE, _AFTER = 5, 400, 800
+"""Detectors of a bank, and the items of each before a shift and behind it."""
 
 
 def check_detector(options: DetectorOptions) -> None:

@@ -275,8 +275,7 @@ def joined_among(
 ) -> Joined:
     """Return the pairs of different entities of one set, each in one order: the lesser id is left.
 
-    A condition that does not treat both alike sees only that order; ``mirrored`` gives the other
-    one of a condition that does. Arguments as above.
+    A condition that does not treat both alike sees only that order. Arguments as above.
 
     Args:
         segments: as above.
@@ -357,24 +356,6 @@ def _segments_of(segments: Segments, entities: Ints) -> tuple[Ints, Indices]:
     first = np.searchsorted(keys, entities, "left")
     of, places = timeline.runs(first, np.searchsorted(keys, entities, "right") - first)
     return of.astype(np.int64), order[places]
-
-
-def mirrored(found: Joined, names: tuple[str, str] = ("left", "right")) -> Joined:
-    """Return pairs with their sides exchanged."""
-    one, other = (f"{name}." for name in names)
-
-    def exchanged(given: Mapping[str, Floats]) -> dict[str, Floats]:
-        return {
-            (other + name[len(one) :]) if name.startswith(one) else (one + name[len(other) :]): each
-            for name, each in given.items()
-        }
-
-    segments = replace(
-        found.segments,
-        coefs=exchanged(found.segments.coefs),
-        errors=exchanged(found.segments.errors),
-    )
-    return Joined(segments, found.right, found.left)
 
 
 def _both(within: Mapping[str, float] | None) -> dict[tuple[str, str], float]:

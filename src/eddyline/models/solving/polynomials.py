@@ -102,14 +102,6 @@ def derivative(coefs: Floats) -> Floats:
     return found
 
 
-def antiderivative(coefs: Floats) -> Floats:
-    """Return the antiderivatives that are 0 at the origin, ``[n, degree + 2]``."""
-    found = np.zeros((len(coefs), coefs.shape[-1] + 1))
-    for power in range(coefs.shape[-1]):
-        found[:, power + 1] = coefs[:, power] / (power + 1)
-    return found
-
-
 def padded(coefs: Floats, size: int) -> Floats:
     """Return the same polynomials with at least ``size`` coefficients."""
     missing = size - coefs.shape[-1]

@@ -46,7 +46,7 @@ from eddyline.sql.analysis import Expression, resolve_columns
 from eddyline.sql.error_free import NoFormError, is_surely_evaluated
 from eddyline.sql.functions import as_call, says_collation
 from eddyline.sql.literals import constant_of, scalars_for
-from eddyline.sql.nodes.text_patterns import patterns_of
+from eddyline.sql.nodes import patterns_of
 from eddyline.sql.null_rejection import needed_columns
 from eddyline.sql.parsing import SparkText, offset_of, refuse, slice_of, tokens_of
 from eddyline.sql.regexes import (

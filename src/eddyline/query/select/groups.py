@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypeGuard
 
 from sqlglot import TokenType, exp
@@ -44,7 +45,7 @@ from eddyline.registry import unknown
 from eddyline.sql.analysis import check_is_row_wise
 from eddyline.sql.functions import AGGREGATES, NON_DETERMINISTIC, as_name
 from eddyline.sql.names import is_no_column
-from eddyline.sql.parsing import offset_of, refuse, tokens_of
+from eddyline.sql.parsing import KEPT_TREES, offset_of, refuse, tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -427,6 +428,7 @@ def calls_in(tree: Expr, known: Collection[str]) -> list[exp.Anonymous]:
     return [each for each in calls if each is not None]
 
 
+@lru_cache(maxsize=KEPT_TREES)
 def comparable(text: str) -> tuple[str, ...]:
     """Return the words of an expression: equal if two say the same but for blanks and case.
 

@@ -379,8 +379,8 @@ def places_of(values: pa.Array, constants: pa.Array) -> tuple[Ints, Mask]:
 FARTHEST = 10**38
 """Beyond every decimal without its point; constants further out compare as this one."""
 
-_SHIFT = 2**127
-_WIDTH = 16
+_SHIFT, _WIDTH = 2**127, 16
+"""A decimal of 128 bits, shifted to be no less than 0, sorts as its 16 bytes do, highest first."""
 
 
 def rank_of(place: int) -> int:

@@ -28,7 +28,8 @@ from eddyline.report.html import write_report
 from eddyline.report.sections import RunView, arranged
 from eddyline.report.terminal import explain
 from eddyline.rules.compile.program import compile_rules
-from eddyline.rules.description import MAX_NAMED, changed
+from eddyline.rules.description import changed
+from eddyline.rules.view import MAX_NAMED
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import History
 from eddyline.spark.models.laying import laid, schema_of
