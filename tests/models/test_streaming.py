@@ -344,7 +344,7 @@ FORGETTING = {
 }  # fmt: skip
 
 
-@pytest.mark.large
+@pytest.mark.large("takes 75 batches")
 @pytest.mark.parametrize("name", FORGETTING)
 def test_windows_forget_entities_that_are_over(tmp_path, monkeypatch, name):
     node, n_new = FORGETTING[name]
@@ -356,7 +356,7 @@ def test_windows_forget_entities_that_are_over(tmp_path, monkeypatch, name):
     assert written[4].sum() <= 1.1 * written[1].sum()
 
 
-@pytest.mark.large
+@pytest.mark.large("takes 75 batches")
 @pytest.mark.parametrize(
     ("node", "n_new"), [(pairs("a.x < b.x"), 3), (TOP, 10)], ids=["pairs", "greatest"]
 )
@@ -402,7 +402,7 @@ def held_in_groups(number, n_new):
     return pa.concat_tables([rows, *ones]).sort_by("ts")
 
 
-@pytest.mark.large
+@pytest.mark.large("takes 75 batches")
 def test_what_is_kept_of_groups_by_keys_is_not_read_and_written_in_each_batch(
     tmp_path, monkeypatch
 ):
