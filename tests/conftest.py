@@ -138,6 +138,8 @@ def spark(tmp_path_factory):
                 # what it needs again soon.
                 "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=400m "
                 "-XX:+UseSerialGC -Xmn512m",
+                # A stream without new files lists them every 10 ms, and takes a third of a core.
+                "spark.sql.streaming.pollingDelay": "100ms",
                 # PySpark asks Java eight questions more for each expression, so that an error can
                 # say the line of Python that made it.
                 "spark.python.sql.dataFrameDebugging.enabled": "false",

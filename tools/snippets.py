@@ -32,21 +32,6 @@ AROUND = (
 )
 """What the blocks that are no Python need; it stands before the first of them."""
 
-IN_PROCESS = """
-import contextlib, shlex
-from eddyline.cli import app
-
-def _run(line):
-    *words, mark, to = shlex.split(line, comments=True)
-    if mark != ">":
-        words, to = [*words, mark, to], None
-    with contextlib.ExitStack() as around:
-        if to is not None:
-            around.enter_context(contextlib.redirect_stdout(around.enter_context(open(to, "w"))))
-        assert not app(words[1:], standalone_mode=False), line
-"""
-"""Commands without a process of their own, in the session of the page if it has one."""
-
 
 def script(page: Path) -> str:
     """Return the snippets of a page as one Python script, a line for each line of the page."""
@@ -84,16 +69,13 @@ def has_snippets(page: Path) -> bool:
     return any(found["language"] == "python" for found in BLOCK.finditer(page.read_text("utf-8")))
 
 
-def run(
-    page: Path, python: str, place: Path, *, starts_commands: bool = True
-) -> subprocess.CompletedProcess[str]:
+def run(page: Path, python: str, place: Path) -> subprocess.CompletedProcess[str]:
     """Run the snippets of a page in a process of its own, and return how it went.
 
     Args:
         page: the Markdown file.
         python: the interpreter; what it has installed is used, and not the checkout.
         place: an empty folder to make files in.
-        starts_commands: whether commands run in processes of their own, as persons run them.
     """
     # The folder of relative paths is where Spark was started.
     folder = place / "folder"
@@ -105,8 +87,6 @@ def run(
         for part in parts
         if part.exists()
     ]
-    if not starts_commands:
-        code.insert(0, IN_PROCESS)
     return subprocess.run(
         [python, "-c", "\n".join(code)],
         cwd=folder,

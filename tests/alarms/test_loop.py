@@ -260,6 +260,7 @@ class Life:
         return sum(each.event == event for each in self.decided)
 
 
+@pytest.mark.large("takes 240 batches")
 def test_a_plan_of_alarms_is_recalled_after_one_batch():
     life, without = Life(), Life(recalls=False)
     for n in range(6):

@@ -1,4 +1,4 @@
-"""Tests of benchmarks are large: `make test-all` runs them."""
+"""Tests of benchmarks are large: `make test-large` runs them."""
 
 from __future__ import annotations
 
@@ -13,4 +13,4 @@ def pytest_collection_modifyitems(items):
     """Mark every test of this folder."""
     for item in items:
         if item.path.is_relative_to(HERE):
-            item.add_marker(pytest.mark.large)
+            item.add_marker(pytest.mark.large("runs a benchmark"))

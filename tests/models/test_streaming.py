@@ -344,28 +344,28 @@ FORGETTING = {
 }  # fmt: skip
 
 
-@pytest.mark.large
+@pytest.mark.large("takes 75 batches")
 @pytest.mark.parametrize("name", FORGETTING)
 def test_windows_forget_entities_that_are_over(tmp_path, monkeypatch, name):
     node, n_new = FORGETTING[name]
-    rows = (come_and_gone(number, n_new) for number in range(150))
+    rows = (come_and_gone(number, n_new) for number in range(75))
     sizes = rows_by_batch(tmp_path, monkeypatch, node, rows)
-    kept_rows, read, _, written = (each.reshape(-1, 30) for each in sizes.T)
+    kept_rows, read, _, written = (each.reshape(-1, 15) for each in sizes.T)
     assert kept_rows[4].max() <= 1.2 * kept_rows[0].max()
     assert read[4].sum() <= 1.1 * read[1].sum()
     assert written[4].sum() <= 1.1 * written[1].sum()
 
 
-@pytest.mark.large
+@pytest.mark.large("takes 75 batches")
 @pytest.mark.parametrize(
     ("node", "n_new"), [(pairs("a.x < b.x"), 3), (TOP, 10)], ids=["pairs", "greatest"]
 )
 def test_what_is_kept_of_many_entities_is_not_read_and_written_in_each_batch(
     tmp_path, monkeypatch, node, n_new
 ):
-    rows = (held_by_one(number, n_new) for number in range(150))
+    rows = (held_by_one(number, n_new) for number in range(75))
     sizes = rows_by_batch(tmp_path, monkeypatch, node, rows, segment_files)
-    kept_rows, _, taken, written = (each.reshape(-1, 50) for each in sizes.T)
+    kept_rows, _, taken, written = (each.reshape(-1, 25) for each in sizes.T)
     assert kept_rows[2, -1] >= 2.5 * kept_rows[0, -1]
     # Files are merged when newer ones have become as large: so a row is written a few times in all.
     assert taken[2].sum() <= 0.1 * kept_rows[2].sum()
@@ -402,16 +402,16 @@ def held_in_groups(number, n_new):
     return pa.concat_tables([rows, *ones]).sort_by("ts")
 
 
-@pytest.mark.large
+@pytest.mark.large("takes 75 batches")
 def test_what_is_kept_of_groups_by_keys_is_not_read_and_written_in_each_batch(
     tmp_path, monkeypatch
 ):
     shape = steps.Shape(("k", "m"), ("x", "y"))
     node = of(Envelope(("m",), True), of(steps.Project.onto("x"), graph.Input(0, shape)))
-    rows = (held_in_groups(number, 12) for number in range(150))
+    rows = (held_in_groups(number, 12) for number in range(75))
     given = StreamInput(replace(FIT, keys=shape.keys), shape)
     sizes = rows_by_batch(tmp_path, monkeypatch, node, rows, segment_files, given)
-    kept_rows, _, taken, written = (each.reshape(-1, 50) for each in sizes.T)
+    kept_rows, _, taken, written = (each.reshape(-1, 25) for each in sizes.T)
     assert kept_rows[2, -1] >= 2.5 * kept_rows[0, -1]
     assert taken[2].sum() <= 0.1 * kept_rows[2].sum()
     assert written[2].sum() <= 0.1 * kept_rows[2].sum()

@@ -251,7 +251,20 @@ def life_of(spark, folder, text):
         return found, [(each.n_rows, each.n_kept) for each in run.records]
 
 
-@pytest.mark.parametrize("text", QUERIES.values(), ids=QUERIES)
+CHAINED = ("windows of a join", "joined windows", "union with a join")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(
+            text,
+            id=name,
+            marks=[pytest.mark.large("runs two operators twice")] if name in CHAINED else [],
+        )
+        for name, text in QUERIES.items()
+    ],
+)
 def test_answers_and_counts_are_those_of_rows_that_are_asked(spark, folder, monkeypatch, text):
     with_files = life_of(spark, folder, text)
     ask_rows(monkeypatch)

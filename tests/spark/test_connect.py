@@ -74,7 +74,7 @@ spark.stop()
 """
 
 
-@pytest.mark.large
+@pytest.mark.large("starts a server of Spark Connect")
 def test_transforms_on_spark_connect(spark, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 from tools import snippets
+
+from tests.spark.page_process import PageProcess
 
 PAGES = [
     page.relative_to(snippets.ROOT).as_posix()
@@ -14,16 +14,20 @@ PAGES = [
 ]
 
 
+@pytest.fixture(scope="session")
+def process(tmp_path_factory):
+    made = PageProcess(tmp_path_factory.mktemp("pages"))
+    yield made
+    made.close()
+
+
 @pytest.mark.spark
-@pytest.mark.large
-@pytest.mark.timeout(1800)
-@pytest.mark.usefixtures("soon_started")
+@pytest.mark.large("runs all snippets of a page: several queries, each planned for the first time")
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("page", PAGES)
-def test_snippets_run_one_after_the_other(page, tmp_path):
-    # Commands in the page's own process: each by itself would start a JVM. Others test that they
-    # start, and make release runs those of the README so.
-    done = snippets.run(snippets.ROOT / page, sys.executable, tmp_path, starts_commands=False)
-    assert done.returncode == 0, done.stderr[-4000:]
+def test_snippets_run_one_after_the_other(page, process):
+    outcome = process.run(snippets.ROOT / page)
+    assert outcome.is_whole, outcome.errors[-4000:]
     if page.startswith("docs/tutorials/"):  # elsewhere a text may be what others print
-        lines = {line.strip() for line in done.stdout.splitlines()}
+        lines = {line.strip() for line in outcome.output.splitlines()}
         assert [line for line in snippets.printed(snippets.ROOT / page) if line not in lines] == []

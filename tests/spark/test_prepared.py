@@ -108,7 +108,11 @@ MOST = {
 """Calls of a batch, with some to spare."""
 
 
-@pytest.mark.parametrize("asked", ["files", "rows"], indirect=True)
+@pytest.mark.parametrize(
+    "asked",
+    ["files", pytest.param("rows", marks=pytest.mark.large("runs a stream of four batches"))],
+    indirect=True,
+)
 @pytest.mark.parametrize("text", MOST)
 def test_a_batch_takes_few_calls(spark, tmp_path, calls, monkeypatch, text, asked):
     write(tmp_path, 4)

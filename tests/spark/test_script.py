@@ -141,7 +141,7 @@ def test_a_rule_of_a_script_takes_no_other_ones_name(spark, script, rules_file):
         run_script(file, spark=spark, load_rules=load_rules)
 
 
-@pytest.mark.large
+@pytest.mark.large("starts a JVM")
 def test_a_script_with_rules_from_the_command_line(script, rules_file, tmp_path):
     text = (
         "CREATE FUNCTION odd USING 'checks:odd';\n"

@@ -150,6 +150,7 @@ def test_texts_in_quotes_are_other_groups(spark, folder):
     assert groups_of(engine_of(spark, folder, texts, 0)) == [{"q0", "q1"}, {"q2"}, {"q3"}]
 
 
+@pytest.mark.large("runs six queries twice")
 def test_it_is_said_who_shares_and_why_others_do_not(spark, folder):
     runs = {run.name: run for run in finished(engine_of(spark, folder, TEXTS, 0))}
     alone = {run.name: run for run in finished(engine_of(spark, folder, TEXTS, 0), shared=False)}
@@ -196,6 +197,7 @@ def test_a_coarser_query_does_not_go_on_by_itself(spark, folder):
         finished(engine_of(spark, folder, changed, 0), sink="parquet", **where)
 
 
+@pytest.mark.large("starts queries five times")
 def test_others_go_on_where_one_is_left_out(spark, folder):
     names = ["user", "city", "turned"]
     texts = {name: f"SELECT window.end AS at, -- last\n {TEXTS[name][7:]}" for name in names}

@@ -67,14 +67,14 @@ def check(spark, case):
     assert times == late_of(case), case
 
 
-@pytest.mark.large
+@pytest.mark.large("draws streams and runs each")
 @given(case=aggregate_cases(late=True).filter(is_late))
 @examples(12, phases=PHASES)
 def test_group_by(spark, case):
     check(spark, case)
 
 
-@pytest.mark.large
+@pytest.mark.large("draws streams and runs each")
 @given(case=over_cases(late=True).filter(is_late))
 @examples(12, phases=PHASES)
 def test_over(spark, case):

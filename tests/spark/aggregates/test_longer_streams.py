@@ -28,7 +28,11 @@ from tests.oracles.aggregate_strategies import (
 from tests.oracles.aggregates import END, START, Aggregation, Call, Over, arrived, differences
 from tests.spark.aggregates.aggregate_streams import ended, found, query_of, write_case
 
-pytestmark = [pytest.mark.spark, pytest.mark.large, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.large("runs streams of many batches"),
+    pytest.mark.timeout(900),
+]
 
 WORLD, SECOND = WORLDS[0], 1_000_000
 N_ROWS, N_BATCHES, LATENESS_S, SPAN_S = 6_000, 14, 5, 1_500

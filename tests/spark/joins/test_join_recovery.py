@@ -102,7 +102,7 @@ def command_for(folder):
     return script, folder, TEXT
 
 
-@pytest.mark.large
+@pytest.mark.large("starts a JVM")
 def test_a_worker_killed_in_the_middle_counts_once(spark, tmp_path):
     for number in range(3):
         for name in "stu":

@@ -147,7 +147,16 @@ def test_rows_with_their_aggregates_meet_a_union(engine, folder, low):  # noqa: 
     assert len(answers(run)) > 20
 
 
-@pytest.mark.parametrize("kind", ["LEFT", "SEMI", "ANTI"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "LEFT",
+        *(
+            pytest.param(kind, marks=pytest.mark.large("runs a join of results"))
+            for kind in ("SEMI", "ANTI")
+        ),
+    ],
+)
 def test_rows_wait_for_aggregates_that_are_their_partners(both, folder, low, kind):  # noqa: F811
     columns = "t.v, t.k" + (", a.n" if kind == "LEFT" else "")
     run = ended(
@@ -199,6 +208,7 @@ def test_rows_without_a_time_are_counted_beside_late_ones(spark, tmp_path):
     assert (other.n_arrived, other.n_untimed) == (4, 1), "its late rows are found by its tasks"
 
 
+@pytest.mark.large("starts a join of results three times")
 def test_a_join_of_results_goes_on_from_its_checkpoint(spark, folder, tmp_path):  # noqa: F811
     """The state of all operators is one; a run that stops at each batch gives the same."""
     found = {}

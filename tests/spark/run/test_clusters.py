@@ -15,7 +15,7 @@ from tests.spark.run import clustered, lives
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.large,
+    pytest.mark.large("starts a cluster of Spark"),
     pytest.mark.soak,
     pytest.mark.timeout(1800),
     pytest.mark.usefixtures("soon_started"),

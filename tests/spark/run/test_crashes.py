@@ -50,7 +50,7 @@ def test_every_operator_has_a_kind(spark, streams):
     assert made >= OPERATORS.keys() - {SharedAggregateStep}
 
 
-@pytest.mark.large
+@pytest.mark.large("starts each query once for each point at which it crashes")
 @pytest.mark.parametrize("name", KINDS)
 def test_no_row_is_lost_or_doubled_after_a_crash_at_any_point(spark, crashes, tmp_path, name):
     kind = KINDS[name]

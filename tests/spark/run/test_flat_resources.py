@@ -17,7 +17,7 @@ from eddyline.runtime.records import n_batches
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.large,
+    pytest.mark.large("takes 250 batches"),
     pytest.mark.soak,
     pytest.mark.timeout(1_200),
     pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="processes are seen in /proc"),

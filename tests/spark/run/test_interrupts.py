@@ -13,7 +13,10 @@ import pytest
 
 from tests.spark.processes import ROOT
 
-pytestmark = [pytest.mark.large, pytest.mark.usefixtures("soon_started")]
+pytestmark = [
+    pytest.mark.large("starts a JVM to interrupt"),
+    pytest.mark.usefixtures("soon_started"),
+]
 
 NO_TRACES = ("Traceback", "StackOverflow", "BrokenPipe", "\tat ")
 

@@ -95,7 +95,7 @@ def test_killed_while_the_first_batch_was_written(spark, folder, tmp_path):
     assert not list((checkpoint / "spark").rglob("*7d2a3c*"))
 
 
-@pytest.mark.large
+@pytest.mark.large("starts a JVM")
 def test_a_worker_killed_in_the_middle_counts_once(spark, folder, tmp_path):
     marker = tmp_path / "kill-me"
     marker.write_text("")
