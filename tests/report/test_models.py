@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import msgspec
 
+from eddyline.data.learned import restored
 from eddyline.estimates.filters import Estimate
 from eddyline.models.fitting.fit import FitReport
 from eddyline.models.planning.choice import JoinView, SideView, StepView
@@ -107,8 +108,10 @@ def test_figures_are_of_each_batch():
 def test_counts_are_saved_and_read():
     view = view_of(2)
     counts = ModelCounts(view.total, view.n_results, 5, 2, view.work)
-    assert ModelCounts.read({"n_results": 3}).work == Work()
-    assert ModelCounts.read(msgspec.json.decode(msgspec.json.encode(counts))) == counts
+    assert restored({"n_results": 3}, ModelCounts, "models").work == Work()
+    assert (
+        restored(msgspec.json.decode(msgspec.json.encode(counts)), ModelCounts, "models") == counts
+    )
 
 
 PICTURES = (

@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 
 from eddyline.aggregates.plan import COMPONENT
+from eddyline.data.learned import restored
 from eddyline.errors import StateError
 from eddyline.runtime.choice import OneOfFew, Situation
 from eddyline.runtime.journal import JournalEntry
@@ -199,11 +200,7 @@ class AggregateLoop(OneOfFew):
         Raises:
             StateError: it is damaged.
         """
-        try:
-            saved = msgspec.convert(state, Learned, from_attributes=True)
-        except msgspec.ValidationError as error:
-            msg = f"the saved plan of the aggregate is damaged: {error}"
-            raise StateError(msg) from error
+        saved = restored(state, Learned, "where rows become cells")
         if saved.plan not in self.plans:
             msg = f"the saved plan of the aggregate is damaged: no plan {saved.plan!r}"
             raise StateError(msg)

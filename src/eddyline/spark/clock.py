@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from eddyline.constraints.bounds import LatenessRule, LearnedLateness, changes
-from eddyline.errors import StateError
+from eddyline.data.learned import restored
 from eddyline.report import clock as words
 from eddyline.spark.arrow_tasks import map_batches
 from eddyline.spark.event_time import MICROS, Asked, LateRows, counted, disorders, warned_of_late
@@ -365,8 +365,5 @@ class StreamClock(Operator):
         Raises:
             StateError: it is damaged.
         """
-        try:
-            self.arrived = msgspec.convert(state, Arrived)
-        except msgspec.ValidationError as error:
-            msg = f"what is known of the rows of {self.stream!r} cannot be read: {error}"
-            raise StateError(msg, stream=self.stream) from error
+        what = f"the rows of {self.stream!r}"
+        self.arrived = restored(state, Arrived, what, stream=self.stream)

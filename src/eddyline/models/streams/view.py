@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-from eddyline.errors import StateError
 from eddyline.models import graph
 from eddyline.models.entities.kept import CODE, codes_of
 from eddyline.models.fitting.fit import FitReport
@@ -244,19 +243,6 @@ class ModelCounts(msgspec.Struct, forbid_unknown_fields=True):
         self.n_early += report.n_early
         self.n_taken_back += report.n_taken_back
         self.work += report.work
-
-    @classmethod
-    def read(cls, state: object) -> ModelCounts:
-        """Return counts that were saved.
-
-        Raises:
-            StateError: they are damaged.
-        """
-        try:
-            return msgspec.convert(state, cls)
-        except msgspec.ValidationError as error:
-            msg = f"what is known of models cannot be read: {error}"
-            raise StateError(msg) from error
 
 
 # -- curves ---------------------------------------------------------------------------------------

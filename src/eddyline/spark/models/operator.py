@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType, TimestampNTZType
 
+from eddyline.data.learned import restored
 from eddyline.errors import QueryError
 from eddyline.models.entities.kept import CODE
 from eddyline.models.graph import SIDE
@@ -305,7 +306,7 @@ class ModelOperator(BucketedOperator[ModelPart, BucketReport]):
         """
         with self._lock:
             super().restore(state)
-            self.counts = ModelCounts.read(state.get(COUNTS, {}))
+            self.counts = restored(state.get(COUNTS, {}), ModelCounts, "models")
             if (learned := state.get(self.planning.component)) is not None:
                 self.planning.restore(learned)
 
