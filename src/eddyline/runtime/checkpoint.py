@@ -178,6 +178,8 @@ def find_runs(folder: str | Path) -> list[Path]:
     return sorted(found)
 
 
+# -- the query ---------------------------------------------------------------------------------
+
 Changed = Literal["keep_state", "reset"]
 """What a changed query does with a checkpoint.
 
@@ -377,8 +379,10 @@ def _of_another(own: Path, theirs: str, query: Identity, words: str) -> StateErr
     return StateError(msg, path=str(own / QUERY), query=theirs, changes=words)
 
 
+# -- learned state -----------------------------------------------------------------------------
+
 LEARNED_FORMAT = 4
-"""Version of the file; another one is not read."""
+"""Version of the file of learned state; another one is not read."""
 
 
 class Head(msgspec.Struct):
@@ -480,6 +484,8 @@ class SnapshotFile:
         self._saved = saved
         return (saved.state, saved.batch_id) if saved.batch_id >= 0 else None
 
+
+# -- the lock ----------------------------------------------------------------------------------
 
 try:
     import fcntl

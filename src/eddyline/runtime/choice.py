@@ -243,6 +243,8 @@ def are_names(plan: Any) -> bool:
     return isinstance(plan, list | tuple) and all(isinstance(name, str) for name in plan)
 
 
+# -- situations --------------------------------------------------------------------------------
+
 ALIKE = 0.1
 """Angles that differ by less are the same however well they were measured: shares of 0.45 and 0.55,
 or of 0.01 and 0.04."""

@@ -260,6 +260,8 @@ def _unwritable(path: Path | None, error: OSError) -> StateError:
     return StateError(msg, path=str(path))
 
 
+# -- the reports of tasks ----------------------------------------------------------------------
+
 MAX_ENTRIES = 50
 """Decisions of one task that are reported one by one; of more, the newest, and their number."""
 

@@ -136,6 +136,9 @@ class StatelessMonitor(Learns):
         """Do nothing: nothing is kept."""
 
 
+# -- the fixed window --------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class WindowOptions:
     """Nothing to set: the loop has a window of ``runtime.order_loop.WINDOW_ROWS``."""
@@ -156,6 +159,9 @@ class WindowMonitor(StatelessMonitor):
         cost_ratios: NDArray[np.float64],
     ) -> None:
         """Do nothing."""
+
+
+# -- the two-sample test -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,6 +234,8 @@ def _reached(fracs: NDArray[np.float64], profile: FilterProfile) -> NDArray[np.f
     n_sampled = profile.n_tuples + profile.n_passed
     return n_sampled * np.concatenate([[1.0], np.cumprod(1.0 - fracs)[:-1]])
 
+
+# -- change detectors --------------------------------------------------------------------------
 
 MAIN_BLOCK_ROWS = 2000
 """Input rows per block of counts: five items of each position from an Arrow batch."""
@@ -512,6 +520,8 @@ class BlockStarts(Learns):
             return int(self._open[series])
         return int(self._closed[series, -min(items_back, _KEPT_BLOCKS)])
 
+
+# -- monitors by name --------------------------------------------------------------------------
 
 MONITORS: dict[str, type[MonitorOptions]] = {
     "window": WindowOptions,
