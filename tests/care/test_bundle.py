@@ -16,6 +16,7 @@ from eddyline.care.bundle import (
 )
 from eddyline.cli import app
 from eddyline.errors import StateError
+from eddyline.runtime.snapshot import FORMAT
 from tests.care.conftest import SECRET
 
 
@@ -42,7 +43,7 @@ def test_what_is_in_it(content):
     assert run["settings"]["policy"] == "a_greedy"
     assert run["sections"] == ["groups"]
     state = json.loads(content["state.json"])
-    assert state["learned"] == {"format": 3, "batch_id": 1}
+    assert state["learned"] == {"format": FORMAT, "batch_id": 1}
     assert state["manifests"] == {"batch_id": 1, "n_files": {"join": 1}}
     files = {each["name"]: each["bytes"] for each in json.loads(content["files.json"])}
     assert files["spark/offsets/1"] == 2
