@@ -21,6 +21,7 @@ from eddyline.options import (
     adaptation_is_off,
 )
 from eddyline.rules import choice as rules
+from eddyline.rules.profile import MAX_SAMPLED
 from eddyline.runtime.monitors import monitor as find_monitor
 from eddyline.runtime.order_loop import MIN_FILL, WARMUP_PROB, WINDOW_ROWS
 from eddyline.spark.filters.operator import READ_SAMPLE_ROWS
@@ -70,7 +71,7 @@ GONE = {
     "window_rows": [(FilterOptions, WINDOW_ROWS, "1,000"), (JoinOptions, WINDOW_ROWS, "1,000")],
     "read_sample_rows": [(FilterOptions, READ_SAMPLE_ROWS, "2,000")],
     "sample_rows": [
-        (SharingOptions, rules.SAMPLE_ROWS, "2,000"),
+        (SharingOptions, MAX_SAMPLED, "2,000"),
         (JoinOptions, joins.SAMPLE_ROWS, "200"),
     ],
     "review_rows": [(SharingOptions, rules.REVIEW_ROWS, "50,000")],
