@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import eddyline as el
+from tests.spark.facts import facts_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -133,7 +134,7 @@ def test_a_run_whose_rules_change_between_batches(spark, folder):
     (auto, found), (matcher, want) = run_of("auto"), run_of("every_row")
     assert found == want
     assert sorted(found) == [0, 1, 2, 3]
-    ours, theirs = auto.facts().rules, matcher.facts().rules
+    ours, theirs = facts_of(auto).rules, facts_of(matcher).rules
     assert [(e.name, e.n_rows, e.n_matches) for e in ours] == [
         (e.name, e.n_rows, e.n_matches) for e in theirs
     ]
