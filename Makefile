@@ -39,7 +39,7 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE $(RUN) -m pytest --numprocesses 2 --dis
 # Prints how long a command took, and keeps it for `make sizes`.
 TIMED := tools/timed.sh
 
-test: java $(STAMP)  ## Run the tests of every room but the large ones; at most 5 minutes on two cores.
+test: java $(STAMP)  ## Run the tests of every room but the large ones.
 	@$(TIMED) "make test" $(PYTEST) -m "not large"
 
 test-large: java $(STAMP)  ## Run the large tests alone.

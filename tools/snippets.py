@@ -69,6 +69,13 @@ def has_snippets(page: Path) -> bool:
     return any(found["language"] == "python" for found in BLOCK.finditer(page.read_text("utf-8")))
 
 
+def parts(page: Path) -> list[tuple[str, str]]:
+    """Return what a page takes as given, if it does, and its script; by name."""
+    given = GIVEN / f"{page.stem.lower()}.py"
+    found = [(str(given), given.read_text("utf-8"))] if given.exists() else []
+    return [*found, (str(page), script(page))]
+
+
 def run(page: Path, python: str, place: Path) -> subprocess.CompletedProcess[str]:
     """Run the snippets of a page in a process of its own, and return how it went.
 
@@ -80,13 +87,7 @@ def run(page: Path, python: str, place: Path) -> subprocess.CompletedProcess[str
     # The folder of relative paths is where Spark was started.
     folder = place / "folder"
     folder.mkdir()
-    parts = [GIVEN / f"{page.stem.lower()}.py", place / f"{page.stem}_told.py"]
-    parts[1].write_text(script(page), "utf-8")
-    code = [
-        f"exec(compile(open({str(part)!r}).read(), {str(part)!r}, 'exec'))"
-        for part in parts
-        if part.exists()
-    ]
+    code = [f"exec(compile({text!r}, {name!r}, 'exec'))" for name, text in parts(page)]
     return subprocess.run(
         [python, "-c", "\n".join(code)],
         cwd=folder,

@@ -65,7 +65,7 @@ def test_batches_add_up(spark, made):
     assert made.ids() == list(range(9))
 
 
-@pytest.mark.parametrize("n_partitions", [1, 7])
+@pytest.mark.parametrize("n_partitions", [1, 3, 7])
 def test_a_batch_that_is_written_again_is_there_once(spark, made, n_partitions):
     """Whatever partitions the first attempt had; the other batches stay as they are."""
     made.sink.begin(continues=False)

@@ -13,7 +13,7 @@ from eddyline.query.steps import RESULT
 from tests.operators.newest import NewestStep
 from tests.spark.joins.join_streams import stream_of, write_batch
 
-N_ROWS = 400
+N_BATCHES, N_ROWS = 5, 400
 SCHEMA = "id BIGINT, ts TIMESTAMP, k BIGINT, v BIGINT"
 
 TEXT = "SELECT id, k, v FROM s WHERE v % 10 <> 7 AND id >= 0"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 import pyarrow.compute as pc
 
@@ -30,19 +29,13 @@ MANY_ROWS = 300
 """Rows of a batch from which on an index is taken (of nothing but this test)."""
 
 
-class SavedSorting(msgspec.Struct):
-    """What was learned."""
-
-    plan: str
-    n_rows: int
-
-
 class NewestSorting(OneOfFew):
     """Sorts the rows of a bucket as a table, or by an index where they are many."""
 
     component = "newest sorting"
     plans = ("table", "index")
     plan = "table"
+    learned = ("plan", "n_rows")
     why_unlogged = ""
     cost_unit = "comparisons"
 
@@ -64,13 +57,6 @@ class NewestSorting(OneOfFew):
 
     def cost_of(self, plan: str, evidence: Any) -> float:
         return {"table": evidence / MANY_ROWS, "index": 1.0}[plan]
-
-    def snapshot(self) -> SavedSorting:
-        return SavedSorting(self.plan, self.n_rows)
-
-    def restore(self, state: Any) -> None:
-        saved = msgspec.convert(state, SavedSorting, from_attributes=True)
-        self.plan, self.n_rows = saved.plan, saved.n_rows
 
 
 def sort_by_index(rows: pa.Table, names: Sequence[str]) -> pa.Table:

@@ -5,7 +5,6 @@ Everything that people and checkpoints have of choices finds it without an edit 
 
 from __future__ import annotations
 
-import functools
 import json
 
 import pytest
@@ -13,32 +12,17 @@ import pytest
 from eddyline.errors import PlanError
 from eddyline.spark.operators import OPERATORS
 from eddyline.spark.run.live import LiveRun
-from tests.operators import newest_queries
 from tests.operators.newest import NewestStep
-from tests.operators.newest_queries import expected
+from tests.operators.newest_queries import N_BATCHES, expected
 from tests.operators.newest_sorting import NewestSorting, SortingOperator
 from tests.operators.test_a_new_operator import finish, found
 
-pytestmark = pytest.mark.spark
-
-N_BATCHES = 3
+pytestmark = [pytest.mark.spark, pytest.mark.large("runs a stream of five batches, some twice")]
 
 
 @pytest.fixture(autouse=True)
 def _registered(monkeypatch):
     monkeypatch.setitem(OPERATORS, NewestStep, SortingOperator.of)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    made = tmp_path_factory.mktemp("newest")
-    newest_queries.write(made, N_BATCHES)
-    return made
-
-
-@pytest.fixture
-def query(spark, folder):
-    return functools.partial(newest_queries.query_over, spark, folder)
 
 
 def test_it_is_found_wherever_plans_are(query, tmp_path):

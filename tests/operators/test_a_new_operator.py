@@ -6,7 +6,6 @@ without an edit in ``src/``: see ``newest.py`` for all that there is to write.
 
 from __future__ import annotations
 
-import functools
 import json
 import random
 from dataclasses import replace
@@ -27,32 +26,18 @@ from eddyline.spark.sinks.files import FileSink
 from tests import examples
 from tests.operators import newest_queries
 from tests.operators.newest import NewestOperator, NewestRecord, NewestStep, newest_lines
-from tests.operators.newest_queries import expected
+from tests.operators.newest_queries import N_BATCHES, expected
 from tests.spark.joins.join_streams import join_of
 from tests.spark.run.crashes import OF_SINKS, OF_STATE, Crashes
 from tests.state.manifests import change, content
 
 pytestmark = pytest.mark.spark
 
-N_BATCHES = 5
-
 
 @pytest.fixture(autouse=True)
 def _registered(monkeypatch):
     monkeypatch.setitem(OPERATORS, NewestStep, NewestOperator.of)
     monkeypatch.setitem(LINES, NewestRecord, newest_lines)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    made = tmp_path_factory.mktemp("newest")
-    newest_queries.write(made, N_BATCHES)
-    return made
-
-
-@pytest.fixture
-def query(spark, folder):
-    return functools.partial(newest_queries.query_over, spark, folder)
 
 
 def finish(run):

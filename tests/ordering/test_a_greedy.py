@@ -202,7 +202,7 @@ def test_check_without_a_violation_is_fast(n_filters, limit_s):
     policy = AGreedyOptions().build(n_filters, rng())
     times = []
     for _ in range(5):
-        start = time.thread_time()
+        start = time.process_time()
         assert policy.propose(order, profile) is None
-        times.append(time.thread_time() - start)
+        times.append(time.process_time() - start)
     assert min(times) < limit_s

@@ -95,17 +95,13 @@ def main() -> None:
 
 def run_page(page: Path) -> Outcome:
     """Run a page in this process."""
-    parts = [(str(page), snippets.script(page))]
-    given = snippets.GIVEN / f"{page.stem.lower()}.py"
-    if given.exists():
-        parts.insert(0, (str(given), given.read_text("utf-8")))
     main_module = sys.modules["__main__"] = ModuleType("__main__")
     main_module.__dict__["_run"] = run_command
     is_whole = True
     with TemporaryFile("w+") as output, TemporaryFile("w+") as errors:
         with to_file(1, output), to_file(2, errors):
             try:
-                for name, text in parts:
+                for name, text in snippets.parts(page):
                     exec(compile(text, name, "exec"), main_module.__dict__)
             except BaseException:  # noqa: BLE001 - also what ends a process
                 traceback.print_exc()

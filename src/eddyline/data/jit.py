@@ -95,8 +95,11 @@ def _compile_in_turn(dispatcher: Any) -> None:
     from numba.core.compiler_lock import global_compiler_lock  # noqa: PLC0415 - see above
 
     compile_alone = dispatcher.compile
-    name = f"{dispatcher._cache._impl.filename_base}.nbl"
-    path = Path(dispatcher._cache.cache_path, name)
+    try:
+        name = f"{dispatcher._cache._impl.filename_base}.nbl"
+        path = Path(dispatcher._cache.cache_path, name)
+    except AttributeError:  # a numba that names its files otherwise: each process compiles
+        return
     is_held = False
 
     def compile_in_turn(signature: Any) -> Any:

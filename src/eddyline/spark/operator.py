@@ -350,7 +350,7 @@ class Operator:
         That is the state of its choices, by component, unless it has more.
         """
         states = {choice.component: choice.snapshot() for choice in self.choices}
-        return {name: state for name, state in states.items() if state is not None} or None
+        return {name: state for name, state in states.items() if state} or None
 
     def restore(self, state: Any) -> None:
         """Continue from what ``snapshot`` returned, decoded from JSON.
