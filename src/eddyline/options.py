@@ -89,12 +89,16 @@ class FilterOptions(_Keywords):
     saves most. None: candidates are chosen by their types."""
     read_sample: bool = True
     """Batch inputs: read a bounded sample before the job to order the native predicates."""
+    lane: str = "auto"
+    """``auto``: tasks in Python may read Parquet files themselves, where that is faster; ``off``:
+    Spark reads them and hands over rows."""
     seed: int = 0
     """Chooses the profiled rows; never changes an answer (≥ 0)."""
 
     def __post_init__(self) -> None:
         in_range(self, "sample_prob", 0.0, 1.0)
         in_range(self, "max_overhead", 1e-6, 1.0)
+        is_one_of(self, "lane", LANES)
         in_range(self, "seed", 0, 2**63)
         for name in ("adaptive", "routing", "read_sample"):
             is_switch(self, name)
@@ -267,6 +271,9 @@ EXACT, DISCARD = "exact", "discard"
 
 METHODS = ("auto", "witnesses", "blocks", "every_row", "statement")
 """Values of ``SharingOptions.method``."""
+
+LANES = ("auto", "off")
+"""Values of ``FilterOptions.lane``."""
 
 SEQUENCES = ("macro", "greedy", "hybrid", "fixed")
 """Values of ``SharingOptions.sequence``."""

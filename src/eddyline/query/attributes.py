@@ -18,7 +18,7 @@ _TEXTS = ("string", "varchar", "char")
 _SHOWN_CHARS = 24
 """Characters of a text that people are shown."""
 
-_HASH_BITS = (1 << 52) - 1
+HASH_BITS = (1 << 52) - 1
 """A text's hash is cut to as many bits as a double holds exactly."""
 
 
@@ -61,7 +61,7 @@ def attribute(name: str, sql: str, kind: str, reads: Iterable[str]) -> Attribute
     if base in _TEXTS:
         # The hash of NULL is a number like any other.
         hashed = (
-            f"CASE WHEN {sql} IS NOT NULL THEN CAST(xxhash64({sql}) & {_HASH_BITS}L AS DOUBLE) END"
+            f"CASE WHEN {sql} IS NOT NULL THEN CAST(xxhash64({sql}) & {HASH_BITS}L AS DOUBLE) END"
         )
         return Attribute(name, "category", hashed, read, f"substring({sql}, 1, {_SHOWN_CHARS})")
     if base == "boolean":

@@ -52,6 +52,8 @@ class Batch:
     """Whether its sink is known to run a job over all of its results."""
     files: BatchFiles | None = None
     """The files that its rows are read from, where these say what it has; None: they do not."""
+    rows: DataFrame | None = None
+    """The rows of a micro-batch as Spark hands them over, where nothing looks at them."""
 
 
 class Metrics(Protocol):

@@ -122,7 +122,7 @@ class FileStream:
         rdd = java.logicalPlan().rdd()
         with suppress(Exception):  # no such ways, where a stream has nothing new
             found = [reduce(_parent, way, rdd) for way in self._ways]
-            if found and all(_kind(each) == _SCAN for each in found):
+            if found and all(kind_of(each) == _SCAN for each in found):
                 return found
         by_way = dict(_ways(rdd))
         self._ways = tuple(by_way)
@@ -148,9 +148,9 @@ def stream_options(stream: DataFrame) -> set[str]:
     todo = [] if plan is None else [plan.queryExecution().analyzed()]
     while todo:
         node = todo.pop()
-        todo.extend(_each(node.children()))
-        if _kind(node) == "StreamingRelation":
-            names = _each(node.dataSource().options().keys().toSeq())
+        todo.extend(each_of(node.children()))
+        if kind_of(node) == "StreamingRelation":
+            names = each_of(node.dataSource().options().keys().toSeq())
             found.update(str(each).lower() for each in names)
     return found
 
@@ -158,23 +158,23 @@ def stream_options(stream: DataFrame) -> set[str]:
 def _column_of(df: DataFrame, name: str) -> str | None:
     """Return the column of the only stream that a column is, unchanged."""
     node: Any = df._jdf.queryExecution().analyzed()
-    wanted = [each.exprId().id() for each in _each(node.output()) if each.name() == name]
+    wanted = [each.exprId().id() for each in each_of(node.output()) if each.name() == name]
     if len(wanted) != 1:
         return None
     at = wanted[0]
     while node.children().size():
         if node.nodeName() == "Project":
-            at = _renamed(node).get(at, at)
+            at = renamed_by(node).get(at, at)
         node = node.children().apply(0)
-    return next((str(n.name()) for n in _each(node.output()) if n.exprId().id() == at), None)
+    return next((str(n.name()) for n in each_of(node.output()) if n.exprId().id() == at), None)
 
 
-def _renamed(project: Any) -> dict[int, int]:
+def renamed_by(project: Any) -> dict[int, int]:
     """Return what columns of a projection are renamed from, by their numbers."""
     return {
         each.exprId().id(): each.child().exprId().id()
-        for each in _each(project.projectList())
-        if _kind(each) == "Alias" and _kind(each.child()) == "AttributeReference"
+        for each in each_of(project.projectList())
+        if kind_of(each) == "Alias" and kind_of(each.child()) == "AttributeReference"
     }
 
 
@@ -192,8 +192,8 @@ def _leaves(stream: DataFrame) -> list[Any] | None:
         node = todo.pop()
         name = node.nodeName()
         if name in _KEEP_ROWS:
-            todo.extend(reversed([*_each(node.children())]))
-        elif _kind(node) == "StreamingRelation" and _is_plain_parquet(node):
+            todo.extend(reversed([*each_of(node.children())]))
+        elif kind_of(node) == "StreamingRelation" and _is_plain_parquet(node):
             found.append(node)
         else:
             return None
@@ -205,7 +205,7 @@ def _is_plain_parquet(relation: Any) -> bool:
     source = relation.dataSource()
     if str(source.className()).lower() != "parquet":
         return False
-    names = {str(each).lower() for each in _each(source.options().keys().toSeq())}
+    names = {str(each).lower() for each in each_of(source.options().keys().toSeq())}
     return not names & {"ignorecorruptfiles", "ignoremissingfiles"}
 
 
@@ -214,7 +214,7 @@ def _ways(rdd: Any, way: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...]
 
     Each with the way to it: which of those that an RDD is made of comes next.
     """
-    if _kind(rdd) == _SCAN:
+    if kind_of(rdd) == _SCAN:
         yield way, rdd
         return
     for number in range(rdd.dependencies().size()):
@@ -230,7 +230,7 @@ def _paths(scan: Any, most: int) -> tuple[str, ...] | None:
     """Return the files that are read; None if they are more, or not on this machine."""
     found: dict[str, None] = {}
     n_splits = 0
-    for partition in _each(scan.filePartitions()):
+    for partition in each_of(scan.filePartitions()):
         files = partition.files()
         n_splits += len(files)
         if n_splits > MOST_SPLITS:
@@ -245,12 +245,12 @@ def _paths(scan: Any, most: int) -> tuple[str, ...] | None:
     return tuple(found)
 
 
-def _kind(node: Any) -> str:
+def kind_of(node: Any) -> str:
     """Return the class of an object of the JVM, without its package."""
     return str(node.getClass().getSimpleName())
 
 
-def _each(seq: Any) -> Iterator[Any]:
+def each_of(seq: Any) -> Iterator[Any]:
     """Yield the members of a sequence of Scala's."""
     for at in range(seq.size()):
         yield seq.apply(at)

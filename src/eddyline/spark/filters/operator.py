@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql import Observation
@@ -12,15 +13,19 @@ from pyspark.sql import functions as F
 
 from eddyline.errors import StateError
 from eddyline.filters.loop import BlockView, FilterLoop, FilterView, check_options
+from eddyline.lane.attributes import is_plain
+from eddyline.lane.choice import FILES, ROWS, LaneChoice
 from eddyline.options import FilterOptions
 from eddyline.query.predicates import named
 from eddyline.report import filters as words
+from eddyline.report.formatting import counted
 from eddyline.runtime.journal import JournalEntry
 from eddyline.spark.filters.binding import bind_to, is_narrow
 from eddyline.spark.filters.guard import EVERY_ROW, MAX_CONJUNCTS
 from eddyline.spark.filters.native_block import NativeBlock
 from eddyline.spark.filters.parts import ArrowPart, LastPart, Laying, NativePart, PinnedPart
 from eddyline.spark.filters.staged_part import StagedPart
+from eddyline.spark.lane import ListedScan, PlainScan, Refused, guarded, local_path
 from eddyline.spark.operator import PREFIX, Laid, Operator
 
 if TYPE_CHECKING:
@@ -50,6 +55,12 @@ READ_SAMPLE_ROWS = 2_000
 
 SAMPLE_TIME_FRAC = 0.01
 """Most time that reading samples may take, as a share of the time between two of them."""
+
+LEAST_ROWS = 50_000
+"""Rows of a batch input from which on tasks read its files: asking for them takes some 20 ms."""
+
+VALUE_NS, BYTE_NS, ROW_NS = 10.0, 1.25, 600.0
+"""Time to decode a value and each of its bytes, and what a row costs on its way to Python (ns)."""
 
 
 class FilterOperator(Operator):
@@ -90,6 +101,13 @@ class FilterOperator(Operator):
         """Reports of plain streaming queries arrive on Spark's listener thread."""
         self._sampled_at = -float("inf")
         self._sample_cost_s = 0.0
+        of = "" if not relation else f" of {relation}"
+        self.lane = LaneChoice(f"lane{of}", is_adaptive=options.adaptive)
+        self._scan: PlainScan | None = None
+        """The stream as a scan of files, if it is one."""
+        self._ran = ROWS
+        """The way of the batch that was laid last."""
+        self._laid_at = 0
 
     @classmethod
     def of(cls, step: FilterStep, site: Site) -> Self:
@@ -98,7 +116,10 @@ class FilterOperator(Operator):
         check_options(options)
         relation = "" if site.is_source else step.input
         bound = bind_to(site.df, named(step.predicates), options)
-        return cls(bound, options, site.query, relation=relation)
+        made = cls(bound, options, site.query, relation=relation)
+        if site.is_source and site.df.isStreaming:
+            made.reads(site.df)
+        return made
 
     def _parts(self, segment: Segment, number: int) -> Iterator[FilterPart]:
         suffix = f"#{number + 1}" if number else ""
@@ -188,9 +209,13 @@ class FilterOperator(Operator):
         """Lay the conjunction over a DataFrame, with the orders in force; see ``Laying``."""
         with self._lock:
             laying = Laying(df, batch, observation, batch.id >= 0, df.isStreaming)
+            laying.files = self._files(df, batch)
+            self._ran = ROWS if laying.files is None else FILES
+            self._laid_at = time.perf_counter_ns()
             for part in self.parts:
                 part.lay(laying)
-        return Laid(laying.df, tuple(laying.pending))
+        is_read = self._ran == FILES and batch.id < 0
+        return Laid(guarded(df, laying.df) if is_read else laying.df, tuple(laying.pending))
 
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
         """Take in outcome codes and the reports of tasks."""
@@ -203,9 +228,108 @@ class FilterOperator(Operator):
                 for part in parts.values():
                     if isinstance(part, NativePart):
                         part.passed(batch.n_rows)
-            return [
+            entries = [
                 entry for name, own in by_part.items() for entry in parts[name].learn(own, batch)
             ]
+            if self._scan is not None and batch.n_rows:
+                took_ns = time.perf_counter_ns() - self._laid_at
+                entries += self.lane.step(self._ran, batch.n_rows, took_ns, batch.id)
+            return entries
+
+    # -- the lane -------------------------------------------------------------------------------
+
+    def reads(self, stream: DataFrame) -> None:
+        """Take note of the stream whose rows it will be laid over, as Spark hands them over."""
+        try:
+            self._check_may_read()
+            self._scan = self._fitting(PlainScan.of(stream))
+        except Refused as refused:
+            self._note_lane(f"no, because {refused}")
+
+    def _files(self, df: DataFrame, batch: Batch) -> ListedScan | None:
+        """Return the files of all rows, if tasks are to read them."""
+        if df.isStreaming:
+            return None  # a plain stream, whose plan is laid once
+        try:
+            self._check_may_read()
+            if batch.id >= 0:
+                return self._files_of_batch(df, batch)
+            scan = self._fitting(PlainScan.of(df))
+            listed = scan.listed(map(local_path, df.inputFiles()))
+            self._check_pays(listed)
+        except Refused as refused:
+            self._note_lane(f"no, because {refused}")
+            return None
+        self._note_lane(f"tasks read {counted(listed.n_files, 'file')}")
+        return listed
+
+    def _files_of_batch(self, df: DataFrame, batch: Batch) -> ListedScan | None:
+        if self._scan is None:
+            return None  # it was said why
+        if df is not batch.rows:
+            raise Refused("something looks at the rows before")
+        if batch.files is None:
+            raise Refused("the files of a batch are many, or not on this machine")
+        if not batch.is_taken_whole:
+            raise Refused("its sink may not take all of the results, or asks for their files")
+        if self.lane.next != FILES:
+            is_tried = "is tried" if self.lane.is_trial else "is in force"
+            self._note_lane(f"no, because the plan {ROWS!r} {is_tried}")
+            return None
+        (files,) = batch.files.streams
+        listed = self._scan.listed(files.paths)
+        self._note_lane("tasks read the files of each batch")
+        return replace(listed, schema=df.schema)
+
+    def _check_may_read(self) -> None:
+        """Raise Refused if tasks may not read files whatever the input is."""
+        if self.options.lane == "off":
+            raise Refused("the option lane is 'off'")
+        if not isinstance(self.parts[0], StagedPart):
+            raise Refused("its first predicates are no Python functions")
+        if self.guard.condition:
+            raise Refused("its rows are not those of one input alone")
+
+    def _fitting(self, scan: PlainScan) -> PlainScan:
+        """Return a scan whose columns are what predicates and classes of rows need.
+
+        Raises:
+            Refused: they need an expression.
+        """
+        kinds = {column.name: column.type_text for column in scan.columns}
+        for text in self._arrow.handed:
+            if text not in kinds:
+                raise Refused(f"a predicate reads the expression {text!r}")
+        routes = self._arrow.loop.routes
+        for each in routes.attributes if routes is not None else ():
+            if not is_plain(each, kinds.get(each.name, "")):
+                raise Refused(f"classes of rows are told apart by {each.name!r}")
+        return scan
+
+    def _check_pays(self, listed: ListedScan) -> None:
+        """Raise Refused if decoding columns that a job may not need could take more than it saves.
+
+        Nothing says what is done with the rows of a batch DataFrame: they may only be counted.
+        """
+        if listed.n_rows < LEAST_ROWS:
+            raise Refused(f"it has fewer than {LEAST_ROWS:,} rows")
+        others = listed.row_bytes.keys() - set(self._arrow.handed)
+        row_ns = sum(VALUE_NS + BYTE_NS * listed.row_bytes[name] for name in others)
+        if row_ns > ROW_NS:
+            raise Refused(
+                "the columns that no predicate reads are wide, and a job may not need them"
+            )
+
+    @property
+    def _arrow(self) -> ArrowPart:
+        """The first part, of one that may read files."""
+        part = self.parts[0]
+        assert isinstance(part, StagedPart)
+        return part.whole
+
+    def _note_lane(self, said: str) -> None:
+        if any(isinstance(part, StagedPart) for part in self.parts):
+            self.notes["lane"] = f"lane: {said}"
 
     def take_entries(self) -> list[JournalEntry]:
         """Return the decisions that samples led to."""
@@ -330,7 +454,8 @@ class FilterOperator(Operator):
     def choices(self) -> tuple[Choice, ...]:
         """The order of each part that has several predicates."""
         parts = (each for each in self.learning.values() if len(each.loop.filter_ids) > 1)
-        return tuple(each.loop for each in parts)
+        lane = () if self._scan is None else (self.lane,)
+        return (*(each.loop for each in parts), *lane)
 
     def describe(self, history: History) -> list[Section]:
         """Return for people what the orders are, why, and what they did."""
@@ -340,7 +465,12 @@ class FilterOperator(Operator):
 
     def snapshot(self) -> dict[str, Any]:
         """Return the learned state, by component."""
-        return {component: part.loop.snapshot() for component, part in self.learning.items()}
+        states: dict[str, Any] = {
+            component: part.loop.snapshot() for component, part in self.learning.items()
+        }
+        return (
+            states if self._scan is None else states | {self.lane.component: self.lane.snapshot()}
+        )
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from what ``snapshot`` returned, if it is of these filters."""
@@ -350,3 +480,5 @@ class FilterOperator(Operator):
         for component, part in self.learning.items():
             if component in state:
                 part.loop.restore(state[component])
+        if self._scan is not None and self.lane.component in state:
+            self.lane.restore(state[self.lane.component])

@@ -23,7 +23,7 @@ from eddyline.query.predicates import FunctionPredicate
 from eddyline.runtime.journal import decisions_of
 from eddyline.spark.filters.guard import EVERY_ROW, Guard, in_turn, settled
 from eddyline.spark.filters.task import FilterTask
-from eddyline.spark.filters.udf import apply_arrow_block
+from eddyline.spark.filters.udf import apply_arrow_block, read_filtered
 from eddyline.spark.operator import Pending
 from eddyline.spark.run.observations import PendingMetrics
 from eddyline.stats.profile import merge_tasks
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from eddyline.query.predicates import Predicate, SqlPredicate
     from eddyline.runtime.journal import JournalEntry
     from eddyline.spark.filters.native_block import NativeBlock
+    from eddyline.spark.lane import ListedScan
     from eddyline.spark.operator import Batch, Observed
     from eddyline.stats.profile import FilterProfile
 
@@ -66,6 +67,8 @@ class Laying:
     pending: list[Pending] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     """Columns of errors that count if their row survives everything."""
+    files: ListedScan | None = None
+    """The files of all rows, where the first part is to read them; its DataFrame is then unused."""
 
     def observed(self, component: str, facts: Any = None) -> Any:
         """Return an observation for a component, and await it unless a stream's progress tells."""
@@ -176,7 +179,11 @@ class ArrowPart:
         """Filter in Python workers."""
         task, texts = self._task(laying.batch.id, is_fixed=laying.is_fixed)
         seen = laying.observed(self.component, self)
-        laying.df = apply_arrow_block(laying.df, task, texts, self.column, seen, self.guard)
+        files, laying.files = laying.files, None
+        if files is not None:
+            laying.df = read_filtered(files, task, texts, self.column, seen)
+        else:
+            laying.df = apply_arrow_block(laying.df, task, texts, self.column, seen, self.guard)
         laying.errors += [self.column] if self.carries_errors else []
 
     def _task(self, batch_id: int, *, is_fixed: bool) -> tuple[FilterTask, tuple[str, ...]]:
@@ -187,7 +194,7 @@ class ArrowPart:
         # The plan of a plain stream is laid once, so it could not stop handing attributes over.
         is_named = loop.options.route_by is not None
         is_learning = loop.is_learning_routes and (is_named or not is_fixed)
-        texts = self._handed
+        texts = self.handed
         place = {text: index for index, text in enumerate(texts)}
         task = FilterTask(
             component=loop.component,
@@ -209,7 +216,7 @@ class ArrowPart:
         return task, texts
 
     @property
-    def _handed(self) -> tuple[str, ...]:
+    def handed(self) -> tuple[str, ...]:
         """The columns that workers are handed for the predicates."""
         return tuple(dict.fromkeys(text for each in self.functions for text in each.reads))
 
@@ -227,7 +234,7 @@ class ArrowPart:
         for each in reports:
             self.loop.add_costs(each.profile.loading)
         sizes = np.mean([each.profile.n_bytes for each in reports], axis=0)
-        self.n_bytes = dict(zip(self._handed, sizes.tolist(), strict=True))
+        self.n_bytes = dict(zip(self.handed, sizes.tolist(), strict=True))
         # What all tasks learned together is more than what a worker remembers of its own.
         self.n_learned += 1
         return fresh, entries

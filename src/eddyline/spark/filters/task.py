@@ -3,13 +3,15 @@
 The driver ships a ``FilterTask``; it runs its batches through an executor and a loop of its own, so
 the order adapts inside the task, and returns one report on the last row of the partition. A worker
 process that Spark reuses keeps what it learned for the next task of the same run.
+
+In the lane a ``FileFilter`` reads the rows itself. It returns those that pass, with all columns.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -18,15 +20,25 @@ from eddyline.data.outcomes import seed_of
 from eddyline.errors import PredicateError
 from eddyline.filters.executor import ArrowExecutor
 from eddyline.filters.loop import MAX_ROWS, FilterLoop, FilterState, batch_rows, run_batch
+from eddyline.lane.attributes import values_of
+from eddyline.lane.scan import Rows
 from eddyline.runtime.journal import Decisions
-from eddyline.spark.arrow_tasks import gathered, on_last_row, task_ids, with_last
+from eddyline.spark.arrow_tasks import (
+    begin_task,
+    gathered,
+    on_last_row,
+    task_ids,
+    with_last,
+)
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile, merge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from eddyline.data.arrays import Mask
     from eddyline.filters.executor import BatchOutcome
+    from eddyline.lane.scan import FileColumn, Split
     from eddyline.options import FilterOptions
     from eddyline.query.attributes import Attribute
     from eddyline.query.predicates import FunctionPredicate
@@ -36,6 +48,9 @@ MAX_RUNS = 16
 
 MAX_BATCH_BYTES = 32 << 20
 """Bytes of columns from which on a batch is long enough, whatever its rows."""
+
+REPORT, ERROR = "__eddyline_report", "__eddyline_error"
+"""Columns of what a task in the lane returns, beside those of the rows."""
 
 _loops: OrderedDict[str, FilterLoop] = OrderedDict()
 
@@ -92,6 +107,11 @@ class _Observing:
         return TaskProfile(replace(self.profile, costs=costs), loading, order, n_bytes)
 
 
+Outcome: TypeAlias = "tuple[tuple[pa.Array, ...], Mask, dict[int, PredicateError], bytes | None]"
+"""Of a batch: its arguments, the rows that are kept, their errors, and the report of the task with
+the last batch."""
+
+
 @dataclass(frozen=True)
 class FilterTask:
     """Everything that a task needs to run an Arrow block."""
@@ -124,13 +144,22 @@ class FilterTask:
 
     def run(self, batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
         """Return the outcome of each batch: keep, report, and the error if they are carried."""
+        for _, keep, errors, report in self.outcomes(batches):
+            yield self._result(keep, errors, report)
+
+    def outcomes(self, batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[Outcome]:
+        """Yield the outcome of each batch; some are joined to one.
+
+        Raises:
+            PredicateError: a predicate raised, and nothing after this block may drop the row.
+        """
         try:
-            yield from self._run(batches)
+            yield from self._outcomes(batches)
         except PredicateError as error:
             # To who wrote the predicate, our frames would only hide what it says.
             raise error.with_traceback(None) from None
 
-    def _run(self, batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
+    def _outcomes(self, batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[Outcome]:
         partition, attempt, batch_id = task_ids()
         batch_id = batch_id if self.batch_id < 0 else self.batch_id
         seed = seed_of(self.options.seed, self.query, self.component, batch_id, partition)
@@ -171,7 +200,7 @@ class FilterTask:
             keep, errors = _joined(outcomes)
             if rows is not None:
                 keep, errors = _spread(rows, len(arguments[0]), keep, errors)
-            yield self._result(keep, errors, report)
+            yield arguments, keep, errors, report
 
     def _guarded(self, arguments: tuple[pa.Array, ...]) -> tuple[Any, tuple[pa.Array, ...]]:
         """Return the rows of a batch that predicates are evaluated on, None for all, and these."""
@@ -220,7 +249,7 @@ class FilterTask:
     def _result(self, keep: Any, errors: dict[int, Any], report: bytes | None) -> pa.Array:
         arrays, names = [pa.array(keep), on_last_row(len(keep), report)], ["keep", "report"]
         if self.carries_errors:
-            arrays.append(_texts(errors, len(keep)))
+            arrays.append(texts_of(errors, len(keep)))
             names.append("error")
         return pa.StructArray.from_arrays(arrays, names)
 
@@ -246,7 +275,7 @@ def _newest(profile: FilterProfile, n_tuples: int) -> FilterProfile:
     return newest
 
 
-def _texts(errors: dict[int, PredicateError], n_rows: int) -> pa.Array:
+def texts_of(errors: dict[int, PredicateError], n_rows: int) -> pa.Array:
     """Return the error of each row, or null."""
     if not errors:
         return pa.nulls(n_rows, pa.string())
@@ -268,3 +297,66 @@ def _joined(outcomes: list[BatchOutcome]) -> tuple[Any, dict[int, PredicateError
         errors |= {start + row: error for row, error in outcome.errors.items()}
         start += len(outcome.keep)
     return np.concatenate([outcome.keep for outcome in outcomes]), errors
+
+
+@dataclass(frozen=True)
+class FileFilter:
+    """A filter whose tasks read the files themselves, and return the rows that pass."""
+
+    filter: FilterTask
+    tasks: tuple[tuple[Split, ...], ...]
+    """The row groups of each task."""
+    columns: tuple[FileColumn, ...]
+    """The columns of the result."""
+    handed: tuple[str, ...]
+    """The columns that the predicates read, by argument."""
+    ignores_case: bool
+
+    def run(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Return the rows of the task whose number comes as a row."""
+        begin_task()
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                yield from self.kept(self.tasks[number])
+
+    def kept(self, splits: Sequence[Split]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that pass, then a row that has the report and is NULL otherwise.
+
+        Columns that predicates do not read are decoded up to the last row that passes.
+        """
+        column_of = {column.name: column for column in self.columns}
+        names = [*self.handed, *(each.name for each in self.filter.attributes)]
+        read = Rows(splits, [column_of[name] for name in names], ignores_case=self.ignores_case)
+        others = [column for column in self.columns if column.name not in self.handed]
+        left = Rows(splits, others, ignores_case=self.ignores_case)
+        for arguments, keep, errors, report in self.filter.outcomes(self._arguments(read)):
+            rows = np.flatnonzero(keep)
+            if len(rows):
+                arrays = dict(zip(self.handed, arguments, strict=False))
+                arrays |= zip((each.name for each in others), left.take(len(keep)), strict=True)
+                if len(rows) < len(keep):
+                    taken = pa.array(rows)
+                    arrays = {name: array.take(taken) for name, array in arrays.items()}
+                own = {at: errors[row] for at, row in enumerate(rows.tolist()) if row in errors}
+                yield self._batch([arrays[column.name] for column in self.columns], own, None)
+            else:
+                left.skip(len(keep))
+            if report is not None:
+                yield self._batch([pa.nulls(1, each.type) for each in self.columns], {}, report)
+
+    def _arguments(self, read: Rows) -> Iterator[tuple[pa.Array, ...]]:
+        n = len(self.handed)
+        for block in read.blocks():
+            yield (*block[:n], *(pa.array(values_of(each)) for each in block[n:]))
+
+    def _batch(
+        self, arrays: list[pa.Array], errors: dict[int, PredicateError], report: bytes | None
+    ) -> pa.RecordBatch:
+        names = [column.name for column in self.columns]
+        n_rows = len(arrays[0])
+        arrays = [*arrays, on_last_row(n_rows, report)]
+        names.append(REPORT)
+        if self.filter.carries_errors:
+            arrays.append(texts_of(errors, n_rows))
+            names.append(ERROR)
+        return pa.RecordBatch.from_arrays(arrays, names)

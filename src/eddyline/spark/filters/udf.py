@@ -16,10 +16,13 @@ from pyspark.sql.types import BinaryType, BooleanType, StringType, StructField, 
 from eddyline.spark.analysis import operand
 from eddyline.spark.arrow_tasks import begin_task
 from eddyline.spark.filters.guard import EVERY_ROW, Guard
-from eddyline.spark.filters.task import FilterTask
+from eddyline.spark.filters.task import ERROR, REPORT, FileFilter, FilterTask
+from eddyline.spark.lane import read_by_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from eddyline.spark.lane import ListedScan
 
 # No ``from __future__ import annotations`` here: Spark reads the type hints of ``evaluate``.
 
@@ -59,3 +62,22 @@ def apply_arrow_block(
     # The task lets rows pass that it has nothing to say of, so they need no condition here.
     kept = guard.survivors.where(seen, f"{column}.keep")
     return kept if task.carries_errors else kept.drop(column)
+
+
+def read_filtered(
+    scan: "ListedScan", task: FilterTask, handed: tuple[str, ...], column: str, observation: Any
+) -> "DataFrame":
+    """Return the rows of files on which Python predicates are true; tasks read the files.
+
+    If errors are carried, a temporary column has the field ``error``, as in ``apply_arrow_block``.
+    """
+    filtered = FileFilter(task, scan.tasks, scan.columns, handed, scan.ignores_case)
+    fields = [*scan.schema.fields, StructField(REPORT, BinaryType())]
+    if task.carries_errors:
+        fields.append(StructField(ERROR, StringType()))
+    read = read_by_tasks(scan.spark, len(scan.tasks), filtered.run, StructType(fields))
+    seen = read.observe(observation, F.collect_list(F.col(REPORT)).alias("arrow"))
+    kept = seen.where(f"{REPORT} IS NULL").drop(REPORT)
+    if not task.carries_errors:
+        return kept
+    return kept.withColumn(column, F.struct(F.col(ERROR).alias("error"))).drop(ERROR)

@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from eddyline.spark.run.job import Job, Outlet
 
 _STATE_ERROR = re.compile(r"eddyline\.errors\.StateError: (.*)")
+_SOURCE_ERROR = re.compile(r"eddyline\.errors\.SourceError: (.*)")
 _PREDICATE_ERROR = re.compile(r"eddyline\.errors\.PredicateError: (.*)")
 _RAISED = re.compile(
     r"(predicate '.*? raised .*?; (?:handle that value|this function is written)[^\n]*)", re.DOTALL
@@ -99,6 +100,8 @@ def reworded(
     text = str(error)
     if match := _STATE_ERROR.search(text):
         return StateError(match[1], query=query)
+    if match := _SOURCE_ERROR.search(text):
+        return SourceError(f"query {query!r}{failed_in}: {match[1]}", query=query)
     for pattern in (_PREDICATE_ERROR, _RAISED):
         if match := pattern.search(text):
             return PredicateError(match[1], query=query)
@@ -296,6 +299,7 @@ class Run(RunFace):
             is_first=self._last_batch < 0,
             is_taken_whole=self.outlet.takes_all,
             files=None if self._file_stream is None else self._file_stream.files(df),
+            rows=df,
         )
         try:
             n_rows, n_kept = self._process(df, batch)

@@ -1,0 +1,13 @@
+"""The lane: tasks read the columns of files themselves, and rows never become rows of the JVM.
+
+What comes in: the files of a batch, and the columns that a query needs. What goes out: tasks of row
+groups, Arrow columns as Spark would hand them over, and whether to read files this way at all.
+
+Invariant: the lane is one more plan. Its rows are those that Spark's own scan would give, or it
+refuses and says why.
+
+Read ``scan`` first (what a file can say, how a task reads it), then ``attributes`` (columns as the
+numbers that tell classes of rows apart) and ``choice`` (files or rows, by measured times). What
+Spark knows of a scan is in ``spark/lane``; each operator's task that reads is in its own room. The
+room imports what stands above ``lane/`` and no operator.
+"""

@@ -1,0 +1,121 @@
+"""Files or rows: whether tasks read the files of a batch themselves, by measured times of batches.
+
+Tasks that read files save the trip of every row from the JVM to Python. They send back all columns
+of the rows that pass. So files win unless most rows pass and these are wide, and every query begins
+with them. Now and then a few batches run the other way. The faster of both is kept, by time per
+row. The next trial comes after so many batches that trials take a small share of the time, whatever
+the other way costs.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from eddyline.runtime.choice import OneOfFew
+
+if TYPE_CHECKING:
+    from eddyline.runtime.journal import JournalEntry
+
+FILES, ROWS = "files", "rows"
+"""Plans: tasks read files, or Spark reads them and hands over rows."""
+
+TRIAL = 3
+"""Batches of a trial: the first compiles, and the faster one of the others is compared."""
+
+FIRST_TRIAL = 10
+"""Batches before the first trial."""
+
+TRIAL_SHARE = 0.005
+"""Share of the time that trials may take beyond the plan in force."""
+
+LEAST_GAIN = 1.05
+"""Factor by which the other plan has to be faster."""
+
+ALIKE = 2.0
+"""Batches are compared if neither has so many times the rows of the other."""
+
+KEPT = 0.8
+"""What a measured time counts one batch later."""
+
+
+class LaneChoice(OneOfFew):
+    """Whether the tasks of an operator read files, or are handed rows."""
+
+    plans = (FILES, ROWS)
+    learned = ("plan", "_n_rows", "_row_ns", "_wait", "_n_since")
+
+    def __init__(self, component: str, *, is_adaptive: bool) -> None:
+        self.component = component
+        self.is_adaptive = is_adaptive
+        self.plan = FILES
+        self._n_rows = 0.0
+        """Rows of a batch, newer ones counting more."""
+        self._row_ns = 0.0
+        """Time of a batch per row under the plan in force (ns; 0: unknown)."""
+        self._wait = FIRST_TRIAL
+        """Batches until the next trial."""
+        self._n_since = 0
+        """Batches under the plan in force since the last trial, or the start."""
+        self._tried: list[float] = []
+        """Times per row of the batches of a trial so far (ns)."""
+
+    @property
+    def is_trial(self) -> bool:
+        """Whether the next batch runs the other way."""
+        return self.is_adaptive and not self.is_held and self._n_since >= self._wait
+
+    @property
+    def next(self) -> str:
+        """The way of the next batch."""
+        return self._other if self.is_trial else self.plan
+
+    @property
+    def _other(self) -> str:
+        return ROWS if self.plan == FILES else FILES
+
+    def adopt(self, plan: str) -> None:
+        """Put another plan in force, of which nothing is known."""
+        super().adopt(plan)
+        self._row_ns, self._n_since, self._tried = 0.0, 0, []
+
+    def step(self, ran: str, n_rows: int, took_ns: float, batch_id: int) -> list[JournalEntry]:
+        """Take in the time of a batch, and choose if a trial is over.
+
+        Args:
+            ran: the way it ran.
+            n_rows: its rows.
+            took_ns: its time (ns).
+            batch_id: the micro-batch, for the journal.
+        """
+        if not n_rows:
+            return []
+        row_ns = took_ns / n_rows
+        if ran == self.plan:
+            # The first batch of a process compiles and starts workers.
+            if self._n_since:
+                self._row_ns = _newer(self._row_ns, row_ns)
+                self._n_rows = _newer(self._n_rows, n_rows)
+            self._n_since += 1
+            return []
+        is_alike = 1 / ALIKE <= n_rows / max(self._n_rows, 1.0) <= ALIKE
+        self._tried.append(row_ns if is_alike else math.inf)
+        return self._judged(batch_id) if len(self._tried) >= TRIAL else []
+
+    def _judged(self, batch_id: int) -> list[JournalEntry]:
+        """End a trial: keep the faster plan, and say when to try again."""
+        before, now, tried = self.plan, self._row_ns, min(self._tried[1:])
+        self._n_since, self._tried = 0, []
+        if not math.isfinite(tried) or not now:
+            return []  # its batches were not like the others
+        self._wait = max(FIRST_TRIAL, math.ceil(TRIAL * (abs(tried / now - 1)) / TRIAL_SHARE))
+        if tried * LEAST_GAIN > now:
+            return []
+        self.plan, self._row_ns = self._other, tried
+        evidence = {"row_ns_before": round(now, 1), "row_ns_after": round(tried, 1)}
+        return [self.decision(batch_id, "lane", before, self.plan, evidence)]
+
+
+def _newer(before: float, now: float) -> float:
+    """Return a mean that counts newer values more."""
+    return KEPT * before + (1 - KEPT) * now if before else float(now)

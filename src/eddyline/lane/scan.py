@@ -1,0 +1,373 @@
+"""The columns of Parquet files as Spark reads them: what a file can say, and how a task reads it.
+
+``refusal`` looks at a footer and says why a column would not be what Spark reads; empty if it is.
+It compares the types that the file declares, never those that an Arrow writer left as a hint. What
+is not plainly the same is refused: unsigned integers, nanoseconds, nested values, narrower types
+than asked for, dates and times that may be of the Julian calendar. Spark writes instants as INT96,
+so these are read; of other writers, nothing says their calendar.
+
+``Rows`` reads columns of row groups in order, in blocks. Of two of them over the same splits one
+reads what the predicates read, and the other one the rest. The second skips: rows that nobody asks
+for are decoded only on the way to later rows of their row group. So memory is bounded by blocks and
+not by files. A row group of which no row is left costs nothing but the columns of the predicates.
+
+A file is read as it was when the driver listed it. A task that finds another size or time of change
+raises ``SourceError``: the results of two versions are never mixed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from heapq import heapify, heapreplace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from eddyline.errors import SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+BLOCK_ROWS = 32_768
+"""Rows that are decoded at once: fewer make reading numbers slower, and more only take memory."""
+
+BUFFER_BYTES = 1 << 20
+"""Bytes of a column that are read from the file at once."""
+
+TASK_BYTES = 64 << 20
+"""Bytes of files for which a job has one more task than there are cores."""
+
+_VERSION, _LEGACY = b"org.apache.spark.version", b"org.apache.spark.legacy"
+"""Keys by which Spark says which of its versions wrote a file, and that days are Julian."""
+
+FIRST_GREGORIAN = (3, 1)
+"""The first version of Spark that writes all days by the Gregorian calendar, unless it says so."""
+
+_STORED = {
+    "boolean": r"BOOLEAN None",
+    "tinyint": r"INT32 Int\(bitWidth=8, isSigned=true\)",
+    "smallint": r"INT32 Int\(bitWidth=16, isSigned=true\)",
+    "int": r"INT32 (None|Int\(bitWidth=32, isSigned=true\))",
+    "bigint": r"INT64 (None|Int\(bitWidth=64, isSigned=true\))",
+    "float": r"FLOAT None",
+    "double": r"DOUBLE None",
+    "string": r"BYTE_ARRAY String",
+    "binary": r"BYTE_ARRAY None",
+    "date": r"INT32 Date",
+    "timestamp": r"INT96 None|INT64 Timestamp\(isAdjustedToUTC=true, timeUnit=(milli|micro)s.*",
+    "timestamp_ntz": r"INT64 Timestamp\(isAdjustedToUTC=false, timeUnit=(milli|micro)s.*",
+}
+"""By Spark type: the physical and the logical type of a column that is read as it, unchanged."""
+
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class FileColumn:
+    """A column of the rows, and where files have it."""
+
+    name: str
+    """Name in the result."""
+    stored: str
+    """Name in the files; those that lack it have NULL."""
+    type_text: str
+    """Spark's type, such as ``decimal(5,2)``."""
+    type: pa.DataType
+    """The Arrow type that Spark hands over."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScannedFile:
+    """A file as it was when it was listed."""
+
+    path: str
+    n_bytes: int
+    changed_ns: int
+    """Time of its last change (ns since 1970)."""
+    group_rows: tuple[int, ...]
+    """Rows of each row group."""
+    group_bytes: tuple[int, ...]
+    """Bytes of each row group in the file."""
+
+    @classmethod
+    def of(cls, path: str, footer: parquet.FileMetaData) -> ScannedFile:
+        """Return the file at a path.
+
+        Raises:
+            OSError: it is gone.
+        """
+        stat = os.stat(path)
+        groups = [footer.row_group(at) for at in range(footer.num_row_groups)]
+        n_bytes = (
+            sum(group.column(at).total_compressed_size for at in range(group.num_columns))
+            for group in groups
+        )
+        n_rows = tuple(group.num_rows for group in groups)
+        return cls(path, stat.st_size, stat.st_mtime_ns, n_rows, tuple(n_bytes))
+
+    def opened(self) -> parquet.ParquetFile:
+        """Open the file.
+
+        Raises:
+            SourceError: it is gone, or another one than was listed.
+        """
+        try:
+            stat = os.stat(self.path)
+            if (stat.st_size, stat.st_mtime_ns) == (self.n_bytes, self.changed_ns):
+                return parquet.ParquetFile(
+                    self.path, buffer_size=BUFFER_BYTES, coerce_int96_timestamp_unit="us"
+                )
+            why = "was written again after Spark had listed it"
+        except FileNotFoundError:
+            why = "was there when Spark listed it, and is gone"
+        msg = (
+            f"{self.path} {why}; files that are read must stay as they are: write new ones under "
+            f"other names"
+        )
+        raise SourceError(msg, path=self.path)
+
+
+Split = tuple[ScannedFile, int]
+"""A row group of a file, by its number."""
+
+
+def refusal(
+    footer: parquet.FileMetaData,
+    columns: Sequence[FileColumn],
+    *,
+    ignores_case: bool,
+    corrects_days: bool,
+) -> str:
+    """Return why columns of a file would not be read as Spark reads them; empty if they would be.
+
+    Args:
+        footer: of the file.
+        columns: that are read.
+        ignores_case: whether names that differ in case alone are one to Spark.
+        corrects_days: whether Spark takes days for Gregorian where a file does not say.
+    """
+    places = _places(footer, ignores_case=ignores_case)
+    for column in columns:
+        found = places.get(column.stored.lower() if ignores_case else column.stored, [])
+        if len(found) > 1:
+            return f"a file has {len(found)} columns called {column.stored!r}"
+        for at in found:
+            leaf = footer.schema.column(at)
+            if _is_nested(leaf):
+                return f"{column.stored!r} has nested values"
+            stored = f"{leaf.physical_type} {leaf.logical_type}"
+            if not _is_read_as(stored, column.type_text):
+                return f"{column.stored!r} is stored as {stored}, which is not {column.type_text}"
+            if column.type_text.startswith(("date", "timestamp")) and not _is_gregorian(
+                footer, corrects_days=corrects_days and leaf.physical_type != "INT96"
+            ):
+                return f"{column.stored!r} may have days of the Julian calendar"
+    return ""
+
+
+def decoded_bytes(footer: parquet.FileMetaData) -> dict[str, int]:
+    """Return the bytes of each column of values of a file, as they are before compression."""
+    found: dict[str, int] = {}
+    for group in map(footer.row_group, range(footer.num_row_groups)):
+        for chunk in map(group.column, range(group.num_columns)):
+            path = chunk.path_in_schema
+            found[path] = found.get(path, 0) + chunk.total_uncompressed_size
+    return found
+
+
+def _places(footer: parquet.FileMetaData, *, ignores_case: bool) -> dict[str, list[int]]:
+    """Return, by name, the numbers of the columns of that name; of a nested one, its first value's.
+
+    A dot may be of a name or of a nested value, so what has one is found by both names.
+    """
+    found: dict[str, list[int]] = {}
+    nested: set[str] = set()
+    for at in range(footer.num_columns):
+        path = footer.schema.column(at).path
+        outer = path.split(".", 1)[0]
+        if outer == path:
+            found.setdefault(path.lower() if ignores_case else path, []).append(at)
+        for name in {path, outer} if outer != path else ():
+            if name not in nested:
+                nested.add(name)
+                found.setdefault(name.lower() if ignores_case else name, []).append(at)
+    return found
+
+
+def _is_nested(leaf: parquet.ColumnSchema) -> bool:
+    return "." in leaf.path or leaf.max_repetition_level > 0
+
+
+def _is_read_as(stored: str, kind: str) -> bool:
+    """Return whether Spark reads values of a stored type as a type of its own, unchanged."""
+    if match := _DECIMAL.fullmatch(kind):
+        return stored.endswith(f" Decimal(precision={match[1]}, scale={match[2]})")
+    return kind in _STORED and re.fullmatch(_STORED[kind], stored) is not None
+
+
+def _is_gregorian(footer: parquet.FileMetaData, *, corrects_days: bool) -> bool:
+    """Return whether Spark takes the days of a file as they are."""
+    said = footer.metadata or {}
+    if any(key.startswith(_LEGACY) for key in said):
+        return False
+    version = said.get(_VERSION)
+    if version is None:
+        return corrects_days
+    return tuple(map(int, re.findall(rb"\d+", version)[:2])) >= FIRST_GREGORIAN
+
+
+def tasks_of(files: Sequence[ScannedFile], n_cores: int) -> list[tuple[Split, ...]]:
+    """Return the row groups of files in tasks of about as many bytes.
+
+    The largest row groups are dealt out first, each to the task with the least. Those of a task
+    are in the order of the files. There are as many tasks as cores, or more for large files.
+
+    >>> files = [ScannedFile(name, 9, 0, (1, 1), (5, 1)) for name in "ab"]
+    >>> [[(file.path, group) for file, group in task] for task in tasks_of(files, 2)]
+    [[('a', 0), ('a', 1)], [('b', 0), ('b', 1)]]
+    """
+    sized = [
+        (n_bytes, number, (file, group))
+        for number, file in enumerate(files)
+        for group, n_bytes in enumerate(file.group_bytes)
+        if file.group_rows[group]
+    ]
+    most = max(n_cores, -(-sum(each[0] for each in sized) // TASK_BYTES))
+    filled = [(0, task) for task in range(min(most, len(sized)))]
+    heapify(filled)
+    tasks: list[list[tuple[int, int, Split]]] = [[] for _ in filled]
+    for n_bytes, number, split in sorted(sized, key=lambda each: -each[0]):
+        total, task = filled[0]
+        tasks[task].append((number, split[1], split))
+        heapreplace(filled, (total + n_bytes, task))
+    return [tuple(each[2] for each in sorted(task, key=lambda each: each[:2])) for task in tasks]
+
+
+class Rows:
+    """The rows of row groups, one after the other, with some of their columns.
+
+    Args:
+        splits: the row groups.
+        columns: that are read.
+        ignores_case: whether names that differ in case alone are one to Spark.
+    """
+
+    def __init__(
+        self, splits: Sequence[Split], columns: Sequence[FileColumn], *, ignores_case: bool
+    ) -> None:
+        self._columns = tuple(columns)
+        self._ignores_case = ignores_case
+        self._splits = iter(splits)
+        self._file: tuple[ScannedFile, parquet.ParquetFile] | None = None
+        self._blocks: Iterator[pa.RecordBatch] | None = None
+        self._block: list[pa.Array] = []
+        self._split: Split | None = None
+        self._n_block = 0
+        """Rows of the block that are left."""
+        self._n_group = 0
+        """Rows of the row group that are left, those of the block included."""
+        self._n_skipped = 0
+        """Rows that are passed over once later ones are asked for."""
+
+    def blocks(self) -> Iterator[tuple[pa.Array, ...]]:
+        """Yield all rows that are left, block by block.
+
+        Raises:
+            SourceError: a file is gone, another one, or damaged.
+        """
+        while self._reaches_row():
+            yield tuple(self._taken(self._n_block))
+
+    def skip(self, n_rows: int) -> None:
+        """Pass over rows; they are read only if they stand between others of a row group."""
+        self._n_skipped += n_rows
+
+    def take(self, n_rows: int) -> list[pa.Array]:
+        """Return the next rows, of which there are so many, column by column.
+
+        Raises:
+            SourceError: a file is gone, another one, or damaged.
+        """
+        parts = []
+        while n_rows and self._reaches_row():
+            n = min(n_rows, self._n_block)
+            parts.append(self._taken(n))
+            n_rows -= n
+        if len(parts) == 1:
+            return parts[0]
+        return [pa.concat_arrays(arrays) for arrays in zip(*parts, strict=True)]
+
+    def _taken(self, n_rows: int) -> list[pa.Array]:
+        """Return the first rows of the block and move on."""
+        start = len(self._block[0]) - self._n_block if self._block else 0
+        self._n_block -= n_rows
+        self._n_group -= n_rows
+        return [array.slice(start, n_rows) for array in self._block]
+
+    def _reaches_row(self) -> bool:
+        """Decode up to a row that is not skipped; False if no row is left."""
+        while True:
+            n = min(self._n_skipped, self._n_group)
+            if n == self._n_group:  # nothing is left of the row group, or nothing is asked for
+                self._n_skipped -= n
+                self._split = next(self._splits, None)
+                self._blocks, self._n_block = None, 0
+                if self._split is None:
+                    self._n_group = 0
+                    return False
+                file, group = self._split
+                self._n_group = file.group_rows[group]
+                continue
+            if not self._n_block:
+                self._decode()
+            n = min(self._n_skipped, self._n_block)
+            self._n_skipped -= n
+            self._n_block -= n
+            self._n_group -= n
+            if self._n_block:
+                return True
+
+    def _decode(self) -> None:
+        """Decode the next block of the row group."""
+        assert self._split is not None
+        file, group = self._split
+        try:
+            if self._blocks is None:
+                self._blocks = self._of_group(file, group)
+            batch = next(self._blocks)
+        except (OSError, pa.ArrowException, StopIteration) as error:
+            msg = f"{file.path} cannot be read: {error or 'it has fewer rows than its footer says'}"
+            raise SourceError(msg, path=file.path) from error
+        names = {self._key(name): at for at, name in enumerate(batch.schema.names)}
+        self._n_block = batch.num_rows
+        self._block = [
+            _as_spark(batch.column(at), column.type)
+            if (at := names.get(self._key(column.stored))) is not None
+            else pa.nulls(batch.num_rows, column.type)
+            for column in self._columns
+        ]
+
+    def _of_group(self, file: ScannedFile, group: int) -> Iterator[pa.RecordBatch]:
+        if self._file is None or self._file[0] is not file:
+            self._file = file, file.opened()
+        opened = self._file[1]
+        wanted = {self._key(column.stored) for column in self._columns}
+        names = [name for name in opened.schema_arrow.names if self._key(name) in wanted]
+        if not names:  # only the number of rows is of the file
+            n_rows = file.group_rows[group]
+            return iter([pa.RecordBatch.from_struct_array(pa.array([{}] * n_rows, pa.struct([])))])
+        found: Iterator[pa.RecordBatch] = opened.iter_batches(
+            batch_size=BLOCK_ROWS, row_groups=[group], columns=names, use_threads=False
+        )
+        return found
+
+    def _key(self, name: str) -> str:
+        return name.lower() if self._ignores_case else name
+
+
+def _as_spark(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return an array in the type that Spark hands over: a hint of the writer may be another."""
+    return array if array.type == kind else array.cast(kind)

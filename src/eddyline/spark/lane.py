@@ -1,0 +1,275 @@
+"""The lane on Spark: whether a DataFrame is a plain scan of Parquet files, and jobs that read them.
+
+``PlainScan`` walks the plan of a DataFrame down to its files. Only columns of the files, under any
+name and in any order, may stand in between. It also asks the settings that change what Spark reads.
+Everything else is refused with a reason, which ``explain()`` says.
+
+``read_by_tasks`` runs a task over row groups. Spark schedules it and knows nothing of the files, so
+``input_file_name()`` over the result would be empty without a word. ``guarded`` makes Spark refuse
+it with an error instead.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+from pyarrow import parquet
+from pyspark.sql import functions as F
+
+from eddyline.lane.scan import FileColumn, ScannedFile, decoded_bytes, refusal, tasks_of
+from eddyline.spark.analysis import arrow_schema
+from eddyline.spark.session import is_on
+from eddyline.spark.stream_files import each_of, kind_of, renamed_by
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from eddyline.lane.scan import Split
+    from eddyline.spark.arrow_tasks import BatchTask
+
+MOST_FILES = 512
+"""Most files of a job whose footers the driver reads: some 0.5 ms each."""
+
+_MUST_BE_OFF = (
+    "spark.sql.files.ignoreCorruptFiles",
+    "spark.sql.files.ignoreMissingFiles",
+    "spark.sql.parquet.binaryAsString",
+    "spark.sql.parquet.fieldId.read.enabled",
+    "spark.sql.legacy.parquet.nanosAsLong",
+    "spark.sql.execution.arrow.useLargeVarTypes",
+)
+"""Settings with which Spark reads other rows, values or types."""
+
+_DAYS = "spark.sql.parquet.datetimeRebaseModeInRead"
+
+_REFUSED_OPTIONS = {
+    "ignorecorruptfiles",
+    "ignoremissingfiles",
+    "datetimerebasemode",
+    "int96rebasemode",
+}
+"""Options of a reader that change the same, in small letters."""
+
+_STANDS = {"Project", "SubqueryAlias", "View", "EventTimeWatermark"}
+"""Steps of a plan that have each row of what they read, once."""
+
+_OF_TABLE = {"EXISTS_DEFAULT", "CURRENT_DEFAULT", "__CHAR_VARCHAR_TYPE_STRING"}
+"""Keys of a column's metadata by which Spark gives values that a file does not have."""
+
+
+class Refused(Exception):
+    """Says why the lane cannot be taken."""
+
+
+@dataclass(frozen=True)
+class PlainScan:
+    """A DataFrame whose rows are those of Parquet files, and its columns those of the files."""
+
+    spark: SparkSession
+    schema: StructType
+    columns: tuple[FileColumn, ...]
+    ignores_case: bool
+    corrects_days: bool
+
+    @classmethod
+    def of(cls, df: DataFrame) -> PlainScan:
+        """Return a DataFrame, batch or streaming, as such a scan.
+
+        Raises:
+            Refused: it is another one.
+        """
+        spark, schema = df.sparkSession, df.schema
+        for setting in _MUST_BE_OFF:
+            if is_on(spark, setting):
+                raise Refused(f"{setting} is on")
+        stored = dict(zip(df.columns, _stored_columns(df), strict=True))
+        if len(stored) < len(df.columns):
+            raise Refused("two columns have one name")
+        kinds = arrow_schema(spark, schema)
+        for field in schema:
+            if _OF_TABLE & field.metadata.keys():
+                raise Refused(f"the table gives {field.name!r} values that files do not have")
+            if not field.nullable:
+                raise Refused(f"{field.name!r} is never NULL to Spark")
+        columns = tuple(
+            FileColumn(field.name, stored[field.name], field.dataType.simpleString(), kind.type)
+            for field, kind in zip(schema, kinds, strict=True)
+        )
+        return cls(
+            spark,
+            schema,
+            columns,
+            ignores_case=not is_on(spark, "spark.sql.caseSensitive"),
+            corrects_days=str(spark.conf.get(_DAYS)).upper() == "CORRECTED",
+        )
+
+    def listed(self, paths: Iterable[str]) -> ListedScan:
+        """Return the scan of some files.
+
+        Args:
+            paths: of the files, on this machine.
+
+        Raises:
+            Refused: a column of one cannot be read, or they are many, or have no rows.
+        """
+        found: list[ScannedFile] = []
+        n_bytes: Counter[str] = Counter()
+        for path in paths:
+            if len(found) == MOST_FILES:
+                raise Refused(f"there are more than {MOST_FILES} files")
+            for folder in Path(path).parts[:-1]:
+                if "=" in folder:
+                    raise Refused(f"the folder {folder!r} may be a column")
+            try:
+                footer = parquet.read_metadata(path)
+                why = refusal(
+                    footer,
+                    self.columns,
+                    ignores_case=self.ignores_case,
+                    corrects_days=self.corrects_days,
+                )
+                found.append(ScannedFile.of(path, footer))
+                n_bytes.update(decoded_bytes(footer))
+            except (OSError, pa.ArrowException) as error:
+                raise Refused(f"the footer of {path} cannot be read: {error}") from error
+            if why:
+                raise Refused(f"{why} ({path})")
+        tasks = tasks_of(found, int(self.spark.sparkContext.defaultParallelism))
+        if not tasks:
+            raise Refused("there are no rows")
+        n_rows = sum(sum(each.group_rows) for each in found)
+        return ListedScan(
+            self.spark,
+            self.schema,
+            self.columns,
+            self.ignores_case,
+            tuple(tasks),
+            len(found),
+            n_rows,
+            {each.name: n_bytes[each.stored] / n_rows for each in self.columns},
+        )
+
+
+@dataclass(frozen=True)
+class ListedScan:
+    """The files of a job, read by tasks."""
+
+    spark: SparkSession
+    schema: StructType
+    columns: tuple[FileColumn, ...]
+    ignores_case: bool
+    tasks: tuple[tuple[Split, ...], ...]
+    """The row groups of each task."""
+    n_files: int
+    n_rows: int
+    row_bytes: dict[str, float]
+    """Mean size of a value of each column, as it is stored without compression (bytes)."""
+
+
+def local_path(uri: str) -> str:
+    """Return the path of a file on this machine.
+
+    Raises:
+        Refused: it is on another one.
+    """
+    parts = urlsplit(uri)
+    if parts.scheme != "file" or parts.netloc:
+        raise Refused(f"files of {parts.scheme or 'an unknown'} file system are not read")
+    return unquote(parts.path)
+
+
+def _stored_columns(df: DataFrame) -> Iterator[str]:
+    """Yield the name in the files of each column.
+
+    Raises:
+        Refused: a column is computed, or rows are not those of plain Parquet files.
+    """
+    if getattr(df, "_jdf", None) is None:
+        raise Refused("Spark Connect does not show its plans")
+    # A new DataFrame, as an old one does not know what was cached since it was made.
+    java: Any = (df if df.isStreaming else df.select("*"))._jdf
+    execution = java.queryExecution()
+    node = execution.analyzed() if df.isStreaming else execution.withCachedData()
+    places = [each.exprId().id() for each in each_of(node.output())]
+    while node.children().size():
+        name = node.nodeName()
+        if name not in _STANDS:
+            raise Refused(f"{name} stands between the files and it")
+        if name == "Project":
+            renamed = renamed_by(node)
+            own = {
+                each.exprId().id()
+                for each in each_of(node.projectList())
+                if kind_of(each) == "AttributeReference"
+            }
+            if not all(at in renamed or at in own for at in places):
+                raise Refused("a column is computed before it")
+            places = [renamed.get(at, at) for at in places]
+        node = node.children().apply(0)
+    known = _columns_of_files(node)
+    names = {each.exprId().id(): str(each.name()) for each in each_of(node.output())}
+    for at in places:
+        name = names.get(at, "")
+        if name not in known:
+            raise Refused(f"{name or 'a column'!r} is no column of the files")
+        yield name
+
+
+def _columns_of_files(leaf: Any) -> set[str]:
+    """Return the columns of the files that a leaf of a plan reads.
+
+    Raises:
+        Refused: it reads something else.
+    """
+    kind = kind_of(leaf)
+    if kind == "StreamingRelation":
+        source = leaf.dataSource()
+        if str(source.className()).lower() != "parquet":
+            raise Refused(f"the stream is of {source.className()}, not of Parquet files")
+        options = source.options()
+        names = {str(each.name()) for each in each_of(leaf.output())}
+    elif kind == "LogicalRelation" and kind_of(leaf.relation()) == "HadoopFsRelation":
+        relation = leaf.relation()
+        if kind_of(relation.fileFormat()) != "ParquetFileFormat":
+            raise Refused(f"its files are read by {kind_of(relation.fileFormat())}")
+        if relation.partitionSchema().size():
+            raise Refused("folders have a column")
+        options = relation.options()
+        names = set(map(str, relation.dataSchema().fieldNames()))
+    else:
+        raise Refused(f"it reads {leaf.nodeName()}, not Parquet files")
+    given = {str(each).lower() for each in each_of(options.keys().toSeq())}
+    if refused := given & _REFUSED_OPTIONS:
+        raise Refused(f"its reader has the option {min(refused)}")
+    return names
+
+
+def read_by_tasks(spark: SparkSession, n_tasks: int, task: BatchTask, schema: Any) -> DataFrame:
+    """Run a task that reads files by itself; it is handed one row with its number.
+
+    Args:
+        spark: the session.
+        n_tasks: how many there are.
+        task: is called once in each of them.
+        schema: of its results.
+    """
+    return spark.range(0, n_tasks, 1, n_tasks).mapInArrow(task, schema)
+
+
+def guarded(df: DataFrame, read: DataFrame) -> DataFrame:
+    """Return rows that tasks have read, over which Spark refuses ``input_file_name()``.
+
+    It allows that function over at most one source of files. The plan gets two without rows, which
+    its optimizer removes.
+    """
+    for _ in range(2):
+        read = read.join(df.where("false"), F.lit(True), "left_anti")
+    return read

@@ -1,0 +1,418 @@
+"""The lane reads files as Spark does, or refuses; its rows and its errors are those of any plan."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import json
+import shutil
+
+import duckdb
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F
+
+import eddyline as el
+from eddyline.lane.choice import FILES, ROWS
+from eddyline.lane.scan import Rows
+from eddyline.spark.filters import operator
+from eddyline.spark.lane import PlainScan, Refused, local_path
+from tests.spark.parquet_files import schema_of
+
+pytestmark = pytest.mark.spark
+
+DAYS = [dt.date(1, 1, 1), dt.date(1582, 10, 10), dt.date(1970, 1, 1), dt.date(9999, 12, 31)]
+TIMES = [dt.datetime(1850, 1, 1, 1, 2, 3, 4), dt.datetime(2026, 3, 29, 1, 30)]
+VALUES = {
+    "flag": ([True, False], pa.bool_()),
+    "tiny": ([-128, 0, 127], pa.int8()),
+    "small": ([-(2**15), 0, 2**15 - 1], pa.int16()),
+    "whole": ([-(2**31), 0, 2**31 - 1], pa.int32()),
+    "long": ([-(2**63), 0, 2**63 - 1], pa.int64()),
+    "real": ([float("nan"), -0.0, 0.0, float("inf"), 1e-45, 3.4e38], pa.float32()),
+    "double": ([float("nan"), -0.0, float("-inf"), 5e-324, 1.7e308], pa.float64()),
+    "text": (["", "a", "é" * 9, "\x00", "long " * 40], pa.string()),
+    "bytes": ([b"", b"\x00\xff", b"x" * 300], pa.binary()),
+    "day": (DAYS, pa.date32()),
+    "at": (TIMES, pa.timestamp("us", "UTC")),
+    "at_ms": ([TIMES[1]], pa.timestamp("ms", "UTC")),
+    "local": (TIMES, pa.timestamp("us")),
+    "price": ([decimal.Decimal("-999.99"), decimal.Decimal("0.01")], pa.decimal128(5, 2)),
+    "huge": ([decimal.Decimal("1" * 28 + ".0123456789")], pa.decimal128(38, 10)),
+}
+
+
+def drawn(seed, n_rows, share_null):
+    """Rows of all types, with an id; NULL, NaN, ties and the ends of ranges."""
+    rng = np.random.default_rng(seed)
+    columns = {"id": pa.array(range(n_rows), pa.int64())}
+    for name, (values, kind) in VALUES.items():
+        places = rng.integers(0, len(values), n_rows)
+        is_null = rng.random(n_rows) < share_null
+        columns[name] = pa.array(
+            [None if null else values[at] for at, null in zip(places, is_null, strict=True)], kind
+        )
+    return pa.table(columns)
+
+
+def by_arrow(table, folder, _spark, **options):
+    pq.write_table(table, folder / "rows.parquet", **options)
+
+
+def by_spark(table, folder, spark, instants="INT96"):
+    df = spark.createDataFrame(table).coalesce(1)
+    spark.conf.set("spark.sql.parquet.outputTimestampType", instants)
+    df.write.mode("append").parquet(str(folder))
+    spark.conf.unset("spark.sql.parquet.outputTimestampType")
+
+
+def by_duckdb(table, folder, _spark):
+    with duckdb.connect() as connection:
+        connection.register("given", table.drop_columns(["at", "at_ms", "local"]))
+        connection.execute(f"COPY given TO '{folder / 'rows.parquet'}' (ROW_GROUP_SIZE 2048)")
+
+
+def by_polars(table, folder, _spark):
+    pl.from_arrow(table.drop_columns(["price", "huge"])).write_parquet(
+        folder / "rows.parquet", row_group_size=70
+    )
+
+
+WRITERS = {
+    "arrow": by_arrow,
+    "arrow, small row groups": lambda *a: by_arrow(*a, row_group_size=37, data_page_size=64),
+    "arrow, plain": lambda *a: by_arrow(*a, use_dictionary=False, compression="none"),
+    "arrow, second pages": lambda *a: by_arrow(*a, data_page_version="2.0", compression="zstd"),
+    "arrow, no hint": lambda *a: by_arrow(*a, store_schema=False, version="1.0"),
+    "arrow, short decimals": lambda *a: by_arrow(*a, store_decimal_as_integer=True),
+    "spark": by_spark,
+    "spark, microseconds": lambda *a: by_spark(*a, instants="TIMESTAMP_MICROS"),
+    "duckdb": by_duckdb,
+    "polars": by_polars,
+}
+
+
+def read_by_lane(df):
+    scan = PlainScan.of(df)
+    listed = scan.listed(map(local_path, df.inputFiles()))
+    tables = [
+        pa.table([*block], names=df.columns)
+        for splits in listed.tasks
+        for block in Rows(splits, scan.columns, ignores_case=scan.ignores_case).blocks()
+    ]
+    return pa.concat_tables(tables)
+
+
+def bits(table):
+    """Rows by id, in which floating-point numbers are their bits, but any NaN is one."""
+
+    def of(column):
+        found = column.combine_chunks()
+        if not pa.types.is_floating(found.type):
+            return found.to_pylist()
+        kind = np.int32 if found.type == pa.float32() else np.int64
+        raw = found.fill_null(0).to_numpy(zero_copy_only=False)
+        shown = [None if np.isnan(x) else int(b) for x, b in zip(raw, raw.view(kind), strict=True)]
+        return list(zip(shown, found.is_null().to_pylist(), strict=True))
+
+    table = table.sort_by("id")
+    return {name: of(table[name]) for name in table.column_names}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+@pytest.mark.parametrize(("seed", "n_rows", "share_null"), [(1, 500, 0.2), (2, 3, 1.0)])
+def test_files_are_read_as_spark_reads_them(spark, tmp_path, writer, seed, n_rows, share_null):
+    WRITERS[writer](drawn(seed, n_rows, share_null), tmp_path, spark)
+    df = spark.read.parquet(str(tmp_path))
+    found = read_by_lane(df)
+    true = df.toArrow()
+    assert found.schema.types == true.schema.types
+    assert bits(found) == bits(true)
+
+
+def test_names_and_order_and_absent_columns_are_those_of_the_plan(spark, tmp_path):
+    by_arrow(pa.table({"id": [1, 2], "A": [3, 4], "b": ["x", None]}), tmp_path, spark)
+    df = spark.read.schema("b string, gone double, a bigint, id bigint").parquet(str(tmp_path))
+    df = df.withColumnRenamed("b", "text").select("id", "gone", "a", "text", F.col("a").alias("z"))
+    df.createOrReplaceTempView("seen")
+    for each in (df, spark.table("seen"), df.alias("x")):
+        assert bits(read_by_lane(each)) == bits(each.toArrow())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Six thousand rows in three files, with NULL, NaN and ties."""
+    made = tmp_path_factory.mktemp("lane")
+    for number in range(3):
+        table = drawn(number, 2_000, 0.1)
+        ids = pa.array(range(number * 2_000, number * 2_000 + 2_000))
+        table = table.set_column(0, "id", ids)
+        pq.write_table(table, made / f"{number}.parquet", row_group_size=700)
+    return made
+
+
+@pytest.fixture(scope="module")
+def df(spark, folder):
+    return spark.read.parquet(str(folder))
+
+
+def why_not(df):
+    with pytest.raises(Refused) as caught:
+        PlainScan.of(df).listed(map(local_path, df.inputFiles()))
+    return str(caught.value)
+
+
+def test_plans_that_are_more_than_a_scan_are_refused(spark, df, tmp_path):
+    assert why_not(df.where("id > 3")) == "Filter stands between the files and it"
+    assert why_not(df.withColumn("n", F.lit(1))) == "a column is computed before it"
+    assert why_not(df.select("id", "_metadata.file_name")) == "a column is computed before it"
+    assert "no column of the files" in why_not(df.select("id", "_metadata"))
+    assert why_not(df.union(df)).endswith("stands between the files and it")
+    assert why_not(df.distinct()).endswith("stands between the files and it")
+    assert "not Parquet files" in why_not(spark.range(3).withColumnRenamed("id", "x"))
+    df.limit(5).select("id", "text").write.json(str(tmp_path / "json"))
+    assert why_not(spark.read.json(str(tmp_path / "json"))).startswith("its files are read by Json")
+    df.limit(5).select("id", "whole").write.partitionBy("whole").parquet(str(tmp_path / "parts"))
+    assert why_not(spark.read.parquet(str(tmp_path / "parts"))) == "folders have a column"
+
+
+def test_what_is_cached_is_not_read_from_files(spark, folder):
+    mine = spark.read.parquet(str(folder)).select("id")
+    assert PlainScan.of(mine)
+    mine.cache()
+    try:
+        assert "InMemoryRelation" in why_not(mine)
+    finally:
+        mine.unpersist()
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "spark.sql.files.ignoreCorruptFiles",
+        "spark.sql.files.ignoreMissingFiles",
+        "spark.sql.parquet.binaryAsString",
+        "spark.sql.execution.arrow.useLargeVarTypes",
+    ],
+)
+def test_settings_that_change_what_spark_reads_are_refused(spark, df, setting):
+    spark.conf.set(setting, "true")
+    try:
+        assert why_not(df) == f"{setting} is on"
+    finally:
+        spark.conf.unset(setting)
+
+
+def test_options_of_the_reader_are_refused(spark, folder):
+    read = spark.read.option("datetimeRebaseMode", "LEGACY").parquet(str(folder))
+    assert why_not(read) == "its reader has the option datetimerebasemode"
+
+
+def test_many_files_and_other_file_systems_are_refused(df, monkeypatch):
+    monkeypatch.setattr("eddyline.spark.lane.MOST_FILES", 2)
+    assert why_not(df) == "there are more than 2 files"
+    with pytest.raises(Refused, match="s3a"):
+        local_path("s3a://bucket/x.parquet")
+
+
+# -- answers --------------------------------------------------------------------------------------
+
+
+def positive(double):
+    return pc.greater(double, 0)
+
+
+def short(text):
+    return pc.less(pc.utf8_length(text), 9)
+
+
+def odd(whole, flag):
+    return pc.or_(pc.not_equal(whole, 0), flag)
+
+
+def raises_on_zero(long):
+    if pc.any(pc.equal(long, 0)).as_py():
+        raise ValueError("zero")
+    return pc.greater(long, 0)
+
+
+@pytest.fixture
+def any_size(monkeypatch):
+    """Files of any size and width are read in the lane."""
+    monkeypatch.setattr(operator, "LEAST_ROWS", 0)
+    monkeypatch.setattr(operator, "ROW_NS", float("inf"))
+
+
+CONJUNCTIONS = {
+    "one": [positive],
+    "several": [positive, short, odd],
+    "an error that another drops": [raises_on_zero, "long > 0"],
+    "a check behind": [short, "double <> 0", "10 / double > 0.1"],
+    "two segments": [short, "rand() >= 0", positive, odd],
+    "all drop": [el.predicate(lambda id: pc.less(id, 0), reads=["id"], name="never"), short],
+    "all pass": [el.predicate(lambda id: pc.greater_equal(id, 0), reads=["id"], name="ever")],
+}
+
+
+@pytest.mark.parametrize("kind", CONJUNCTIONS)
+@pytest.mark.parametrize("routing", [True, False])
+def test_rows_are_those_of_the_other_way(df, any_size, kind, routing):
+    made = {
+        lane: el.all_of(*CONJUNCTIONS[kind], lane=lane, routing=routing) for lane in ("auto", "off")
+    }
+    rows = df.transform(made["off"])
+    for _ in range(3):  # what was learned of one job is used in the next
+        kept = df.transform(made["auto"])
+        assert kept.schema == df.schema
+        found = kept.toArrow()
+        assert bits(found) == bits(rows.toArrow())
+    (note,) = (each for each in made["auto"].facts().notes if each.startswith("lane"))
+    is_native_first = any(isinstance(each, str) for each in CONJUNCTIONS[kind][:3])
+    assert note == "lane: tasks read 3 files" or is_native_first
+    assert "lane: no, because the option lane is 'off'" in made["off"].explain()
+    both = made["auto"].facts().blocks[-1].totals, made["off"].facts().blocks[-1].totals
+    assert both[0].n_rows == 3 * both[1].n_rows
+
+
+def test_an_error_counts_if_the_row_survives(df, any_size):
+    for lane in ("auto", "off"):
+        keep = el.all_of(raises_on_zero, lane=lane)
+        with pytest.raises(Exception, match="'raises_on_zero' raised ValueError: zero"):
+            df.transform(keep).count()
+
+
+def test_why_there_is_no_lane_is_said(df, any_size, monkeypatch):
+    def note(keep, rows):
+        rows.transform(keep).schema  # noqa: B018 - lays it
+        (said,) = (each for each in keep.facts().notes if each.startswith("lane"))
+        return said
+
+    assert note(el.all_of(positive), df.where("id > 1")).startswith("lane: no, because Filter")
+    expression = el.predicate(lambda x: pc.greater(x, 1), reads=["coalesce(id, 0)"], name="more")
+    assert "the expression 'coalesce(id, 0)'" in note(el.all_of(expression), df)
+    routed = el.all_of(positive, short, route_by=["id % 3"])
+    assert "told apart by 'id % 3'" in note(routed, df)
+    monkeypatch.setattr(operator, "ROW_NS", 20.0)
+    assert "columns that no predicate reads are wide" in note(el.all_of(positive), df)
+    monkeypatch.setattr(operator, "LEAST_ROWS", 6_001)
+    assert "fewer than 6,001 rows" in note(el.all_of(positive), df)
+
+
+def test_the_file_of_a_row_is_never_empty_without_a_word(df, any_size):
+    kept = df.transform(el.all_of(positive))
+    with pytest.raises(AnalysisException, match="input_file_name"):
+        kept.withColumn("file", F.input_file_name())
+    with pytest.raises(AnalysisException, match="_metadata"):
+        kept.select("_metadata.file_path")
+    before = df.withColumn("file", F.input_file_name()).transform(el.all_of(positive))
+    assert before.where("file = ''").count() == 0
+
+
+def test_files_that_are_gone_or_new_are_an_error(spark, folder, tmp_path, any_size):
+    shutil.copytree(folder, tmp_path / "rows")
+    kept = spark.read.parquet(str(tmp_path / "rows")).transform(el.all_of(positive))
+    pq.write_table(drawn(9, 10, 0.0), tmp_path / "rows" / "1.parquet")
+    with pytest.raises(Exception, match=r"1\.parquet was written again"):
+        kept.count()
+    (tmp_path / "rows" / "1.parquet").unlink()
+    with pytest.raises(Exception, match=r"1\.parquet was there when Spark listed it"):
+        kept.count()
+
+
+def test_a_limit_ends_tasks_early(df, any_size):
+    kept = df.transform(el.all_of(positive, short))
+    assert len(kept.limit(3).collect()) == 3
+    assert kept.isEmpty() is False
+
+
+# -- streams --------------------------------------------------------------------------------------
+
+
+FILES_ARE_ASKED = pytest.mark.parametrize("asked", ["files"], indirect=True)
+
+
+def query_over(spark, folder, **options):
+    engine = el.Engine(spark)
+    rows = spark.readStream.schema(schema_of(folder)).option("maxFilesPerTrigger", 1)
+    engine.stream("s", rows.parquet(str(folder)))
+    for name, fn in (("positive", positive), ("odd", odd)):
+        reads = ["double"] if fn is positive else ["whole", "flag"]
+        engine.function(name, fn, reads=reads)
+    text = "SELECT id, text, double FROM s WHERE positive(double) AND odd(whole, flag)"
+    return engine.query(text, name="lane_query", **options)
+
+
+def ran(query, tmp_path):
+    run = query.start(
+        "parquet",
+        path=tmp_path / "out",
+        checkpoint=tmp_path / "state",
+        trigger="available_now",
+    )
+    run.await_termination()
+    return run
+
+
+@FILES_ARE_ASKED
+def test_a_stream_reads_files_and_a_restart_may_read_rows(spark, folder, tmp_path):
+    source = tmp_path / "in"
+    source.mkdir()
+    shutil.copy(folder / "0.parquet", source)
+    run = ran(query_over(spark, source), tmp_path)
+    assert run.plan()["lane"] == FILES
+    assert "lane: tasks read the files of each batch" in run.explain()
+    assert "files; adapts" in run.explain()
+    shutil.copy(folder / "1.parquet", source)
+    run = ran(query_over(spark, source, lane="off"), tmp_path)
+    assert "lane" not in run.plan()
+    assert "lane: no, because the option lane is 'off'" in run.explain()
+    shutil.copy(folder / "2.parquet", source)
+    run = ran(query_over(spark, source), tmp_path)
+    found = spark.read.parquet(str(tmp_path / "out"))
+    rows = spark.read.parquet(str(folder))
+    expected = rows.transform(el.all_of(positive, odd, lane="off")).select("id", "text", "double")
+    assert bits(found.toArrow()) == bits(expected.toArrow())
+
+
+@FILES_ARE_ASKED
+def test_a_person_pins_rows(spark, folder, tmp_path):
+    query = query_over(spark, folder)
+    run = query.start("memory", checkpoint=tmp_path / "state", trigger="available_now")
+    run.pin({"lane": ROWS})
+    run.await_termination()
+    assert run.plan()["lane"] == ROWS
+    assert "rows: pinned by a person before batch 0" in run.explain()
+    assert "lane: no, because the plan 'rows' is in force" in run.explain()
+    (entry,) = (each for each in run.journal if each["component"] == "lane")
+    assert (entry["event"], entry["after"]) == ("pin", ROWS)
+    assert json.dumps(entry["after"]) == '"rows"'
+
+
+@FILES_ARE_ASKED
+def test_a_file_that_is_replaced_in_a_batch_fails_it_and_it_runs_again(
+    spark, folder, tmp_path, monkeypatch
+):
+    source = tmp_path / "in"
+    source.mkdir()
+    shutil.copy(folder / "0.parquet", source)
+    listed = PlainScan.listed
+
+    def replaced(self, paths):
+        found = listed(self, paths)
+        shutil.copyfile(folder / "1.parquet", source / "0.parquet")
+        return found
+
+    monkeypatch.setattr(PlainScan, "listed", replaced)
+    with pytest.raises(Exception, match=r"0\.parquet was written again"):
+        ran(query_over(spark, source), tmp_path)
+    monkeypatch.undo()
+    shutil.copy(folder / "0.parquet", source)
+    ran(query_over(spark, source), tmp_path)
+    rows = spark.read.parquet(str(folder / "0.parquet"))
+    expected = rows.transform(el.all_of(positive, odd, lane="off"))
+    assert spark.read.parquet(str(tmp_path / "out")).count() == expected.count()
