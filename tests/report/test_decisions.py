@@ -71,10 +71,9 @@ def test_the_page_writes_plans_in_the_words_of_each_operator(tmp_path):
     assert "3 levels" in page
 
 
-def test_every_block_brings_its_words_for_routes_and_crossings():
+def test_every_block_brings_its_words_for_routes():
     found = {key for each in sections_of(a_view()) for key in each.wordings}
-    events = "routes", "crossings"
-    assert found == {(each.component, event) for each in a_view().blocks for event in events}
+    assert found == {(each.component, "routes") for each in a_view().blocks}
 
 
 LOWPORT = {

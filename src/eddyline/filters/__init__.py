@@ -8,8 +8,7 @@ counts only on a row that every other predicate lets through.
 
 Read ``binding`` first (which predicates may move, and where they run), then ``executor`` (how the
 rows of an Arrow batch move, and what is observed) and ``loop`` (what is learned, how the batches of
-a task run, how often batches are profiled, what people see). ``crossings`` cuts a block of Python
-predicates in two where that pays.
+a task run, how often batches are profiled, what people see).
 
 A new reason to pin a predicate goes to ``binding``; another observation of rows to ``executor``;
 another decision about an order or classes to ``loop``. What runs on Spark is in ``spark/filters``.

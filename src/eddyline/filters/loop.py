@@ -671,16 +671,6 @@ class RouteView:
 
 
 @dataclass(frozen=True, slots=True)
-class CrossingView:
-    """Python predicates that share a trip of rows to the workers."""
-
-    filters: Order
-    """Their indices, in order."""
-    share: float
-    """Share of the rows that are expected to enter it."""
-
-
-@dataclass(frozen=True, slots=True)
 class BlockView:
     """One block of a conjunction whose order is learned."""
 
@@ -706,8 +696,6 @@ class BlockView:
     """The attributes that tell the classes apart."""
     route_note: str = ""
     """The state of routing, in a sentence."""
-    crossings: tuple[CrossingView, ...] = ()
-    """The trips of rows to the workers, where there are several."""
 
 
 @dataclass(frozen=True, slots=True)

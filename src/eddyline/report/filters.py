@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from eddyline.report.series import OrderSeries
     from eddyline.stats.profile import FilterProfile
 
-CHANGES = ("order", "routes", "crossings")
+CHANGES = ("order", "routes", "lane")
 """Events of the journal that are another plan."""
 
 FILTERS = columns(
@@ -53,7 +53,6 @@ def sections(view: FilterView, history: History) -> list[Section]:
     }
     said = {block.note for block in view.blocks}
     wordings = {(each, "routes"): ROUTING for each in components}
-    wordings |= {(each, "crossings"): CROSSINGS for each in components}
     return [
         replace(_lead(view, ran), wordings=wordings),
         *(_block(each, ran.get(each.component)) for each in view.blocks),
@@ -95,7 +94,6 @@ def _block(view: BlockView, ran: OrderSeries | None) -> Section:
         parts.append(Text(_evidence(profile, has_evidence=has_evidence)))
     costs = _costs(view, is_told=ran is not None, has_evidence=has_evidence)
     parts += [Text(said) for said in (*costs, *_counts(view))]
-    parts += [Text(said) for said in _crossings(view)]
     parts += _routes(view)
     if ran is not None:
         parts += ran.figures("filter", "Rows dropped of those that reach a filter")
@@ -191,16 +189,6 @@ def _counts(view: BlockView) -> list[str]:
     ]
 
 
-def _crossings(view: BlockView) -> list[str]:
-    """Say which predicates share a trip of rows to the workers, where there are several trips."""
-    ids = view.profile.filter_ids
-    told = [
-        f"{order_text([ids[f] for f in each.filters])} ({percent(each.share)} of the rows)"
-        for each in view.crossings
-    ]
-    return [f"Rows cross to the workers {len(told)} times: {'; '.join(told)}."] if told else []
-
-
 def _routes(view: BlockView) -> list[Part]:
     """Return the classes of rows that have orders of their own."""
     if not view.routes:
@@ -254,13 +242,3 @@ def _told_by(filters: Mapping[str, Any]) -> str:
 
 ROUTING = Wording(_routes_text, {"filters": _told_by})
 """Words for another table of routes."""
-
-
-def _crossings_text(plan: Any) -> str:
-    if not isinstance(plan, list):
-        return value_text(plan)
-    return "; ".join(order_text(each) for each in plan) or "one for all"
-
-
-CROSSINGS = Wording(_crossings_text, {})
-"""Words for other crossings."""

@@ -171,7 +171,7 @@ class OrderLoop(Choice):
         Raises:
             PlanError: the policy proposed something that is not an order of the filters.
         """
-        self.count(fresh)
+        self._count(fresh)
         if not self.is_adaptive:
             return []
         self.newest = fresh
@@ -268,7 +268,7 @@ class OrderLoop(Choice):
         self._warmups_ns += warmup_ns
         return True
 
-    def count(self, fresh: FilterProfile) -> None:
+    def _count(self, fresh: FilterProfile) -> None:
         """Add to the counts of the whole life, of which no sampled rows are kept."""
         empty = FilterProfile.empty(self.filter_ids)
         counts = replace(

@@ -70,7 +70,7 @@ EVENTS = {
     "adapt": "adapts again",
     "caches": "took other caches",
     "change": "goes on as a changed query",
-    "crossings": "crosses to Python in another way",
+    "lane": "reads its files in another way",
     "drop_state": "let go of what was learned before",
     "left_out": "counted older decisions only",
     "order": "took another order",

@@ -105,31 +105,6 @@ class FilterProfile:
             n_raised=np.zeros(n),
         )
 
-    def counts_of(self, filter_ids: tuple[str, ...], filters: Order) -> FilterProfile:
-        """Return the counts and costs as those of a profile of more filters.
-
-        Args:
-            filter_ids: names of the filters of that profile.
-            filters: which of them each filter of this one is.
-        """
-        whole = FilterProfile.empty(filter_ids)
-        at = list(filters)
-        for mine, its in (
-            (self.rows_in, whole.rows_in),
-            (self.rows_out, whole.rows_out),
-            (self.n_raised, whole.n_raised),
-        ):
-            its[at] = mine
-        whole.costs.sums[:, at] = self.costs.sums
-        return replace(
-            whole,
-            n_rows=self.n_rows,
-            n_batches=self.n_batches,
-            n_kept=self.n_kept,
-            n_evaluations=self.n_evaluations,
-            n_extra=self.n_extra,
-        )
-
     @classmethod
     def of_sample(
         cls,

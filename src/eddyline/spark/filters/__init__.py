@@ -8,7 +8,7 @@ only on a row that survives every other predicate.
 
 Read ``conjunction`` (``el.all_of``) or ``operator`` (the step of a query) first, then ``binding``
 (what Spark knows of predicates and input), ``parts`` (how each part is laid), ``native_block`` and
-``guard`` (its SQL), ``udf`` and ``task`` (what Python workers do). ``staged_part`` lays an Arrow
-block in crossings. A new part of a conjunction goes to ``parts``; a new decision to ``filters/``.
+``guard`` (its SQL), ``udf`` and ``task`` (what Python workers do, and how they read files in the
+lane). A new part of a conjunction goes to ``parts``; a new decision to ``filters/``.
 The room imports ``filters/``, its words in ``report/``, ``run/`` and no other operator.
 """

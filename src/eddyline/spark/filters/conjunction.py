@@ -17,8 +17,7 @@ from eddyline.report.sections import arranged
 from eddyline.report.terminal import explain
 from eddyline.spark.filters.binding import ColumnPredicate, as_text, bind_to, fits
 from eddyline.spark.filters.operator import FilterOperator
-from eddyline.spark.filters.parts import NativePart
-from eddyline.spark.filters.staged_part import StagedPart
+from eddyline.spark.filters.parts import ArrowPart, NativePart
 from eddyline.spark.operator import Batch
 from eddyline.spark.relation import checked_frame
 from eddyline.spark.run.observations import WAIT_S, JobReports
@@ -151,7 +150,7 @@ class Conjunction:
                     "written; run the query by el.Engine, or transform inside foreachBatch, and "
                     "their order is learned too"
                 )
-        arrow = [name for name, part in operator.learning.items() if isinstance(part, StagedPart)]
+        arrow = [name for name, part in operator.learning.items() if isinstance(part, ArrowPart)]
         routed = [name for name in arrow if operator.learning[name].loop.routes is not None]
         if routed and self.options.route_by is None:
             operator.notes["routes"] = (

@@ -24,7 +24,6 @@ from eddyline.spark.filters.binding import bind_to, is_narrow
 from eddyline.spark.filters.guard import EVERY_ROW, MAX_CONJUNCTS
 from eddyline.spark.filters.native_block import NativeBlock
 from eddyline.spark.filters.parts import ArrowPart, LastPart, Laying, NativePart, PinnedPart
-from eddyline.spark.filters.staged_part import StagedPart
 from eddyline.spark.lane import ListedScan, PlainScan, Refused, guarded, local_path
 from eddyline.spark.operator import PREFIX, Laid, Operator
 
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from eddyline.spark.filters.guard import Guard
     from eddyline.spark.operator import Batch, Observed, Site
 
-LearningPart = NativePart | StagedPart
+LearningPart = NativePart | ArrowPart
 FilterPart = LearningPart | PinnedPart | LastPart
 
 LONG = (
@@ -59,7 +58,7 @@ SAMPLE_TIME_FRAC = 0.01
 LEAST_ROWS = 50_000
 """Rows of a batch input from which on tasks read its files: asking for them takes some 20 ms."""
 
-VALUE_NS, BYTE_NS, ROW_NS = 10.0, 1.25, 600.0
+VALUE_NS, BYTE_NS, ROW_NS = 10.0, 1.25, 1_000.0
 """Time to decode a value and each of its bytes, and what a row costs on its way to Python (ns)."""
 
 
@@ -153,7 +152,7 @@ class FilterOperator(Operator):
                 reads=segment.columns,
                 thinks_freely=True,
             )
-            whole = ArrowPart(
+            yield ArrowPart(
                 segment.functions,
                 segment.columns,
                 loop,
@@ -162,9 +161,7 @@ class FilterOperator(Operator):
                 self._run_id,
                 carries_errors=bool(self.bound.checks) or len(self.bound.segments) > 1,
                 guard=self.guard,
-                component=loop.component,
             )
-            yield StagedPart(whole)
         if segment.barrier is not None:
             column = f"{PREFIX}_{number}_pinned"
             yield PinnedPart(segment.barrier, column, self.options, self.query, self.guard)
@@ -285,7 +282,7 @@ class FilterOperator(Operator):
         """Raise Refused if tasks may not read files whatever the input is."""
         if self.options.lane == "off":
             raise Refused("the option lane is 'off'")
-        if not isinstance(self.parts[0], StagedPart):
+        if not isinstance(self.parts[0], ArrowPart):
             raise Refused("its first predicates are no Python functions")
         if self.guard.condition:
             raise Refused("its rows are not those of one input alone")
@@ -324,11 +321,11 @@ class FilterOperator(Operator):
     def _arrow(self) -> ArrowPart:
         """The first part, of one that may read files."""
         part = self.parts[0]
-        assert isinstance(part, StagedPart)
-        return part.whole
+        assert isinstance(part, ArrowPart)
+        return part
 
     def _note_lane(self, said: str) -> None:
-        if any(isinstance(part, StagedPart) for part in self.parts):
+        if any(isinstance(part, ArrowPart) for part in self.parts):
             self.notes["lane"] = f"lane: {said}"
 
     def take_entries(self) -> list[JournalEntry]:
@@ -438,7 +435,6 @@ class FilterOperator(Operator):
             routes=() if loop.routes is None else loop.routes.views(),
             routed_by=() if loop.table is None else (loop.table.attribute,),
             route_note="" if loop.routes is None else loop.routes.note,
-            crossings=part.crossings() if isinstance(part, StagedPart) else (),
         )
 
     def _note(self, component: str) -> str:

@@ -13,7 +13,6 @@ import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from msgspec import structs
 
 from eddyline.data.outcomes import seed_of
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from eddyline.spark.filters.native_block import NativeBlock
     from eddyline.spark.lane import ListedScan
     from eddyline.spark.operator import Batch, Observed
-    from eddyline.stats.profile import FilterProfile
 
 N_SEEDS = 2
 """Samples of a native part take turns, batch by batch: Spark compiles new code for a new seed."""
@@ -150,7 +148,7 @@ class NativePart:
 
 @dataclass(slots=True, eq=False)
 class ArrowPart:
-    """Python predicates in one Arrow UDF: one crossing to Python workers and back."""
+    """Python predicates in one Arrow UDF, or in tasks that read files themselves."""
 
     functions: tuple[FunctionPredicate, ...]
     columns: tuple[frozenset[str], ...]
@@ -163,12 +161,8 @@ class ArrowPart:
     carries_errors: bool
     """Whether something after it may still drop a row on which it raised."""
     guard: Guard
-    component: str
-    """The component that its reports are for: that of its loop, or of one that it is a part of."""
     n_learned: int = 0
     """Batches of which reports have come home."""
-    n_bytes: dict[str, float] = field(default_factory=dict)
-    """Mean size of a value of each column that it was handed (bytes)."""
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -178,7 +172,7 @@ class ArrowPart:
     def lay(self, laying: Laying) -> None:
         """Filter in Python workers."""
         task, texts = self._task(laying.batch.id, is_fixed=laying.is_fixed)
-        seen = laying.observed(self.component, self)
+        seen = laying.observed(self.loop.component)
         files, laying.files = laying.files, None
         if files is not None:
             laying.df = read_filtered(files, task, texts, self.column, seen)
@@ -220,24 +214,22 @@ class ArrowPart:
         """The columns that workers are handed for the predicates."""
         return tuple(dict.fromkeys(text for each in self.functions for text in each.reads))
 
-    def learn(
-        self, observed: Observed, batch: Batch
-    ) -> tuple[FilterProfile | None, list[JournalEntry]]:
-        """Take in the reports of a job's tasks, each task once; returns what they tell together."""
-        reports = observed.reports("arrow")
-        if not reports:
-            return None, []
-        entries = decisions_of(reports, batch.id)
-        profiles = [each.profile.profile for each in reports]
-        fresh = merge_tasks(profiles, self.loop.window.max_tuples, MAX_ROWS)
-        entries += self.loop.step(fresh, batch.id)
-        for each in reports:
-            self.loop.add_costs(each.profile.loading)
-        sizes = np.mean([each.profile.n_bytes for each in reports], axis=0)
-        self.n_bytes = dict(zip(self.handed, sizes.tolist(), strict=True))
-        # What all tasks learned together is more than what a worker remembers of its own.
-        self.n_learned += 1
-        return fresh, entries
+    def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
+        """Take in the reports of jobs, of each job those of its tasks, each task once."""
+        entries = []
+        for each in observed:
+            reports = each.reports("arrow")
+            if not reports:
+                continue
+            entries += decisions_of(reports, batch.id)
+            profiles = [report.profile.profile for report in reports]
+            fresh = merge_tasks(profiles, self.loop.window.max_tuples, MAX_ROWS)
+            entries += self.loop.step(fresh, batch.id)
+            for report in reports:
+                self.loop.add_costs(report.profile.loading)
+            # What all tasks learned together is more than what a worker remembers of its own.
+            self.n_learned += 1
+        return entries
 
 
 @dataclass(slots=True)

@@ -68,8 +68,6 @@ class TaskProfile:
     but not what an evaluation costs, so not in the profile."""
     order: tuple[int, ...]
     """The order in force at the end of the task."""
-    n_bytes: tuple[float, ...]
-    """Mean size of a value of each argument that predicates read (bytes)."""
 
 
 @dataclass(slots=True)
@@ -80,16 +78,9 @@ class _Observing:
     is_first_call: bool
     window_rows: int
     first_calls: CostSums = field(init=False)
-    n_rows: int = 0
-    sizes: Any = 0
 
     def __post_init__(self) -> None:
         self.first_calls = CostSums.empty(len(self.profile.filter_ids))
-
-    def add_columns(self, columns: Sequence[pa.Array]) -> None:
-        """Note how large a batch is."""
-        self.n_rows += len(columns[0])
-        self.sizes += np.array([column.nbytes for column in columns], dtype=np.float64)
 
     def add(self, seen: FilterProfile) -> None:
         if self.is_first_call:
@@ -103,8 +94,7 @@ class _Observing:
         again, costs = self.profile.costs.is_known, self.profile.costs
         costs += self.first_calls.without(again)
         loading = self.first_calls.without(~again)
-        n_bytes = tuple((self.sizes / max(self.n_rows, 1)).tolist())
-        return TaskProfile(replace(self.profile, costs=costs), loading, order, n_bytes)
+        return TaskProfile(replace(self.profile, costs=costs), loading, order)
 
 
 Outcome: TypeAlias = "tuple[tuple[pa.Array, ...], Mask, dict[int, PredicateError], bytes | None]"
@@ -175,7 +165,6 @@ class FilterTask:
         first_row = 0
         for arguments, is_last in with_last(gathered_batches):
             rows, columns = self._guarded(arguments)
-            observing.add_columns(columns[: self.n_columns])
             outcomes = []
             for outcome, decided in run_batch(
                 executor,
