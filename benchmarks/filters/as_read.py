@@ -71,7 +71,7 @@ def scanned(folder: Path | str) -> DataFrame:
     return spark_session().read.parquet(str(folder))
 
 
-def _dear(bound: float, n_sines: int = N_SINES) -> Callable[[Any], Any]:
+def dear(bound: float, n_sines: int = N_SINES) -> Callable[[Any], Any]:
     """Return a function that passes the numbers from a bound on, for some 7 ns a sine each."""
 
     def passes(values: Any) -> Any:
@@ -83,13 +83,14 @@ def _dear(bound: float, n_sines: int = N_SINES) -> Callable[[Any], Any]:
     return passes
 
 
-def _over_arrow(fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def over_arrow(fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a function over NumPy arrays as one over Arrow arrays."""
     return lambda column: pa.array(fn(column.to_numpy(zero_copy_only=False)))
 
 
 def _predicates(bounds: tuple[float, ...] = DROPS) -> list[FunctionPredicate]:
     return [
-        el.predicate(_dear(bound), reads=[f"c{number}"], name=f"dear {number}", arrays="numpy")
+        el.predicate(dear(bound), reads=[f"c{number}"], name=f"dear {number}", arrays="numpy")
         for number, bound in enumerate(bounds)
     ]
 
@@ -97,7 +98,7 @@ def _predicates(bounds: tuple[float, ...] = DROPS) -> list[FunctionPredicate]:
 def equal_predicates(settings: Settings) -> Measurement:
     """Five predicates of the same cost, each on a column of its own, written worst first."""
     df = scanned(numbers(settings.pick(1_000_000, 200_000)))
-    udfs = [arrow_udf_of(_over_arrow(_dear(bound))) for bound in DROPS]
+    udfs = [arrow_udf_of(over_arrow(dear(bound))) for bound in DROPS]
     chain = reduce(and_, [udf(f"c{number}") for number, udf in enumerate(udfs)])
     best = _predicates()[::-1]
     times = interleaved(
@@ -134,7 +135,7 @@ def unseen_predicates(settings: Settings) -> Measurement:
         columns = rng.permutation(N_COLUMNS)[:n].tolist()
         written = [
             el.predicate(
-                _dear(float(drops[f]), int(n_sines[f])),
+                dear(float(drops[f]), int(n_sines[f])),
                 reads=[f"c{columns[f]}"],
                 name=f"p{f}",
                 arrays="numpy",
@@ -159,7 +160,7 @@ def _tenant_predicates() -> list[FunctionPredicate]:
     """Return eight predicates; the one of a row's tenant drops 95 %, the others 5 %."""
 
     def of(number: int) -> FunctionPredicate:
-        own, others = _dear(0.95), _dear(0.05)
+        own, others = dear(0.95), dear(0.05)
 
         def passes(values: Any, tenant: Any) -> Any:
             return np.where(tenant == number, own(values), others(values))
@@ -253,12 +254,12 @@ def proxy_alone(folder: str, n_jobs: int) -> dict[str, list[float]]:
     The redundant proxy: three dear ones pass where the cheap one does, a fourth is independent.
     """
 
-    def dear(column: str, name: str) -> FunctionPredicate:
-        return el.predicate(_dear(0.7), reads=[column], name=name, arrays="numpy")
+    def costly(column: str, name: str) -> FunctionPredicate:
+        return el.predicate(dear(0.7), reads=[column], name=name, arrays="numpy")
 
     cheap = el.predicate(lambda c0: pc.greater_equal(c0, 0.7), reads=["c0"], name="cheap")
-    dears = [dear("c0", f"implied {number}") for number in range(3)]
-    keep = el.all_of(cheap, *dears, dear("c1", "independent"))
+    dears = [costly("c0", f"implied {number}") for number in range(3)]
+    keep = el.all_of(cheap, *dears, costly("c1", "independent"))
     df = scanned(folder)
     return {"evaluations": [_evaluations(keep, df) for _ in range(n_jobs)]}
 

@@ -12,7 +12,7 @@ from benchmarks.harness.scenario import Run, Scenario, Target
 from eddyline.ordering import ORDERING_POLICIES
 
 MODULES: dict[str, tuple[str, ...]] = {
-    "filters": ("thesis", "predicate_eval", "intrusion", "spark_end_to_end", "as_read"),
+    "filters": ("thesis", "predicate_eval", "intrusion", "spark_end_to_end", "as_read", "lane"),
     "change": (
         "paper",
         "priced",
