@@ -81,10 +81,12 @@ def test_rows_are_taken_and_skipped_in_any_pieces(files, steps, block):
         for takes, n_rows in steps:
             n = min(n_rows, len(true) - at)
             if takes and n:
-                expected = true.slice(at, n)
-                text, number = rows.take(n)
-                assert number.to_pylist() == expected["n"].to_pylist()
-                assert text.to_pylist() == expected["s"].to_pylist()
+                taken = [*rows.take(n)]
+                assert [len(columns[1]) for _, columns in taken] == [n for n, _ in taken]
+                found = pa.concat_tables(pa.table(c, names=["s", "n"]) for _, c in taken)
+                assert (
+                    found.select(["n", "s"]).combine_chunks() == true.slice(at, n).combine_chunks()
+                )
             else:
                 rows.skip(n)
             at += n
@@ -98,28 +100,30 @@ def test_row_groups_that_are_skipped_are_not_read(files, monkeypatch):
     )
     rows = rows_of(files, LONG)
     rows.skip(7)  # two groups of three, and a row of the third
-    assert rows.take(1)[0].to_pylist() == [7]
+    ((n_rows, (found,)),) = rows.take(1)
+    assert (n_rows, found.to_pylist()) == (1, [7])
     assert opened == [2]
 
 
 def test_a_column_that_a_file_lacks_is_null(files):
-    (found,) = rows_of(files, ABSENT).take(4)
+    found = pa.chunked_array([column for _, (column,) in rows_of(files, ABSENT).take(4)])
     assert found.type == pa.float64()
-    assert found.null_count == 4
+    assert found.null_count == len(found) == 4
 
 
 def test_no_column_at_all_has_rows(files):
-    assert [len(each) for each in rows_of(files, LONG).blocks()]
     rows = rows_of(files)
-    rows.skip(33)
-    assert rows.take(0) == []
+    rows.skip(2)
+    assert [*rows.take(5)] == [(1, []), (3, []), (1, [])]
+    rows.skip(26)
+    assert [*rows.take(9)] == []
 
 
 def test_a_file_that_is_gone(tmp_path):
     file = written(tmp_path / "gone.parquet", pa.table({"n": [1]}))
     os.remove(file.path)
     with pytest.raises(SourceError, match=r"gone\.parquet was there when Spark listed it"):
-        rows_of([file], LONG).take(1)
+        next(rows_of([file], LONG).take(1))
 
 
 @pytest.mark.parametrize("n_rows", [1, 2])
@@ -128,7 +132,7 @@ def test_a_file_that_was_written_again(tmp_path, n_rows):
     written(tmp_path / "again.parquet", pa.table({"n": [2] * n_rows}))
     os.utime(file.path, ns=(file.changed_ns + 1, file.changed_ns + 1))
     with pytest.raises(SourceError, match=r"again\.parquet was written again"):
-        rows_of([file], LONG).take(1)
+        next(rows_of([file], LONG).take(1))
 
 
 def test_a_damaged_file(tmp_path):
@@ -139,7 +143,17 @@ def test_a_damaged_file(tmp_path):
     path.write_bytes(content)
     os.utime(path, ns=(file.changed_ns, file.changed_ns))
     with pytest.raises(SourceError, match=r"bad\.parquet cannot be read"):
-        rows_of([file], LONG).take(1000)
+        list(rows_of([file], LONG).take(1000))
+
+
+def test_blocks_of_long_texts_have_fewer_rows(tmp_path, monkeypatch):
+    texts = [f"{at:04}" * 250 for at in range(3_000)]
+    file = written(tmp_path / "long.parquet", pa.table({"s": texts}), row_group_size=1_000)
+    monkeypatch.setattr(scan, "BLOCK_BYTES", 100_000)
+    blocks = [column for _, (column,) in rows_of([file], TEXT).take(3_000)]
+    assert [text for block in blocks for text in block.to_pylist()] == texts
+    assert len(blocks[0]) == 1_000  # nothing was known
+    assert all(block.nbytes <= 2 * 100_000 for block in blocks[1:])
 
 
 # -- tasks ----------------------------------------------------------------------------------------

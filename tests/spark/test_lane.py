@@ -245,7 +245,7 @@ def raises_on_zero(long):
 def any_size(monkeypatch):
     """Files of any size and width are read in the lane."""
     monkeypatch.setattr(operator, "LEAST_ROWS", 0)
-    monkeypatch.setattr(operator, "ROW_NS", float("inf"))
+    monkeypatch.setattr(operator, "HANDED_NS", float("inf"))
 
 
 CONJUNCTIONS = {
@@ -297,8 +297,10 @@ def test_why_there_is_no_lane_is_said(df, any_size, monkeypatch):
     assert "the expression 'coalesce(id, 0)'" in note(el.all_of(expression), df)
     routed = el.all_of(positive, short, route_by=["id % 3"])
     assert "told apart by 'id % 3'" in note(routed, df)
-    monkeypatch.setattr(operator, "ROW_NS", 20.0)
-    assert "columns that no predicate reads are wide" in note(el.all_of(positive), df)
+    monkeypatch.setattr(operator, "HANDED_NS", 500.0)
+    assert "columns that a job may not need" in note(el.all_of(positive), df)
+    narrow = df.select("double", "long", "flag", "whole")
+    assert note(el.all_of(positive), narrow) == "lane: tasks read 3 files"
     monkeypatch.setattr(operator, "LEAST_ROWS", 6_001)
     assert "fewer than 6,001 rows" in note(el.all_of(positive), df)
 

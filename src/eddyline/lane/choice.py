@@ -23,8 +23,8 @@ FILES, ROWS = "files", "rows"
 TRIAL = 3
 """Batches of a trial: the first compiles, and the faster one of the others is compared."""
 
-FIRST_TRIAL = 10
-"""Batches before the first trial."""
+FIRST_TRIAL, LEAST_WAIT = 4, 10
+"""Batches before the first trial, and at least between two others."""
 
 TRIAL_SHARE = 0.005
 """Share of the time that trials may take beyond the plan in force."""
@@ -108,7 +108,7 @@ class LaneChoice(OneOfFew):
         self._n_since, self._tried = 0, []
         if not math.isfinite(tried) or not now:
             return []  # its batches were not like the others
-        self._wait = max(FIRST_TRIAL, math.ceil(TRIAL * (abs(tried / now - 1)) / TRIAL_SHARE))
+        self._wait = max(LEAST_WAIT, math.ceil(TRIAL * (abs(tried / now - 1)) / TRIAL_SHARE))
         if tried * LEAST_GAIN > now:
             return []
         self.plan, self._row_ns = self._other, tried

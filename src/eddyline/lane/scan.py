@@ -31,8 +31,12 @@ from eddyline.errors import SourceError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-BLOCK_ROWS = 32_768
-"""Rows that are decoded at once: fewer make reading numbers slower, and more only take memory."""
+BLOCK_ROWS, TEXT_ROWS = 32_768, 4_096
+"""Rows that are decoded at once, and as long as nothing is known of how long their texts are. Fewer
+make reading numbers slower, and more only take memory."""
+
+BLOCK_BYTES = 32 << 20
+"""Bytes of a block for which it gets fewer rows."""
 
 BUFFER_BYTES = 1 << 20
 """Bytes of a column that are read from the file at once."""
@@ -271,6 +275,9 @@ class Rows:
         """Rows of the row group that are left, those of the block included."""
         self._n_skipped = 0
         """Rows that are passed over once later ones are asked for."""
+        is_fixed = all(pa.types.is_primitive(column.type) for column in columns)
+        self._block_rows = BLOCK_ROWS if is_fixed else min(TEXT_ROWS, BLOCK_ROWS)
+        """Rows of a block of the next row group."""
 
     def blocks(self) -> Iterator[tuple[pa.Array, ...]]:
         """Yield all rows that are left, block by block.
@@ -285,20 +292,16 @@ class Rows:
         """Pass over rows; they are read only if they stand between others of a row group."""
         self._n_skipped += n_rows
 
-    def take(self, n_rows: int) -> list[pa.Array]:
-        """Return the next rows, of which there are so many, column by column.
+    def take(self, n_rows: int) -> Iterator[tuple[int, list[pa.Array]]]:
+        """Yield the next rows, of which there are so many: of each block its rows and its columns.
 
         Raises:
             SourceError: a file is gone, another one, or damaged.
         """
-        parts = []
         while n_rows and self._reaches_row():
             n = min(n_rows, self._n_block)
-            parts.append(self._taken(n))
             n_rows -= n
-        if len(parts) == 1:
-            return parts[0]
-        return [pa.concat_arrays(arrays) for arrays in zip(*parts, strict=True)]
+            yield n, self._taken(n)
 
     def _taken(self, n_rows: int) -> list[pa.Array]:
         """Return the first rows of the block and move on."""
@@ -349,6 +352,8 @@ class Rows:
             else pa.nulls(batch.num_rows, column.type)
             for column in self._columns
         ]
+        row_bytes = sum(array.nbytes for array in self._block) / max(self._n_block, 1)
+        self._block_rows = max(1, min(BLOCK_ROWS, int(BLOCK_BYTES / max(row_bytes, 1.0))))
 
     def _of_group(self, file: ScannedFile, group: int) -> Iterator[pa.RecordBatch]:
         if self._file is None or self._file[0] is not file:
@@ -360,7 +365,7 @@ class Rows:
             n_rows = file.group_rows[group]
             return iter([pa.RecordBatch.from_struct_array(pa.array([{}] * n_rows, pa.struct([])))])
         found: Iterator[pa.RecordBatch] = opened.iter_batches(
-            batch_size=BLOCK_ROWS, row_groups=[group], columns=names, use_threads=False
+            batch_size=self._block_rows, row_groups=[group], columns=names, use_threads=False
         )
         return found
 

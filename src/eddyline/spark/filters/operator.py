@@ -8,6 +8,7 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
+import pyarrow as pa
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from eddyline.filters.binding import BoundConjunction, Segment
+    from eddyline.lane.scan import FileColumn
     from eddyline.query.attributes import Attribute
     from eddyline.query.steps import FilterStep
     from eddyline.report.sections import Section
@@ -55,11 +57,16 @@ READ_SAMPLE_ROWS = 2_000
 SAMPLE_TIME_FRAC = 0.01
 """Most time that reading samples may take, as a share of the time between two of them."""
 
-LEAST_ROWS = 50_000
-"""Rows of a batch input from which on tasks read its files: asking for them takes some 20 ms."""
+LEAST_ROWS = 200_000
+"""Rows of a batch input from which on tasks read its files: to list these takes some 30 ms."""
 
-VALUE_NS, BYTE_NS, ROW_NS = 10.0, 1.25, 1_000.0
-"""Time to decode a value and each of its bytes, and what a row costs on its way to Python (ns)."""
+HANDED_NS, BACK_NS = 500.0, 300.0
+"""What a row costs that Spark hands to Python, and one that tasks hand to Spark, beside its values
+(ns of a core; the first is the lower end of what was measured)."""
+
+DECODE_NS, TRIP_NS, TEXT_NS, BYTE_NS = 10.0, 30.0, 60.0, 1.25
+"""What a number costs to decode and to hand over, what a text costs for either, and each byte of it
+that is stored (ns of a core)."""
 
 
 class FilterOperator(Operator):
@@ -310,12 +317,21 @@ class FilterOperator(Operator):
         """
         if listed.n_rows < LEAST_ROWS:
             raise Refused(f"it has fewer than {LEAST_ROWS:,} rows")
-        others = listed.row_bytes.keys() - set(self._arrow.handed)
-        row_ns = sum(VALUE_NS + BYTE_NS * listed.row_bytes[name] for name in others)
-        if row_ns > ROW_NS:
-            raise Refused(
-                "the columns that no predicate reads are wide, and a job may not need them"
-            )
+
+        def value_ns(column: FileColumn, number_ns: float) -> float:
+            if not pa.types.is_string(column.type) and not pa.types.is_binary(column.type):
+                return number_ns
+            return TEXT_NS + BYTE_NS * listed.row_bytes[column.name]
+
+        saved_ns, costs_ns, back_ns = HANDED_NS, 0.0, BACK_NS
+        for column in listed.columns:
+            back_ns += value_ns(column, TRIP_NS)
+            if column.name in self._arrow.handed:
+                saved_ns += value_ns(column, TRIP_NS)
+            else:
+                costs_ns += value_ns(column, DECODE_NS)
+        if costs_ns + self._arrow.share_kept * back_ns > saved_ns:
+            raise Refused("reading columns that a job may not need could take more than it saves")
 
     @property
     def _arrow(self) -> ArrowPart:

@@ -319,17 +319,24 @@ class FileFilter:
         others = [column for column in self.columns if column.name not in self.handed]
         left = Rows(splits, others, ignores_case=self.ignores_case)
         for arguments, keep, errors, report in self.filter.outcomes(self._arguments(read)):
-            rows = np.flatnonzero(keep)
-            if len(rows):
-                arrays = dict(zip(self.handed, arguments, strict=False))
-                arrays |= zip((each.name for each in others), left.take(len(keep)), strict=True)
-                if len(rows) < len(keep):
+            for first, n_rows, block in _blocks_of(left, keep):
+                rows = np.flatnonzero(keep[first : first + n_rows])
+                if not len(rows):
+                    continue
+                arrays = {
+                    name: array.slice(first, n_rows)
+                    for name, array in zip(self.handed, arguments, strict=False)
+                }
+                arrays |= zip((each.name for each in others), block, strict=True)
+                if len(rows) < n_rows:
                     taken = pa.array(rows)
                     arrays = {name: array.take(taken) for name, array in arrays.items()}
-                own = {at: errors[row] for at, row in enumerate(rows.tolist()) if row in errors}
+                own = {
+                    int(np.searchsorted(rows, row - first)): error
+                    for row, error in errors.items()
+                    if first <= row < first + n_rows
+                }
                 yield self._batch([arrays[column.name] for column in self.columns], own, None)
-            else:
-                left.skip(len(keep))
             if report is not None:
                 yield self._batch([pa.nulls(1, each.type) for each in self.columns], {}, report)
 
@@ -349,3 +356,17 @@ class FileFilter:
             arrays.append(texts_of(errors, n_rows))
             names.append(ERROR)
         return pa.RecordBatch.from_arrays(arrays, names)
+
+
+def _blocks_of(left: Rows, keep: Mask) -> Iterator[tuple[int, int, list[pa.Array]]]:
+    """Yield blocks of the rows from the first to the last one that is kept; see ``Rows.take``.
+
+    Each with its first row and its number of rows. Afterwards all rows are passed.
+    """
+    kept = np.flatnonzero(keep)
+    first, end = (int(kept[0]), int(kept[-1]) + 1) if len(kept) else (0, 0)
+    left.skip(first)
+    for n_rows, block in left.take(end - first):
+        yield first, n_rows, block
+        first += n_rows
+    left.skip(len(keep) - end)
