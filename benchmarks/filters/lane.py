@@ -1,7 +1,8 @@
 """The lane: Python predicates over scanned Parquet files, whose columns tasks read themselves.
 
 Shapes are those of the day's seed: columns, types, files, costs and shares are drawn. Stock Spark
-runs beside, each predicate an Arrow UDF, written worst first as eddyline gets them.
+runs beside, each predicate an Arrow UDF, written worst first as eddyline gets them. Batch jobs take the
+lane with ``lane="on"``, streams by default.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def predicates(settings: Settings, act: Callable[[DataFrame], object]) -> Measur
         rows = shape.rows
         ways: dict[str, Callable[[DataFrame], DataFrame]] = {
             "arrow_udf": partial(DataFrame.where, condition=shape.stock()),
-            "eddyline": el.all_of(*shape.predicates()),
+            "eddyline": el.all_of(*shape.predicates(), lane="on"),
             "lane off": el.all_of(*shape.predicates(), lane="off"),
         }
         times = _timed(rows, ways, act, settings)
@@ -178,36 +179,8 @@ def _later_s(query: Any) -> float:
     return float(sum(took[len(took) // 2 :])) / 1e3
 
 
-def better_way(settings: Settings) -> Measurement:
-    """Auto over the better of both ways, worst of what jobs do with wide and narrow rows."""
-    worst, told = [], []
-    n_rows = settings.pick(400_000, 80_000)
-    rng = np.random.default_rng(settings.unseen)
-    for width in (0, 60, 1_500):
-        texts = [f"{mark:016x}{'q' * width}" for mark in rng.integers(0, 1 << 60, 5_000).tolist()]
-        columns: dict[str, Any] = {"c0": rng.random(n_rows)}
-        for number in range(6):
-            places = pa.array(rng.integers(0, len(texts), n_rows))
-            columns[f"t{number}"] = pa.array(texts).take(places)
-        folder = written(pa.table(columns))
-        for drop in (0.1, 0.9):
-            acts: dict[str, Callable[[DataFrame], object]] = {"count": DataFrame.count, "all": noop}
-            for what, act in acts.items():
-                one = el.predicate(dear(drop), reads=["c0"], name="one", arrays="numpy")
-                ways: dict[str, Callable[[DataFrame], DataFrame]] = {
-                    "auto": el.all_of(one),
-                    "off": el.all_of(one, lane="off"),
-                }
-                times = _timed(scanned(folder), ways, act, settings)
-                ratio = paired_ratio(times["auto"], times["off"])
-                worst.append(ratio)
-                told.append(f"{width} bytes, {drop} dropped, {what} {ratio:.2f}")
-    return Measurement(max(worst), f"auto over off: {'; '.join(told)}", {"ratios": worst})
-
-
 RUNS: Runs = {
     "lane_predicates_count": partial(predicates, act=DataFrame.count),
     "lane_predicates_all": partial(predicates, act=noop),
     "lane_stream": stream,
-    "lane_auto": better_way,
 }

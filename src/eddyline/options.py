@@ -90,8 +90,9 @@ class FilterOptions(_Keywords):
     read_sample: bool = True
     """Batch inputs: read a bounded sample before the job to order the native predicates."""
     lane: str = "auto"
-    """``auto``: tasks in Python may read Parquet files themselves, where that is faster; ``off``:
-    Spark reads them and hands over rows."""
+    """``auto``: tasks of a query may read the Parquet files of a stream themselves, where that is
+    faster; ``on``: they do wherever they can, those of a batch DataFrame too; ``off``: Spark reads
+    files and hands over rows."""
     seed: int = 0
     """Chooses the profiled rows; never changes an answer (≥ 0)."""
 
@@ -272,7 +273,7 @@ EXACT, DISCARD = "exact", "discard"
 METHODS = ("auto", "witnesses", "blocks", "every_row", "statement")
 """Values of ``SharingOptions.method``."""
 
-LANES = ("auto", "off")
+LANES = ("auto", "on", "off")
 """Values of ``FilterOptions.lane``."""
 
 SEQUENCES = ("macro", "greedy", "hybrid", "fixed")

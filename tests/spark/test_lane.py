@@ -6,6 +6,7 @@ import datetime as dt
 import decimal
 import json
 import shutil
+from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -18,10 +19,10 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 import eddyline as el
+from eddyline.errors import SourceError
 from eddyline.lane.choice import FILES, ROWS
 from eddyline.lane.scan import Rows
-from eddyline.spark.filters import operator
-from eddyline.spark.lane import PlainScan, Refused, local_path
+from eddyline.spark.lane import PlainScan, Refused, files_of, local_path
 from tests.spark.parquet_files import schema_of
 
 pytestmark = pytest.mark.spark
@@ -99,7 +100,7 @@ WRITERS = {
 
 def read_by_lane(df):
     scan = PlainScan.of(df)
-    listed = scan.listed(map(local_path, df.inputFiles()))
+    listed = scan.listed(files_of(df))
     tables = [
         pa.table([*block], names=df.columns)
         for splits in listed.tasks
@@ -163,7 +164,7 @@ def df(spark, folder):
 
 def why_not(df):
     with pytest.raises(Refused) as caught:
-        PlainScan.of(df).listed(map(local_path, df.inputFiles()))
+        PlainScan.of(df).listed(files_of(df))
     return str(caught.value)
 
 
@@ -197,6 +198,7 @@ def test_what_is_cached_is_not_read_from_files(spark, folder):
         "spark.sql.files.ignoreCorruptFiles",
         "spark.sql.files.ignoreMissingFiles",
         "spark.sql.parquet.binaryAsString",
+        "spark.sql.parquet.int96TimestampConversion",
         "spark.sql.execution.arrow.useLargeVarTypes",
     ],
 )
@@ -211,6 +213,51 @@ def test_settings_that_change_what_spark_reads_are_refused(spark, df, setting):
 def test_options_of_the_reader_are_refused(spark, folder):
     read = spark.read.option("datetimeRebaseMode", "LEGACY").parquet(str(folder))
     assert why_not(read) == "its reader has the option datetimerebasemode"
+
+
+def test_files_that_are_given_twice_are_read_twice(spark, folder):
+    one = str(folder / "1.parquet")
+    for paths in ([str(folder), one], [one, one], [str(folder / "*.parquet"), one]):
+        twice = spark.read.parquet(*paths)
+        assert bits(read_by_lane(twice)) == bits(twice.toArrow())
+
+
+def test_the_summary_of_a_folder_is_no_file(spark, tmp_path):
+    table, parts = drawn(3, 20, 0.1), []
+    pq.write_table(table, tmp_path / "a.parquet", metadata_collector=parts)
+    parts[0].set_file_path("a.parquet")
+    pq.write_metadata(table.schema, tmp_path / "_metadata", metadata_collector=parts)
+    df = spark.read.parquet(str(tmp_path))
+    assert bits(read_by_lane(df)) == bits(df.toArrow())
+
+
+def test_values_that_only_a_table_knows_are_refused(spark):
+    spark.sql("CREATE TABLE lane_defaults (id BIGINT) USING parquet")
+    try:
+        spark.sql("INSERT INTO lane_defaults VALUES (1)")
+        assert PlainScan.of(spark.table("lane_defaults"))
+        spark.sql("ALTER TABLE lane_defaults ADD COLUMN (w INT DEFAULT 7)")
+        told = why_not(spark.table("lane_defaults").withMetadata("w", {}))
+        assert told == "the table gives 'w' values that files do not have"
+    finally:
+        spark.sql("DROP TABLE lane_defaults")
+
+
+def test_a_column_that_spark_fills_is_refused(spark, folder):
+    schema = "id bigint, _tmp_metadata_row_index bigint"
+    assert "fills by itself" in why_not(spark.read.schema(schema).parquet(str(folder)))
+
+
+def test_a_damaged_page_is_an_error(spark, tmp_path):
+    rows = spark.range(1000).coalesce(1).write.option("parquet.enable.dictionary", "false")
+    rows.option("compression", "none").parquet(str(tmp_path / "rows"))
+    df = spark.read.parquet(str(tmp_path / "rows"))
+    (path,) = map(Path, files_of(df))
+    content, value = path.read_bytes(), (500).to_bytes(8, "little")
+    assert content.count(value) == 1
+    path.write_bytes(content.replace(value, (1 << 40).to_bytes(8, "little")))
+    with pytest.raises(SourceError, match=r"cannot be read.*(?i:crc|checksum)"):
+        read_by_lane(df)
 
 
 def test_many_files_and_other_file_systems_are_refused(df, monkeypatch):
@@ -241,13 +288,6 @@ def raises_on_zero(long):
     return pc.greater(long, 0)
 
 
-@pytest.fixture
-def any_size(monkeypatch):
-    """Files of any size and width are read in the lane."""
-    monkeypatch.setattr(operator, "LEAST_ROWS", 0)
-    monkeypatch.setattr(operator, "HANDED_NS", float("inf"))
-
-
 CONJUNCTIONS = {
     "one": [positive],
     "several": [positive, short, odd],
@@ -261,63 +301,62 @@ CONJUNCTIONS = {
 
 @pytest.mark.parametrize("kind", CONJUNCTIONS)
 @pytest.mark.parametrize("routing", [True, False])
-def test_rows_are_those_of_the_other_way(df, any_size, kind, routing):
+def test_rows_are_those_of_the_other_way(df, kind, routing):
     made = {
-        lane: el.all_of(*CONJUNCTIONS[kind], lane=lane, routing=routing) for lane in ("auto", "off")
+        lane: el.all_of(*CONJUNCTIONS[kind], lane=lane, routing=routing) for lane in ("on", "off")
     }
     rows = df.transform(made["off"])
     for _ in range(3):  # what was learned of one job is used in the next
-        kept = df.transform(made["auto"])
+        kept = df.transform(made["on"])
         assert kept.schema == df.schema
         found = kept.toArrow()
         assert bits(found) == bits(rows.toArrow())
-    (note,) = (each for each in made["auto"].facts().notes if each.startswith("lane"))
+    (note,) = (each for each in made["on"].facts().notes if each.startswith("lane"))
     is_native_first = any(isinstance(each, str) for each in CONJUNCTIONS[kind][:3])
     assert note == "lane: tasks read 3 files" or is_native_first
     assert "lane: no, because the option lane is 'off'" in made["off"].explain()
-    both = made["auto"].facts().blocks[-1].totals, made["off"].facts().blocks[-1].totals
+    both = made["on"].facts().blocks[-1].totals, made["off"].facts().blocks[-1].totals
     assert both[0].n_rows == 3 * both[1].n_rows
 
 
-def test_an_error_counts_if_the_row_survives(df, any_size):
-    for lane in ("auto", "off"):
+def test_an_error_counts_if_the_row_survives(df):
+    for lane in ("on", "off"):
         keep = el.all_of(raises_on_zero, lane=lane)
         with pytest.raises(Exception, match="'raises_on_zero' raised ValueError: zero"):
             df.transform(keep).count()
 
 
-def test_why_there_is_no_lane_is_said(df, any_size, monkeypatch):
+def test_why_there_is_no_lane_is_said(df):
     def note(keep, rows):
         rows.transform(keep).schema  # noqa: B018 - lays it
         (said,) = (each for each in keep.facts().notes if each.startswith("lane"))
         return said
 
-    assert note(el.all_of(positive), df.where("id > 1")).startswith("lane: no, because Filter")
+    on = {"lane": "on"}
+    assert "lane='on' takes it" in note(el.all_of(positive), df)
+    assert note(el.all_of(positive, **on), df.where("id > 1")).startswith(
+        "lane: no, because Filter"
+    )
     expression = el.predicate(lambda x: pc.greater(x, 1), reads=["coalesce(id, 0)"], name="more")
-    assert "the expression 'coalesce(id, 0)'" in note(el.all_of(expression), df)
-    routed = el.all_of(positive, short, route_by=["id % 3"])
+    assert "reads 'coalesce(id, 0)'" in note(el.all_of(expression, **on), df)
+    routed = el.all_of(positive, short, route_by=["id % 3"], **on)
     assert "told apart by 'id % 3'" in note(routed, df)
-    monkeypatch.setattr(operator, "HANDED_NS", 500.0)
-    assert "columns that a job may not need" in note(el.all_of(positive), df)
-    narrow = df.select("double", "long", "flag", "whole")
-    assert note(el.all_of(positive), narrow) == "lane: tasks read 3 files"
-    monkeypatch.setattr(operator, "LEAST_ROWS", 6_001)
-    assert "fewer than 6,001 rows" in note(el.all_of(positive), df)
+    assert "no Python functions" in note(el.all_of("id > 3", positive, **on), df)
 
 
-def test_the_file_of_a_row_is_never_empty_without_a_word(df, any_size):
-    kept = df.transform(el.all_of(positive))
+def test_the_file_of_a_row_is_never_empty_without_a_word(df):
+    kept = df.transform(el.all_of(positive, lane="on"))
     with pytest.raises(AnalysisException, match="input_file_name"):
         kept.withColumn("file", F.input_file_name())
     with pytest.raises(AnalysisException, match="_metadata"):
         kept.select("_metadata.file_path")
-    before = df.withColumn("file", F.input_file_name()).transform(el.all_of(positive))
+    before = df.withColumn("file", F.input_file_name()).transform(el.all_of(positive, lane="on"))
     assert before.where("file = ''").count() == 0
 
 
-def test_files_that_are_gone_or_new_are_an_error(spark, folder, tmp_path, any_size):
+def test_files_that_are_gone_or_new_are_an_error(spark, folder, tmp_path):
     shutil.copytree(folder, tmp_path / "rows")
-    kept = spark.read.parquet(str(tmp_path / "rows")).transform(el.all_of(positive))
+    kept = spark.read.parquet(str(tmp_path / "rows")).transform(el.all_of(positive, lane="on"))
     pq.write_table(drawn(9, 10, 0.0), tmp_path / "rows" / "1.parquet")
     with pytest.raises(Exception, match=r"1\.parquet was written again"):
         kept.count()
@@ -326,8 +365,8 @@ def test_files_that_are_gone_or_new_are_an_error(spark, folder, tmp_path, any_si
         kept.count()
 
 
-def test_a_limit_ends_tasks_early(df, any_size):
-    kept = df.transform(el.all_of(positive, short))
+def test_a_limit_ends_tasks_early(df):
+    kept = df.transform(el.all_of(positive, short, lane="on"))
     assert len(kept.limit(3).collect()) == 3
     assert kept.isEmpty() is False
 
@@ -379,6 +418,43 @@ def test_a_stream_reads_files_and_a_restart_may_read_rows(spark, folder, tmp_pat
     rows = spark.read.parquet(str(folder))
     expected = rows.transform(el.all_of(positive, odd, lane="off")).select("id", "text", "double")
     assert bits(found.toArrow()) == bits(expected.toArrow())
+
+
+ASKING = [
+    "SELECT id, input_file_name() AS f FROM s WHERE positive(double)",
+    "SELECT id FROM s WHERE positive(double) AND INPUT_FILE_NAME() LIKE '%0.parquet'",
+    "SELECT id, input_file_block_start() AS f FROM s WHERE positive(double)",
+]
+
+
+@FILES_ARE_ASKED
+@pytest.mark.parametrize("text", ASKING)
+def test_a_query_that_asks_for_files_keeps_the_scan_of_spark(spark, folder, text):
+    engine = el.Engine(spark)
+    engine.stream("s", spark.readStream.schema(schema_of(folder)).parquet(str(folder)))
+    engine.function("positive", positive, reads=["double"])
+    run = engine.query(text, name="asks").start("memory", trigger="available_now")
+    run.await_termination()
+    assert "lane: no, because the query asks which file a row is of" in run.explain()
+    # Spark evaluates the condition behind Python, where it may know of the file no more.
+    if "AS f" in text:
+        found = run.sink.table()["f"].to_pylist()
+        assert found
+        assert not {"", -1} & {*found}
+
+
+@FILES_ARE_ASKED
+def test_a_function_that_takes_the_rows_may_ask_for_their_files(spark, folder, tmp_path):
+    files = []
+
+    def take(df, _batch_id):
+        files.extend(row.f for row in df.select(F.input_file_name().alias("f")).collect())
+
+    take.takes_all = True
+    run = query_over(spark, folder).start(take, trigger="available_now")
+    run.await_termination()
+    assert len({*files}) == 3
+    assert "" not in files
 
 
 @FILES_ARE_ASKED

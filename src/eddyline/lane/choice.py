@@ -107,7 +107,8 @@ class LaneChoice(OneOfFew):
         before, now, tried = self.plan, self._row_ns, min(self._tried[1:])
         self._n_since, self._tried = 0, []
         if not math.isfinite(tried) or not now:
-            return []  # its batches were not like the others
+            self._wait *= 2  # its batches were not like the others, and more may be so
+            return []
         self._wait = max(LEAST_WAIT, math.ceil(TRIAL * (abs(tried / now - 1)) / TRIAL_SHARE))
         if tried * LEAST_GAIN > now:
             return []

@@ -20,7 +20,6 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
-from heapq import heapify, heapreplace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -49,6 +48,9 @@ _VERSION, _LEGACY = b"org.apache.spark.version", b"org.apache.spark.legacy"
 
 FIRST_GREGORIAN = (3, 1)
 """The first version of Spark that writes all days by the Gregorian calendar, unless it says so."""
+
+_WRITER = "parquet-mr"
+"""The library by which Spark writes Parquet files."""
 
 _STORED = {
     "boolean": r"BOOLEAN None",
@@ -97,20 +99,23 @@ class ScannedFile:
     """Bytes of each row group in the file."""
 
     @classmethod
-    def of(cls, path: str, footer: parquet.FileMetaData) -> ScannedFile:
-        """Return the file at a path.
+    def of(cls, path: str) -> tuple[ScannedFile, parquet.FileMetaData]:
+        """Return the file at a path, and its footer.
 
         Raises:
             OSError: it is gone.
+            pa.ArrowException: it is no Parquet.
         """
+        # Asked before the footer is read: a file that is replaced in between is another one.
         stat = os.stat(path)
+        footer = parquet.read_metadata(path)
         groups = [footer.row_group(at) for at in range(footer.num_row_groups)]
         n_bytes = (
             sum(group.column(at).total_compressed_size for at in range(group.num_columns))
             for group in groups
         )
         n_rows = tuple(group.num_rows for group in groups)
-        return cls(path, stat.st_size, stat.st_mtime_ns, n_rows, tuple(n_bytes))
+        return cls(path, stat.st_size, stat.st_mtime_ns, n_rows, tuple(n_bytes)), footer
 
     def opened(self) -> parquet.ParquetFile:
         """Open the file.
@@ -122,7 +127,10 @@ class ScannedFile:
             stat = os.stat(self.path)
             if (stat.st_size, stat.st_mtime_ns) == (self.n_bytes, self.changed_ns):
                 return parquet.ParquetFile(
-                    self.path, buffer_size=BUFFER_BYTES, coerce_int96_timestamp_unit="us"
+                    self.path,
+                    buffer_size=BUFFER_BYTES,
+                    coerce_int96_timestamp_unit="us",
+                    page_checksum_verification=True,
                 )
             why = "was written again after Spark had listed it"
         except FileNotFoundError:
@@ -154,32 +162,42 @@ def refusal(
         corrects_days: whether Spark takes days for Gregorian where a file does not say.
     """
     places = _places(footer, ignores_case=ignores_case)
+    try:
+        hints = footer.schema.to_arrow_schema()
+    except pa.ArrowException as error:
+        return f"Arrow does not know the types of a file: {error}"
+    if any(_is_of_other_file(footer, group) for group in range(footer.num_row_groups)):
+        return "a footer is of several files"
     for column in columns:
         found = places.get(column.stored.lower() if ignores_case else column.stored, [])
         if len(found) > 1:
             return f"a file has {len(found)} columns called {column.stored!r}"
-        for at in found:
-            leaf = footer.schema.column(at)
-            if _is_nested(leaf):
-                return f"{column.stored!r} has nested values"
-            stored = f"{leaf.physical_type} {leaf.logical_type}"
-            if not _is_read_as(stored, column.type_text):
-                return f"{column.stored!r} is stored as {stored}, which is not {column.type_text}"
-            if column.type_text.startswith(("date", "timestamp")) and not _is_gregorian(
-                footer, corrects_days=corrects_days and leaf.physical_type != "INT96"
-            ):
-                return f"{column.stored!r} may have days of the Julian calendar"
+        if found and (why := _column_refusal(footer, found[0], column, hints, corrects_days)):
+            return f"{column.stored!r} {why}"
     return ""
 
 
-def decoded_bytes(footer: parquet.FileMetaData) -> dict[str, int]:
-    """Return the bytes of each column of values of a file, as they are before compression."""
-    found: dict[str, int] = {}
-    for group in map(footer.row_group, range(footer.num_row_groups)):
-        for chunk in map(group.column, range(group.num_columns)):
-            path = chunk.path_in_schema
-            found[path] = found.get(path, 0) + chunk.total_uncompressed_size
-    return found
+def _column_refusal(
+    footer: parquet.FileMetaData,
+    at: int,
+    column: FileColumn,
+    hints: pa.Schema,
+    corrects_days: bool,
+) -> str:
+    """Return why a column of a file would not be read as Spark reads it; empty if it would be."""
+    leaf = footer.schema.column(at)
+    if _is_nested(leaf):
+        return "has nested values"
+    stored = f"{leaf.physical_type} {leaf.logical_type}"
+    if not _is_read_as(stored, column.type_text):
+        return f"is stored as {stored}, which is not {column.type_text}"
+    if pa.types.is_dictionary(hints.field(leaf.path).type):
+        return "is a category, whose texts Arrow checks and Spark does not"
+    if column.type_text.startswith(("date", "timestamp")) and not _is_gregorian(
+        footer, is_int96=leaf.physical_type == "INT96", corrects_days=corrects_days
+    ):
+        return "may have days of the Julian calendar"
+    return ""
 
 
 def _places(footer: parquet.FileMetaData, *, ignores_case: bool) -> dict[str, list[int]]:
@@ -212,42 +230,48 @@ def _is_read_as(stored: str, kind: str) -> bool:
     return kind in _STORED and re.fullmatch(_STORED[kind], stored) is not None
 
 
-def _is_gregorian(footer: parquet.FileMetaData, *, corrects_days: bool) -> bool:
+def _is_of_other_file(footer: parquet.FileMetaData, group: int) -> bool:
+    """Return whether a row group is in another file, as in the ``_metadata`` of a folder."""
+    chunks = footer.row_group(group)
+    return chunks.num_columns > 0 and bool(chunks.column(0).file_path)
+
+
+def _is_gregorian(footer: parquet.FileMetaData, *, is_int96: bool, corrects_days: bool) -> bool:
     """Return whether Spark takes the days of a file as they are."""
     said = footer.metadata or {}
     if any(key.startswith(_LEGACY) for key in said):
         return False
     version = said.get(_VERSION)
+    # Others copy what Spark has said of itself.
+    if is_int96 and not str(footer.created_by).startswith(_WRITER):
+        return False
     if version is None:
-        return corrects_days
+        return corrects_days and not is_int96
     return tuple(map(int, re.findall(rb"\d+", version)[:2])) >= FIRST_GREGORIAN
 
 
 def tasks_of(files: Sequence[ScannedFile], n_cores: int) -> list[tuple[Split, ...]]:
-    """Return the row groups of files in tasks of about as many bytes.
+    """Return the row groups of files, in their order, in tasks of about as many bytes.
 
-    The largest row groups are dealt out first, each to the task with the least. Those of a task
-    are in the order of the files. There are as many tasks as cores, or more for large files.
+    There are as many tasks as cores, or more for large files.
 
     >>> files = [ScannedFile(name, 9, 0, (1, 1), (5, 1)) for name in "ab"]
     >>> [[(file.path, group) for file, group in task] for task in tasks_of(files, 2)]
     [[('a', 0), ('a', 1)], [('b', 0), ('b', 1)]]
     """
-    sized = [
-        (n_bytes, number, (file, group))
-        for number, file in enumerate(files)
-        for group, n_bytes in enumerate(file.group_bytes)
-        if file.group_rows[group]
+    splits = [
+        (file, group) for file in files for group, n_rows in enumerate(file.group_rows) if n_rows
     ]
-    most = max(n_cores, -(-sum(each[0] for each in sized) // TASK_BYTES))
-    filled = [(0, task) for task in range(min(most, len(sized)))]
-    heapify(filled)
-    tasks: list[list[tuple[int, int, Split]]] = [[] for _ in filled]
-    for n_bytes, number, split in sorted(sized, key=lambda each: -each[0]):
-        total, task = filled[0]
-        tasks[task].append((number, split[1], split))
-        heapreplace(filled, (total + n_bytes, task))
-    return [tuple(each[2] for each in sorted(task, key=lambda each: each[:2])) for task in tasks]
+    n_bytes = [file.group_bytes[group] for file, group in splits]
+    total = max(sum(n_bytes), 1)
+    n_tasks = max(n_cores, -(-total // TASK_BYTES))
+    tasks: dict[int, list[Split]] = {}
+    start = 0
+    for split, size in zip(splits, n_bytes, strict=True):
+        # A row group belongs where its middle lies.
+        tasks.setdefault(n_tasks * (2 * start + size) // (2 * total + 1), []).append(split)
+        start += size
+    return [tuple(task) for task in tasks.values()]
 
 
 class Rows:
@@ -313,9 +337,9 @@ class Rows:
     def _reaches_row(self) -> bool:
         """Decode up to a row that is not skipped; False if no row is left."""
         while True:
-            n = min(self._n_skipped, self._n_group)
-            if n == self._n_group:  # nothing is left of the row group, or nothing is asked for
-                self._n_skipped -= n
+            is_over = self._n_group == 0
+            if is_over or self._n_skipped >= self._n_group:
+                self._n_skipped -= self._n_group
                 self._split = next(self._splits, None)
                 self._blocks, self._n_block = None, 0
                 if self._split is None:
@@ -341,17 +365,17 @@ class Rows:
             if self._blocks is None:
                 self._blocks = self._of_group(file, group)
             batch = next(self._blocks)
+            names = {self._key(name): at for at, name in enumerate(batch.schema.names)}
+            self._block = [
+                _as_spark(batch.column(at), column.type)
+                if (at := names.get(self._key(column.stored))) is not None
+                else pa.nulls(batch.num_rows, column.type)
+                for column in self._columns
+            ]
         except (OSError, pa.ArrowException, StopIteration) as error:
             msg = f"{file.path} cannot be read: {error or 'it has fewer rows than its footer says'}"
             raise SourceError(msg, path=file.path) from error
-        names = {self._key(name): at for at, name in enumerate(batch.schema.names)}
         self._n_block = batch.num_rows
-        self._block = [
-            _as_spark(batch.column(at), column.type)
-            if (at := names.get(self._key(column.stored))) is not None
-            else pa.nulls(batch.num_rows, column.type)
-            for column in self._columns
-        ]
         row_bytes = sum(array.nbytes for array in self._block) / max(self._n_block, 1)
         self._block_rows = max(1, min(BLOCK_ROWS, int(BLOCK_BYTES / max(row_bytes, 1.0))))
 
@@ -362,8 +386,9 @@ class Rows:
         wanted = {self._key(column.stored) for column in self._columns}
         names = [name for name in opened.schema_arrow.names if self._key(name) in wanted]
         if not names:  # only the number of rows is of the file
-            n_rows = file.group_rows[group]
-            return iter([pa.RecordBatch.from_struct_array(pa.array([{}] * n_rows, pa.struct([])))])
+            n_rows, step = file.group_rows[group], BLOCK_ROWS
+            sizes = (min(step, n_rows - start) for start in range(0, n_rows, step))
+            return (pa.record_batch([pa.nulls(size)], names=["no column"]) for size in sizes)
         found: Iterator[pa.RecordBatch] = opened.iter_batches(
             batch_size=self._block_rows, row_groups=[group], columns=names, use_threads=False
         )

@@ -11,17 +11,15 @@ it with an error instead.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
-from pyarrow import parquet
 from pyspark.sql import functions as F
 
-from eddyline.lane.scan import FileColumn, ScannedFile, decoded_bytes, refusal, tasks_of
+from eddyline.lane.scan import FileColumn, ScannedFile, refusal, tasks_of
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.session import is_on
 from eddyline.spark.stream_files import each_of, kind_of, renamed_by
@@ -43,6 +41,7 @@ _MUST_BE_OFF = (
     "spark.sql.files.ignoreMissingFiles",
     "spark.sql.parquet.binaryAsString",
     "spark.sql.parquet.fieldId.read.enabled",
+    "spark.sql.parquet.int96TimestampConversion",
     "spark.sql.legacy.parquet.nanosAsLong",
     "spark.sql.execution.arrow.useLargeVarTypes",
 )
@@ -80,13 +79,17 @@ class PlainScan:
     corrects_days: bool
 
     @classmethod
-    def of(cls, df: DataFrame) -> PlainScan:
+    def of(cls, df: DataFrame, spark: SparkSession | None = None) -> PlainScan:
         """Return a DataFrame, batch or streaming, as such a scan.
+
+        Args:
+            df: the DataFrame.
+            spark: the session whose settings count; that of the DataFrame if None.
 
         Raises:
             Refused: it is another one.
         """
-        spark, schema = df.sparkSession, df.schema
+        spark, schema = spark or df.sparkSession, df.schema
         for setting in _MUST_BE_OFF:
             if is_on(spark, setting):
                 raise Refused(f"{setting} is on")
@@ -95,8 +98,6 @@ class PlainScan:
             raise Refused("two columns have one name")
         kinds = arrow_schema(spark, schema)
         for field in schema:
-            if _OF_TABLE & field.metadata.keys():
-                raise Refused(f"the table gives {field.name!r} values that files do not have")
             if not field.nullable:
                 raise Refused(f"{field.name!r} is never NULL to Spark")
         columns = tuple(
@@ -121,7 +122,6 @@ class PlainScan:
             Refused: a column of one cannot be read, or they are many, or have no rows.
         """
         found: list[ScannedFile] = []
-        n_bytes: Counter[str] = Counter()
         for path in paths:
             if len(found) == MOST_FILES:
                 raise Refused(f"there are more than {MOST_FILES} files")
@@ -129,15 +129,14 @@ class PlainScan:
                 if "=" in folder:
                     raise Refused(f"the folder {folder!r} may be a column")
             try:
-                footer = parquet.read_metadata(path)
+                file, footer = ScannedFile.of(path)
                 why = refusal(
                     footer,
                     self.columns,
                     ignores_case=self.ignores_case,
                     corrects_days=self.corrects_days,
                 )
-                found.append(ScannedFile.of(path, footer))
-                n_bytes.update(decoded_bytes(footer))
+                found.append(file)
             except (OSError, pa.ArrowException) as error:
                 raise Refused(f"the footer of {path} cannot be read: {error}") from error
             if why:
@@ -145,16 +144,8 @@ class PlainScan:
         tasks = tasks_of(found, int(self.spark.sparkContext.defaultParallelism))
         if not tasks:
             raise Refused("there are no rows")
-        n_rows = sum(sum(each.group_rows) for each in found)
         return ListedScan(
-            self.spark,
-            self.schema,
-            self.columns,
-            self.ignores_case,
-            tuple(tasks),
-            len(found),
-            n_rows,
-            {each.name: n_bytes[each.stored] / n_rows for each in self.columns},
+            self.spark, self.schema, self.columns, self.ignores_case, tuple(tasks), len(found)
         )
 
 
@@ -169,9 +160,21 @@ class ListedScan:
     tasks: tuple[tuple[Split, ...], ...]
     """The row groups of each task."""
     n_files: int
-    n_rows: int
-    row_bytes: dict[str, float]
-    """Mean size of a value of each column, as it is stored without compression (bytes)."""
+
+
+def files_of(df: DataFrame) -> list[str]:
+    """Return the files that a plain scan reads, each as often as Spark reads it.
+
+    Raises:
+        Refused: they are on another machine.
+    """
+    java: Any = df._jdf
+    node = java.queryExecution().analyzed()
+    while node.children().size():
+        node = node.children().apply(0)
+    paths = map(local_path, map(str, node.relation().location().inputFiles()))
+    # Spark reads nothing of files that are hidden, such as the summary of a folder.
+    return [path for path in paths if not Path(path).name.startswith(("_", "."))]
 
 
 def local_path(uri: str) -> str:
@@ -244,8 +247,14 @@ def _columns_of_files(leaf: Any) -> set[str]:
             raise Refused("folders have a column")
         options = relation.options()
         names = set(map(str, relation.dataSchema().fieldNames()))
+        for each in each_of(leaf.output()):
+            said = str(each.metadata().json())
+            if any(key in said for key in _OF_TABLE):
+                raise Refused(f"the table gives {each.name()!r} values that files do not have")
     else:
         raise Refused(f"it reads {leaf.nodeName()}, not Parquet files")
+    if any(name.startswith("_tmp_metadata") for name in names):
+        raise Refused("a column has a name that Spark fills by itself")
     given = {str(each).lower() for each in each_of(options.keys().toSeq())}
     if refused := given & _REFUSED_OPTIONS:
         raise Refused(f"its reader has the option {min(refused)}")

@@ -53,7 +53,8 @@ class Batch:
     files: BatchFiles | None = None
     """The files that its rows are read from, where these say what it has; None: they do not."""
     rows: DataFrame | None = None
-    """The rows of a micro-batch as Spark hands them over, where nothing looks at them."""
+    """The rows of a micro-batch as Spark hands them over, where no code of the user's, and nothing
+    else, looks at them or at the results."""
 
 
 class Metrics(Protocol):
@@ -188,6 +189,8 @@ class Site:
     times: Mapping[str, int] = field(default_factory=dict)
     """Of rows without a column of their event time: the columns, qualified (``s.ts``), that are
     behind it by a bounded span, and by how much at most (µs)."""
+    asks_files: bool = False
+    """Whether the query asks which file a row is of."""
     before: tuple[Step, ...] = ()
     """The steps that make the inputs of an operator over several of them, which runs them, too."""
     relations: Mapping[str, Relation] = field(default_factory=dict)

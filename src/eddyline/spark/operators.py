@@ -48,6 +48,9 @@ if TYPE_CHECKING:
     from eddyline.spark.relation import Relation
 
 
+_OF_FILES = "input_file_"
+"""Start of the functions that say which file a row is of."""
+
 _CARRIED = "__carried"
 """A temporary column of the rows of a stream as they came."""
 
@@ -145,7 +148,15 @@ def _laid_over_one(
     read = read.narrowed([steps], routes=bool(routing.routing), route_by=routing.route_by)
     name = stream if not input else steps[0].output
     clock = None if read.time is None else StreamClock.of(name, read)
-    site = Site(read.rows, query, options, time=read.time, lateness=read.lateness, clock=clock)
+    site = Site(
+        read.rows,
+        query,
+        options,
+        time=read.time,
+        lateness=read.lateness,
+        clock=clock,
+        asks_files=any(_OF_FILES in repr(each).lower() for each in steps),
+    )
     made, end = operators_of(steps, site)
     if clock is not None and (conditions := _conditions(steps)):
         clock.passing = partial(_passing, conditions, site)

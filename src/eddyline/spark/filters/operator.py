@@ -8,7 +8,6 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
-import pyarrow as pa
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
@@ -25,7 +24,7 @@ from eddyline.spark.filters.binding import bind_to, is_narrow
 from eddyline.spark.filters.guard import EVERY_ROW, MAX_CONJUNCTS
 from eddyline.spark.filters.native_block import NativeBlock
 from eddyline.spark.filters.parts import ArrowPart, LastPart, Laying, NativePart, PinnedPart
-from eddyline.spark.lane import ListedScan, PlainScan, Refused, guarded, local_path
+from eddyline.spark.lane import ListedScan, PlainScan, Refused, files_of, guarded
 from eddyline.spark.operator import PREFIX, Laid, Operator
 
 if TYPE_CHECKING:
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from eddyline.filters.binding import BoundConjunction, Segment
-    from eddyline.lane.scan import FileColumn
     from eddyline.query.attributes import Attribute
     from eddyline.query.steps import FilterStep
     from eddyline.report.sections import Section
@@ -56,17 +54,6 @@ READ_SAMPLE_ROWS = 2_000
 
 SAMPLE_TIME_FRAC = 0.01
 """Most time that reading samples may take, as a share of the time between two of them."""
-
-LEAST_ROWS = 200_000
-"""Rows of a batch input from which on tasks read its files: to list these takes some 30 ms."""
-
-HANDED_NS, BACK_NS = 500.0, 300.0
-"""What a row costs that Spark hands to Python, and one that tasks hand to Spark, beside its values
-(ns of a core; the first is the lower end of what was measured)."""
-
-DECODE_NS, TRIP_NS, TEXT_NS, BYTE_NS = 10.0, 30.0, 60.0, 1.25
-"""What a number costs to decode and to hand over, what a text costs for either, and each byte of it
-that is stored (ns of a core)."""
 
 
 class FilterOperator(Operator):
@@ -108,9 +95,12 @@ class FilterOperator(Operator):
         self._sampled_at = -float("inf")
         self._sample_cost_s = 0.0
         of = "" if not relation else f" of {relation}"
-        self.lane = LaneChoice(f"lane{of}", is_adaptive=options.adaptive)
+        is_tried = options.adaptive and options.lane == "auto"
+        self.lane = LaneChoice(f"lane{of}", is_adaptive=is_tried)
+        self._stream: DataFrame | None = None
+        """The stream whose files tasks may read."""
         self._scan: PlainScan | None = None
-        """The stream as a scan of files, if it is one."""
+        """The same as a scan, once there was a batch."""
         self._ran = ROWS
         """The way of the batch that was laid last."""
         self._laid_at = 0
@@ -124,7 +114,7 @@ class FilterOperator(Operator):
         bound = bind_to(site.df, named(step.predicates), options)
         made = cls(bound, options, site.query, relation=relation)
         if site.is_source and site.df.isStreaming:
-            made.reads(site.df)
+            made.reads(site.df, asks_files=site.asks_files)
         return made
 
     def _parts(self, segment: Segment, number: int) -> Iterator[FilterPart]:
@@ -235,18 +225,26 @@ class FilterOperator(Operator):
             entries = [
                 entry for name, own in by_part.items() for entry in parts[name].learn(own, batch)
             ]
-            if self._scan is not None and batch.n_rows:
+            if self._stream is not None and batch.n_rows:
                 took_ns = time.perf_counter_ns() - self._laid_at
                 entries += self.lane.step(self._ran, batch.n_rows, took_ns, batch.id)
             return entries
 
     # -- the lane -------------------------------------------------------------------------------
 
-    def reads(self, stream: DataFrame) -> None:
-        """Take note of the stream whose rows it will be laid over, as Spark hands them over."""
+    def reads(self, stream: DataFrame, *, asks_files: bool = False) -> None:
+        """Take note of the stream whose rows it will be laid over, as Spark hands them over.
+
+        Args:
+            stream: the rows.
+            asks_files: whether the query asks which file a row is of.
+        """
         try:
             self._check_may_read()
-            self._scan = self._fitting(PlainScan.of(stream))
+            if asks_files:
+                raise Refused("the query asks which file a row is of")
+            self._fitting(PlainScan.of(stream))
+            self._stream = stream
         except Refused as refused:
             self._note_lane(f"no, because {refused}")
 
@@ -258,9 +256,9 @@ class FilterOperator(Operator):
             self._check_may_read()
             if batch.id >= 0:
                 return self._files_of_batch(df, batch)
-            scan = self._fitting(PlainScan.of(df))
-            listed = scan.listed(map(local_path, df.inputFiles()))
-            self._check_pays(listed)
+            if self.options.lane != "on":
+                raise Refused("rows of a batch DataFrame keep Spark's own plan; lane='on' takes it")
+            listed = self._fitting(PlainScan.of(df)).listed(files_of(df))
         except Refused as refused:
             self._note_lane(f"no, because {refused}")
             return None
@@ -268,18 +266,20 @@ class FilterOperator(Operator):
         return listed
 
     def _files_of_batch(self, df: DataFrame, batch: Batch) -> ListedScan | None:
-        if self._scan is None:
+        if self._stream is None:
             return None  # it was said why
         if df is not batch.rows:
-            raise Refused("something looks at the rows before")
+            raise Refused("something looks at the rows, before or after")
         if batch.files is None:
             raise Refused("the files of a batch are many, or not on this machine")
         if not batch.is_taken_whole:
-            raise Refused("its sink may not take all of the results, or asks for their files")
+            raise Refused("its sink may not take all of the results")
         if self.lane.next != FILES:
             is_tried = "is tried" if self.lane.is_trial else "is in force"
             self._note_lane(f"no, because the plan {ROWS!r} {is_tried}")
             return None
+        if self._scan is None:  # the settings that count are those of the batch's session
+            self._scan = self._fitting(PlainScan.of(self._stream, df.sparkSession))
         (files,) = batch.files.streams
         listed = self._scan.listed(files.paths)
         self._note_lane("tasks read the files of each batch")
@@ -303,35 +303,12 @@ class FilterOperator(Operator):
         kinds = {column.name: column.type_text for column in scan.columns}
         for text in self._arrow.handed:
             if text not in kinds:
-                raise Refused(f"a predicate reads the expression {text!r}")
+                raise Refused(f"a predicate reads {text!r}, which is no column of that very name")
         routes = self._arrow.loop.routes
         for each in routes.attributes if routes is not None else ():
             if not is_plain(each, kinds.get(each.name, "")):
                 raise Refused(f"classes of rows are told apart by {each.name!r}")
         return scan
-
-    def _check_pays(self, listed: ListedScan) -> None:
-        """Raise Refused if decoding columns that a job may not need could take more than it saves.
-
-        Nothing says what is done with the rows of a batch DataFrame: they may only be counted.
-        """
-        if listed.n_rows < LEAST_ROWS:
-            raise Refused(f"it has fewer than {LEAST_ROWS:,} rows")
-
-        def value_ns(column: FileColumn, number_ns: float) -> float:
-            if not pa.types.is_string(column.type) and not pa.types.is_binary(column.type):
-                return number_ns
-            return TEXT_NS + BYTE_NS * listed.row_bytes[column.name]
-
-        saved_ns, costs_ns, back_ns = HANDED_NS, 0.0, BACK_NS
-        for column in listed.columns:
-            back_ns += value_ns(column, TRIP_NS)
-            if column.name in self._arrow.handed:
-                saved_ns += value_ns(column, TRIP_NS)
-            else:
-                costs_ns += value_ns(column, DECODE_NS)
-        if costs_ns + self._arrow.share_kept * back_ns > saved_ns:
-            raise Refused("reading columns that a job may not need could take more than it saves")
 
     @property
     def _arrow(self) -> ArrowPart:
@@ -466,7 +443,7 @@ class FilterOperator(Operator):
     def choices(self) -> tuple[Choice, ...]:
         """The order of each part that has several predicates."""
         parts = (each for each in self.learning.values() if len(each.loop.filter_ids) > 1)
-        lane = () if self._scan is None else (self.lane,)
+        lane = () if self._stream is None else (self.lane,)
         return (*(each.loop for each in parts), *lane)
 
     def describe(self, history: History) -> list[Section]:
@@ -481,7 +458,7 @@ class FilterOperator(Operator):
             component: part.loop.snapshot() for component, part in self.learning.items()
         }
         return (
-            states if self._scan is None else states | {self.lane.component: self.lane.snapshot()}
+            states if self._stream is None else states | {self.lane.component: self.lane.snapshot()}
         )
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -492,5 +469,5 @@ class FilterOperator(Operator):
         for component, part in self.learning.items():
             if component in state:
                 part.loop.restore(state[component])
-        if self._scan is not None and self.lane.component in state:
+        if self._stream is not None and self.lane.component in state:
             self.lane.restore(state[self.lane.component])

@@ -46,9 +46,6 @@ N_SEEDS = 2
 PLANNED_AGAIN = 3.0
 """Least time that a profiled plan takes Spark in all, in units of laying it."""
 
-LEAST_KNOWN = 1_000
-"""Rows by which it is known which share of them passes."""
-
 MAX_CODES = 4
 """Outcome codes that a native part collects per batch, in windows: more would only replace each
 other, and all of them pass through the driver."""
@@ -211,14 +208,6 @@ class ArrowPart:
             is_guarded=bool(self.guard.condition),
         )
         return task, texts
-
-    @property
-    def share_kept(self) -> float:
-        """Share of the rows that pass all predicates; one in two of each while nothing is known."""
-        totals = self.loop.totals
-        if totals.n_rows < LEAST_KNOWN:
-            return float(0.5 ** len(self.functions))
-        return float(totals.n_kept / totals.n_rows)
 
     @property
     def handed(self) -> tuple[str, ...]:

@@ -46,6 +46,11 @@ class Outlet(Protocol):
         ...
 
     @property
+    def calls_user(self) -> bool:
+        """Whether a function of the user's gets the rows as a DataFrame."""
+        ...
+
+    @property
     def kept_by(self) -> Mapping[str, int]:
         """Rows of the last micro-batch by query, of several that run together."""
         ...
@@ -90,6 +95,7 @@ class SinkOutlet:
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
         self.takes_all = bool(getattr(sink, "takes_all", False))
+        self.calls_user = bool(getattr(sink, "calls_user", False))
         self.notes = sink.notes
         self.kept_by: Mapping[str, int] = {}
         self._results = RowCount()

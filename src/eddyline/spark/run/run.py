@@ -299,7 +299,7 @@ class Run(RunFace):
             is_first=self._last_batch < 0,
             is_taken_whole=self.outlet.takes_all,
             files=None if self._file_stream is None else self._file_stream.files(df),
-            rows=df,
+            rows=None if self.outlet.calls_user else df,
         )
         try:
             n_rows, n_kept = self._process(df, batch)

@@ -101,6 +101,7 @@ class SinkRouter:
 
     takes_all = False
     """Those that are stopped take no more rows."""
+    calls_user = False
 
     def __init__(self, members: Iterable[Member]) -> None:
         self.members = {each.name: each for each in members}

@@ -136,6 +136,8 @@ class CallableSink(_Fresh):
     attribute: ``function.takes_all = True``.
     """
 
+    calls_user = True
+
     def __init__(self, function: BatchWriter) -> None:
         self.function = function
         self.takes_all = getattr(function, "takes_all", False) is True
