@@ -1,8 +1,8 @@
 """The lane: Python predicates over scanned Parquet files, whose columns tasks read themselves.
 
 Shapes are those of the day's seed: columns, types, files, costs and shares are drawn. Stock Spark
-runs beside, each predicate an Arrow UDF, written worst first as eddyline gets them. Batch jobs take the
-lane with ``lane="on"``, streams by default.
+runs beside, each predicate an Arrow UDF, written worst first as eddyline gets them. Batch jobs take
+the lane with ``lane="on"``, streams by default.
 """
 
 from __future__ import annotations
