@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from eddyline.report.series import OrderSeries
     from eddyline.stats.profile import FilterProfile
 
-CHANGES = ("order", "routes", "lane")
+CHANGES = ("order", "routes")
 """Events of the journal that are another plan."""
 
 FILTERS = columns(
