@@ -234,6 +234,16 @@ class TestCosts:
         assert restored.window.profile().costs.sums[0, 0] > 20
 
 
+def test_what_the_first_calls_seemed_to_cost_is_soon_forgotten():
+    world = World([1_500, 500], [0.3, 0.3])
+    slow = count(0, 10_000_000)  # each look at the order takes longer than the work allows
+    loop = loop_of(world.executor.filter_ids, {}, clock=slow.__next__)
+    world.run(loop, 2)
+    assert loop.order == (1, 0)
+    world.per_row_ns[0] = 5  # it had something to load
+    world.run(loop, 20, until=(0, 1))
+
+
 def test_drift_is_followed():
     world = World([100, 100, 100], [0.1, 0.5, 0.9])
     loop = world.loop()
