@@ -248,19 +248,20 @@ def staged(settings: Settings) -> Measurement:
     return Measurement(value, note, {**seconds_of(times), "by_hand": hand})
 
 
-def proxy_alone(folder: str, n_jobs: int) -> dict[str, list[float]]:
-    """Return the evaluations a row of each job of a process: a cheap test that three others tell.
-
-    The redundant proxy: three dear ones pass where the cheap one does, a fourth is independent.
-    """
+def _proxy() -> list[FunctionPredicate]:
+    """Return a cheap test, three dear ones that pass where it does, and one that is independent."""
 
     def costly(column: str, name: str) -> FunctionPredicate:
         return el.predicate(dear(0.7), reads=[column], name=name, arrays="numpy")
 
     cheap = el.predicate(lambda c0: pc.greater_equal(c0, 0.7), reads=["c0"], name="cheap")
-    dears = [costly("c0", f"implied {number}") for number in range(3)]
-    keep = el.all_of(cheap, *dears, costly("c1", "independent"))
-    df = scanned(folder)
+    implied = [costly("c0", f"implied {number}") for number in range(3)]
+    return [cheap, *implied, costly("c1", "independent")]
+
+
+def proxy_alone(folder: str, n_jobs: int) -> dict[str, list[float]]:
+    """Return the evaluations a row of each job of a process: the redundant proxy, cheap first."""
+    keep, df = el.all_of(*_proxy()), scanned(folder)
     return {"evaluations": [_evaluations(keep, df) for _ in range(n_jobs)]}
 
 
@@ -273,6 +274,29 @@ def cold_proxy(settings: Settings) -> Measurement:
     ratios = [jobs[0] / jobs[-1] for jobs in found]
     told = "; ".join(" ".join(f"{each:.2f}" for each in jobs) for jobs in found)
     return Measurement(max(ratios), f"evaluations a row by job: {told}", {"jobs": found})
+
+
+def first_jobs(settings: Settings, kind: str) -> Measurement:
+    """Dear evaluations a row of the first job of fresh conjunctions, worst of twenty draws.
+
+    Of ``proxy``, three dear predicates tell what a cheap one does, and a fourth is independent. Of
+    ``equal``, five are as dear and drop other shares, on busy cores. Written orders are drawn.
+    """
+    df = scanned(numbers(settings.pick(2_000_000, 400_000)))
+    rng = np.random.default_rng(settings.unseen)
+    found = []
+    with busy() if kind == "equal" else contextlib.nullcontext():
+        for _ in range(settings.pick(20, 3)):
+            predicates = _proxy() if kind == "proxy" else _predicates()
+            keep = el.all_of(*(predicates[f] for f in rng.permutation(len(predicates))))
+            noop(df.transform(keep))
+            totals = keep.facts().blocks[0].totals
+            assert totals is not None
+            cheap = [f for f, name in enumerate(totals.filter_ids) if name == "cheap"]
+            n_dear = float(totals.n_evaluations - totals.rows_in[cheap].sum())
+            found.append(n_dear / totals.n_rows)
+    told = " ".join(f"{each:.2f}" for each in sorted(found))
+    return Measurement(max(found), f"seed {settings.unseen}: {told}", {"evaluations": found})
 
 
 @contextlib.contextmanager
@@ -384,6 +408,8 @@ RUNS: Runs = {
     "scan_tenants_time": partial(tenants, value="time"),
     "scan_staged": staged,
     "cold_redundant_proxy": cold_proxy,
+    "first_job_proxy": partial(first_jobs, kind="proxy"),
+    "first_job_equal": partial(first_jobs, kind="equal"),
     "busy_costs": busy_costs,
     "engine_share_sql": partial(engine_share, kind="sql"),
     "engine_share_python": partial(engine_share, kind="python"),
