@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eddyline.lane.choice import FILES, FIRST_TRIAL, ROWS, TRIAL, LaneChoice
+from eddyline.lane.choice import CLEAR_TRIAL, FILES, FIRST_TRIAL, ROWS, TRIAL, LaneChoice
 
 
 def run(choice, costs, n_batches, n_rows=1000):
@@ -75,6 +75,19 @@ def test_nothing_is_tried_where_the_plan_is_held_or_fixed(is_held):
     choice.is_held = is_held
     ways, _ = run(choice, {FILES: 100.0, ROWS: 10.0}, 100)
     assert set(ways) == {FILES}
+
+
+@pytest.mark.parametrize(
+    ("n_kept", "row_bytes", "first"),
+    [(50, 100, CLEAR_TRIAL), (900, 100, FIRST_TRIAL), (50, 9_000, FIRST_TRIAL)],
+)
+def test_the_first_trial_waits_where_little_is_sent_back(n_kept, row_bytes, first):
+    choice, ways = LaneChoice("lane", is_adaptive=True), []
+    for batch in range(CLEAR_TRIAL + 1):
+        ways.append(choice.next)
+        choice.step(ways[-1], 1000, 1e6, batch)
+        choice.sent(1000, n_kept, n_kept * row_bytes)
+    assert ways.index(ROWS) == first
 
 
 def test_a_pinned_plan_is_in_force_at_once():

@@ -4,7 +4,7 @@ Tasks that read files save the trip of every row from the JVM to Python. They se
 of the rows that pass. So files win unless most rows pass and these are wide, and every query begins
 with them. Now and then a few batches run the other way. The faster of both is kept, by time per
 row. The next trial comes after so many batches that trials take a small share of the time, whatever
-the other way costs.
+the other way costs. The first one comes at once if what is sent back may cost more than is saved.
 """
 
 from __future__ import annotations
@@ -23,8 +23,13 @@ FILES, ROWS = "files", "rows"
 TRIAL = 3
 """Batches of a trial: the first compiles, and the faster one of the others is compared."""
 
-FIRST_TRIAL, LEAST_WAIT = 4, 10
-"""Batches before the first trial, and at least between two others."""
+FIRST_TRIAL, CLEAR_TRIAL, LEAST_WAIT = 2, 100, 10
+"""Batches before the first trial, before it where files are clearly cheaper, and at least between
+two others."""
+
+SAVED_NS, BACK_NS, BYTE_NS = 500.0, 300.0, 1.25
+"""What a row costs that Spark hands to Python, and one that tasks send back, with each of its bytes
+(ns of a core; the first is the lower end of what was measured)."""
 
 TRIAL_SHARE = 0.005
 """Share of the time that trials may take beyond the plan in force."""
@@ -43,7 +48,7 @@ class LaneChoice(OneOfFew):
     """Whether the tasks of an operator read files, or are handed rows."""
 
     plans = (FILES, ROWS)
-    learned = ("plan", "_n_rows", "_row_ns", "_wait", "_n_since")
+    learned = ("plan", "_n_rows", "_row_ns", "_wait", "_n_since", "_has_tried")
 
     def __init__(self, component: str, *, is_adaptive: bool) -> None:
         self.component = component
@@ -55,6 +60,7 @@ class LaneChoice(OneOfFew):
         """Time of a batch per row under the plan in force (ns; 0: unknown)."""
         self._wait = FIRST_TRIAL
         """Batches until the next trial."""
+        self._has_tried = False
         self._n_since = 0
         """Batches under the plan in force since the last trial, or the start."""
         self._tried: list[float] = []
@@ -78,6 +84,12 @@ class LaneChoice(OneOfFew):
         """Put another plan in force, of which nothing is known."""
         super().adopt(plan)
         self._row_ns, self._n_since, self._tried = 0.0, 0, []
+
+    def sent(self, n_rows: int, n_kept: int, n_bytes: int) -> None:
+        """Take in what the tasks of a batch that read files have sent back, of so many rows."""
+        costs_ns = BACK_NS * n_kept + BYTE_NS * n_bytes
+        if not self._has_tried:
+            self._wait = CLEAR_TRIAL if 2 * costs_ns < SAVED_NS * n_rows else FIRST_TRIAL
 
     def step(self, ran: str, n_rows: int, took_ns: float, batch_id: int) -> list[JournalEntry]:
         """Take in the time of a batch, and choose if a trial is over.
@@ -105,11 +117,12 @@ class LaneChoice(OneOfFew):
     def _judged(self, batch_id: int) -> list[JournalEntry]:
         """End a trial: keep the faster plan, and say when to try again."""
         before, now, tried = self.plan, self._row_ns, min(self._tried[1:])
-        self._n_since, self._tried = 0, []
+        self._n_since, self._tried, self._has_tried = 0, [], True
         if not math.isfinite(tried) or not now:
             self._wait *= 2  # its batches were not like the others, and more may be so
             return []
-        self._wait = max(LEAST_WAIT, math.ceil(TRIAL * (abs(tried / now - 1)) / TRIAL_SHARE))
+        beyond = max(tried, now) / min(tried, now) - 1
+        self._wait = max(LEAST_WAIT, math.ceil(TRIAL * beyond / TRIAL_SHARE))
         if tried * LEAST_GAIN > now:
             return []
         self.plan, self._row_ns = self._other, tried

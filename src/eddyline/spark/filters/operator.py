@@ -228,6 +228,10 @@ class FilterOperator(Operator):
             if self._stream is not None and batch.n_rows:
                 took_ns = time.perf_counter_ns() - self._laid_at
                 entries += self.lane.step(self._ran, batch.n_rows, took_ns, batch.id)
+                n_sent = sum(each.metrics.get("sent") or 0 for each in observed)
+                if self._ran == FILES:
+                    newest = self._arrow.loop.newest
+                    self.lane.sent(newest.n_rows, newest.n_kept, n_sent)
             return entries
 
     # -- the lane -------------------------------------------------------------------------------

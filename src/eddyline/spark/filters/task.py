@@ -49,8 +49,9 @@ MAX_RUNS = 16
 MAX_BATCH_BYTES = 32 << 20
 """Bytes of columns from which on a batch is long enough, whatever its rows."""
 
-REPORT, ERROR = "__eddyline_report", "__eddyline_error"
-"""Columns of what a task in the lane returns, beside those of the rows."""
+REPORT, SENT, ERROR = "__eddyline_report", "__eddyline_sent", "__eddyline_error"
+"""Columns of what a task in the lane returns, beside those of the rows: on its last row, its report
+and the bytes that it has sent; on any other, the error of the row."""
 
 _loops: OrderedDict[str, FilterLoop] = OrderedDict()
 
@@ -318,6 +319,7 @@ class FileFilter:
         read = Rows(splits, [column_of[name] for name in names], ignores_case=self.ignores_case)
         others = [column for column in self.columns if column.name not in self.handed]
         left = Rows(splits, others, ignores_case=self.ignores_case)
+        n_sent = 0
         for arguments, keep, errors, report in self.filter.outcomes(self._arguments(read)):
             for first, n_rows, block in _blocks_of(left, keep):
                 rows = np.flatnonzero(keep[first : first + n_rows])
@@ -336,9 +338,12 @@ class FileFilter:
                     for row, error in errors.items()
                     if first <= row < first + n_rows
                 }
-                yield self._batch([arrays[column.name] for column in self.columns], own, None)
+                sent = self._batch([arrays[column.name] for column in self.columns], own)
+                n_sent += sent.nbytes
+                yield sent
             if report is not None:
-                yield self._batch([pa.nulls(1, each.type) for each in self.columns], {}, report)
+                nothing = [pa.nulls(1, column.type) for column in self.columns]
+                yield self._batch(nothing, {}, report, n_sent)
 
     def _arguments(self, read: Rows) -> Iterator[tuple[pa.Array, ...]]:
         n = len(self.handed)
@@ -346,12 +351,16 @@ class FileFilter:
             yield (*block[:n], *(pa.array(values_of(each)) for each in block[n:]))
 
     def _batch(
-        self, arrays: list[pa.Array], errors: dict[int, PredicateError], report: bytes | None
+        self,
+        arrays: list[pa.Array],
+        errors: dict[int, PredicateError],
+        report: bytes | None = None,
+        n_sent: int | None = None,
     ) -> pa.RecordBatch:
-        names = [column.name for column in self.columns]
+        names = [*(column.name for column in self.columns), REPORT, SENT]
         n_rows = len(arrays[0])
-        arrays = [*arrays, on_last_row(n_rows, report)]
-        names.append(REPORT)
+        sent = pa.nulls(n_rows, pa.int64()) if n_sent is None else pa.array([n_sent])
+        arrays = [*arrays, on_last_row(n_rows, report), sent]
         if self.filter.carries_errors:
             arrays.append(texts_of(errors, n_rows))
             names.append(ERROR)

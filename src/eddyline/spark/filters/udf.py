@@ -11,12 +11,19 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined] # not in the stubs
-from pyspark.sql.types import BinaryType, BooleanType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 from eddyline.spark.analysis import operand
 from eddyline.spark.arrow_tasks import begin_task
 from eddyline.spark.filters.guard import EVERY_ROW, Guard
-from eddyline.spark.filters.task import ERROR, REPORT, FileFilter, FilterTask
+from eddyline.spark.filters.task import ERROR, REPORT, SENT, FileFilter, FilterTask
 from eddyline.spark.lane import read_by_tasks
 
 if TYPE_CHECKING:
@@ -70,14 +77,16 @@ def read_filtered(
     """Return the rows of files on which Python predicates are true; tasks read the files.
 
     If errors are carried, a temporary column has the field ``error``, as in ``apply_arrow_block``.
+    The metric ``sent`` of the observation is what tasks have sent (bytes).
     """
     filtered = FileFilter(task, scan.tasks, scan.columns, handed, scan.ignores_case)
-    fields = [*scan.schema.fields, StructField(REPORT, BinaryType())]
+    fields = [*scan.schema.fields, StructField(REPORT, BinaryType()), StructField(SENT, LongType())]
     if task.carries_errors:
         fields.append(StructField(ERROR, StringType()))
     read = read_by_tasks(scan.spark, len(scan.tasks), filtered.run, StructType(fields))
-    seen = read.observe(observation, F.collect_list(F.col(REPORT)).alias("arrow"))
-    kept = seen.where(f"{REPORT} IS NULL").drop(REPORT)
+    reports, n_sent = F.collect_list(F.col(REPORT)), F.sum(F.col(SENT))
+    seen = read.observe(observation, reports.alias("arrow"), n_sent.alias("sent"))
+    kept = seen.where(f"{REPORT} IS NULL").drop(REPORT, SENT)
     if not task.carries_errors:
         return kept
     return kept.withColumn(column, F.struct(F.col(ERROR).alias("error"))).drop(ERROR)
