@@ -345,6 +345,15 @@ def test_why_there_is_no_lane_is_said(df):
     assert "no Python functions" in note(el.all_of("id > 3", positive, **on), df)
 
 
+def test_types_that_arrow_lacks_are_no_error(spark, tmp_path):
+    rows = spark.range(3).selectExpr("id", "CAST(id AS DOUBLE) AS double", "INTERVAL '1' YEAR AS y")
+    rows.write.parquet(str(tmp_path / "rows"))
+    keep = el.all_of(positive, lane="on")
+    kept = spark.read.parquet(str(tmp_path / "rows")).transform(keep)
+    assert kept.count() == 2
+    assert "lane: no, because its plan is not read" in keep.explain()
+
+
 def test_the_file_of_a_row_is_never_empty_without_a_word(df):
     kept = df.transform(el.all_of(positive, lane="on"))
     with pytest.raises(AnalysisException, match="input_file_name"):

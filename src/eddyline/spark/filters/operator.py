@@ -249,8 +249,8 @@ class FilterOperator(Operator):
                 raise Refused("the query asks which file a row is of")
             self._fitting(PlainScan.of(stream))
             self._stream = stream
-        except Refused as refused:
-            self._note_lane(f"no, because {refused}")
+        except Exception as error:  # noqa: BLE001 - see _note_refusal
+            self._note_refusal(error)
 
     def _files(self, df: DataFrame, batch: Batch) -> ListedScan | None:
         """Return the files of all rows, if tasks are to read them."""
@@ -263,8 +263,8 @@ class FilterOperator(Operator):
             if self.options.lane != "on":
                 raise Refused("rows of a batch DataFrame keep Spark's own plan; lane='on' takes it")
             listed = self._fitting(PlainScan.of(df)).listed(files_of(df))
-        except Refused as refused:
-            self._note_lane(f"no, because {refused}")
+        except Exception as error:  # noqa: BLE001 - see _note_refusal
+            self._note_refusal(error)
             return None
         self._note_lane(f"tasks read {counted(listed.n_files, 'file')}")
         return listed
@@ -320,6 +320,13 @@ class FilterOperator(Operator):
         part = self.parts[0]
         assert isinstance(part, ArrowPart)
         return part
+
+    def _note_refusal(self, error: Exception) -> None:
+        """Say why there is no lane; what is asked of Spark may be otherwise in another version."""
+        known = (
+            str(error) if isinstance(error, Refused) else f"its plan is not read: {error!r:.200}"
+        )
+        self._note_lane(f"no, because {known}")
 
     def _note_lane(self, said: str) -> None:
         if any(isinstance(part, ArrowPart) for part in self.parts):
