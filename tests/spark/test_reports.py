@@ -17,7 +17,7 @@ def test_entries_that_a_task_leaves_out_are_counted():
     functions = tuple(predicate(lambda u: u, reads=["u"], name=name) for name in ("a", "b"))
     operator = FilterOperator(bind(functions, {"u": "double"}, ansi=True), FilterOptions(), "q")
     entry = JournalEntry(3, "arrow", "order", ["a", "b"], ["b", "a"])
-    profile = TaskProfile(FilterProfile.empty(("a", "b")), CostSums.empty(2), (1, 0), (8.0,))
+    profile = TaskProfile(FilterProfile.empty(("a", "b")), CostSums.empty(2), (1, 0))
     reports = [
         TaskReport("arrow", 0, 0, profile, (entry, entry), 7),
         TaskReport("arrow", 1, 0, profile, (entry,), 1),
