@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
-import json
 import shutil
 from pathlib import Path
 
@@ -313,8 +312,10 @@ def test_rows_are_those_of_the_other_way(df, kind, routing):
         found = kept.toArrow()
         assert bits(found) == bits(rows.toArrow())
     (note,) = (each for each in made["on"].facts().notes if each.startswith("lane"))
-    is_native_first = any(isinstance(each, str) for each in CONJUNCTIONS[kind][:3])
-    assert note == "lane: tasks read 3 files" or is_native_first
+    if kind in ("an error that another drops", "a check behind"):  # SQL goes first
+        assert "no Python functions" in note
+    else:
+        assert note == "lane: tasks read 3 files"
     assert "lane: no, because the option lane is 'off'" in made["off"].explain()
     both = made["on"].facts().blocks[-1].totals, made["off"].facts().blocks[-1].totals
     assert both[0].n_rows == 2 * both[1].n_rows
@@ -478,7 +479,6 @@ def test_a_person_pins_rows(spark, folder, tmp_path):
     assert "lane: no, because the plan 'rows' is in force" in run.explain()
     (entry,) = (each for each in run.journal if each["component"] == "lane")
     assert (entry["event"], entry["after"]) == ("pin", ROWS)
-    assert json.dumps(entry["after"]) == '"rows"'
 
 
 @FILES_ARE_ASKED

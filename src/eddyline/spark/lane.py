@@ -14,7 +14,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from pyspark.sql import functions as F
@@ -22,7 +21,14 @@ from pyspark.sql import functions as F
 from eddyline.lane.scan import FileColumn, ScannedFile, refusal, tasks_of
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.session import is_on
-from eddyline.spark.stream_files import each_of, kind_of, renamed_by
+from eddyline.spark.stream_files import (
+    LEAVING_OUT,
+    MUST_BE_OFF,
+    each_of,
+    kind_of,
+    path_of,
+    renamed_by,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -37,11 +43,8 @@ MOST_FILES = 512
 """Most files of a job whose footers the driver reads: some 0.5 ms each."""
 
 _MUST_BE_OFF = (
-    "spark.sql.files.ignoreCorruptFiles",
-    "spark.sql.files.ignoreMissingFiles",
+    *MUST_BE_OFF,
     "spark.sql.parquet.binaryAsString",
-    "spark.sql.parquet.fieldId.read.enabled",
-    "spark.sql.parquet.int96TimestampConversion",
     "spark.sql.legacy.parquet.nanosAsLong",
     "spark.sql.execution.arrow.useLargeVarTypes",
 )
@@ -49,12 +52,7 @@ _MUST_BE_OFF = (
 
 _DAYS = "spark.sql.parquet.datetimeRebaseModeInRead"
 
-_REFUSED_OPTIONS = {
-    "ignorecorruptfiles",
-    "ignoremissingfiles",
-    "datetimerebasemode",
-    "int96rebasemode",
-}
+_REFUSED_OPTIONS = LEAVING_OUT | {"datetimerebasemode", "int96rebasemode"}
 """Options of a reader that change the same, in small letters."""
 
 _STANDS = {"Project", "SubqueryAlias", "View", "EventTimeWatermark"}
@@ -144,19 +142,13 @@ class PlainScan:
         tasks = tasks_of(found, int(self.spark.sparkContext.defaultParallelism))
         if not tasks:
             raise Refused("there are no rows")
-        return ListedScan(
-            self.spark, self.schema, self.columns, self.ignores_case, tuple(tasks), len(found)
-        )
+        return ListedScan(**vars(self), tasks=tuple(tasks), n_files=len(found))
 
 
 @dataclass(frozen=True)
-class ListedScan:
-    """The files of a job, read by tasks."""
+class ListedScan(PlainScan):
+    """The same with the files of a job, read by tasks."""
 
-    spark: SparkSession
-    schema: StructType
-    columns: tuple[FileColumn, ...]
-    ignores_case: bool
     tasks: tuple[tuple[Split, ...], ...]
     """The row groups of each task."""
     n_files: int
@@ -183,10 +175,10 @@ def local_path(uri: str) -> str:
     Raises:
         Refused: it is on another one.
     """
-    parts = urlsplit(uri)
-    if parts.scheme != "file" or parts.netloc:
-        raise Refused(f"files of {parts.scheme or 'an unknown'} file system are not read")
-    return unquote(parts.path)
+    path = path_of(uri)
+    if path is None:
+        raise Refused(f"files of {uri.partition(':')[0]} file systems are not read")
+    return path
 
 
 def _stored_columns(df: DataFrame) -> Iterator[str]:

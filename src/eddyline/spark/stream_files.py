@@ -45,13 +45,17 @@ _KEEP_ROWS = {"Project", "SubqueryAlias", "EventTimeWatermark", "Union"}
 
 _SCAN = "FileScanRDD"
 
-_MUST_BE_OFF = (
+MUST_BE_OFF = (
     "spark.sql.files.ignoreCorruptFiles",
     "spark.sql.files.ignoreMissingFiles",
     "spark.sql.parquet.fieldId.read.enabled",
     "spark.sql.parquet.int96TimestampConversion",
 )
 """Settings with which Spark reads other rows or instants than there are in the files."""
+
+
+LEAVING_OUT = {"ignorecorruptfiles", "ignoremissingfiles"}
+"""Options of a reader with which Spark reads other rows, in small letters."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,7 @@ class FileStream:
         """Return a streaming DataFrame as such a stream; None if it is another one."""
         with suppress(Exception):  # what is asked of Spark here may be otherwise in another one
             conf = stream.sparkSession.conf
-            is_off = all(conf.get(each, "false") == "false" for each in _MUST_BE_OFF)
+            is_off = all(conf.get(each, "false") == "false" for each in MUST_BE_OFF)
             leaves = _leaves(stream) if is_off else None
             return None if leaves is None else cls(len(leaves))
         return None
@@ -206,7 +210,7 @@ def _is_plain_parquet(relation: Any) -> bool:
     if str(source.className()).lower() != "parquet":
         return False
     names = {str(each).lower() for each in each_of(source.options().keys().toSeq())}
-    return not names & {"ignorecorruptfiles", "ignoremissingfiles"}
+    return not names & LEAVING_OUT
 
 
 def _ways(rdd: Any, way: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], Any]]:
@@ -236,13 +240,19 @@ def _paths(scan: Any, most: int) -> tuple[str, ...] | None:
         if n_splits > MOST_SPLITS:
             return None
         for file in files:
-            parts = urlsplit(str(file.urlEncodedPath()))
-            if parts.scheme != "file" or parts.netloc:
+            path = path_of(str(file.urlEncodedPath()))
+            if path is None:
                 return None
-            found[unquote(parts.path)] = None
+            found[path] = None
             if len(found) > most:
                 return None
     return tuple(found)
+
+
+def path_of(uri: str) -> str | None:
+    """Return the path of a file on this machine; None if it is on another one."""
+    parts = urlsplit(uri)
+    return unquote(parts.path) if parts.scheme == "file" and not parts.netloc else None
 
 
 def kind_of(node: Any) -> str:

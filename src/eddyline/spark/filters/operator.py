@@ -94,9 +94,8 @@ class FilterOperator(Operator):
         """Reports of plain streaming queries arrive on Spark's listener thread."""
         self._sampled_at = -float("inf")
         self._sample_cost_s = 0.0
-        of = "" if not relation else f" of {relation}"
         is_tried = options.adaptive and options.lane == "auto"
-        self.lane = LaneChoice(f"lane{of}", is_adaptive=is_tried)
+        self.lane = LaneChoice(f"lane{self._of}", is_adaptive=is_tried)
         self._stream: DataFrame | None = None
         """The stream whose files tasks may read."""
         self._scan: PlainScan | None = None
@@ -294,7 +293,7 @@ class FilterOperator(Operator):
         if self.options.lane == "off":
             raise Refused("the option lane is 'off'")
         if not isinstance(self.parts[0], ArrowPart):
-            raise Refused("its first predicates are no Python functions")
+            raise Refused("SQL goes first, so its first predicates are no Python functions")
         if self.guard.condition:
             raise Refused("its rows are not those of one input alone")
 
