@@ -126,6 +126,10 @@ class SharingOptions(_Keywords):
     """False keeps the plan that is made before any row is seen."""
     sample_prob: float = 0.01
     """Share of the rows that every attribute is looked at for ([0, 1])."""
+    lane: str = "auto"
+    """``auto``: tasks read Parquet files themselves, those of a stream where that is faster, and
+    those of a batch DataFrame to count matches; ``on``: they do wherever they can; ``off``: Spark
+    reads files and hands over rows."""
     seed: int = 0
     """Chooses the sampled rows; never changes an answer (≥ 0)."""
 
@@ -135,6 +139,7 @@ class SharingOptions(_Keywords):
         is_switch(self, "adaptive")
         is_one_of(self, "method", METHODS)
         is_one_of(self, "sequence", SEQUENCES)
+        is_one_of(self, "lane", LANES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,7 +279,7 @@ METHODS = ("auto", "witnesses", "blocks", "every_row", "statement")
 """Values of ``SharingOptions.method``."""
 
 LANES = ("auto", "on", "off")
-"""Values of ``FilterOptions.lane``."""
+"""Values of the option ``lane`` of filters and rules."""
 
 SEQUENCES = ("macro", "greedy", "hybrid", "fixed")
 """Values of ``SharingOptions.sequence``."""

@@ -4,22 +4,30 @@
 name and in any order, may stand in between. It also asks the settings that change what Spark reads.
 Everything else is refused with a reason, which ``explain()`` says.
 
-``read_by_tasks`` runs a task over row groups. Spark schedules it and knows nothing of the files, so
+``read_kept`` runs tasks over row groups. Spark schedules them and knows nothing of the files, so
 ``input_file_name()`` over the result would be empty without a word. ``guarded`` makes Spark refuse
 it with an error instead.
+
+A ``Lane`` says for an operator whether tasks read the files of a batch, and learns from its time.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
+from eddyline.lane.choice import FILES, ROWS, LaneChoice
 from eddyline.lane.scan import FileColumn, ScannedFile, refusal, tasks_of
+from eddyline.lane.task import REPORT, SENT
+from eddyline.report.formatting import counted
 from eddyline.spark.analysis import arrow_schema
+from eddyline.spark.arrow_tasks import begin_task
 from eddyline.spark.session import is_on
 from eddyline.spark.stream_files import (
     LEAVING_OUT,
@@ -31,13 +39,14 @@ from eddyline.spark.stream_files import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
     from eddyline.lane.scan import Split
-    from eddyline.spark.arrow_tasks import BatchTask
+    from eddyline.lane.task import FileTask
+    from eddyline.runtime.journal import JournalEntry
+    from eddyline.spark.operator import Batch, Observed
 
 MOST_FILES = 512
 """Most files of a job whose footers the driver reads: some 0.5 ms each."""
@@ -253,16 +262,49 @@ def _columns_of_files(leaf: Any) -> set[str]:
     return names
 
 
-def read_by_tasks(spark: SparkSession, n_tasks: int, task: BatchTask, schema: Any) -> DataFrame:
-    """Run a task that reads files by itself; it is handed one row with its number.
+def read_kept(
+    scan: ListedScan, task: FileTask, added: Sequence[StructField], metric: str, observation: Any
+) -> DataFrame:
+    """Return the rows of files that a task keeps.
 
     Args:
-        spark: the session.
-        n_tasks: how many there are.
-        task: is called once in each of them.
-        schema: of its results.
+        scan: the files.
+        task: reads them.
+        added: the columns that it adds.
+        metric: what its reports are called in the observation.
+        observation: has also ``kept``, the rows of the result, and ``sent``, their bytes.
     """
-    return spark.range(0, n_tasks, 1, n_tasks).mapInArrow(task, schema)
+    ends = StructField(REPORT, BinaryType()), StructField(SENT, LongType())
+    schema = StructType([*scan.schema.fields, *added, *ends])
+    read = read_by_tasks(scan, task.kept, schema)
+    seen = read.observe(
+        observation,
+        F.collect_list(REPORT).alias(metric),
+        F.count(F.when(F.col(REPORT).isNull(), 1)).alias("kept"),
+        F.sum(SENT).alias("sent"),
+    )
+    return seen.where(f"{REPORT} IS NULL").drop(REPORT, SENT)
+
+
+def read_by_tasks(
+    scan: ListedScan, work: Callable[[int], Iterator[pa.RecordBatch]], schema: Any
+) -> DataFrame:
+    """Return what tasks make of files.
+
+    Args:
+        scan: the files.
+        work: makes it of the row groups of one task, by its number.
+        schema: of the result.
+    """
+    n_tasks = len(scan.tasks)
+
+    def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        begin_task()
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                yield from work(number)
+
+    return scan.spark.range(0, n_tasks, 1, n_tasks).mapInArrow(run, schema)
 
 
 def guarded(df: DataFrame, read: DataFrame) -> DataFrame:
@@ -274,3 +316,141 @@ def guarded(df: DataFrame, read: DataFrame) -> DataFrame:
     for _ in range(2):
         read = read.join(df.where("false"), F.lit(True), "left_anti")
     return read
+
+
+class ReadsFiles(Protocol):
+    """An operator whose tasks may read files."""
+
+    def check_may_read(self) -> None:
+        """Raise Refused if they may not, whatever the input is."""
+
+    def check_fits(self, scan: PlainScan) -> None:
+        """Raise Refused if they need more than columns of a scan."""
+
+
+class Lane:
+    """Whether the tasks of an operator read the files of a batch; asked for each batch anew.
+
+    Args:
+        operator: whose tasks read.
+        component: the name of the choice.
+        wanted: the option ``lane``.
+        is_adaptive: whether the other way is tried.
+    """
+
+    def __init__(
+        self, operator: ReadsFiles, component: str, wanted: str, *, is_adaptive: bool
+    ) -> None:
+        self.choice = LaneChoice(component, is_adaptive=is_adaptive and wanted == "auto")
+        self.note = ""
+        """What people are told; empty until files or rows were asked for."""
+        self._operator = operator
+        self._wanted = wanted
+        self._stream: DataFrame | None = None
+        """The stream whose files tasks may read."""
+        self._scan: PlainScan | None = None
+        """The same as a scan, by the settings of the session of its batches."""
+        self._ran = ""
+        """The way of the batch that was laid last; empty if there was no choice."""
+        self._laid_at = 0
+
+    @property
+    def choices(self) -> tuple[LaneChoice, ...]:
+        """The choice between files and rows, of a stream that may be read."""
+        return () if self._stream is None else (self.choice,)
+
+    def follow(self, stream: DataFrame, *, asks_files: bool = False) -> None:
+        """Take note of the stream whose rows come batch by batch, as Spark hands them over.
+
+        Args:
+            stream: the rows.
+            asks_files: whether the query asks which file a row is of.
+        """
+        try:
+            self._check_may_read()
+            if asks_files:
+                raise Refused("the query asks which file a row is of")
+            self._operator.check_fits(PlainScan.of(stream))
+            self._stream = stream
+        except Exception as error:  # noqa: BLE001 - see _note_refusal
+            self._note_refusal(error)
+
+    def files(self, df: DataFrame, batch: Batch, *, keeps_plan: bool = True) -> ListedScan | None:
+        """Return the files of all rows, if tasks are to read them.
+
+        Args:
+            df: the rows.
+            batch: which they are of.
+            keeps_plan: whether code over the result of a batch DataFrame may rely on Spark's plan
+                of the input: on its columns and its size.
+        """
+        self._ran, self._laid_at = "", time.perf_counter_ns()
+        if df.isStreaming:
+            return None  # a plain stream, whose plan is laid once
+        try:
+            self._check_may_read()
+            if batch.id >= 0:
+                return self._files_of_batch(df, batch)
+            if keeps_plan and self._wanted != "on":
+                raise Refused("rows of a batch DataFrame keep Spark's own plan; lane='on' takes it")
+            listed = self._fitting(PlainScan.of(df)).listed(files_of(df))
+        except Exception as error:  # noqa: BLE001 - see _note_refusal
+            self._note_refusal(error)
+            return None
+        self.note = f"lane: tasks read {counted(listed.n_files, 'file')}"
+        return listed
+
+    def _files_of_batch(self, df: DataFrame, batch: Batch) -> ListedScan | None:
+        if self._stream is None:
+            return None  # it was said why
+        if df is not batch.rows:
+            raise Refused("something looks at the rows, before or after")
+        if batch.files is None:
+            raise Refused("the files of a batch are many, or not on this machine")
+        if not batch.is_taken_whole:
+            raise Refused("its sink may not take all of the results")
+        if self._scan is None:
+            self._scan = PlainScan.of(self._stream, df.sparkSession)
+        self._ran = ROWS
+        if self.choice.next != FILES:
+            is_tried = "is tried" if self.choice.is_trial else "is in force"
+            self.note = f"lane: no, because the plan {ROWS!r} {is_tried}"
+            return None
+        (files,) = batch.files.streams
+        listed = self._fitting(self._scan).listed(files.paths)
+        self._ran, self.note = FILES, "lane: tasks read the files of each batch"
+        return replace(listed, schema=df.schema)
+
+    def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
+        """Take in the time of a batch, and what its tasks have sent."""
+        if not self._ran or not batch.n_rows:
+            return []
+        took_ns = time.perf_counter_ns() - self._laid_at
+        entries = self.choice.step(self._ran, batch.n_rows, took_ns, batch.id)
+        if self._ran == FILES:
+            n_kept, n_sent = (
+                sum(each.metrics.get(metric) or 0 for each in observed)
+                for metric in ("kept", "sent")
+            )
+            self.choice.sent(batch.n_rows, n_kept, n_sent)
+        return entries
+
+    def passes(self, why: str) -> None:
+        """Take note of why tasks were not asked to read a batch."""
+        self._ran, self.note = "", f"lane: no, because {why}"
+
+    def _check_may_read(self) -> None:
+        if self._wanted == "off":
+            raise Refused("the option lane is 'off'")
+        self._operator.check_may_read()
+
+    def _fitting(self, scan: PlainScan) -> PlainScan:
+        self._operator.check_fits(scan)
+        return scan
+
+    def _note_refusal(self, error: Exception) -> None:
+        """Say why there is no lane; what is asked of Spark may be otherwise in another version."""
+        known = (
+            str(error) if isinstance(error, Refused) else f"its plan is not read: {error!r:.200}"
+        )
+        self.note = f"lane: no, because {known}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql import Observation
@@ -14,17 +13,15 @@ from pyspark.sql import functions as F
 from eddyline.errors import StateError
 from eddyline.filters.loop import BlockView, FilterLoop, FilterView, check_options
 from eddyline.lane.attributes import is_plain
-from eddyline.lane.choice import FILES, ROWS, LaneChoice
 from eddyline.options import FilterOptions
 from eddyline.query.predicates import named
 from eddyline.report import filters as words
-from eddyline.report.formatting import counted
 from eddyline.runtime.journal import JournalEntry
 from eddyline.spark.filters.binding import bind_to, is_narrow
 from eddyline.spark.filters.guard import EVERY_ROW, MAX_CONJUNCTS
 from eddyline.spark.filters.native_block import NativeBlock
 from eddyline.spark.filters.parts import ArrowPart, LastPart, Laying, NativePart, PinnedPart
-from eddyline.spark.lane import ListedScan, PlainScan, Refused, files_of, guarded
+from eddyline.spark.lane import Lane, Refused, guarded
 from eddyline.spark.operator import PREFIX, Laid, Operator
 
 if TYPE_CHECKING:
@@ -39,6 +36,7 @@ if TYPE_CHECKING:
     from eddyline.runtime.choice import Choice
     from eddyline.runtime.records import History, OrderRecord
     from eddyline.spark.filters.guard import Guard
+    from eddyline.spark.lane import PlainScan
     from eddyline.spark.operator import Batch, Observed, Site
 
 LearningPart = NativePart | ArrowPart
@@ -94,15 +92,8 @@ class FilterOperator(Operator):
         """Reports of plain streaming queries arrive on Spark's listener thread."""
         self._sampled_at = -float("inf")
         self._sample_cost_s = 0.0
-        is_tried = options.adaptive and options.lane == "auto"
-        self.lane = LaneChoice(f"lane{self._of}", is_adaptive=is_tried)
-        self._stream: DataFrame | None = None
-        """The stream whose files tasks may read."""
-        self._scan: PlainScan | None = None
-        """The same as a scan, once there was a batch."""
-        self._ran = ROWS
-        """The way of the batch that was laid last."""
-        self._laid_at = 0
+        component = f"lane{self._of}"
+        self.lane = Lane(self, component, options.lane, is_adaptive=options.adaptive)
 
     @classmethod
     def of(cls, step: FilterStep, site: Site) -> Self:
@@ -113,7 +104,7 @@ class FilterOperator(Operator):
         bound = bind_to(site.df, named(step.predicates), options)
         made = cls(bound, options, site.query, relation=relation)
         if site.is_source and site.df.isStreaming:
-            made.reads(site.df, asks_files=site.asks_files)
+            made.lane.follow(site.df, asks_files=site.asks_files)
         return made
 
     def _parts(self, segment: Segment, number: int) -> Iterator[FilterPart]:
@@ -202,13 +193,11 @@ class FilterOperator(Operator):
         """Lay the conjunction over a DataFrame, with the orders in force; see ``Laying``."""
         with self._lock:
             laying = Laying(df, batch, observation, batch.id >= 0, df.isStreaming)
-            laying.files = self._files(df, batch)
-            self._ran = ROWS if laying.files is None else FILES
-            self._laid_at = time.perf_counter_ns()
+            laying.files = files = self.lane.files(df, batch)
             for part in self.parts:
                 part.lay(laying)
-        is_read = self._ran == FILES and batch.id < 0
-        return Laid(guarded(df, laying.df) if is_read else laying.df, tuple(laying.pending))
+        is_guarded = files is not None and batch.id < 0
+        return Laid(guarded(df, laying.df) if is_guarded else laying.df, tuple(laying.pending))
 
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
         """Take in outcome codes and the reports of tasks."""
@@ -224,112 +213,29 @@ class FilterOperator(Operator):
             entries = [
                 entry for name, own in by_part.items() for entry in parts[name].learn(own, batch)
             ]
-            if self._stream is not None and batch.n_rows:
-                took_ns = time.perf_counter_ns() - self._laid_at
-                entries += self.lane.step(self._ran, batch.n_rows, took_ns, batch.id)
-                n_sent = sum(each.metrics.get("sent") or 0 for each in observed)
-                if self._ran == FILES:
-                    newest = self._arrow.loop.newest
-                    self.lane.sent(newest.n_rows, newest.n_kept, n_sent)
-            return entries
+            return entries + self.lane.learn(observed, batch)
 
     # -- the lane -------------------------------------------------------------------------------
 
-    def reads(self, stream: DataFrame, *, asks_files: bool = False) -> None:
-        """Take note of the stream whose rows it will be laid over, as Spark hands them over.
-
-        Args:
-            stream: the rows.
-            asks_files: whether the query asks which file a row is of.
-        """
-        try:
-            self._check_may_read()
-            if asks_files:
-                raise Refused("the query asks which file a row is of")
-            self._fitting(PlainScan.of(stream))
-            self._stream = stream
-        except Exception as error:  # noqa: BLE001 - see _note_refusal
-            self._note_refusal(error)
-
-    def _files(self, df: DataFrame, batch: Batch) -> ListedScan | None:
-        """Return the files of all rows, if tasks are to read them."""
-        if df.isStreaming:
-            return None  # a plain stream, whose plan is laid once
-        try:
-            self._check_may_read()
-            if batch.id >= 0:
-                return self._files_of_batch(df, batch)
-            if self.options.lane != "on":
-                raise Refused("rows of a batch DataFrame keep Spark's own plan; lane='on' takes it")
-            listed = self._fitting(PlainScan.of(df)).listed(files_of(df))
-        except Exception as error:  # noqa: BLE001 - see _note_refusal
-            self._note_refusal(error)
-            return None
-        self._note_lane(f"tasks read {counted(listed.n_files, 'file')}")
-        return listed
-
-    def _files_of_batch(self, df: DataFrame, batch: Batch) -> ListedScan | None:
-        if self._stream is None:
-            return None  # it was said why
-        if df is not batch.rows:
-            raise Refused("something looks at the rows, before or after")
-        if batch.files is None:
-            raise Refused("the files of a batch are many, or not on this machine")
-        if not batch.is_taken_whole:
-            raise Refused("its sink may not take all of the results")
-        if self.lane.next != FILES:
-            is_tried = "is tried" if self.lane.is_trial else "is in force"
-            self._note_lane(f"no, because the plan {ROWS!r} {is_tried}")
-            return None
-        if self._scan is None:  # the settings that count are those of the batch's session
-            self._scan = self._fitting(PlainScan.of(self._stream, df.sparkSession))
-        (files,) = batch.files.streams
-        listed = self._scan.listed(files.paths)
-        self._note_lane("tasks read the files of each batch")
-        return replace(listed, schema=df.schema)
-
-    def _check_may_read(self) -> None:
-        """Raise Refused if tasks may not read files whatever the input is."""
-        if self.options.lane == "off":
-            raise Refused("the option lane is 'off'")
+    def check_may_read(self) -> None:
+        """Raise Refused if tasks may not read files, whatever the input is."""
         if not isinstance(self.parts[0], ArrowPart):
             raise Refused("SQL goes first, so its first predicates are no Python functions")
         if self.guard.condition:
             raise Refused("its rows are not those of one input alone")
 
-    def _fitting(self, scan: PlainScan) -> PlainScan:
-        """Return a scan whose columns are what predicates and classes of rows need.
-
-        Raises:
-            Refused: they need an expression.
-        """
+    def check_fits(self, scan: PlainScan) -> None:
+        """Raise Refused if predicates, or classes of rows, need more than columns of a scan."""
+        part = self.parts[0]
+        assert isinstance(part, ArrowPart)
         kinds = {column.name: column.type_text for column in scan.columns}
-        for text in self._arrow.handed:
+        for text in part.handed:
             if text not in kinds:
                 raise Refused(f"a predicate reads {text!r}, which is no column of that very name")
-        routes = self._arrow.loop.routes
+        routes = part.loop.routes
         for each in routes.attributes if routes is not None else ():
             if not is_plain(each, kinds.get(each.name, "")):
                 raise Refused(f"classes of rows are told apart by {each.name!r}")
-        return scan
-
-    @property
-    def _arrow(self) -> ArrowPart:
-        """The first part, of one that may read files."""
-        part = self.parts[0]
-        assert isinstance(part, ArrowPart)
-        return part
-
-    def _note_refusal(self, error: Exception) -> None:
-        """Say why there is no lane; what is asked of Spark may be otherwise in another version."""
-        known = (
-            str(error) if isinstance(error, Refused) else f"its plan is not read: {error!r:.200}"
-        )
-        self._note_lane(f"no, because {known}")
-
-    def _note_lane(self, said: str) -> None:
-        if any(isinstance(part, ArrowPart) for part in self.parts):
-            self.notes["lane"] = f"lane: {said}"
 
     def take_entries(self) -> list[JournalEntry]:
         """Return the decisions that samples led to."""
@@ -421,7 +327,9 @@ class FilterOperator(Operator):
         """Return the conjunction as it stands."""
         with self._lock:
             blocks = tuple(map(self._block_view, self.learning.values()))
-        notes = tuple(self.notes.values())
+        has_python = any(isinstance(part, ArrowPart) for part in self.parts)
+        lane = (self.lane.note,) if has_python and self.lane.note else ()
+        notes = (*self.notes.values(), *lane)
         return FilterView(self.query, blocks, self.bound.pinned, notes)
 
     def _block_view(self, part: LearningPart) -> BlockView:
@@ -453,8 +361,7 @@ class FilterOperator(Operator):
     def choices(self) -> tuple[Choice, ...]:
         """The order of each part that has several predicates."""
         parts = (each for each in self.learning.values() if len(each.loop.filter_ids) > 1)
-        lane = () if self._stream is None else (self.lane,)
-        return (*(each.loop for each in parts), *lane)
+        return (*(each.loop for each in parts), *self.lane.choices)
 
     def describe(self, history: History) -> list[Section]:
         """Return for people what the orders are, why, and what they did."""
@@ -467,9 +374,7 @@ class FilterOperator(Operator):
         states: dict[str, Any] = {
             component: part.loop.snapshot() for component, part in self.learning.items()
         }
-        return (
-            states if self._stream is None else states | {self.lane.component: self.lane.snapshot()}
-        )
+        return states | {each.component: each.snapshot() for each in self.lane.choices}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from what ``snapshot`` returned, if it is of these filters."""
@@ -479,5 +384,6 @@ class FilterOperator(Operator):
         for component, part in self.learning.items():
             if component in state:
                 part.loop.restore(state[component])
-        if self._stream is not None and self.lane.component in state:
-            self.lane.restore(state[self.lane.component])
+        for choice in self.lane.choices:
+            if choice.component in state:
+                choice.restore(state[choice.component])

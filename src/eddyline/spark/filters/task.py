@@ -4,13 +4,14 @@ The driver ships a ``FilterTask``; it runs its batches through an executor and a
 the order adapts inside the task, and returns one report on the last row of the partition. A worker
 process that Spark reuses keeps what it learned for the next task of the same run.
 
-In the lane a ``FileFilter`` reads the rows itself. It returns those that pass, with all columns.
+In the lane a ``FileFilter`` reads the rows itself; see ``lane.task``.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -21,10 +22,10 @@ from eddyline.errors import PredicateError
 from eddyline.filters.executor import ArrowExecutor
 from eddyline.filters.loop import MAX_ROWS, FilterLoop, FilterState, batch_rows, run_batch
 from eddyline.lane.attributes import values_of
-from eddyline.lane.scan import Rows
+from eddyline.lane.task import FileTask
+from eddyline.lane.task import Outcome as FileOutcome
 from eddyline.runtime.journal import Decisions
 from eddyline.spark.arrow_tasks import (
-    begin_task,
     gathered,
     on_last_row,
     task_ids,
@@ -34,11 +35,10 @@ from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile, merge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from eddyline.data.arrays import Mask
+    from eddyline.data.arrays import Ints, Mask
     from eddyline.filters.executor import BatchOutcome
-    from eddyline.lane.scan import FileColumn, Split
     from eddyline.options import FilterOptions
     from eddyline.query.attributes import Attribute
     from eddyline.query.predicates import FunctionPredicate
@@ -49,9 +49,8 @@ MAX_RUNS = 16
 MAX_BATCH_BYTES = 32 << 20
 """Bytes of columns from which on a batch is long enough, whatever its rows."""
 
-REPORT, SENT, ERROR = "__eddyline_report", "__eddyline_sent", "__eddyline_error"
-"""Columns of what a task in the lane returns, beside those of the rows: on its last row, its report
-and the bytes that it has sent; on any other, the error of the row."""
+ERROR = "__eddyline_error"
+"""The column of the error of a row, in the lane."""
 
 _loops: OrderedDict[str, FilterLoop] = OrderedDict()
 
@@ -290,92 +289,39 @@ def _joined(outcomes: list[BatchOutcome]) -> tuple[Any, dict[int, PredicateError
 
 
 @dataclass(frozen=True)
-class FileFilter:
+class FileFilter(FileTask):
     """A filter whose tasks read the files themselves, and return the rows that pass."""
 
     filter: FilterTask
-    tasks: tuple[tuple[Split, ...], ...]
-    """The row groups of each task."""
-    columns: tuple[FileColumn, ...]
-    """The columns of the result."""
-    handed: tuple[str, ...]
-    """The columns that the predicates read, by argument."""
-    ignores_case: bool
 
-    def run(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Return the rows of the task whose number comes as a row."""
-        begin_task()
-        for batch in numbers:
-            for number in batch.column(0).to_pylist():
-                yield from self.kept(self.tasks[number])
+    @property
+    def added(self) -> tuple[pa.Field, ...]:
+        """The error of a row, where errors are carried."""
+        return (pa.field(ERROR, pa.string()),) if self.filter.carries_errors else ()
 
-    def kept(self, splits: Sequence[Split]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that pass, then a row that has the report and is NULL otherwise.
+    @property
+    def looked_at(self) -> tuple[str, ...]:
+        """The columns of the predicates, and those that tell classes of rows apart."""
+        return (*self.handed, *(each.name for each in self.filter.attributes))
 
-        Columns that predicates do not read are decoded up to the last row that passes.
+    def outcomes(self, blocks: Iterator[tuple[pa.Array, ...]]) -> Iterator[FileOutcome]:
+        """Yield which rows pass.
+
+        Raises:
+            PredicateError: a predicate raised, and nothing after this block may drop the row.
         """
-        column_of = {column.name: column for column in self.columns}
-        names = [*self.handed, *(each.name for each in self.filter.attributes)]
-        read = Rows(splits, [column_of[name] for name in names], ignores_case=self.ignores_case)
-        others = [column for column in self.columns if column.name not in self.handed]
-        left = Rows(splits, others, ignores_case=self.ignores_case)
-        n_sent = 0
-        for arguments, keep, errors, report in self.filter.outcomes(self._arguments(read)):
-            for first, n_rows, block in _blocks_of(left, keep):
-                rows = np.flatnonzero(keep[first : first + n_rows])
-                if not len(rows):
-                    continue
-                arrays = {
-                    name: array.slice(first, n_rows)
-                    for name, array in zip(self.handed, arguments, strict=False)
-                }
-                arrays |= zip((each.name for each in others), block, strict=True)
-                if len(rows) < n_rows:
-                    taken = pa.array(rows)
-                    arrays = {name: array.take(taken) for name, array in arrays.items()}
-                own = {
-                    int(np.searchsorted(rows, row - first)): error
-                    for row, error in errors.items()
-                    if first <= row < first + n_rows
-                }
-                sent = self._batch([arrays[column.name] for column in self.columns], own)
-                n_sent += sent.nbytes
-                yield sent
-            if report is not None:
-                nothing = [pa.nulls(1, column.type) for column in self.columns]
-                yield self._batch(nothing, {}, report, n_sent)
-
-    def _arguments(self, read: Rows) -> Iterator[tuple[pa.Array, ...]]:
         n = len(self.handed)
-        for block in read.blocks():
-            yield (*block[:n], *(pa.array(values_of(each)) for each in block[n:]))
+        arguments = (
+            (*block[:n], *(pa.array(values_of(each)) for each in block[n:])) for block in blocks
+        )
+        for given, keep, errors, report in self.filter.outcomes(arguments):
+            yield FileOutcome(given[:n], keep, partial(self._errors, errors), report)
 
-    def _batch(
-        self,
-        arrays: list[pa.Array],
-        errors: dict[int, PredicateError],
-        report: bytes | None = None,
-        n_sent: int | None = None,
-    ) -> pa.RecordBatch:
-        names = [*(column.name for column in self.columns), REPORT, SENT]
-        n_rows = len(arrays[0])
-        sent = pa.nulls(n_rows, pa.int64()) if n_sent is None else pa.array([n_sent])
-        arrays = [*arrays, on_last_row(n_rows, report), sent]
-        if self.filter.carries_errors:
-            arrays.append(texts_of(errors, n_rows))
-            names.append(ERROR)
-        return pa.RecordBatch.from_arrays(arrays, names)
-
-
-def _blocks_of(left: Rows, keep: Mask) -> Iterator[tuple[int, int, list[pa.Array]]]:
-    """Yield blocks of the rows from the first to the last one that is kept; see ``Rows.take``.
-
-    Each with its first row and its number of rows. Afterwards all rows are passed.
-    """
-    kept = np.flatnonzero(keep)
-    first, end = (int(kept[0]), int(kept[-1]) + 1) if len(kept) else (0, 0)
-    left.skip(first)
-    for n_rows, block in left.take(end - first):
-        yield first, n_rows, block
-        first += n_rows
-    left.skip(len(keep) - end)
+    def _errors(self, errors: dict[int, PredicateError], rows: Ints) -> list[pa.Array]:
+        """Return the errors of rows that are kept, as all rows with one are."""
+        if not self.filter.carries_errors:
+            return []
+        first, last = int(rows[0]), int(rows[-1])
+        own = {row: error for row, error in errors.items() if first <= row <= last}
+        places = np.searchsorted(rows, list(own)).tolist()
+        return [texts_of(dict(zip(places, own.values(), strict=True)), len(rows))]

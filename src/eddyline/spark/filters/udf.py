@@ -14,7 +14,6 @@ from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined] # not 
 from pyspark.sql.types import (
     BinaryType,
     BooleanType,
-    LongType,
     StringType,
     StructField,
     StructType,
@@ -23,8 +22,8 @@ from pyspark.sql.types import (
 from eddyline.spark.analysis import operand
 from eddyline.spark.arrow_tasks import begin_task
 from eddyline.spark.filters.guard import EVERY_ROW, Guard
-from eddyline.spark.filters.task import ERROR, REPORT, SENT, FileFilter, FilterTask
-from eddyline.spark.lane import read_by_tasks
+from eddyline.spark.filters.task import ERROR, FileFilter, FilterTask
+from eddyline.spark.lane import read_kept
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -77,16 +76,10 @@ def read_filtered(
     """Return the rows of files on which Python predicates are true; tasks read the files.
 
     If errors are carried, a temporary column has the field ``error``, as in ``apply_arrow_block``.
-    The metric ``sent`` of the observation is what tasks have sent (bytes).
     """
-    filtered = FileFilter(task, scan.tasks, scan.columns, handed, scan.ignores_case)
-    fields = [*scan.schema.fields, StructField(REPORT, BinaryType()), StructField(SENT, LongType())]
-    if task.carries_errors:
-        fields.append(StructField(ERROR, StringType()))
-    read = read_by_tasks(scan.spark, len(scan.tasks), filtered.run, StructType(fields))
-    reports, n_sent = F.collect_list(F.col(REPORT)), F.sum(F.col(SENT))
-    seen = read.observe(observation, reports.alias("arrow"), n_sent.alias("sent"))
-    kept = seen.where(f"{REPORT} IS NULL").drop(REPORT, SENT)
+    work = FileFilter(scan.tasks, scan.columns, handed, scan.ignores_case, task)
+    added = [StructField(ERROR, StringType())] if task.carries_errors else []
+    kept = read_kept(scan, work, added, "arrow", observation)
     if not task.carries_errors:
         return kept
     return kept.withColumn(column, F.struct(F.col(ERROR).alias("error"))).drop(ERROR)

@@ -32,12 +32,14 @@ from eddyline.rules.profile import SharingProfile
 from eddyline.rules.store import RuleStore
 from eddyline.rules.view import COMPONENT, RuleCount, added
 from eddyline.runtime.journal import decisions_of
+from eddyline.spark.lane import Lane, Refused, guarded
 from eddyline.spark.operator import Laid, Operator, Pending
 from eddyline.spark.rules.binding import RuleBinder, session_settings
 from eddyline.spark.rules.output import MatchedRows, Statement, observed_profile
 from eddyline.spark.rules.task import RuleTask
 from eddyline.spark.rules.udf import Work, loader
 from eddyline.spark.run.observations import PendingMetrics
+from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -48,10 +50,13 @@ if TYPE_CHECKING:
     from eddyline.query.steps import FilterStep
     from eddyline.report.sections import Section
     from eddyline.rules.compile.program import Program
+    from eddyline.rules.plan import SharingPlan
     from eddyline.rules.store import RuleStep
     from eddyline.rules.view import RuleRecord, RuleView
+    from eddyline.runtime.choice import Choice
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History
+    from eddyline.spark.lane import PlainScan
     from eddyline.spark.operator import Batch, Observed, Site
     from eddyline.spark.rules.output import MatchesColumn, Output
 
@@ -76,6 +81,8 @@ class RulesState(Struct):
     """Rows evaluated so far; None: not counted."""
     counts: list[tuple[str, int | None, int, int]]
     """Of each rule, by its name: rows that it was there for, was decided for, was true for."""
+    lane: Any = None
+    """The choice between files and rows, where there is one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,18 +115,20 @@ class Compiled:
         rules = list(self.running.values())
         return Statement(program.conditions, rules, is_long=is_long(program))
 
-    def result(
-        self, df: DataFrame, task: RuleTask, output: Output, observe: Callable[[], Any]
-    ) -> DataFrame:
-        """Return an output over rows, by the plan of a task; see ``Output``."""
-        if task.plan.is_statement and self.statement is not None:
-            stated = output.state(df, self.statement, observe)
-            if stated is not None:
-                return stated
+    def stated(
+        self, df: DataFrame, plan: SharingPlan, output: Output, observe: Callable[[], Any]
+    ) -> DataFrame | None:
+        """Return an output by one statement of Spark's; None if tasks make it."""
+        if not plan.is_statement or self.statement is None:
+            return None
+        return output.state(df, self.statement, observe)
+
+    def work(self, task: RuleTask) -> Work:
+        """Return what workers do."""
         program = self.choice.program
         rules = [self.sources[name] for name in program.names]
         whole = {each.sql: each.needs for each in program.natives if each.may_raise}
-        return output.lay(df, Work(task, program.columns, rules, whole), observe)
+        return Work(task, program.columns, rules, whole)
 
     @cached_property
     def digest(self) -> str:
@@ -161,6 +170,7 @@ class RuleOperator(Operator):
         """Reports of plain streaming queries arrive on Spark's listener thread."""
         self.compiled = self._compile(df)
         self._entries += self.compiled.choice.chosen_way(-1)
+        self.lane = Lane(self, "lane", self.options.lane, is_adaptive=self.options.adaptive)
 
     @classmethod
     def of(cls, step: RuleStep, site: Site) -> Operator:
@@ -264,13 +274,34 @@ class RuleOperator(Operator):
             seen.append(observation(self.name, compiled))
             return seen[-1]
 
-        result = compiled.result(df, task, output or self._output, observe)
+        result = self._result(df, batch, compiled, task, output or self._output, observe)
         pending = [
             Pending(self.name, PendingMetrics(each), compiled)
             for each in seen
             if not isinstance(each, str)
         ]
         return Laid(result, tuple(pending))
+
+    def _result(
+        self,
+        df: DataFrame,
+        batch: Batch,
+        compiled: Compiled,
+        task: RuleTask,
+        output: Output,
+        observe: Callable[[], Any],
+    ) -> DataFrame:
+        stated = compiled.stated(df, task.plan, output, observe)
+        if stated is not None:
+            self.lane.passes("the rules are one statement of Spark's")
+            return stated
+        work = compiled.work(task)
+        with self._lock:
+            files = self.lane.files(df, batch, keeps_plan=output.has_rows)
+        if files is None:
+            return output.lay(df, work, observe)
+        read = output.read(files, work, observe)
+        return guarded(df, read) if output.has_rows and batch.id < 0 else read
 
     def _task(self, batch: Batch) -> RuleTask:
         compiled = self.compiled
@@ -307,8 +338,29 @@ class RuleOperator(Operator):
                 entries += choice.step(whole, batch.id)
                 # What all tasks learned together is more than what a worker remembers of its own.
                 self._n_learned += bool(reports)
+            entries += self.lane.learn(observed, batch)
         self._note(entries)
         return entries
+
+    # -- the lane ---------------------------------------------------------------------------------
+
+    def reads(self, site: Site) -> None:
+        """Take note of the rows of a query, if they are those of a stream."""
+        if site.is_source and site.df.isStreaming:
+            self.lane.follow(site.df, asks_files=site.asks_files)
+
+    def check_may_read(self) -> None:
+        """Tasks may read files, whatever the input is."""
+
+    def check_fits(self, scan: PlainScan) -> None:
+        """Raise Refused if rules need more than columns of a scan."""
+        columns = self.compiled.choice.program.columns
+        if not columns:
+            raise Refused("no rule looks at a column")
+        known = {quoted(each.name) for each in scan.columns}
+        for text in columns:
+            if text not in known:
+                raise Refused(f"a rule looks at {text}, which is no column of the files")
 
     def take_entries(self) -> list[JournalEntry]:
         """Return the changes of the set since the last call."""
@@ -346,6 +398,7 @@ class RuleOperator(Operator):
                     *to_come(self.compiled.running, after),
                     *(f"not taken in: {each}" for each in self.store.troubles),
                     *self._fields_said(),
+                    *([self.lane.note] if self.lane.note else []),
                     *notes,
                 ),
             )
@@ -364,9 +417,9 @@ class RuleOperator(Operator):
         return (f"{blind} find none of their fields; the input lacks {found.text}",)
 
     @property
-    def choices(self) -> tuple[RuleChoice, ...]:
-        """How the rules that run are looked for."""
-        return (self.compiled.choice,)
+    def choices(self) -> tuple[Choice, ...]:
+        """How the rules that run are looked for, and who reads files."""
+        return (self.compiled.choice, *self.lane.choices)
 
     def records(self) -> tuple[RuleRecord, ...]:
         """Return the record after a batch."""
@@ -388,7 +441,8 @@ class RuleOperator(Operator):
                 return None
             counts = [(c.name, c.n_rows, c.n_met, c.n_matches) for c in self.counts()]
             n_rows = added(self._n_past, rows_of(choice.total))
-            return RulesState(self.compiled.digest, choice.snapshot(), n_rows, counts)
+            lane = next((each.snapshot() for each in self.lane.choices), None)
+            return RulesState(self.compiled.digest, choice.snapshot(), n_rows, counts, lane)
 
     def restore(self, state: Any) -> None:
         """Continue from what ``snapshot`` returned, if it is of these rules and this input."""
@@ -406,6 +460,8 @@ class RuleOperator(Operator):
             self.compiled.choice.restore(saved.plan)
             self._past = {each[0]: RuleCount(*each) for each in saved.counts}
             self._n_past = saved.rows
+            for choice in self.lane.choices if saved.lane is not None else ():
+                choice.restore(saved.lane)
 
 
 def _digest(running: Mapping[str, RuleSource], *others: Any) -> str:
@@ -446,4 +502,6 @@ class RuleFilter(RuleOperator):
         options, _ = SharingOptions.taken(site.options)
         store = RuleStore(site.query, options, {})
         store.put({site.query: PredicateRule(site.query, step.predicates, noun="query")})
-        return cls(store, RuleBinder(), MatchedRows(), site.df, query=site.query)
+        made = cls(store, RuleBinder(), MatchedRows(), site.df, query=site.query)
+        made.reads(site)
+        return made

@@ -1,6 +1,7 @@
 """Outputs of rules: a column of those that are true, a filter, or counts; by tasks or a statement.
 
-Each output is made of what tasks find, and of one statement of Spark's, where the plan is that.
+Each output is made of what tasks find (``lay``; ``read`` where they read the files themselves), or
+of one statement of Spark's, where the plan is that.
 
 Of a statement no row goes to Python. Rows for which no rule is true are dropped first; names are
 made for the others alone, and the matches of each rule are counted behind the filter. How many rows
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import pyarrow as pa
 from pyspark.sql import functions as F
@@ -21,7 +22,14 @@ from eddyline.errors import QueryError
 from eddyline.query.rules.rule import Rule
 from eddyline.rules.profile import SharingProfile
 from eddyline.spark.operator import PREFIX
-from eddyline.spark.rules.udf import ABOUT_RULE, add_matches, with_counts
+from eddyline.spark.rules.task import EVERY, MATCHED, UNMATCHED
+from eddyline.spark.rules.udf import (
+    ABOUT_RULE,
+    add_matches,
+    read_counts,
+    read_matches,
+    with_counts,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,6 +38,7 @@ if TYPE_CHECKING:
 
     from eddyline.query.conditions import RuleSource
     from eddyline.rules.compile.program import Program
+    from eddyline.spark.lane import ListedScan
     from eddyline.spark.rules.udf import Work
 
     Observe = Callable[[], Any]
@@ -42,11 +51,26 @@ STRUCT = f"{PREFIX}_rules"
 class Output(Protocol):
     """Makes a result of rows and the rules that are true for them."""
 
+    @property
+    def has_rows(self) -> bool:
+        """Whether the result has rows of the input, with its columns."""
+        ...
+
     def lay(self, df: DataFrame, work: Work, observe: Observe) -> DataFrame:
         """Return the result by tasks; their reports are the metric ``rules`` of what is observed.
 
         Args:
             df: the rows.
+            work: what workers do.
+            observe: called once.
+        """
+        ...
+
+    def read(self, files: ListedScan, work: Work, observe: Observe) -> DataFrame:
+        """Return the result by tasks that read files; see ``lay``.
+
+        Args:
+            files: all rows.
             work: what workers do.
             observe: called once.
         """
@@ -74,6 +98,7 @@ class MatchesColumn:
     """Whether rules are told by their places in the set, and not by their names."""
     as_struct: bool = False
     """Whether they are told by id, title and level."""
+    has_rows: ClassVar[bool] = True
 
     def check(self, df: DataFrame) -> None:
         """Raise QueryError if a column of the input would be replaced."""
@@ -92,11 +117,21 @@ class MatchesColumn:
 
     def lay(self, df: DataFrame, work: Work, observe: Observe) -> DataFrame:
         """Add the column."""
-        about = about_rules(work.rules) if self.as_struct else None
-        task = replace(work.task, as_places=self.as_places or self.as_struct)
-        found = add_matches(df, replace(work, task=task), STRUCT, observe(), about=about)
+        work, about = self._telling(work)
+        found = add_matches(df, work, STRUCT, observe(), about=about)
         kept = found if self.keep_unmatched else _matched(found)
         return kept.withColumn(self.column, F.col(f"{STRUCT}.matches")).drop(STRUCT)
+
+    def read(self, files: ListedScan, work: Work, observe: Observe) -> DataFrame:
+        """Add the column to rows of files."""
+        work, about = self._telling(work)
+        keeps = EVERY if self.keep_unmatched else MATCHED
+        return read_matches(files, work, keeps, observe(), column=self.column, about=about)
+
+    def _telling(self, work: Work) -> tuple[Work, pa.StructArray | None]:
+        """Return the work, and what is told of rules if that is more than names or places."""
+        task = replace(work.task, as_places=self.as_places or self.as_struct)
+        return replace(work, task=task), about_rules(work.rules) if self.as_struct else None
 
     def state(self, df: DataFrame, statement: Statement, observe: Observe) -> DataFrame:
         """Add the column."""
@@ -119,9 +154,15 @@ class MatchesColumn:
 class MatchedRows:
     """The rows for which some rule is true."""
 
+    has_rows = True
+
     def lay(self, df: DataFrame, work: Work, observe: Observe) -> DataFrame:
         """Keep them."""
-        return _matched(_with_places(df, work, observe())).drop(STRUCT)
+        return _matched(add_matches(df, _by_place(work), STRUCT, observe())).drop(STRUCT)
+
+    def read(self, files: ListedScan, work: Work, observe: Observe) -> DataFrame:
+        """Keep them, of files."""
+        return read_matches(files, _by_place(work), MATCHED, observe())
 
     def state(self, df: DataFrame, statement: Statement, observe: Observe) -> DataFrame:
         """Keep them."""
@@ -135,10 +176,16 @@ class MatchedRows:
 class UnmatchedRows:
     """The rows for which no rule is true."""
 
+    has_rows = True
+
     def lay(self, df: DataFrame, work: Work, observe: Observe) -> DataFrame:
         """Keep them."""
-        found = _with_places(df, work, observe())
+        found = add_matches(df, _by_place(work), STRUCT, observe())
         return found.where(F.size(f"{STRUCT}.matches") == 0).drop(STRUCT)
+
+    def read(self, files: ListedScan, work: Work, observe: Observe) -> DataFrame:
+        """Keep them, of files."""
+        return read_matches(files, _by_place(work), UNMATCHED, observe())
 
     def state(self, df: DataFrame, statement: Statement, observe: Observe) -> DataFrame:  # noqa: ARG002
         """Keep them; no match is among them that could be counted."""
@@ -148,9 +195,15 @@ class UnmatchedRows:
 class CountByRule:
     """For how many rows each rule is true."""
 
+    has_rows = False
+
     def lay(self, df: DataFrame, work: Work, observe: Observe) -> DataFrame:
         """Count them in tasks."""
         return with_counts(df, work, observe())
+
+    def read(self, files: ListedScan, work: Work, observe: Observe) -> DataFrame:
+        """Count them in tasks that read files."""
+        return read_counts(files, work, observe())
 
     def state(self, df: DataFrame, statement: Statement, observe: Observe) -> DataFrame | None:
         """Count them, in a batch: the state of a streaming aggregate is no plan's to change."""
@@ -169,9 +222,9 @@ def about_rules(sources: Iterable[RuleSource]) -> pa.StructArray:
     return pa.StructArray.from_arrays(texts, ["id", "title", "level"])
 
 
-def _with_places(df: DataFrame, work: Work, observation: Any) -> DataFrame:
-    work = replace(work, task=replace(work.task, as_places=True))
-    return add_matches(df, work, STRUCT, observation)
+def _by_place(work: Work) -> Work:
+    """Return the work where nobody asks for names of rules."""
+    return replace(work, task=replace(work.task, as_places=True))
 
 
 def _matched(df: DataFrame) -> DataFrame:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ import pyarrow.compute as pc
 
 from eddyline.data.outcomes import seed_of
 from eddyline.errors import PredicateError, SourceError
+from eddyline.lane.task import FileTask, Outcome
 from eddyline.rules.choice import FIRST_ROWS, RuleChoice
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.profile import SharingProfile
@@ -27,6 +29,7 @@ from eddyline.spark.arrow_tasks import gathered, on_last_row, task_ids, with_las
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from eddyline.data.arrays import Ints
     from eddyline.options import SharingOptions
     from eddyline.rules.compile.program import Program
     from eddyline.rules.match.matcher import Matches
@@ -97,11 +100,21 @@ class RuleTask:
 
     def run(self, batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
         """Return for each batch the matches of its rows, and on the last row what was observed."""
-        names = pa.array(self._keep().program.names, pa.string())
-        for found, report in self._evaluated(batches):
-            self._check_fits(found, names)
-            lists = pa.concat_arrays([self._lists(each, names) for each in found])
+        for _, lists, report in self.matched(batches):
             yield _result(lists, report)
+
+    def matched(
+        self, batches: Iterator[tuple[pa.Array, ...]]
+    ) -> Iterator[tuple[tuple[pa.Array, ...], pa.ListArray, RuleReport | None]]:
+        """Yield each batch with the matches of its rows; with the last, what was observed.
+
+        Raises:
+            PredicateError: a function of a rule raised.
+        """
+        names = pa.array(self._keep().program.names, pa.string())
+        for columns, found, report in self._evaluated(batches):
+            self._check_fits(found, names)
+            yield columns, pa.concat_arrays([self._lists(each, names) for each in found]), report
 
     def count(self, batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.RecordBatch]:
         """Return, once for all rows, how many each rule is true for, and what was observed.
@@ -109,14 +122,14 @@ class RuleTask:
         A row for each rule that is true for some row, with its name and the count; the last row
         has the report.
         """
-        for _, report in self._evaluated(batches):
+        for _, _, report in self._evaluated(batches):
             if report is not None:  # the last
                 yield _counts(report, pa.array(self._keep().program.names, pa.string()))
 
     def _evaluated(
         self, batches: Iterator[tuple[pa.Array, ...]]
-    ) -> Iterator[tuple[list[Matches], RuleReport | None]]:
-        """Yield the matches of each batch, in pieces; with the last, what was observed."""
+    ) -> Iterator[tuple[tuple[pa.Array, ...], list[Matches], RuleReport | None]]:
+        """Yield each batch with its matches, in pieces; with the last, what was observed."""
         try:
             yield from self._matched(batches)
         except PredicateError as error:
@@ -125,7 +138,7 @@ class RuleTask:
 
     def _matched(
         self, batches: Iterator[tuple[pa.Array, ...]]
-    ) -> Iterator[tuple[list[Matches], RuleReport | None]]:
+    ) -> Iterator[tuple[tuple[pa.Array, ...], list[Matches], RuleReport | None]]:
         partition, attempt, batch_id = task_ids()
         batch_id = batch_id if self.batch_id < 0 else self.batch_id
         seed = seed_of(self.options.seed, self.name, batch_id, partition)
@@ -162,7 +175,7 @@ class RuleTask:
             report = None
             if is_last:
                 report = decisions.report(choice.component, partition, attempt, profile)
-            yield found, report
+            yield columns, found, report
 
     def _check_fits(self, found: list[Matches], names: pa.Array) -> None:
         """Raise SourceError if the names of a batch's matches do not fit an Arrow array."""
@@ -249,3 +262,51 @@ def _counts(report: RuleReport, names: pa.Array) -> pa.RecordBatch:
 
 def _ending(values: pa.Array, last: bytes | None) -> pa.Array:
     return pa.concat_arrays([values, pa.array([last], values.type)])
+
+
+MATCHED, UNMATCHED, EVERY = "matched", "unmatched", "every"
+"""Rows that are kept: those for which some rule is true, or none is, or all."""
+
+
+@dataclass(frozen=True)
+class FileRules(FileTask):
+    """Rules whose tasks read the files themselves; see ``lane.task``."""
+
+    rules: RuleTask
+    keeps: str
+    """The rows that are kept: ``MATCHED``, ``UNMATCHED`` or ``EVERY``."""
+    column: str | None
+    """Name of the column of matches; None: there is none."""
+    told: Callable[[pa.ListArray], pa.ListArray] | None
+    """Makes it of what the task tells; None: it is that."""
+
+    @property
+    def added(self) -> tuple[pa.Field, ...]:
+        """The column of matches, if there is one."""
+        if self.column is None:
+            return ()
+        kind = pa.int32() if self.rules.as_places else pa.string()
+        nothing = pa.array([], pa.list_(kind))
+        return (pa.field(self.column, self._as_told(nothing).type),)
+
+    def outcomes(self, blocks: Iterator[tuple[pa.Array, ...]]) -> Iterator[Outcome]:
+        """Yield which rows are kept.
+
+        Raises:
+            PredicateError: a function of a rule raised.
+        """
+        for columns, lists, report in self.rules.matched(blocks):
+            is_matched = pc.list_value_length(lists).to_numpy() > 0
+            keep = {MATCHED: is_matched, UNMATCHED: ~is_matched, EVERY: np.ones_like(is_matched)}
+            packed = None if report is None else report.to_bytes()
+            yield Outcome(columns, keep[self.keeps], partial(self._added, lists), packed)
+
+    def _added(self, lists: pa.ListArray, rows: Ints) -> list[pa.Array]:
+        return [] if self.column is None else [self._as_told(lists.take(pa.array(rows)))]
+
+    def _as_told(self, lists: pa.ListArray) -> pa.ListArray:
+        return lists if self.told is None else self.told(lists)
+
+    def count(self, number: int) -> Iterator[pa.RecordBatch]:
+        """Yield for how many rows of a task each rule is true; see ``RuleTask.count``."""
+        return self.rules.count(self.blocks(number))

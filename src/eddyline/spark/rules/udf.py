@@ -7,6 +7,7 @@ row goes back.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -27,7 +28,8 @@ from eddyline.data.gc_pause import collector_paused
 from eddyline.errors import SourceError
 from eddyline.spark.analysis import operand
 from eddyline.spark.arrow_tasks import begin_task
-from eddyline.spark.rules.task import MAX_NAMES_BYTES, RuleTask
+from eddyline.spark.lane import read_by_tasks, read_kept
+from eddyline.spark.rules.task import EVERY, MAX_NAMES_BYTES, FileRules, RuleTask
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
     from eddyline.query.conditions import RuleSource
     from eddyline.rules.compile.program import Program
+    from eddyline.spark.lane import ListedScan
 
 COUNTS = "rule string, count bigint, report binary"
 """Columns that counting tasks return: rules, and a row without one for the report."""
@@ -81,12 +84,9 @@ def add_matches(
         begin_task()
         # Where there is one column, Spark hands over the array itself.
         found = task.run(batch if isinstance(batch, tuple) else (batch,) for batch in batches)
-        return found if about is None else (_told(each, about) for each in found)
+        return found if about is None else (_reported(each, about) for each in found)
 
-    element = IntegerType() if task.as_places else StringType()
-    matches = StructField("matches", ArrayType(element, containsNull=False))
-    if about is not None:
-        matches = StructField("matches", ArrayType(ABOUT_RULE, containsNull=False))
+    matches = StructField("matches", matches_type(task, about))
     result = StructType([matches, StructField("report", BinaryType())])
     # Not deterministic, as the reports hold times; so Spark evaluates it once and where it stands.
     udf = arrow_udf(evaluate, result).asNondeterministic()
@@ -95,13 +95,23 @@ def add_matches(
     )
 
 
-def _told(found: pa.StructArray, about: pa.StructArray) -> pa.StructArray:
-    """Return what a task found with rules for their places.
+def matches_type(task: RuleTask, about: pa.Array | None) -> ArrayType:
+    """Return the Spark type of the matches of a row; see ``add_matches``."""
+    element = IntegerType() if task.as_places else StringType()
+    return ArrayType(element if about is None else ABOUT_RULE, containsNull=False)
+
+
+def _reported(found: pa.StructArray, about: pa.StructArray) -> pa.StructArray:
+    told = told_of(found.field("matches"), about)
+    return pa.StructArray.from_arrays([told, found.field("report")], ["matches", "report"])
+
+
+def told_of(lists: pa.ListArray, about: pa.StructArray) -> pa.ListArray:
+    """Return lists of places with what is told of the rules that stand there.
 
     Raises:
         SourceError: it does not fit an Arrow array.
     """
-    lists, reports = found.field("matches"), found.field("report")
     if len(lists.values) * about.nbytes > MAX_NAMES_BYTES:
         for each in about.flatten():
             n_bytes = pc.sum(pc.binary_length(each).take(lists.values)).as_py() or 0
@@ -112,8 +122,58 @@ def _told(found: pa.StructArray, about: pa.StructArray) -> pa.StructArray:
                     f"spark.sql.execution.arrow.maxRecordsPerBatch lower"
                 )
                 raise SourceError(msg, matches=len(lists.values), rows=len(lists))
-    told = pa.ListArray.from_arrays(lists.offsets, about.take(lists.values))
-    return pa.StructArray.from_arrays([told, reports], ["matches", "report"])
+    return pa.ListArray.from_arrays(lists.offsets, about.take(lists.values))
+
+
+def read_matches(
+    scan: "ListedScan",
+    work: Work,
+    keeps: str,
+    observation: Any,
+    *,
+    column: str | None = None,
+    about: pa.Array | None = None,
+) -> "DataFrame":
+    """Return rows of files by the rules that are true for them; tasks read the files.
+
+    Args:
+        scan: the files.
+        work: what workers do.
+        keeps: the rows of the result; see ``FileRules``.
+        observation: as of ``add_matches``.
+        column: is added, with the rules of each row; None: there is no such column.
+        about: what is told of them; see ``add_matches``.
+    """
+    files = _file_rules(scan, work, keeps, column=column, about=about)
+    kind = matches_type(work.task, about)
+    added = [] if column is None else [StructField(column, kind)]
+    return read_kept(scan, files, added, "rules", observation)
+
+
+def _file_rules(
+    scan: "ListedScan",
+    work: Work,
+    keeps: str = EVERY,
+    *,
+    column: str | None = None,
+    about: pa.StructArray | None = None,
+) -> FileRules:
+    name_of = {quoted(each.name): each.name for each in scan.columns}
+    return FileRules(
+        scan.tasks,
+        scan.columns,
+        tuple(name_of[text] for text in work.columns),
+        scan.ignores_case,
+        work.task,
+        keeps,
+        column,
+        None if about is None else partial(told_of, about=about),
+    )
+
+
+def read_counts(scan: "ListedScan", work: Work, observation: Any) -> "DataFrame":
+    """Return ``rule`` and ``count`` of files, which tasks read; see ``with_counts``."""
+    return _summed(read_by_tasks(scan, _file_rules(scan, work).count, COUNTS), observation)
 
 
 def with_counts(df: "DataFrame", work: Work, observation: Any) -> "DataFrame":
@@ -125,7 +185,10 @@ def with_counts(df: "DataFrame", work: Work, observation: Any) -> "DataFrame":
 
     task = work.task
     handed = [each.alias(f"c{at}") for at, each in enumerate(_handed(df, work))]
-    counts = df.select(*handed).mapInArrow(evaluate, COUNTS)
+    return _summed(df.select(*handed).mapInArrow(evaluate, COUNTS), observation)
+
+
+def _summed(counts: "DataFrame", observation: Any) -> "DataFrame":
     counts = counts.observe(observation, F.collect_list("report").alias("rules"))
     counts = counts.where("rule IS NOT NULL")
     return counts.groupBy("rule").agg(F.sum("count").alias("count"))
