@@ -504,3 +504,110 @@ def test_a_file_that_is_replaced_in_a_batch_fails_it_and_it_runs_again(
     rows = spark.read.parquet(str(folder / "0.parquet"))
     expected = rows.transform(el.all_of(positive, odd, lane="off"))
     assert spark.read.parquet(str(tmp_path / "out")).count() == expected.count()
+
+
+# -- rules ----------------------------------------------------------------------------------------
+
+
+RULES = {
+    "more": "double > 0",
+    "not less": "NOT (double <= 0)",
+    "some": "tiny IN (0, 127) AND flag",
+    "old": "day < DATE'1970-01-01'",
+    "late": "at >= TIMESTAMP'2000-01-01 00:00:00Z' OR text LIKE 'a%'",
+    "cheap": "price BETWEEN -1 AND 1",
+    "nothing": "text IS NULL AND whole = 0",
+    "python": el.predicate(short, reads=["text"], name="short"),
+    "never": "long > 3 AND long < 3",
+}
+
+OUTPUTS = {
+    "matches": lambda rules: rules.matches("found"),
+    "every row": lambda rules: rules.matches("found", keep_unmatched=True),
+    "structs": lambda rules: rules.matches("found", as_struct=True),
+    "some": lambda rules: rules.any(),
+    "none": lambda rules: lambda df: rules.split(df)[0],
+}
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+@pytest.mark.parametrize("rules", [RULES, {"few": "double > 1e300 AND tiny = 0"}])
+def test_rules_keep_the_rows_of_the_other_way(df, rules, output):
+    made = {lane: el.RuleSet(rules, lane=lane, method="blocks") for lane in ("on", "off")}
+    expected = df.transform(OUTPUTS[output](made["off"]))
+    for _ in range(2):  # what was learned of one job is used in the next
+        found = df.transform(OUTPUTS[output](made["on"]))
+        assert found.dtypes == expected.dtypes
+        assert bits(found.toArrow()) == bits(expected.toArrow())
+    assert "lane: tasks read 3 files" in made["on"].explain()
+    assert "lane: no, because the option lane is 'off'" in made["off"].explain()
+    on, off = (made[lane].facts() for lane in ("on", "off"))
+    assert on.n_rows == 2 * off.n_rows
+    assert on.n_matches == 2 * off.n_matches
+    with pytest.raises(AnalysisException, match="input_file_name"):
+        found.withColumn("file", F.input_file_name())
+
+
+def test_matches_are_counted_from_files_by_default(df):
+    counts = {lane: el.RuleSet(RULES, lane=lane, method="blocks") for lane in ("auto", "on", "off")}
+    found = {
+        lane: {tuple(row) for row in df.transform(rules.count_by_rule()).collect()}
+        for lane, rules in counts.items()
+    }
+    assert found["auto"] == found["on"] == found["off"]
+    assert {name for name, _ in found["off"]} == {*RULES} - {"never"}
+    assert "lane: tasks read 3 files" in counts["auto"].explain()
+    df.transform(counts["auto"].any()).count()
+    assert "lane='on' takes it" in counts["auto"].explain()
+
+
+def test_why_rules_read_no_files_is_said(df):
+    def told(rules, rows, **options):
+        made = el.RuleSet(rules, lane="on", **options)
+        rows.transform(made.any()).count()
+        return made.explain()
+
+    assert "a rule looks at" in told({"a": "length(text) + id > 3", "b": "id > 3"}, df)
+    assert "no rule looks at a column" in told({"a": "TRUE"}, df, method="blocks")
+    assert "lane: no, because Filter stands" in told(RULES, df.where("id > 1"))
+    assert "one statement of Spark's" in told({"a": "id > 3"}, df, method="statement")
+    with pytest.raises(el.errors.OptionError, match="lane"):
+        el.RuleSet({"a": "id > 3"}, lane="fast")
+
+
+def test_an_error_of_a_rule_is_that_of_the_other_way(df):
+    rule = el.predicate(raises_on_zero, reads=["long"], name="raises_on_zero")
+    for lane in ("on", "off"):
+        rules = el.RuleSet({"zero": rule}, lane=lane)
+        with pytest.raises(Exception, match="'raises_on_zero' raised ValueError: zero"):
+            df.transform(rules.any()).count()
+
+
+@FILES_ARE_ASKED
+def test_rules_over_a_stream_read_files_and_may_change(spark, folder, tmp_path):
+    def ran_over(*names, lane="auto"):
+        for name in names:
+            shutil.copy(folder / f"{name}.parquet", source)
+        rules = el.RuleSet(RULES, lane=lane, method="blocks", name="watched")
+        rows = spark.readStream.schema(schema_of(folder)).option("maxFilesPerTrigger", 1)
+        run = rules.start(
+            rows.parquet(str(source)),
+            "parquet",
+            path=tmp_path / "out",
+            checkpoint=tmp_path / "state",
+            trigger="available_now",
+        )
+        run.await_termination()
+        return run
+
+    source = tmp_path / "in"
+    source.mkdir()
+    run = ran_over(0, 1)
+    assert run.plan()["lane"] == FILES
+    assert "lane: tasks read the files of each batch" in run.explain()
+    run = ran_over(2, lane="off")
+    assert "lane" not in run.plan()
+    found = spark.read.parquet(str(tmp_path / "out"))
+    rules = el.RuleSet(RULES, lane="off", method="blocks")
+    expected = spark.read.parquet(str(folder)).transform(rules.matches("matches"))
+    assert bits(found.toArrow()) == bits(expected.toArrow())

@@ -37,9 +37,8 @@ from eddyline.spark.operator import Laid, Operator, Pending
 from eddyline.spark.rules.binding import RuleBinder, session_settings
 from eddyline.spark.rules.output import MatchedRows, Statement, observed_profile
 from eddyline.spark.rules.task import RuleTask
-from eddyline.spark.rules.udf import Work, loader
+from eddyline.spark.rules.udf import Work, columns_by_text, loader
 from eddyline.spark.run.observations import PendingMetrics
-from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -357,7 +356,7 @@ class RuleOperator(Operator):
         columns = self.compiled.choice.program.columns
         if not columns:
             raise Refused("no rule looks at a column")
-        known = {quoted(each.name) for each in scan.columns}
+        known = columns_by_text(scan)
         for text in columns:
             if text not in known:
                 raise Refused(f"a rule looks at {text}, which is no column of the files")

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from eddyline.query.conditions import RuleSource
     from eddyline.rules.compile.program import Program
-    from eddyline.spark.lane import ListedScan
+    from eddyline.spark.lane import ListedScan, PlainScan
 
 COUNTS = "rule string, count bigint, report binary"
 """Columns that counting tasks return: rules, and a row without one for the report."""
@@ -158,17 +158,23 @@ def _file_rules(
     column: str | None = None,
     about: pa.StructArray | None = None,
 ) -> FileRules:
-    name_of = {quoted(each.name): each.name for each in scan.columns}
+    names = columns_by_text(scan)
     return FileRules(
         scan.tasks,
         scan.columns,
-        tuple(name_of[text] for text in work.columns),
+        tuple(names[text] for text in work.columns),
         scan.ignores_case,
         work.task,
         keeps,
         column,
         None if about is None else partial(told_of, about=about),
     )
+
+
+def columns_by_text(scan: "PlainScan") -> dict[str, str]:
+    """Return the columns of a scan by what rules call them: SQL writes names in backticks."""
+    names = [each.name for each in scan.columns]
+    return {name: name for name in names} | {quoted(name): name for name in names}
 
 
 def read_counts(scan: "ListedScan", work: Work, observation: Any) -> "DataFrame":
