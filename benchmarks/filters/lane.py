@@ -156,7 +156,7 @@ def _of_spark(shape: Shape, out: str) -> float:
     query = writer.option("checkpointLocation", f"{out}/state").trigger(availableNow=True)
     started = query.start(f"{out}/rows")
     started.awaitTermination()
-    return _later_s(started)
+    return later_s(started)
 
 
 def _of_engine(shape: Shape, out: str, lane: str) -> float:
@@ -170,10 +170,10 @@ def _of_engine(shape: Shape, out: str, lane: str) -> float:
         "parquet", path=f"{out}/rows", checkpoint=f"{out}/state", trigger="available_now"
     )
     run.await_termination()
-    return _later_s(run.streaming_query)
+    return later_s(run.streaming_query)
 
 
-def _later_s(query: Any) -> float:
+def later_s(query: Any) -> float:
     """Return the time of the later half of a query's batches (s)."""
     took = [each["durationMs"]["triggerExecution"] for each in query.recentProgress]
     return float(sum(took[len(took) // 2 :])) / 1e3

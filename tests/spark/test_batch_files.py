@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -58,12 +59,12 @@ def s(spark, folder):
 
 def told(df, tmp_path, column="ts"):
     """What files say of each micro-batch of a stream, and what its rows are."""
-    stream = FileStream.of(df)
+    stream = FileStream.of(df, tmp_path / "ckpt")
     assert stream is not None
     found, true = [], []
 
-    def take(batch, _id):
-        files = stream.files(batch)
+    def take(batch, batch_id):
+        files = stream.files(batch_id)
         assert files is not None
         spans = [files.span(at, column) for at in range(len(files.streams))]
         found.append((files.n_rows, spans))
@@ -127,20 +128,18 @@ def test_streams_that_are_united_are_told_one_by_one(spark, folder, tmp_path):
         write_batch(folder, "u", number, rows(number % 2))
     s, u = (stream_of(spark, folder, name).select("id", "ts") for name in "su")
     both = s.unionByName(u)
-    assert FileStream.of(both).n_streams == 2
-    seen = []
-    stream = FileStream.of(both)
+    stream, seen = FileStream.of(both, tmp_path / "c"), []
+    assert stream.sources == (0, 1)
 
-    def take(batch, _id):
-        files = stream.files(batch)
-        spans = None if files is None else [files.span(at, "ts").n_rows for at in range(2)]
-        seen.append((None if files is None else files.n_rows, spans, batch.count()))
+    def take(batch, batch_id):
+        files = stream.files(batch_id)
+        spans = [files.span(at, "ts").n_rows for at in range(2)]
+        seen.append((files.n_rows, spans, batch.count()))
 
     query = both.writeStream.foreachBatch(take).option("checkpointLocation", str(tmp_path / "c"))
     query = query.trigger(availableNow=True).start()
     assert query.awaitTermination(120)
-    # In the third batch one of the streams has nothing new, and nobody can say which.
-    assert seen == [(20, [10, 10], 20), (20, [10, 10], 20), (None, None, 10)]
+    assert seen == [(20, [10, 10], 20), (20, [10, 10], 20), (10, [10, 0], 10)]
 
 
 @pytest.mark.parametrize(
@@ -156,7 +155,7 @@ def test_streams_that_are_united_are_told_one_by_one(spark, folder, tmp_path):
     ],
 )
 def test_other_streams_are_none(s, made):
-    assert FileStream.of(made(s)) is None
+    assert FileStream.of(made(s), Path()) is None
     assert file_column(made(s), made(s).columns[0]) is None
 
 
@@ -185,10 +184,10 @@ def test_columns_that_are_names_of_folders_are_not_told(spark, tmp_path):
     assert found == [[None], [None]]
 
 
-def test_many_parts_of_files_are_left_to_spark(s, tmp_path, monkeypatch):
-    monkeypatch.setattr(stream_files, "MOST_SPLITS", 0)
-    stream, found = FileStream.of(s), []
-    query = s.writeStream.foreachBatch(lambda df, _id: found.append(stream.files(df)))
+def test_many_files_are_left_to_spark(s, tmp_path, monkeypatch):
+    monkeypatch.setattr(stream_files, "MOST_OPENED", 0)
+    stream, found = FileStream.of(s, tmp_path), []
+    query = s.writeStream.foreachBatch(lambda _df, number: found.append(stream.files(number)))
     query = query.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
     assert query.awaitTermination(120)
     assert found == [None] * N_BATCHES
@@ -197,18 +196,53 @@ def test_many_parts_of_files_are_left_to_spark(s, tmp_path, monkeypatch):
 def test_rows_that_spark_may_leave_out_are_not_told(spark, folder, s):
     path = str(folder / "s")
     reader = spark.readStream.schema(schema_of(path)).option("ignoreMissingFiles", "true")
-    assert FileStream.of(reader.parquet(path)) is None
+    assert FileStream.of(reader.parquet(path), Path()) is None
     spark.conf.set("spark.sql.files.ignoreCorruptFiles", "true")
     try:
-        assert FileStream.of(s) is None
+        assert FileStream.of(s, Path()) is None
     finally:
         spark.conf.unset("spark.sql.files.ignoreCorruptFiles")
 
 
-def test_batches_of_frames_are_none(spark, folder):
-    frame = spark.read.parquet(str(folder / "s"))
-    assert FileStream.of(frame) is None
-    assert FileStream(1).files(frame) is None
+def test_frames_and_logs_of_another_kind_say_nothing(spark, folder, tmp_path):
+    assert FileStream.of(spark.read.parquet(str(folder / "s")), tmp_path) is None
+    stream = FileStream((0,), tmp_path)
+    assert stream.files(0) is None
+    (tmp_path / "offsets").mkdir()
+    for text in ("v2\n{}\n{}", "v1\n{}", 'v1\n{}\n{"logOffset":"x"}', "v1\n{}\n{}\n{}", ""):
+        (tmp_path / "offsets" / "0").write_text(text)
+        assert stream.files(0) is None
+
+
+def test_a_stream_that_is_read_twice_is_one_source(s, tmp_path):
+    both = s.select("id", "ts").unionByName(s.select("id", "ts"))
+    assert FileStream.of(both, tmp_path).sources == (0, 0)
+    found = told(both, tmp_path)
+    assert [[seconds(each) for each in spans] for spans in found] == [
+        [span_of(number)] * 2 for number in range(N_BATCHES)
+    ]
+
+
+@pytest.mark.parametrize("tail_bytes", [1 << 20, 300, 10])
+def test_files_are_found_where_spark_writes_all_in_one_list(
+    spark, tmp_path, monkeypatch, tail_bytes
+):
+    monkeypatch.setattr(stream_files, "TAIL_BYTES", tail_bytes)
+    for number in range(5):
+        write_batch(tmp_path, "s", number, rows(0))
+    spark.conf.set("spark.sql.streaming.fileSource.log.compactInterval", "2")
+    try:
+        df = stream_of(spark, tmp_path, "s")
+        stream, found = FileStream.of(df, tmp_path / "c"), []
+        query = df.writeStream.foreachBatch(lambda _df, number: found.append(stream.files(number)))
+        query = query.option("checkpointLocation", str(tmp_path / "c"))
+        assert query.trigger(availableNow=True).start().awaitTermination(120)
+    finally:
+        spark.conf.unset("spark.sql.streaming.fileSource.log.compactInterval")
+    assert any((tmp_path / "c" / "sources" / "0").glob("*.compact"))
+    known = [None if each is None else each.n_rows for each in found]
+    assert {*known} <= ({10, None} if tail_bytes == 10 else {10})
+    assert 10 in known
 
 
 # -- queries ------------------------------------------------------------------------------------

@@ -6,8 +6,9 @@ groups, Arrow columns as Spark would hand them over, and whether to read files t
 Invariant: the lane is one more plan. Its rows are those that Spark's own scan would give, or it
 refuses and says why.
 
-Read ``scan`` first (what a file can say, how a task reads it), then ``attributes`` (columns as the
-numbers that tell classes of rows apart) and ``choice`` (files or rows, by measured times). What
-Spark knows of a scan is in ``spark/lane``; each operator's task that reads is in its own room. The
-room imports what stands above ``lane/`` and no operator.
+Read ``scan`` first (what a file can say, how a task reads it), then ``task`` (a task that returns
+the rows that it keeps), ``attributes`` (columns as the numbers that tell classes of rows apart) and
+``choice`` (files or rows, by measured times). What Spark knows of a scan is in ``spark/lane``; the
+work of each operator in such a task is in its own room. The room imports what stands above
+``lane/`` and no operator.
 """

@@ -2,7 +2,7 @@
 
 1. ``FileStream`` and ``BatchFiles``: to count rows and to look at their event times, Spark would
    pass each of them through one more piece of code, or run a job. If a stream is of Parquet files
-   on this machine, their footers say both.
+   on this machine, Spark's checkpoint says which a batch has, and their footers say both.
 2. ``backlog_of``: the input that waits, by the progress that Spark tells and by the files of a
    folder. It is never part of a batch: whoever looks at the query asks. Each look is bounded.
 """
@@ -13,7 +13,7 @@ import os
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import unquote, urlsplit
@@ -25,7 +25,7 @@ from eddyline.data.parquet_spans import ParquetFiles
 from eddyline.runtime.records import Backlog, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -34,16 +34,14 @@ if TYPE_CHECKING:
 MOST_OPENED = 64
 """Most files of a batch that are opened here: each takes half a millisecond or more."""
 
-MOST_SPLITS = 128
-"""Most parts of files: of a large one Spark makes several, and each is asked for by calls."""
+TAIL_BYTES = 1 << 20
+"""Bytes at the end of a list of all files so far in which those of a batch are looked for."""
 
-_UNREADABLE = (OSError, pa.ArrowException, ValueError)
+_UNREADABLE = (OSError, pa.ArrowException, ValueError, msgspec.MsgspecError)
 """What is raised of a file that is gone, or is not what it was taken for."""
 
 _KEEP_ROWS = {"Project", "SubqueryAlias", "EventTimeWatermark", "Union"}
 """Steps of Spark's that have a row for each row of what they read."""
-
-_SCAN = "FileScanRDD"
 
 MUST_BE_OFF = (
     "spark.sql.files.ignoreCorruptFiles",
@@ -52,6 +50,10 @@ MUST_BE_OFF = (
     "spark.sql.parquet.int96TimestampConversion",
 )
 """Settings with which Spark reads other rows or instants than there are in the files."""
+
+
+class _Unknown(Exception):
+    """Says why files are not known, or a backlog."""
 
 
 LEAVING_OUT = {"ignorecorruptfiles", "ignoremissingfiles"}
@@ -82,55 +84,124 @@ class BatchFiles:
 
 
 class FileStream:
-    """A stream whose rows are those of Parquet files, one for one."""
+    """A stream whose rows are those of Parquet files, one for one.
 
-    def __init__(self, n_streams: int) -> None:
-        self.n_streams = n_streams
-        self._ways: tuple[tuple[int, ...], ...] = ()
+    Spark writes into its checkpoint, before a batch runs, how far the batch reads each source
+    (``offsets``), and which files a source found at each step (``sources``).
+    """
+
+    def __init__(self, sources: tuple[int, ...], checkpoint: Path) -> None:
+        self.sources = sources
+        """The number of each stream's source: a stream that is read twice is one source."""
+        self._checkpoint = checkpoint
 
     @classmethod
-    def of(cls, stream: DataFrame) -> Self | None:
-        """Return a streaming DataFrame as such a stream; None if it is another one."""
+    def of(cls, stream: DataFrame, checkpoint: Path) -> Self | None:
+        """Return a streaming DataFrame as such a stream; None if it is another one.
+
+        Args:
+            stream: what a query reads.
+            checkpoint: Spark's own.
+        """
         with suppress(Exception):  # what is asked of Spark here may be otherwise in another one
             conf = stream.sparkSession.conf
             is_off = all(conf.get(each, "false") == "false" for each in MUST_BE_OFF)
             leaves = _leaves(stream) if is_off else None
-            return None if leaves is None else cls(len(leaves))
+            return cls(_numbered(leaves), checkpoint) if leaves else None
         return None
 
-    def files(self, df: DataFrame) -> BatchFiles | None:
+    def files(self, batch_id: int) -> BatchFiles | None:
         """Return the files of a micro-batch; None if they are many, or not on this machine."""
-        with suppress(Exception):  # see above
-            return self._files(df)
-        return None
-
-    def _files(self, df: DataFrame) -> BatchFiles | None:
-        scans = self._scans(df)
-        if len(scans) != self.n_streams:  # Spark leaves streams out that have nothing new
+        try:
+            until = self._offsets(batch_id)
+            since = self._offsets(batch_id - 1) if batch_id else [-1] * len(until)
+            found: dict[int, ParquetFiles] = {}
+            n_left = MOST_OPENED
+            for number, first, last in zip(self.sources, since, until, strict=True):
+                if number not in found:
+                    log, steps = (
+                        self._checkpoint / "sources" / str(number),
+                        range(first + 1, last + 1),
+                    )
+                    paths = tuple(path for step in steps for path in _paths(log, step, n_left))
+                    n_left -= len(paths)
+                    found[number] = ParquetFiles(paths)
+            return BatchFiles(tuple(found[number] for number in self.sources))
+        except (_Unknown, *_UNREADABLE):  # the logs may be otherwise in another version
             return None
-        streams, n_left = [], MOST_OPENED
-        for each in scans:
-            paths = _paths(each, n_left)
-            if paths is None:
-                return None
-            n_left -= len(paths)
-            streams.append(ParquetFiles(paths))
-        return BatchFiles(tuple(streams))
 
-    def _scans(self, df: DataFrame) -> list[Any]:
-        """Return what reads the files of each stream, along the ways of the batch before.
+    def _offsets(self, batch_id: int) -> list[int]:
+        """Return up to which step a batch reads each stream; -1: it reads nothing."""
+        text = (self._checkpoint / "offsets" / str(batch_id)).read_text("utf-8")
+        version, _, *offsets = text.splitlines()
+        if version != "v1" or len(offsets) != len(self.sources):
+            raise _Unknown("Spark writes its offsets in another way")
+        decoder = msgspec.json.Decoder(_Offset)
+        return [-1 if each == "-" else decoder.decode(each).logOffset for each in offsets]
 
-        Each question to the JVM takes some 0.2 ms.
-        """
-        java: Any = df._jdf
-        rdd = java.logicalPlan().rdd()
-        with suppress(Exception):  # no such ways, where a stream has nothing new
-            found = [reduce(_parent, way, rdd) for way in self._ways]
-            if found and all(kind_of(each) == _SCAN for each in found):
-                return found
-        by_way = dict(_ways(rdd))
-        self._ways = tuple(by_way)
-        return [*by_way.values()]
+
+def _numbered(relations: Sequence[Any]) -> tuple[int, ...]:
+    """Return the number of the source of each stream, as Spark gives them: equal ones share one."""
+    distinct: list[Any] = []
+    found = []
+    for each in relations:
+        same = (at for at, other in enumerate(distinct) if each.equals(other))
+        found.append(next(same, len(distinct)))
+        if found[-1] == len(distinct):
+            distinct.append(each)
+    return tuple(found)
+
+
+class _Offset(msgspec.Struct):
+    """The offset of a source of files."""
+
+    logOffset: int
+
+
+class _Entry(msgspec.Struct):
+    """A line of Spark's list of files that were found."""
+
+    path: str
+    batchId: int
+    """The step."""
+
+
+def _paths(log: Path, step: int, most: int) -> list[str]:
+    """Return the files that a source found at a step.
+
+    Raises:
+        _Unknown: they are more, or not on this machine, or the list does not tell.
+        OSError: there is no such list.
+    """
+    entries = _entries(log, step)
+    if len(entries) > most:
+        raise _Unknown("a batch has many files")
+    paths = [path_of(each.path) for each in entries]
+    if None in paths:
+        raise _Unknown("files are not on this machine")
+    return [path for path in paths if path is not None]
+
+
+def _entries(log: Path, step: int) -> list[_Entry]:
+    """Return the entries of a step: a file of its own, or the end of one that has all so far."""
+    own, is_whole = log / str(step), True
+    if not own.exists():
+        own = log / f"{step}.compact"
+        is_whole = own.stat().st_size <= TAIL_BYTES
+    with own.open("rb") as file:
+        if not is_whole:
+            file.seek(-TAIL_BYTES, os.SEEK_END)
+        lines = file.read().splitlines()[1:]  # the first has the version, or is cut
+    decoder, found = msgspec.json.Decoder(_Entry), []
+    for line in reversed(lines):
+        entry = decoder.decode(line)
+        if entry.batchId != step:
+            break
+        found.append(entry)
+    else:
+        if not is_whole:
+            raise _Unknown("a step has many files")
+    return found[::-1]
 
 
 def file_column(df: DataFrame, name: str) -> str | None:
@@ -213,42 +284,6 @@ def _is_plain_parquet(relation: Any) -> bool:
     return not names & LEAVING_OUT
 
 
-def _ways(rdd: Any, way: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], Any]]:
-    """Yield what reads the files of a micro-batch, in the order in which their rows are united.
-
-    Each with the way to it: which of those that an RDD is made of comes next.
-    """
-    if kind_of(rdd) == _SCAN:
-        yield way, rdd
-        return
-    for number in range(rdd.dependencies().size()):
-        yield from _ways(_parent(rdd, number), (*way, number))
-
-
-def _parent(rdd: Any, number: int) -> Any:
-    """Return one of the RDDs that an RDD is made of."""
-    return rdd.parent(number, None)
-
-
-def _paths(scan: Any, most: int) -> tuple[str, ...] | None:
-    """Return the files that are read; None if they are more, or not on this machine."""
-    found: dict[str, None] = {}
-    n_splits = 0
-    for partition in each_of(scan.filePartitions()):
-        files = partition.files()
-        n_splits += len(files)
-        if n_splits > MOST_SPLITS:
-            return None
-        for file in files:
-            path = path_of(str(file.urlEncodedPath()))
-            if path is None:
-                return None
-            found[path] = None
-            if len(found) > most:
-                return None
-    return tuple(found)
-
-
 def path_of(uri: str) -> str | None:
     """Return the path of a file on this machine; None if it is on another one."""
     parts = urlsplit(uri)
@@ -279,10 +314,6 @@ CHOOSING = {"pathglobfilter", "modifiedbefore", "modifiedafter", "maxfileage", "
 """Options by which a stream leaves files of its folder out."""
 
 _FILES = "FileStreamSource["
-
-
-class _Unknown(Exception):
-    """Says why a backlog is not known."""
 
 
 def backlog_of(
@@ -374,13 +405,6 @@ def _folder(description: str) -> str:
     if (Path(folder) / "_spark_metadata").exists():
         raise _Unknown("its files count only once Spark's log has them")
     return folder
-
-
-class _Entry(msgspec.Struct):
-    """A line of Spark's list of files that were read."""
-
-    path: str
-    batchId: int
 
 
 def _processed(log: Path, last: int) -> set[str]:

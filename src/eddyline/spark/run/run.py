@@ -276,7 +276,7 @@ class Run(RunFace):
                 raise QueryError(msg, run=run.name, **{its: folder})
         self._files.forget_unwritten()
         rows = self.chain.ahead(self.source)
-        self._file_stream = FileStream.of(self.source)
+        self._file_stream = FileStream.of(self.source, self._files.spark)
         modules = {each.task_module: None for each in self.chain.operators if each.task_module}
         load_ahead(self.source.sparkSession, modules)
         writer = rows.writeStream.foreachBatch(self._on_batch).queryName(self.name)
@@ -298,7 +298,7 @@ class Run(RunFace):
             self._n_rows_before,
             is_first=self._last_batch < 0,
             is_taken_whole=self.outlet.takes_all,
-            files=None if self._file_stream is None else self._file_stream.files(df),
+            files=None if self._file_stream is None else self._file_stream.files(batch_id),
             rows=None if self.outlet.calls_user else df,
         )
         try:
