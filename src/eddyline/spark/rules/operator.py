@@ -459,8 +459,8 @@ class RuleOperator(Operator):
             self.compiled.choice.restore(saved.plan)
             self._past = {each[0]: RuleCount(*each) for each in saved.counts}
             self._n_past = saved.rows
-            for choice in self.lane.choices if saved.lane is not None else ():
-                choice.restore(saved.lane)
+            if saved.lane is not None:
+                self.lane.choice.restore(saved.lane)
 
 
 def _digest(running: Mapping[str, RuleSource], *others: Any) -> str:
