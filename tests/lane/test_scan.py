@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eddyline.data.parquet_spans import Footer
 from eddyline.errors import SourceError
 from eddyline.lane import scan
 from eddyline.lane.scan import FileColumn, Rows, ScannedFile, refusal, tasks_of
@@ -24,8 +25,7 @@ ABSENT = FileColumn("x", "x", "double", pa.float64())
 
 def written(path, table, **options):
     pq.write_table(table, path, **options)
-    file, _ = ScannedFile.of(str(path))
-    return file
+    return ScannedFile.of(Footer.of(str(path)))
 
 
 @pytest.fixture(scope="module")

@@ -251,7 +251,7 @@ def test_a_damaged_page_is_an_error(spark, tmp_path):
     rows = spark.range(1000).coalesce(1).write.option("parquet.enable.dictionary", "false")
     rows.option("compression", "none").parquet(str(tmp_path / "rows"))
     df = spark.read.parquet(str(tmp_path / "rows"))
-    (path,) = map(Path, files_of(df))
+    (path,) = map(Path, files_of(df).paths)
     content, value = path.read_bytes(), (500).to_bytes(8, "little")
     assert content.count(value) == 1
     path.write_bytes(content.replace(value, (1 << 40).to_bytes(8, "little")))
@@ -490,8 +490,8 @@ def test_a_file_that_is_replaced_in_a_batch_fails_it_and_it_runs_again(
     shutil.copy(folder / "0.parquet", source)
     listed = PlainScan.listed
 
-    def replaced(self, paths):
-        found = listed(self, paths)
+    def replaced(self, files):
+        found = listed(self, files)
         shutil.copyfile(folder / "1.parquet", source / "0.parquet")
         return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -44,6 +45,29 @@ class Span:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """The footer of a file, and the file as it was just before."""
+
+    path: str
+    n_bytes: int
+    changed_ns: int
+    """Time of its last change (ns since 1970)."""
+    metadata: parquet.FileMetaData
+
+    @classmethod
+    def of(cls, path: str) -> Footer:
+        """Read the footer of a file.
+
+        Raises:
+            OSError: it cannot be read.
+            pa.ArrowException: it is no Parquet.
+        """
+        # Asked before it is read: a file that is replaced in between is another one.
+        stat = os.stat(path)
+        return cls(path, stat.st_size, stat.st_mtime_ns, parquet.read_metadata(path))
+
+
 @dataclass(frozen=True)
 class ParquetFiles:
     """Files on this machine."""
@@ -58,7 +82,7 @@ class ParquetFiles:
             OSError: a file cannot be read.
             pa.ArrowException: a file is no Parquet.
         """
-        return sum(each.num_rows for each in self._footers)
+        return sum(each.metadata.num_rows for each in self.footers)
 
     def span(self, column: str) -> Span | None:
         """Return the instants of a column; None if that takes reading many rows, or it is none.
@@ -73,7 +97,7 @@ class ParquetFiles:
             return None
         n_left = MOST_ROWS_READ
         whole = Span()
-        for path, footer in zip(self.paths, self._footers, strict=True):
+        for path, footer in ((each.path, each.metadata) for each in self.footers):
             found = _said(footer, column)
             if found is None:
                 n_left -= footer.num_rows
@@ -84,9 +108,14 @@ class ParquetFiles:
         return whole
 
     @cached_property
-    def _footers(self) -> list[parquet.FileMetaData]:
-        """What is read of each file first."""
-        return [parquet.read_metadata(each) for each in self.paths]
+    def footers(self) -> tuple[Footer, ...]:
+        """What is read of each file first, once.
+
+        Raises:
+            OSError: a file cannot be read.
+            pa.ArrowException: a file is no Parquet.
+        """
+        return tuple(map(Footer.of, self.paths))
 
 
 def _is_of_folder(column: str, path: str) -> bool:

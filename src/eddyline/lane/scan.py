@@ -30,6 +30,8 @@ from eddyline.errors import SourceError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from eddyline.data.parquet_spans import Footer
+
 BLOCK_ROWS, TEXT_ROWS = 32_768, 4_096
 """Rows that are decoded at once, and as long as nothing is known of how long their texts are. Fewer
 make reading numbers slower, and more only take memory."""
@@ -99,23 +101,15 @@ class ScannedFile:
     """Bytes of each row group in the file."""
 
     @classmethod
-    def of(cls, path: str) -> tuple[ScannedFile, parquet.FileMetaData]:
-        """Return the file at a path, and its footer.
-
-        Raises:
-            OSError: it is gone.
-            pa.ArrowException: it is no Parquet.
-        """
-        # Asked before the footer is read: a file that is replaced in between is another one.
-        stat = os.stat(path)
-        footer = parquet.read_metadata(path)
-        groups = [footer.row_group(at) for at in range(footer.num_row_groups)]
+    def of(cls, footer: Footer) -> ScannedFile:
+        """Return the file of a footer."""
+        groups = [footer.metadata.row_group(at) for at in range(footer.metadata.num_row_groups)]
         n_bytes = (
             sum(group.column(at).total_compressed_size for at in range(group.num_columns))
             for group in groups
         )
         n_rows = tuple(group.num_rows for group in groups)
-        return cls(path, stat.st_size, stat.st_mtime_ns, n_rows, tuple(n_bytes)), footer
+        return cls(footer.path, footer.n_bytes, footer.changed_ns, n_rows, tuple(n_bytes))
 
     def opened(self) -> parquet.ParquetFile:
         """Open the file.

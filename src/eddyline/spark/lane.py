@@ -22,6 +22,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
+from eddyline.data.parquet_spans import ParquetFiles
 from eddyline.lane.choice import FILES, ROWS, LaneChoice
 from eddyline.lane.scan import FileColumn, ScannedFile, refusal, tasks_of
 from eddyline.lane.task import REPORT, SENT
@@ -39,7 +40,7 @@ from eddyline.spark.stream_files import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -119,39 +120,36 @@ class PlainScan:
             corrects_days=str(spark.conf.get(_DAYS)).upper() == "CORRECTED",
         )
 
-    def listed(self, paths: Iterable[str]) -> ListedScan:
+    def listed(self, files: ParquetFiles) -> ListedScan:
         """Return the scan of some files.
-
-        Args:
-            paths: of the files, on this machine.
 
         Raises:
             Refused: a column of one cannot be read, or they are many, or have no rows.
         """
-        found: list[ScannedFile] = []
-        for path in paths:
-            if len(found) == MOST_FILES:
-                raise Refused(f"there are more than {MOST_FILES} files")
+        if len(files.paths) > MOST_FILES:
+            raise Refused(f"there are more than {MOST_FILES} files")
+        for path in files.paths:
             for folder in Path(path).parts[:-1]:
                 if "=" in folder:
                     raise Refused(f"the folder {folder!r} may be a column")
-            try:
-                file, footer = ScannedFile.of(path)
-                why = refusal(
-                    footer,
-                    self.columns,
-                    ignores_case=self.ignores_case,
-                    corrects_days=self.corrects_days,
-                )
-                found.append(file)
-            except (OSError, pa.ArrowException) as error:
-                raise Refused(f"the footer of {path} cannot be read: {error}") from error
+        try:
+            footers = files.footers
+        except (OSError, pa.ArrowException) as error:
+            raise Refused(f"a footer cannot be read: {error}") from error
+        for each in footers:
+            why = refusal(
+                each.metadata,
+                self.columns,
+                ignores_case=self.ignores_case,
+                corrects_days=self.corrects_days,
+            )
             if why:
-                raise Refused(f"{why} ({path})")
-        tasks = tasks_of(found, int(self.spark.sparkContext.defaultParallelism))
+                raise Refused(f"{why} ({each.path})")
+        scanned = [ScannedFile.of(each) for each in footers]
+        tasks = tasks_of(scanned, int(self.spark.sparkContext.defaultParallelism))
         if not tasks:
             raise Refused("there are no rows")
-        return ListedScan(**vars(self), tasks=tuple(tasks), n_files=len(found))
+        return ListedScan(**vars(self), tasks=tuple(tasks), n_files=len(scanned))
 
 
 @dataclass(frozen=True)
@@ -163,7 +161,7 @@ class ListedScan(PlainScan):
     n_files: int
 
 
-def files_of(df: DataFrame) -> list[str]:
+def files_of(df: DataFrame) -> ParquetFiles:
     """Return the files that a plain scan reads, each as often as Spark reads it.
 
     Raises:
@@ -175,7 +173,8 @@ def files_of(df: DataFrame) -> list[str]:
         node = node.children().apply(0)
     paths = map(local_path, map(str, node.relation().location().inputFiles()))
     # Spark reads nothing of files that are hidden, such as the summary of a folder.
-    return [path for path in paths if not Path(path).name.startswith(("_", "."))]
+    shown = (path for path in paths if not Path(path).name.startswith(("_", ".")))
+    return ParquetFiles(tuple(shown))
 
 
 def local_path(uri: str) -> str:
@@ -417,7 +416,7 @@ class Lane:
             self.note = f"lane: no, because the plan {ROWS!r} {is_tried}"
             return None
         (files,) = batch.files.streams
-        listed = self._fitting(self._scan).listed(files.paths)
+        listed = self._fitting(self._scan).listed(files)
         self._ran, self.note = FILES, "lane: tasks read the files of each batch"
         return replace(listed, schema=df.schema)
 
