@@ -24,7 +24,7 @@ MODULES: dict[str, tuple[str, ...]] = {
         "recurring_kinds",
     ),
     "routing": ("counted", "spark"),
-    "sharing": ("paper", "methods", "numbers", "few", "floors", "sigma", "automaton"),
+    "sharing": ("paper", "methods", "numbers", "few", "lane", "floors", "sigma", "automaton"),
     "joins": ("chained", "growth", "operator", "caches", "caches_plans", "real", "pathway"),
     "aggregates": ("windows", "queries", "over", "growth", "silent", "nexmark"),
     "models": (

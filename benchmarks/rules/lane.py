@@ -85,7 +85,7 @@ def counts(settings: Settings) -> Measurement:
 
 def names(settings: Settings) -> Measurement:
     """Time of the fastest single Spark statement over ours: all columns and the rules of a row."""
-    folder = _folder(settings.pick(200_000, 20_000), settings.unseen)
+    folder = _folder(settings.pick(1_000_000, 20_000), settings.unseen)
     df, rules = _rows(folder), range_rules_v1(N_RULES, settings.unseen)
     found = {
         lane: df.transform(RuleSet(rules, lane=lane).matches("found")) for lane in ("on", "off")
