@@ -6,6 +6,7 @@ import os
 from zlib import crc32
 
 import pytest
+from py4j import java_gateway
 
 from eddyline.errors import SourceError
 from eddyline.spark.session import DEFAULTS, session
@@ -88,6 +89,30 @@ def _java_is_quick():
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(JAVA, QUICK)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _java_names_are_kept():
+    """PySpark asks for the same classes of Java again and again: each time, Java searches its jars.
+
+    That is a thirtieth of the time of all tests of Spark.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        for kind in (java_gateway.JVMView, java_gateway.JavaPackage):
+            patch.setattr(kind, "__getattr__", _keeping(kind.__getattr__))
+        yield
+
+
+def _keeping(found):
+    """Return a lookup that keeps the classes and packages that another one finds."""
+
+    def kept(self, name):
+        value = found(self, name)
+        if isinstance(value, java_gateway.JavaClass | java_gateway.JavaPackage):
+            vars(self)[name] = value
+        return value
+
+    return kept
 
 
 @pytest.fixture(autouse=True)
