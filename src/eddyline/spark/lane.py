@@ -13,6 +13,7 @@ A ``Lane`` says for an operator whether tasks read the files of a batch, and lea
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,6 +34,7 @@ from eddyline.spark.session import is_on
 from eddyline.spark.stream_files import (
     LEAVING_OUT,
     MUST_BE_OFF,
+    columns_of,
     each_of,
     kind_of,
     path_of,
@@ -201,7 +203,7 @@ def _stored_columns(df: DataFrame) -> Iterator[str]:
     java: Any = (df if df.isStreaming else df.select("*"))._jdf
     execution = java.queryExecution()
     node = execution.analyzed() if df.isStreaming else execution.withCachedData()
-    places = [each.exprId().id() for each in each_of(node.output())]
+    places = [at for at, _ in columns_of(node)]
     while node.children().size():
         name = node.nodeName()
         if name not in _STANDS:
@@ -218,7 +220,7 @@ def _stored_columns(df: DataFrame) -> Iterator[str]:
             places = [renamed.get(at, at) for at in places]
         node = node.children().apply(0)
     known = _columns_of_files(node)
-    names = {each.exprId().id(): str(each.name()) for each in each_of(node.output())}
+    names = dict(columns_of(node))
     for at in places:
         name = names.get(at, "")
         if name not in known:
@@ -238,7 +240,7 @@ def _columns_of_files(leaf: Any) -> set[str]:
         if str(source.className()).lower() != "parquet":
             raise Refused(f"the stream is of {source.className()}, not of Parquet files")
         options = source.options()
-        names = {str(each.name()) for each in each_of(leaf.output())}
+        names = {name for _, name in columns_of(leaf)}
     elif kind == "LogicalRelation" and kind_of(leaf.relation()) == "HadoopFsRelation":
         relation = leaf.relation()
         if kind_of(relation.fileFormat()) != "ParquetFileFormat":
@@ -247,10 +249,9 @@ def _columns_of_files(leaf: Any) -> set[str]:
             raise Refused("folders have a column")
         options = relation.options()
         names = set(map(str, relation.dataSchema().fieldNames()))
-        for each in each_of(leaf.output()):
-            said = str(each.metadata().json())
-            if any(key in said for key in _OF_TABLE):
-                raise Refused(f"the table gives {each.name()!r} values that files do not have")
+        for each in json.loads(str(leaf.schema().json()))["fields"]:
+            if _OF_TABLE & each["metadata"].keys():
+                raise Refused(f"the table gives {each['name']!r} values that files do not have")
     else:
         raise Refused(f"it reads {leaf.nodeName()}, not Parquet files")
     if any(name.startswith("_tmp_metadata") for name in names):

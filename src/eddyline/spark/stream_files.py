@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -233,7 +234,7 @@ def stream_options(stream: DataFrame) -> set[str]:
 def _column_of(df: DataFrame, name: str) -> str | None:
     """Return the column of the only stream that a column is, unchanged."""
     node: Any = df._jdf.queryExecution().analyzed()
-    wanted = [each.exprId().id() for each in each_of(node.output()) if each.name() == name]
+    wanted = [at for at, each in columns_of(node) if each == name]
     if len(wanted) != 1:
         return None
     at = wanted[0]
@@ -241,7 +242,7 @@ def _column_of(df: DataFrame, name: str) -> str | None:
         if node.nodeName() == "Project":
             at = renamed_by(node).get(at, at)
         node = node.children().apply(0)
-    return next((str(n.name()) for n in each_of(node.output()) if n.exprId().id() == at), None)
+    return dict(columns_of(node)).get(at)
 
 
 def renamed_by(project: Any) -> dict[int, int]:
@@ -299,6 +300,22 @@ def each_of(seq: Any) -> Iterator[Any]:
     """Yield the members of a sequence of Scala's."""
     for at in range(seq.size()):
         yield seq.apply(at)
+
+
+_ATTRIBUTE = re.compile(r"(.*)#(\d+)L?(-T\d+ms)?", re.DOTALL)
+"""How a column of a plan is written: its name and its number."""
+
+
+def columns_of(node: Any) -> list[tuple[int, str]]:
+    """Return the number and the name of each column of a plan.
+
+    All are asked for at once: each question to the JVM takes some 0.2 ms.
+    """
+    texts = str(node.output().mkString("\0")).split("\0")
+    found = [_ATTRIBUTE.fullmatch(each) for each in texts]
+    if all(found):
+        return [(int(each[2]), each[1]) for each in found if each]
+    return [(each.exprId().id(), str(each.name())) for each in each_of(node.output())]
 
 
 MOST_LISTED = 20_000
