@@ -204,14 +204,54 @@ def test_rows_that_spark_may_leave_out_are_not_told(spark, folder, s):
         spark.conf.unset("spark.sql.files.ignoreCorruptFiles")
 
 
-def test_frames_and_logs_of_another_kind_say_nothing(spark, folder, tmp_path):
+def test_batches_of_frames_are_none(spark, folder, tmp_path):
     assert FileStream.of(spark.read.parquet(str(folder / "s")), tmp_path) is None
+
+
+OFFSETS = 'v1\n{}\n{"logOffset":0}'
+ENTRIES = 'v1\n{"path":"file:///a%20b.parquet","timestamp":1,"batchId":0}'
+
+
+@pytest.mark.parametrize(
+    ("offsets", "entries", "paths"),
+    [
+        (OFFSETS, ENTRIES, ("/a b.parquet",)),
+        (OFFSETS.replace("v1", "v2"), ENTRIES, None),
+        (OFFSETS.replace(":0", ':"x"'), ENTRIES, None),
+        (OFFSETS.replace(":0", ":1"), ENTRIES, None),
+        (OFFSETS + '\n{"logOffset":0}', ENTRIES, None),
+        ("v1\n{}", ENTRIES, None),
+        ("v1\n{}\n-", ENTRIES, ()),
+        ("", ENTRIES, None),
+        (OFFSETS, ENTRIES.replace("v1", "v2"), None),
+        (OFFSETS, ENTRIES.replace("file:///", "s3a://"), None),
+        (OFFSETS, ENTRIES.replace('"batchId":0', '"batchId":1'), None),
+        (OFFSETS, ENTRIES[:-5], None),
+        (OFFSETS, "v1", None),
+        (OFFSETS, "", None),
+    ],
+)
+def test_logs_of_another_form_say_nothing(tmp_path, offsets, entries, paths):
     stream = FileStream((0,), tmp_path)
     assert stream.files(0) is None
-    (tmp_path / "offsets").mkdir()
-    for text in ("v2\n{}\n{}", "v1\n{}", 'v1\n{}\n{"logOffset":"x"}', "v1\n{}\n{}\n{}", ""):
-        (tmp_path / "offsets" / "0").write_text(text)
-        assert stream.files(0) is None
+    for log, text in (("offsets/0", offsets), ("sources/0/0", entries)):
+        (tmp_path / log).parent.mkdir(parents=True)
+        (tmp_path / log).write_text(text)
+    found = stream.files(0)
+    assert (None if found is None else found.streams[0].paths) == paths
+
+
+def test_a_batch_may_have_the_files_of_several_steps(tmp_path):
+    for log in ("offsets", "sources/0"):
+        (tmp_path / log).mkdir(parents=True)
+    for batch_id, last in enumerate((0, 2, 2)):
+        (tmp_path / "offsets" / str(batch_id)).write_text(OFFSETS.replace(":0", f":{last}"))
+    for step in range(3):
+        entry = ENTRIES.replace("a%20b", f"f{step}").replace('"batchId":0', f'"batchId":{step}')
+        (tmp_path / "sources" / "0" / str(step)).write_text(entry)
+    stream = FileStream((0,), tmp_path)
+    paths = [stream.files(batch_id).streams[0].paths for batch_id in range(3)]
+    assert paths == [("/f0.parquet",), ("/f1.parquet", "/f2.parquet"), ()]
 
 
 def test_a_stream_that_is_read_twice_is_one_source(s, tmp_path):
@@ -229,20 +269,26 @@ def test_files_are_found_where_spark_writes_all_in_one_list(
 ):
     monkeypatch.setattr(stream_files, "TAIL_BYTES", tail_bytes)
     for number in range(5):
-        write_batch(tmp_path, "s", number, rows(0))
+        write_batch(tmp_path, "s", number, rows(0).slice(number))
     spark.conf.set("spark.sql.streaming.fileSource.log.compactInterval", "2")
     try:
         df = stream_of(spark, tmp_path, "s")
         stream, found = FileStream.of(df, tmp_path / "c"), []
-        query = df.writeStream.foreachBatch(lambda _df, number: found.append(stream.files(number)))
+
+        def take(batch, batch_id):
+            found.append((stream.files(batch_id), batch.count()))
+
+        query = df.writeStream.foreachBatch(take)
         query = query.option("checkpointLocation", str(tmp_path / "c"))
         assert query.trigger(availableNow=True).start().awaitTermination(120)
     finally:
         spark.conf.unset("spark.sql.streaming.fileSource.log.compactInterval")
     assert any((tmp_path / "c" / "sources" / "0").glob("*.compact"))
-    known = [None if each is None else each.n_rows for each in found]
-    assert {*known} <= ({10, None} if tail_bytes == 10 else {10})
-    assert 10 in known
+    known = [(files.streams[0].paths, n_rows) for files, n_rows in found if files]
+    for (path,), n_rows in known:
+        assert n_rows == 10 - int(path.removesuffix(".parquet")[-1])
+    assert len(known) < 5 if tail_bytes == 10 else len(known) == 5
+    assert known
 
 
 # -- queries ------------------------------------------------------------------------------------

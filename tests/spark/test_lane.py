@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -22,6 +23,8 @@ from eddyline.errors import SourceError
 from eddyline.lane.choice import FILES, ROWS
 from eddyline.lane.scan import Rows
 from eddyline.spark.lane import PlainScan, Refused, files_of, local_path
+from eddyline.spark.operator import Batch
+from eddyline.spark.rules.udf import _file_rules
 from tests.spark.parquet_files import schema_of
 
 pytestmark = pytest.mark.spark
@@ -579,12 +582,35 @@ def test_an_error_of_a_rule_is_that_of_the_other_way(df):
     rule = el.predicate(raises_on_zero, reads=["long"], name="raises_on_zero")
     for lane in ("on", "off"):
         rules = el.RuleSet({"zero": rule}, lane=lane)
+        kept = df.transform(rules.any())
+        assert ("lane: tasks read 3 files" in rules.explain()) is (lane == "on")
         with pytest.raises(Exception, match="'raises_on_zero' raised ValueError: zero"):
-            df.transform(rules.any()).count()
+            kept.count()
+
+
+def test_names_are_made_for_as_many_rows_as_spark_hands_over(spark, df, monkeypatch):
+    most = 2 * 100 * len("a name of some length")
+    monkeypatch.setattr("eddyline.spark.rules.task.MAX_NAMES_BYTES", most)
+    names = {"a name of some length": "id >= 0"}
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "100")
+    try:
+        rules = el.RuleSet(names, lane="on", method="blocks")
+        df.transform(rules.matches("found")).count()
+        operator = rules._shown
+        work = operator.compiled.work(operator._task(Batch()))
+        files = PlainScan.of(df).listed(files_of(df))
+        work = replace(work, task=replace(work.task, as_places=True))
+        added = (pa.field("found", pa.list_(pa.string())),)
+        made = _file_rules(work, files, added=added, by_name=True)
+        sizes = [batch.num_rows for number in (0, 1) for batch in made.kept(number)]
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    assert sum(sizes) == 6_000 + 2
+    assert max(sizes) == 100
 
 
 @FILES_ARE_ASKED
-def test_rules_over_a_stream_read_files_and_may_change(spark, folder, tmp_path):
+def test_rules_over_a_stream_read_files_and_a_restart_may_read_rows(spark, folder, tmp_path):
     def ran_over(*names, lane="auto"):
         for name in names:
             shutil.copy(folder / f"{name}.parquet", source)
@@ -607,7 +633,54 @@ def test_rules_over_a_stream_read_files_and_may_change(spark, folder, tmp_path):
     assert "lane: tasks read the files of each batch" in run.explain()
     run = ran_over(2, lane="off")
     assert "lane" not in run.plan()
+    assert not [each for each in run.journal if each["event"] == "drop_state"]
     found = spark.read.parquet(str(tmp_path / "out"))
     rules = el.RuleSet(RULES, lane="off", method="blocks")
     expected = spark.read.parquet(str(folder)).transform(rules.matches("matches"))
     assert bits(found.toArrow()) == bits(expected.toArrow())
+
+
+@FILES_ARE_ASKED
+def test_rules_that_change_take_the_lane_and_leave_it(spark, folder, tmp_path):
+    rules = el.RuleSet({"more": "double > 0"}, method="blocks", name="changed")
+    source = tmp_path / "in"
+    source.mkdir()
+    shutil.copy(folder / "0.parquet", source)
+    rows = spark.readStream.schema(schema_of(folder)).parquet(str(source))
+    run = rules.start(
+        rows,
+        "parquet",
+        path=tmp_path / "out",
+        checkpoint=tmp_path / "state",
+        trigger="50 milliseconds",
+    )
+    try:
+        run.processAllAvailable()
+        assert "lane: tasks read the files of each batch" in run.explain()
+        rules.add("native", "whole > tiny")
+        shutil.copy(folder / "1.parquet", source)
+        run.processAllAvailable()
+        assert "lane: no, because a rule looks at" in run.explain()
+        rules.remove("native")
+        shutil.copy(folder / "2.parquet", source)
+        run.processAllAvailable()
+        assert "lane: tasks read the files of each batch" in run.explain()
+    finally:
+        run.stop()
+    found = spark.read.parquet(str(tmp_path / "out")).where("array_contains(matches, 'more')")
+    assert found.count() == spark.read.parquet(str(folder)).where("double > 0").count()
+
+
+@FILES_ARE_ASKED
+def test_rules_that_send_much_back_are_tried_the_other_way_soon(spark, folder, tmp_path):
+    rules = el.RuleSet({"all": "id >= 0"}, method="blocks", name="sends")
+    rows = spark.readStream.schema(schema_of(folder)).option("maxFilesPerTrigger", 1)
+    run = rules.start(
+        rows.parquet(str(folder)),
+        "parquet",
+        path=tmp_path / "out",
+        checkpoint=tmp_path / "state",
+        trigger="available_now",
+    )
+    run.await_termination()
+    assert "lane: no, because the plan 'rows' is tried" in run.explain()

@@ -47,7 +47,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """The footer of a file, and the file as it was just before."""
+    """Footer of a file, with the size and modification time from just before reading it."""
 
     path: str
     n_bytes: int
@@ -63,7 +63,7 @@ class Footer:
             OSError: it cannot be read.
             pa.ArrowException: it is no Parquet.
         """
-        # Asked before it is read: a file that is replaced in between is another one.
+        # First: if the file is replaced in between, tasks find other times and refuse it.
         stat = os.stat(path)
         return cls(path, stat.st_size, stat.st_mtime_ns, parquet.read_metadata(path))
 
@@ -82,7 +82,7 @@ class ParquetFiles:
             OSError: a file cannot be read.
             pa.ArrowException: a file is no Parquet.
         """
-        return sum(each.metadata.num_rows for each in self.footers)
+        return sum(self.footer(path).metadata.num_rows for path in self.paths)
 
     def span(self, column: str) -> Span | None:
         """Return the instants of a column; None if that takes reading many rows, or it is none.
@@ -97,7 +97,8 @@ class ParquetFiles:
             return None
         n_left = MOST_ROWS_READ
         whole = Span()
-        for path, footer in ((each.path, each.metadata) for each in self.footers):
+        for path in self.paths:
+            footer = self.footer(path).metadata
             found = _said(footer, column)
             if found is None:
                 n_left -= footer.num_rows
@@ -107,15 +108,20 @@ class ParquetFiles:
             whole = whole.merge(found)
         return whole
 
-    @cached_property
-    def footers(self) -> tuple[Footer, ...]:
-        """What is read of each file first, once.
+    def footer(self, path: str) -> Footer:
+        """Return the footer of one of the files, which is read once.
 
         Raises:
-            OSError: a file cannot be read.
-            pa.ArrowException: a file is no Parquet.
+            OSError: the file cannot be read.
+            pa.ArrowException: it is no Parquet.
         """
-        return tuple(map(Footer.of, self.paths))
+        if path not in self._footers:
+            self._footers[path] = Footer.of(path)
+        return self._footers[path]
+
+    @cached_property
+    def _footers(self) -> dict[str, Footer]:
+        return {}
 
 
 def _is_of_folder(column: str, path: str) -> bool:

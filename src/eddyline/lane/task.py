@@ -1,9 +1,9 @@
-"""A task in the lane: it reads its row groups, and returns the rows that are kept.
+"""Tasks that read row groups and return the rows they keep.
 
-``FileTask`` reads what its operator looks at, block by block. ``outcomes``, which each operator
-writes for itself, says which rows of a block are kept and what columns they get beside their own.
-Columns that it does not look at are decoded from the first of these rows to the last one. The last
-row of a task is NULL but for the task's report and the bytes that it has sent.
+``FileTask`` reads the columns that its operator evaluates, block by block. ``outcomes``, which each
+operator implements, returns a mask of the kept rows and their added columns. The other columns are
+decoded only from the first kept row to the last. The last row of a task holds its report and the
+bytes it sent; its other columns are NULL.
 """
 
 from __future__ import annotations
@@ -25,17 +25,20 @@ if TYPE_CHECKING:
 REPORT, SENT = "__eddyline_report", "__eddyline_sent"
 """Columns of the last row: the task's report, and the bytes that it has sent."""
 
+SENT_ROWS = 10_000
+"""Rows that are sent at once, unless Spark is set to hand over fewer."""
+
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a task found out of a block of rows; some blocks are joined to one."""
+class KeptRows:
+    """Result of one block of rows, or of several blocks joined."""
 
     handed: tuple[pa.Array, ...]
-    """The columns that it was handed."""
+    """The columns ``FileTask.handed``."""
     keep: Mask
     """The rows that are kept ((N,))."""
     added: Callable[[Ints], list[pa.Array]]
-    """Returns the columns that are added to kept rows, for the numbers of some of these."""
+    """Returns the added columns of some kept rows, given their positions."""
     report: bytes | None
     """The report of the task, with the last block."""
 
@@ -49,26 +52,25 @@ class FileTask:
     columns: tuple[FileColumn, ...]
     """The columns of the rows."""
     handed: tuple[str, ...]
-    """The columns that the work is handed, in this order."""
+    """The columns that the operator evaluates, in this order."""
     ignores_case: bool
     """Whether names of columns that differ in case alone are one to Spark."""
-
-    @property
-    def added(self) -> tuple[pa.Field, ...]:
-        """The columns that kept rows get."""
-        return ()
+    added: tuple[pa.Field, ...]
+    """The columns that kept rows get beside their own."""
+    sent_rows: int
+    """Most rows of a batch that is sent."""
 
     @property
     def looked_at(self) -> tuple[str, ...]:
-        """The columns that the work looks at: ``handed``, and what else it needs of them."""
+        """The columns that are read first: ``handed``, and others that the operator needs."""
         return self.handed
 
-    def outcomes(self, blocks: Iterator[tuple[pa.Array, ...]]) -> Iterator[Outcome]:
-        """Yield what blocks of the columns ``looked_at`` come to; there is a row at least."""
+    def outcomes(self, blocks: Iterator[tuple[pa.Array, ...]]) -> Iterator[KeptRows]:
+        """Yield the result of each block of the columns ``looked_at``; there is a row at least."""
         raise NotImplementedError
 
     def blocks(self, number: int) -> Iterator[tuple[pa.Array, ...]]:
-        """Return the blocks of the columns ``looked_at`` of a task.
+        """Return the columns ``looked_at`` of a task, block by block.
 
         Raises:
             SourceError: a file is gone, another one, or damaged.
@@ -85,29 +87,43 @@ class FileTask:
         Raises:
             SourceError: a file is gone, another one, or damaged.
         """
-        others = [column for column in self.columns if column.name not in self.handed]
-        left = self._rows(number, others)
+        other_columns = [column for column in self.columns if column.name not in self.handed]
+        other_rows = self._rows(number, other_columns)
         n_sent = 0
-        for outcome in self.outcomes(self.blocks(number)):
-            for first, n_rows, block in _blocks_of(left, outcome.keep):
-                rows = np.flatnonzero(outcome.keep[first : first + n_rows])
-                if not len(rows):
-                    continue
+        for kept in self.outcomes(self.blocks(number)):
+            for first, n_rows, block in _blocks_of(other_rows, kept.keep):
                 arrays = {
                     name: array.slice(first, n_rows)
-                    for name, array in zip(self.handed, outcome.handed, strict=True)
+                    for name, array in zip(self.handed, kept.handed, strict=True)
                 }
-                arrays |= zip((each.name for each in others), block, strict=True)
-                if len(rows) < n_rows:
-                    taken = pa.array(rows)
-                    arrays = {name: array.take(taken) for name, array in arrays.items()}
-                columns = [arrays[column.name] for column in self.columns]
-                sent = self._batch([*columns, *outcome.added(first + rows)])
-                n_sent += sent.nbytes
-                yield sent
-            if outcome.report is not None:
+                arrays |= zip((each.name for each in other_columns), block, strict=True)
+                rows = np.flatnonzero(kept.keep[first : first + n_rows])
+                for start in range(0, len(rows), self.sent_rows):
+                    sent = self._sent(arrays, rows[start : start + self.sent_rows], first, kept)
+                    n_sent += sent.nbytes
+                    yield sent
+            if kept.report is not None:
                 kinds = [each.type for each in (*self.columns, *self.added)]
-                yield self._batch([pa.nulls(1, kind) for kind in kinds], outcome.report, n_sent)
+                yield self._batch([pa.nulls(1, kind) for kind in kinds], kept.report, n_sent)
+
+    def _sent(
+        self, arrays: dict[str, pa.Array], rows: Ints, first: int, kept: KeptRows
+    ) -> pa.RecordBatch:
+        """Return some rows of a part of a block.
+
+        Args:
+            arrays: the columns of the part.
+            rows: positions in the part.
+            first: position of the part in the block.
+            kept: the result of the block.
+        """
+        start, end = int(rows[0]), int(rows[-1]) + 1
+        if len(rows) == end - start:
+            columns = [arrays[column.name].slice(start, len(rows)) for column in self.columns]
+        else:
+            taken = pa.array(rows)
+            columns = [arrays[column.name].take(taken) for column in self.columns]
+        return self._batch([*columns, *kept.added(first + rows)])
 
     def _batch(
         self, arrays: list[pa.Array], report: bytes | None = None, n_sent: int | None = None

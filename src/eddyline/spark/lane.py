@@ -26,7 +26,7 @@ from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 from eddyline.data.parquet_spans import ParquetFiles
 from eddyline.lane.choice import FILES, ROWS, LaneChoice
 from eddyline.lane.scan import FileColumn, ScannedFile, refusal, tasks_of
-from eddyline.lane.task import REPORT, SENT
+from eddyline.lane.task import REPORT, SENT, SENT_ROWS
 from eddyline.report.formatting import counted
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.arrow_tasks import begin_task
@@ -87,6 +87,8 @@ class PlainScan:
     columns: tuple[FileColumn, ...]
     ignores_case: bool
     corrects_days: bool
+    sent_rows: int
+    """Most rows of a batch that tasks send."""
 
     @classmethod
     def of(cls, df: DataFrame, spark: SparkSession | None = None) -> PlainScan:
@@ -120,6 +122,7 @@ class PlainScan:
             columns,
             ignores_case=not is_on(spark, "spark.sql.caseSensitive"),
             corrects_days=str(spark.conf.get(_DAYS)).upper() == "CORRECTED",
+            sent_rows=_sent_rows(spark),
         )
 
     def listed(self, files: ParquetFiles) -> ListedScan:
@@ -134,20 +137,21 @@ class PlainScan:
             for folder in Path(path).parts[:-1]:
                 if "=" in folder:
                     raise Refused(f"the folder {folder!r} may be a column")
-        try:
-            footers = files.footers
-        except (OSError, pa.ArrowException) as error:
-            raise Refused(f"a footer cannot be read: {error}") from error
-        for each in footers:
+        scanned = []
+        for path in files.paths:
+            try:
+                footer = files.footer(path)
+            except (OSError, pa.ArrowException) as error:
+                raise Refused(f"the footer of {path} cannot be read: {error}") from error
             why = refusal(
-                each.metadata,
+                footer.metadata,
                 self.columns,
                 ignores_case=self.ignores_case,
                 corrects_days=self.corrects_days,
             )
             if why:
-                raise Refused(f"{why} ({each.path})")
-        scanned = [ScannedFile.of(each) for each in footers]
+                raise Refused(f"{why} ({path})")
+            scanned.append(ScannedFile.of(footer))
         tasks = tasks_of(scanned, int(self.spark.sparkContext.defaultParallelism))
         if not tasks:
             raise Refused("there are no rows")
@@ -167,13 +171,16 @@ def files_of(df: DataFrame) -> ParquetFiles:
     """Return the files that a plain scan reads, each as often as Spark reads it.
 
     Raises:
-        Refused: they are on another machine.
+        Refused: they are many, or on another machine.
     """
     java: Any = df._jdf
     node = java.queryExecution().analyzed()
     while node.children().size():
         node = node.children().apply(0)
-    paths = map(local_path, map(str, node.relation().location().inputFiles()))
+    uris = node.relation().location().inputFiles()
+    if len(uris) > MOST_FILES:  # asked in one call; each name takes one more
+        raise Refused(f"there are more than {MOST_FILES} files")
+    paths = map(local_path, map(str, uris))
     # Spark reads nothing of files that are hidden, such as the summary of a folder.
     shown = (path for path in paths if not Path(path).name.startswith(("_", ".")))
     return ParquetFiles(tuple(shown))
@@ -189,6 +196,12 @@ def local_path(uri: str) -> str:
     if path is None:
         raise Refused(f"files of {uri.partition(':')[0]} file systems are not read")
     return path
+
+
+def _sent_rows(spark: SparkSession) -> int:
+    """Return how many rows tasks send at once: as many as Spark hands over, or fewer."""
+    most = int(spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch") or 0)
+    return min(most, SENT_ROWS) if most > 0 else SENT_ROWS
 
 
 def _stored_columns(df: DataFrame) -> Iterator[str]:
@@ -293,7 +306,7 @@ def read_by_tasks(
 
     Args:
         scan: the files.
-        work: makes it of the row groups of one task, by its number.
+        work: maps the number of a task to its result batches.
         schema: of the result.
     """
     n_tasks = len(scan.tasks)
@@ -329,7 +342,7 @@ class ReadsFiles(Protocol):
 
 
 class Lane:
-    """Whether the tasks of an operator read the files of a batch; asked for each batch anew.
+    """Decides for each batch whether tasks read its files, and learns from batch times.
 
     Args:
         operator: whose tasks read.
@@ -343,24 +356,26 @@ class Lane:
     ) -> None:
         self.choice = LaneChoice(component, is_adaptive=is_adaptive and wanted == "auto")
         self.note = ""
-        """What people are told; empty until files or rows were asked for."""
+        """Note for ``explain()``; empty before the first decision."""
         self._operator = operator
         self._wanted = wanted
         self._stream: DataFrame | None = None
         """The stream whose files tasks may read."""
         self._scan: PlainScan | None = None
         """The same as a scan, by the settings of the session of its batches."""
+        self._fits = False
+        """Whether the columns of the stream were all that the operator needs, the last time."""
         self._ran = ""
         """The way of the batch that was laid last; empty if there was no choice."""
         self._laid_at = 0
 
     @property
     def choices(self) -> tuple[LaneChoice, ...]:
-        """The choice between files and rows, of a stream that may be read."""
-        return () if self._stream is None else (self.choice,)
+        """The choice between files and rows, of a stream that tasks can read."""
+        return () if self._stream is None or not self._fits else (self.choice,)
 
     def follow(self, stream: DataFrame, *, asks_files: bool = False) -> None:
-        """Take note of the stream whose rows come batch by batch, as Spark hands them over.
+        """Remember the stream whose micro-batches this operator reads.
 
         Args:
             stream: the rows.
@@ -370,8 +385,9 @@ class Lane:
             self._check_may_read()
             if asks_files:
                 raise Refused("the query asks which file a row is of")
-            self._operator.check_fits(PlainScan.of(stream))
+            scan = PlainScan.of(stream)
             self._stream = stream
+            self._fitting(scan)
         except Exception as error:  # noqa: BLE001 - see _note_refusal
             self._note_refusal(error)
 
@@ -380,9 +396,9 @@ class Lane:
 
         Args:
             df: the rows.
-            batch: which they are of.
-            keeps_plan: whether code over the result of a batch DataFrame may rely on Spark's plan
-                of the input: on its columns and its size.
+            batch: the micro-batch or job of these rows.
+            keeps_plan: whether the result must keep the column ids and size estimate of Spark's
+                plan.
         """
         self._ran, self._laid_at = "", time.perf_counter_ns()
         if df.isStreaming:
@@ -406,18 +422,19 @@ class Lane:
         if df is not batch.rows:
             raise Refused("something looks at the rows, before or after")
         if batch.files is None:
-            raise Refused("the files of a batch are many, or not on this machine")
+            raise Refused("Spark's log does not name its files, or they are many or not local")
         if not batch.is_taken_whole:
             raise Refused("its sink may not take all of the results")
         if self._scan is None:
             self._scan = PlainScan.of(self._stream, df.sparkSession)
-        self._ran = ROWS
+        scan = self._fitting(self._scan)
         if self.choice.next != FILES:
+            self._ran = ROWS
             is_tried = "is tried" if self.choice.is_trial else "is in force"
             self.note = f"lane: no, because the plan {ROWS!r} {is_tried}"
             return None
         (files,) = batch.files.streams
-        listed = self._fitting(self._scan).listed(files)
+        listed = scan.listed(files)
         self._ran, self.note = FILES, "lane: tasks read the files of each batch"
         return replace(listed, schema=df.schema)
 
@@ -427,16 +444,14 @@ class Lane:
             return []
         took_ns = time.perf_counter_ns() - self._laid_at
         entries = self.choice.step(self._ran, batch.n_rows, took_ns, batch.id)
-        if self._ran == FILES:
-            n_kept, n_sent = (
-                sum(each.metrics.get(metric) or 0 for each in observed)
-                for metric in ("kept", "sent")
-            )
+        metrics = [each.metrics for each in observed if each.metrics.get("sent") is not None]
+        if self._ran == FILES and metrics:
+            n_kept, n_sent = (sum(each[name] for each in metrics) for name in ("kept", "sent"))
             self.choice.sent(batch.n_rows, n_kept, n_sent)
         return entries
 
-    def passes(self, why: str) -> None:
-        """Take note of why tasks were not asked to read a batch."""
+    def note_not_asked(self, why: str) -> None:
+        """Note why tasks were not asked to read a batch."""
         self._ran, self.note = "", f"lane: no, because {why}"
 
     def _check_may_read(self) -> None:
@@ -445,11 +460,13 @@ class Lane:
         self._operator.check_may_read()
 
     def _fitting(self, scan: PlainScan) -> PlainScan:
+        self._fits = False
         self._operator.check_fits(scan)
+        self._fits = True
         return scan
 
     def _note_refusal(self, error: Exception) -> None:
-        """Say why there is no lane; what is asked of Spark may be otherwise in another version."""
+        """Note why Spark reads the rows. Any error refuses: a new Spark may plan otherwise."""
         known = (
             str(error) if isinstance(error, Refused) else f"its plan is not read: {error!r:.200}"
         )

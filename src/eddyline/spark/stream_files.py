@@ -36,10 +36,10 @@ MOST_OPENED = 64
 """Most files of a batch that are opened here: each takes half a millisecond or more."""
 
 TAIL_BYTES = 1 << 20
-"""Bytes at the end of a list of all files so far in which those of a batch are looked for."""
+"""Bytes read from the end of a compacted log of a source."""
 
-_UNREADABLE = (OSError, pa.ArrowException, ValueError, msgspec.MsgspecError)
-"""What is raised of a file that is gone, or is not what it was taken for."""
+_UNREADABLE = (OSError, pa.ArrowException, ValueError)
+"""Errors of a file that is missing or malformed."""
 
 _KEEP_ROWS = {"Project", "SubqueryAlias", "EventTimeWatermark", "Union"}
 """Steps of Spark's that have a row for each row of what they read."""
@@ -53,12 +53,12 @@ MUST_BE_OFF = (
 """Settings with which Spark reads other rows or instants than there are in the files."""
 
 
-class _Unknown(Exception):
-    """Says why files are not known, or a backlog."""
-
-
 LEAVING_OUT = {"ignorecorruptfiles", "ignoremissingfiles"}
 """Options of a reader with which Spark reads other rows, in small letters."""
+
+
+class _Unknown(Exception):
+    """Says why files are not known, or a backlog."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,10 @@ class FileStream:
         return None
 
     def files(self, batch_id: int) -> BatchFiles | None:
-        """Return the files of a micro-batch; None if they are many, or not on this machine."""
+        """Return the files of a micro-batch.
+
+        None if they are many, or not on this machine, or if Spark's logs do not name them.
+        """
         try:
             until = self._offsets(batch_id)
             since = self._offsets(batch_id - 1) if batch_id else [-1] * len(until)
@@ -128,17 +131,16 @@ class FileStream:
                     n_left -= len(paths)
                     found[number] = ParquetFiles(paths)
             return BatchFiles(tuple(found[number] for number in self.sources))
-        except (_Unknown, *_UNREADABLE):  # the logs may be otherwise in another version
-            return None
+        except (_Unknown, OSError, ValueError, msgspec.MsgspecError):
+            return None  # another version of Spark may write its logs in another way
 
     def _offsets(self, batch_id: int) -> list[int]:
-        """Return up to which step a batch reads each stream; -1: it reads nothing."""
+        """Return the last step of each stream in a batch (-1: none yet)."""
         text = (self._checkpoint / "offsets" / str(batch_id)).read_text("utf-8")
         version, _, *offsets = text.splitlines()
-        if version != "v1" or len(offsets) != len(self.sources):
+        if version != _VERSION or len(offsets) != len(self.sources):
             raise _Unknown("Spark writes its offsets in another way")
-        decoder = msgspec.json.Decoder(_Offset)
-        return [-1 if each == "-" else decoder.decode(each).logOffset for each in offsets]
+        return [-1 if each == "-" else _OFFSETS.decode(each).logOffset for each in offsets]
 
 
 def _numbered(relations: Sequence[Any]) -> tuple[int, ...]:
@@ -167,6 +169,12 @@ class _Entry(msgspec.Struct):
     """The step."""
 
 
+_OFFSETS, _ENTRIES = msgspec.json.Decoder(_Offset), msgspec.json.Decoder(_Entry)
+
+_VERSION = "v1"
+"""The first line of Spark's logs, of the version that is read here."""
+
+
 def _paths(log: Path, step: int, most: int) -> list[str]:
     """Return the files that a source found at a step.
 
@@ -184,25 +192,29 @@ def _paths(log: Path, step: int, most: int) -> list[str]:
 
 
 def _entries(log: Path, step: int) -> list[_Entry]:
-    """Return the entries of a step: a file of its own, or the end of one that has all so far."""
-    own, is_whole = log / str(step), True
-    if not own.exists():
-        own = log / f"{step}.compact"
-        is_whole = own.stat().st_size <= TAIL_BYTES
-    with own.open("rb") as file:
-        if not is_whole:
-            file.seek(-TAIL_BYTES, os.SEEK_END)
-        lines = file.read().splitlines()[1:]  # the first has the version, or is cut
-    decoder, found = msgspec.json.Decoder(_Entry), []
-    for line in reversed(lines):
-        entry = decoder.decode(line)
-        if entry.batchId != step:
-            break
-        found.append(entry)
-    else:
-        if not is_whole:
-            raise _Unknown("a step has many files")
-    return found[::-1]
+    """Return the log entries of a step, from its own file or the end of a compacted one.
+
+    Raises:
+        _Unknown: they are more than are read, or the log is not as Spark writes it.
+        OSError: there is no such log.
+    """
+    file = log / str(step)
+    is_compacted = not file.exists()
+    if is_compacted:
+        file = log / f"{step}.compact"
+    is_cut = is_compacted and file.stat().st_size > TAIL_BYTES
+    with file.open("rb") as opened:
+        if is_cut:
+            opened.seek(-TAIL_BYTES, os.SEEK_END)
+        first, *lines = opened.read().splitlines() or [b""]
+    if not is_cut and first.decode() != _VERSION:
+        raise _Unknown("Spark writes its log in another way")
+    entries = [*map(_ENTRIES.decode, lines)]
+    found = [each for each in entries if each.batchId == step]
+    is_all = len(found) < len(entries) if is_cut else is_compacted or len(found) == len(entries)
+    if not found or not is_all:
+        raise _Unknown("the log does not have all files of the step")
+    return found
 
 
 def file_column(df: DataFrame, name: str) -> str | None:
@@ -426,10 +438,10 @@ def _folder(description: str) -> str:
 
 def _processed(log: Path, last: int) -> set[str]:
     """Return the files of batches that have ended, up to an entry of Spark's list."""
-    decoder, found = msgspec.json.Decoder(_Entry), set()
+    found = set()
     for part in _parts(log):
         for line in part.read_bytes().splitlines()[1:]:  # the first has the version
-            entry = decoder.decode(line)
+            entry = _ENTRIES.decode(line)
             if entry.batchId <= last:
                 found.add(unquote(urlsplit(entry.path).path))
     return found

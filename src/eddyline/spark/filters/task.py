@@ -22,8 +22,7 @@ from eddyline.errors import PredicateError
 from eddyline.filters.executor import ArrowExecutor
 from eddyline.filters.loop import MAX_ROWS, FilterLoop, FilterState, batch_rows, run_batch
 from eddyline.lane.attributes import values_of
-from eddyline.lane.task import FileTask
-from eddyline.lane.task import Outcome as FileOutcome
+from eddyline.lane.task import FileTask, KeptRows
 from eddyline.runtime.journal import Decisions
 from eddyline.spark.arrow_tasks import (
     gathered,
@@ -295,16 +294,11 @@ class FileFilter(FileTask):
     filter: FilterTask
 
     @property
-    def added(self) -> tuple[pa.Field, ...]:
-        """The error of a row, where errors are carried."""
-        return (pa.field(ERROR, pa.string()),) if self.filter.carries_errors else ()
-
-    @property
     def looked_at(self) -> tuple[str, ...]:
         """The columns of the predicates, and those that tell classes of rows apart."""
         return (*self.handed, *(each.name for each in self.filter.attributes))
 
-    def outcomes(self, blocks: Iterator[tuple[pa.Array, ...]]) -> Iterator[FileOutcome]:
+    def outcomes(self, blocks: Iterator[tuple[pa.Array, ...]]) -> Iterator[KeptRows]:
         """Yield which rows pass.
 
         Raises:
@@ -314,14 +308,14 @@ class FileFilter(FileTask):
         arguments = (
             (*block[:n], *(pa.array(values_of(each)) for each in block[n:])) for block in blocks
         )
-        for given, keep, errors, report in self.filter.outcomes(arguments):
-            yield FileOutcome(given[:n], keep, partial(self._errors, errors), report)
+        for columns, keep, errors, report in self.filter.outcomes(arguments):
+            yield KeptRows(columns[:n], keep, partial(self._errors, errors), report)
 
     def _errors(self, errors: dict[int, PredicateError], rows: Ints) -> list[pa.Array]:
-        """Return the errors of rows that are kept, as all rows with one are."""
+        """Return the errors of kept rows; a row with an error is always kept."""
         if not self.filter.carries_errors:
             return []
         first, last = int(rows[0]), int(rows[-1])
-        own = {row: error for row, error in errors.items() if first <= row <= last}
-        places = np.searchsorted(rows, list(own)).tolist()
-        return [texts_of(dict(zip(places, own.values(), strict=True)), len(rows))]
+        row_errors = {row: error for row, error in errors.items() if first <= row <= last}
+        places = np.searchsorted(rows, list(row_errors)).tolist()
+        return [texts_of(dict(zip(places, row_errors.values(), strict=True)), len(rows))]

@@ -77,8 +77,17 @@ def read_filtered(
 
     If errors are carried, a temporary column has the field ``error``, as in ``apply_arrow_block``.
     """
-    work = FileFilter(scan.tasks, scan.columns, handed, scan.ignores_case, task)
-    added = [StructField(ERROR, StringType())] if task.carries_errors else []
+    errors = [ERROR] if task.carries_errors else []
+    work = FileFilter(
+        scan.tasks,
+        scan.columns,
+        handed,
+        scan.ignores_case,
+        added=tuple(pa.field(name, pa.string()) for name in errors),
+        sent_rows=scan.sent_rows,
+        filter=task,
+    )
+    added = [StructField(name, StringType()) for name in errors]
     kept = read_kept(scan, work, added, "arrow", observation)
     if not task.carries_errors:
         return kept

@@ -37,7 +37,7 @@ from eddyline.spark.operator import Laid, Operator, Pending
 from eddyline.spark.rules.binding import RuleBinder, session_settings
 from eddyline.spark.rules.output import MatchedRows, Statement, observed_profile
 from eddyline.spark.rules.task import RuleTask
-from eddyline.spark.rules.udf import Work, columns_by_text, loader
+from eddyline.spark.rules.udf import Work, column_of_text, loader
 from eddyline.spark.run.observations import PendingMetrics
 
 if TYPE_CHECKING:
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from eddyline.query.steps import FilterStep
     from eddyline.report.sections import Section
     from eddyline.rules.compile.program import Program
-    from eddyline.rules.plan import SharingPlan
     from eddyline.rules.store import RuleStep
     from eddyline.rules.view import RuleRecord, RuleView
     from eddyline.runtime.choice import Choice
@@ -114,11 +113,9 @@ class Compiled:
         rules = list(self.running.values())
         return Statement(program.conditions, rules, is_long=is_long(program))
 
-    def stated(
-        self, df: DataFrame, plan: SharingPlan, output: Output, observe: Callable[[], Any]
-    ) -> DataFrame | None:
-        """Return an output by one statement of Spark's; None if tasks make it."""
-        if not plan.is_statement or self.statement is None:
+    def stated(self, df: DataFrame, output: Output, observe: Callable[[], Any]) -> DataFrame | None:
+        """Return the output as one Spark statement; None if the plan uses tasks."""
+        if not self.choice.sharing.is_statement or self.statement is None:
             return None
         return output.state(df, self.statement, observe)
 
@@ -132,7 +129,7 @@ class Compiled:
     @cached_property
     def digest(self) -> str:
         """Identifies the rules, without titles and the like, their options and their input."""
-        return _digest(self.running, str(self.options), self.made_for[1:])
+        return _digest(self.running, _meaning(self.options), self.made_for[1:])
 
 
 class RuleOperator(Operator):
@@ -203,7 +200,7 @@ class RuleOperator(Operator):
         self._binder.keep(sources)
         program = compile_rules(bound.rules)
         running = {each.name: sources[each.name] for each in bound.rules}
-        logged_as = _digest(running, str(self.options), _kind(df))
+        logged_as = _digest(running, _meaning(self.options), _kind(df))
         choice = RuleChoice(program, self.options, may_be_stated=True, logged_as=logged_as)
         return Compiled(
             made_for=(version, *_kind(df)),
@@ -265,15 +262,15 @@ class RuleOperator(Operator):
         An output may take the place of the operator's own; ``observation`` makes what
         ``DataFrame.observe`` takes: an Observation or a name.
         """
-        with self._lock:
-            compiled, task = self.compiled, self._task(batch)
         seen: list[Any] = []
 
         def observe() -> Any:
             seen.append(observation(self.name, compiled))
             return seen[-1]
 
-        result = self._result(df, batch, compiled, task, output or self._output, observe)
+        with self._lock:
+            compiled = self.compiled
+            result = self._result(df, batch, output or self._output, observe)
         pending = [
             Pending(self.name, PendingMetrics(each), compiled)
             for each in seen
@@ -282,21 +279,15 @@ class RuleOperator(Operator):
         return Laid(result, tuple(pending))
 
     def _result(
-        self,
-        df: DataFrame,
-        batch: Batch,
-        compiled: Compiled,
-        task: RuleTask,
-        output: Output,
-        observe: Callable[[], Any],
+        self, df: DataFrame, batch: Batch, output: Output, observe: Callable[[], Any]
     ) -> DataFrame:
-        stated = compiled.stated(df, task.plan, output, observe)
+        """Return the result of the rules of now; the caller holds the lock."""
+        stated = self.compiled.stated(df, output, observe)
         if stated is not None:
-            self.lane.passes("the rules are one statement of Spark's")
+            self.lane.note_not_asked("the rules are one statement of Spark's")
             return stated
-        work = compiled.work(task)
-        with self._lock:
-            files = self.lane.files(df, batch, keeps_plan=output.has_rows)
+        work = self.compiled.work(self._task(batch))
+        files = self.lane.files(df, batch, keeps_plan=output.has_rows)
         if files is None:
             return output.lay(df, work, observe)
         read = output.read(files, work, observe)
@@ -343,8 +334,8 @@ class RuleOperator(Operator):
 
     # -- the lane ---------------------------------------------------------------------------------
 
-    def reads(self, site: Site) -> None:
-        """Take note of the rows of a query, if they are those of a stream."""
+    def follow_stream(self, site: Site) -> None:
+        """Let tasks read the files of a query's stream, if it reads one."""
         if site.is_source and site.df.isStreaming:
             self.lane.follow(site.df, asks_files=site.asks_files)
 
@@ -356,7 +347,7 @@ class RuleOperator(Operator):
         columns = self.compiled.choice.program.columns
         if not columns:
             raise Refused("no rule looks at a column")
-        known = columns_by_text(scan)
+        known = column_of_text(scan)
         for text in columns:
             if text not in known:
                 raise Refused(f"a rule looks at {text}, which is no column of the files")
@@ -470,6 +461,11 @@ def _digest(running: Mapping[str, RuleSource], *others: Any) -> str:
     return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
 
 
+def _meaning(options: SharingOptions) -> str:
+    """Return the options by which plans and counts mean something: who reads files is none."""
+    return str(replace(options, lane="auto"))
+
+
 def _kind(df: DataFrame) -> tuple[Any, ...]:
     """Return on what else it depends what rules mean: columns, and settings of the session."""
     return df.dtypes, session_settings(df.sparkSession)
@@ -502,5 +498,5 @@ class RuleFilter(RuleOperator):
         store = RuleStore(site.query, options, {})
         store.put({site.query: PredicateRule(site.query, step.predicates, noun="query")})
         made = cls(store, RuleBinder(), MatchedRows(), site.df, query=site.query)
-        made.reads(site)
+        made.follow_stream(site)
         return made

@@ -22,7 +22,7 @@ from eddyline.errors import QueryError
 from eddyline.query.rules.rule import Rule
 from eddyline.rules.profile import SharingProfile
 from eddyline.spark.operator import PREFIX
-from eddyline.spark.rules.task import EVERY, MATCHED, UNMATCHED
+from eddyline.spark.rules.task import Keep
 from eddyline.spark.rules.udf import (
     ABOUT_RULE,
     add_matches,
@@ -51,10 +51,8 @@ STRUCT = f"{PREFIX}_rules"
 class Output(Protocol):
     """Makes a result of rows and the rules that are true for them."""
 
-    @property
-    def has_rows(self) -> bool:
-        """Whether the result has rows of the input, with its columns."""
-        ...
+    has_rows: ClassVar[bool]
+    """Whether the result has rows of the input, with its columns."""
 
     def lay(self, df: DataFrame, work: Work, observe: Observe) -> DataFrame:
         """Return the result by tasks; their reports are the metric ``rules`` of what is observed.
@@ -117,18 +115,18 @@ class MatchesColumn:
 
     def lay(self, df: DataFrame, work: Work, observe: Observe) -> DataFrame:
         """Add the column."""
-        work, about = self._telling(work)
+        work, about = self._described(work)
         found = add_matches(df, work, STRUCT, observe(), about=about)
         kept = found if self.keep_unmatched else _matched(found)
         return kept.withColumn(self.column, F.col(f"{STRUCT}.matches")).drop(STRUCT)
 
     def read(self, files: ListedScan, work: Work, observe: Observe) -> DataFrame:
         """Add the column to rows of files."""
-        work, about = self._telling(work)
-        keeps = EVERY if self.keep_unmatched else MATCHED
-        return read_matches(files, work, keeps, observe(), column=self.column, about=about)
+        work, about = self._described(work)
+        keep = Keep.EVERY if self.keep_unmatched else Keep.MATCHED
+        return read_matches(files, work, keep, observe(), column=self.column, about=about)
 
-    def _telling(self, work: Work) -> tuple[Work, pa.StructArray | None]:
+    def _described(self, work: Work) -> tuple[Work, pa.StructArray | None]:
         """Return the work, and what is told of rules if that is more than names or places."""
         task = replace(work.task, as_places=self.as_places or self.as_struct)
         return replace(work, task=task), about_rules(work.rules) if self.as_struct else None
@@ -154,7 +152,7 @@ class MatchesColumn:
 class MatchedRows:
     """The rows for which some rule is true."""
 
-    has_rows = True
+    has_rows: ClassVar[bool] = True
 
     def lay(self, df: DataFrame, work: Work, observe: Observe) -> DataFrame:
         """Keep them."""
@@ -162,7 +160,7 @@ class MatchedRows:
 
     def read(self, files: ListedScan, work: Work, observe: Observe) -> DataFrame:
         """Keep them, of files."""
-        return read_matches(files, _by_place(work), MATCHED, observe())
+        return read_matches(files, _by_place(work), Keep.MATCHED, observe())
 
     def state(self, df: DataFrame, statement: Statement, observe: Observe) -> DataFrame:
         """Keep them."""
@@ -176,7 +174,7 @@ class MatchedRows:
 class UnmatchedRows:
     """The rows for which no rule is true."""
 
-    has_rows = True
+    has_rows: ClassVar[bool] = True
 
     def lay(self, df: DataFrame, work: Work, observe: Observe) -> DataFrame:
         """Keep them."""
@@ -185,7 +183,7 @@ class UnmatchedRows:
 
     def read(self, files: ListedScan, work: Work, observe: Observe) -> DataFrame:
         """Keep them, of files."""
-        return read_matches(files, _by_place(work), UNMATCHED, observe())
+        return read_matches(files, _by_place(work), Keep.UNMATCHED, observe())
 
     def state(self, df: DataFrame, statement: Statement, observe: Observe) -> DataFrame:  # noqa: ARG002
         """Keep them; no match is among them that could be counted."""
@@ -195,7 +193,7 @@ class UnmatchedRows:
 class CountByRule:
     """For how many rows each rule is true."""
 
-    has_rows = False
+    has_rows: ClassVar[bool] = False
 
     def lay(self, df: DataFrame, work: Work, observe: Observe) -> DataFrame:
         """Count them in tasks."""
@@ -223,7 +221,7 @@ def about_rules(sources: Iterable[RuleSource]) -> pa.StructArray:
 
 
 def _by_place(work: Work) -> Work:
-    """Return the work where nobody asks for names of rules."""
+    """Return the work with rules told by place, which skips their names."""
     return replace(work, task=replace(work.task, as_places=True))
 
 

@@ -560,7 +560,7 @@ class RuleSet:
         output.check(site.df)
         made = self.query_operator(site.df, output, site.query)
         made.by_hand = RulesByHand(self, made, self._reports.note)
-        made.reads(site)
+        made.follow_stream(site)
         return made
 
     def query_operator(self, df: DataFrame, output: MatchesColumn, query: str) -> RuleOperator:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ import pyarrow.compute as pc
 
 from eddyline.data.outcomes import seed_of
 from eddyline.errors import PredicateError, SourceError
-from eddyline.lane.task import FileTask, Outcome
+from eddyline.lane.task import FileTask, KeptRows
 from eddyline.rules.choice import FIRST_ROWS, RuleChoice
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.profile import SharingProfile
@@ -111,7 +112,7 @@ class RuleTask:
         Raises:
             PredicateError: a function of a rule raised.
         """
-        names = pa.array(self._keep().program.names, pa.string())
+        names = self.names
         for columns, found, report in self._evaluated(batches):
             self._check_fits(found, names)
             yield columns, pa.concat_arrays([self._lists(each, names) for each in found]), report
@@ -124,7 +125,12 @@ class RuleTask:
         """
         for _, _, report in self._evaluated(batches):
             if report is not None:  # the last
-                yield _counts(report, pa.array(self._keep().program.names, pa.string()))
+                yield _counts(report, self.names)
+
+    @property
+    def names(self) -> pa.StringArray:
+        """The names of the rules by their places, in a worker."""
+        return pa.array(self._keep().program.names, pa.string())
 
     def _evaluated(
         self, batches: Iterator[tuple[pa.Array, ...]]
@@ -185,13 +191,7 @@ class RuleTask:
         sizes = pc.binary_length(names).to_numpy()
         n_bytes = sum(int(sizes[each.rules].sum()) for each in found)
         if n_bytes > MAX_NAMES_BYTES:
-            n_rows = sum(each.n_rows for each in found)
-            msg = (
-                f"the {n_matches:,} matches of a batch of {n_rows:,} rows come to {n_bytes:,} "
-                f"bytes of names, and an Arrow array holds {MAX_NAMES_BYTES:,}; set "
-                f"spark.sql.execution.arrow.maxRecordsPerBatch lower"
-            )
-            raise SourceError(msg, matches=n_matches, rows=n_rows)
+            raise _exceeding("names", n_matches, sum(each.n_rows for each in found), n_bytes)
 
     def _lists(self, matches: Matches, names: pa.Array) -> pa.Array:
         """Return the matches of each row as a list."""
@@ -264,8 +264,12 @@ def _ending(values: pa.Array, last: bytes | None) -> pa.Array:
     return pa.concat_arrays([values, pa.array([last], values.type)])
 
 
-MATCHED, UNMATCHED, EVERY = "matched", "unmatched", "every"
-"""Rows that are kept: those for which some rule is true, or none is, or all."""
+class Keep(Enum):
+    """The rows that are kept."""
+
+    MATCHED = "some rule is true"
+    UNMATCHED = "no rule is true"
+    EVERY = "all"
 
 
 @dataclass(frozen=True)
@@ -273,40 +277,61 @@ class FileRules(FileTask):
     """Rules whose tasks read the files themselves; see ``lane.task``."""
 
     rules: RuleTask
-    keeps: str
-    """The rows that are kept: ``MATCHED``, ``UNMATCHED`` or ``EVERY``."""
-    column: str | None
-    """Name of the column of matches; None: there is none."""
-    told: Callable[[pa.ListArray], pa.ListArray] | None
-    """Makes it of what the task tells; None: it is that."""
+    """Tells rules by their places."""
+    keep: Keep
+    by_name: bool
+    """Whether the column of matches, if it is added, tells rules by their names."""
+    about: pa.StructArray | None
+    """What the column tells of rules, by their places; None: names or places."""
 
-    @property
-    def added(self) -> tuple[pa.Field, ...]:
-        """The column of matches, if there is one."""
-        if self.column is None:
-            return ()
-        kind = pa.int32() if self.rules.as_places else pa.string()
-        nothing = pa.array([], pa.list_(kind))
-        return (pa.field(self.column, self._as_told(nothing).type),)
-
-    def outcomes(self, blocks: Iterator[tuple[pa.Array, ...]]) -> Iterator[Outcome]:
+    def outcomes(self, blocks: Iterator[tuple[pa.Array, ...]]) -> Iterator[KeptRows]:
         """Yield which rows are kept.
 
         Raises:
             PredicateError: a function of a rule raised.
         """
+        described = self.rules.names if self.by_name else self.about
         for columns, lists, report in self.rules.matched(blocks):
-            is_matched = pc.list_value_length(lists).to_numpy() > 0
-            keep = {MATCHED: is_matched, UNMATCHED: ~is_matched, EVERY: np.ones_like(is_matched)}
+            keep = np.ones(len(lists), np.bool_)
+            if self.keep != Keep.EVERY:
+                is_matched = pc.list_value_length(lists).to_numpy() > 0
+                keep = is_matched == (self.keep == Keep.MATCHED)
             packed = None if report is None else report.to_bytes()
-            yield Outcome(columns, keep[self.keeps], partial(self._added, lists), packed)
-
-    def _added(self, lists: pa.ListArray, rows: Ints) -> list[pa.Array]:
-        return [] if self.column is None else [self._as_told(lists.take(pa.array(rows)))]
-
-    def _as_told(self, lists: pa.ListArray) -> pa.ListArray:
-        return lists if self.told is None else self.told(lists)
+            yield KeptRows(columns, keep, partial(self._matches, lists, described), packed)
 
     def count(self, number: int) -> Iterator[pa.RecordBatch]:
         """Yield for how many rows of a task each rule is true; see ``RuleTask.count``."""
         return self.rules.count(self.blocks(number))
+
+    def _matches(
+        self, lists: pa.ListArray, described: pa.Array | None, rows: Ints
+    ) -> list[pa.Array]:
+        if not self.added:
+            return []
+        taken = lists.take(pa.array(rows))
+        return [taken if described is None else with_descriptions(taken, described)]
+
+
+def with_descriptions(lists: pa.ListArray, described: pa.Array) -> pa.ListArray:
+    """Replace places of rules by what is told of the rules: names, or ids, titles and levels.
+
+    Raises:
+        SourceError: the texts exceed an Arrow array.
+    """
+    if len(lists.values) * described.nbytes > MAX_NAMES_BYTES:
+        is_struct = pa.types.is_struct(described.type)
+        for each in described.flatten() if is_struct else [described]:
+            n_bytes = pc.sum(pc.binary_length(each).take(lists.values)).as_py() or 0
+            if n_bytes > MAX_NAMES_BYTES:
+                what = "ids, titles or levels" if is_struct else "names"
+                raise _exceeding(what, len(lists.values), len(lists), n_bytes)
+    return pa.ListArray.from_arrays(lists.offsets, described.take(lists.values))
+
+
+def _exceeding(what: str, n_matches: int, n_rows: int, n_bytes: int) -> SourceError:
+    msg = (
+        f"{what} of the {n_matches:,} matches of a batch of {n_rows:,} rows come to {n_bytes:,} "
+        f"bytes, and an Arrow array holds {MAX_NAMES_BYTES:,}; set "
+        f"spark.sql.execution.arrow.maxRecordsPerBatch lower"
+    )
+    return SourceError(msg, matches=n_matches, rows=n_rows)

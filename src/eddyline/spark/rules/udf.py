@@ -6,12 +6,10 @@ row goes back.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark import cloudpickle
 from pyspark.sql import functions as F
 from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined] # not in the stubs
@@ -25,11 +23,10 @@ from pyspark.sql.types import (
 )
 
 from eddyline.data.gc_pause import collector_paused
-from eddyline.errors import SourceError
 from eddyline.spark.analysis import operand
 from eddyline.spark.arrow_tasks import begin_task
 from eddyline.spark.lane import read_by_tasks, read_kept
-from eddyline.spark.rules.task import EVERY, MAX_NAMES_BYTES, FileRules, RuleTask
+from eddyline.spark.rules.task import FileRules, Keep, RuleTask, with_descriptions
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
@@ -102,84 +99,77 @@ def matches_type(task: RuleTask, about: pa.Array | None) -> ArrayType:
 
 
 def _reported(found: pa.StructArray, about: pa.StructArray) -> pa.StructArray:
-    told = told_of(found.field("matches"), about)
+    told = with_descriptions(found.field("matches"), about)
     return pa.StructArray.from_arrays([told, found.field("report")], ["matches", "report"])
-
-
-def told_of(lists: pa.ListArray, about: pa.StructArray) -> pa.ListArray:
-    """Return lists of places with what is told of the rules that stand there.
-
-    Raises:
-        SourceError: it does not fit an Arrow array.
-    """
-    if len(lists.values) * about.nbytes > MAX_NAMES_BYTES:
-        for each in about.flatten():
-            n_bytes = pc.sum(pc.binary_length(each).take(lists.values)).as_py() or 0
-            if n_bytes > MAX_NAMES_BYTES:
-                msg = (
-                    f"ids, titles or levels of the {len(lists.values):,} matches of a batch come "
-                    f"to {n_bytes:,} bytes, and an Arrow array holds {MAX_NAMES_BYTES:,}; set "
-                    f"spark.sql.execution.arrow.maxRecordsPerBatch lower"
-                )
-                raise SourceError(msg, matches=len(lists.values), rows=len(lists))
-    return pa.ListArray.from_arrays(lists.offsets, about.take(lists.values))
 
 
 def read_matches(
     scan: "ListedScan",
     work: Work,
-    keeps: str,
+    keep: Keep,
     observation: Any,
     *,
     column: str | None = None,
-    about: pa.Array | None = None,
+    about: pa.StructArray | None = None,
 ) -> "DataFrame":
     """Return rows of files by the rules that are true for them; tasks read the files.
 
     Args:
         scan: the files.
         work: what workers do.
-        keeps: the rows of the result; see ``FileRules``.
+        keep: the rows of the result.
         observation: as of ``add_matches``.
         column: is added, with the rules of each row; None: there is no such column.
         about: what is told of them; see ``add_matches``.
     """
-    files = _file_rules(scan, work, keeps, column=column, about=about)
+    tells_names = not work.task.as_places
+    described = pa.string() if tells_names else pa.int32() if about is None else about.type
     kind = matches_type(work.task, about)
+    files = _file_rules(
+        replace(work, task=replace(work.task, as_places=True)),
+        scan,
+        keep,
+        added=() if column is None else (pa.field(column, pa.list_(described)),),
+        by_name=tells_names,
+        about=about,
+    )
     added = [] if column is None else [StructField(column, kind)]
     return read_kept(scan, files, added, "rules", observation)
 
 
 def _file_rules(
-    scan: "ListedScan",
     work: Work,
-    keeps: str = EVERY,
+    scan: "ListedScan",
+    keep: Keep = Keep.EVERY,
     *,
-    column: str | None = None,
+    added: tuple[pa.Field, ...] = (),
+    by_name: bool = False,
     about: pa.StructArray | None = None,
 ) -> FileRules:
-    names = columns_by_text(scan)
+    column_of = column_of_text(scan)
     return FileRules(
         scan.tasks,
         scan.columns,
-        tuple(names[text] for text in work.columns),
+        tuple(column_of[text] for text in work.columns),
         scan.ignores_case,
-        work.task,
-        keeps,
-        column,
-        None if about is None else partial(told_of, about=about),
+        added,
+        scan.sent_rows,
+        rules=work.task,
+        keep=keep,
+        by_name=by_name,
+        about=about,
     )
 
 
-def columns_by_text(scan: "PlainScan") -> dict[str, str]:
-    """Return the columns of a scan by what rules call them: SQL writes names in backticks."""
+def column_of_text(scan: "PlainScan") -> dict[str, str]:
+    """Map the text of each column, plain or in backticks, to its name; see ``operand``."""
     names = [each.name for each in scan.columns]
-    return {name: name for name in names} | {quoted(name): name for name in names}
+    return {quoted(name): name for name in names} | {name: name for name in names}
 
 
 def read_counts(scan: "ListedScan", work: Work, observation: Any) -> "DataFrame":
     """Return ``rule`` and ``count`` of files, which tasks read; see ``with_counts``."""
-    return _summed(read_by_tasks(scan, _file_rules(scan, work).count, COUNTS), observation)
+    return _summed(read_by_tasks(scan, _file_rules(work, scan).count, COUNTS), observation)
 
 
 def with_counts(df: "DataFrame", work: Work, observation: Any) -> "DataFrame":
