@@ -84,7 +84,7 @@ def counts(settings: Settings) -> Measurement:
 
 
 def names(settings: Settings) -> Measurement:
-    """Time of the fastest single Spark statement over ours: all columns and the rules of a row."""
+    """Time of one Spark statement, of a column and names, over ours with all columns and names."""
     folder = _folder(settings.pick(1_000_000, 20_000), settings.unseen)
     df, rules = _rows(folder), range_rules_v1(N_RULES, settings.unseen)
     found = {

@@ -127,8 +127,8 @@ class SharingOptions(_Keywords):
     sample_prob: float = 0.01
     """Share of the rows that every attribute is looked at for ([0, 1])."""
     lane: str = "auto"
-    """``auto``: tasks read Parquet files themselves, those of a stream where that is faster, and
-    those of a batch DataFrame to count matches; ``on``: they do wherever they can; ``off``: Spark
+    """``auto``: tasks read the Parquet files of a stream while that is faster, and of a batch
+    DataFrame in ``count_by_rule()``; ``on``: tasks read files wherever possible; ``off``: Spark
     reads files and hands over rows."""
     seed: int = 0
     """Chooses the sampled rows; never changes an answer (≥ 0)."""
