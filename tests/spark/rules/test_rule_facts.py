@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import eddyline as el
 from eddyline.errors import OptionError, QueryError, SourceError
-from eddyline.spark.rules import udf
+from eddyline.spark.rules import task
 from eddyline.spark.rules.output import about_rules
 from tests.spark.facts import facts_of
 
@@ -328,9 +328,8 @@ def test_a_batch_of_too_long_titles_is_an_error_of_ours(monkeypatch):
     rules = el.RuleSet({"r": el.Rule("true", title="t" * 100), "s": "true"})
     about = about_rules(rules.store.now()[1].values())
     lists = pa.array([[0, 1], [], [1, 0]], pa.list_(pa.int32()))
-    found = pa.StructArray.from_arrays([lists, pa.nulls(3, pa.binary())], ["matches", "report"])
-    told = udf._told(found, about).field("matches").to_pylist()
+    told = task.with_descriptions(lists, about).to_pylist()
     assert [[each["id"] for each in row] for row in told] == [["r", "s"], [], ["s", "r"]]
-    monkeypatch.setattr(udf, "MAX_NAMES_BYTES", 150)
-    with pytest.raises(SourceError, match="4 matches of a batch come to 200 bytes"):
-        udf._told(found, about)
+    monkeypatch.setattr(task, "MAX_NAMES_BYTES", 150)
+    with pytest.raises(SourceError, match="4 matches of a batch of 3 rows come to 200 bytes"):
+        task.with_descriptions(lists, about)

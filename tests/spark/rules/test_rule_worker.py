@@ -223,7 +223,9 @@ def test_more_names_than_an_array_holds_are_refused(monkeypatch):
     monkeypatch.setattr(rule_worker, "MAX_NAMES_BYTES", n_bytes)
     assert run(made, program, [N_ROWS])[0] == WANTED
     monkeypatch.setattr(rule_worker, "MAX_NAMES_BYTES", n_bytes - 1)
-    with pytest.raises(SourceError, match=f"{n_bytes:,} bytes of names.*maxRecordsPerBatch lower"):
+    with pytest.raises(
+        SourceError, match=f"names of .* {n_bytes:,} bytes.*maxRecordsPerBatch lower"
+    ):
         run(made, program, [N_ROWS])
     assert len(run(*block(as_places=True), [N_ROWS])[0]) == N_ROWS
 
