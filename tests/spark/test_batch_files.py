@@ -226,6 +226,8 @@ ENTRIES = 'v1\n{"path":"file:///a%20b.parquet","timestamp":1,"batchId":0}'
         (OFFSETS, ENTRIES.replace("v1", "v2"), None),
         (OFFSETS, ENTRIES.replace("file:///", "s3a://"), None),
         (OFFSETS, ENTRIES.replace('"batchId":0', '"batchId":1'), None),
+        (OFFSETS, ENTRIES.replace("a%20b", "a%3Fb"), None),
+        (OFFSETS, ENTRIES.replace("a%20b", "[ab]"), None),
         (OFFSETS, ENTRIES[:-5], None),
         (OFFSETS, "v1", None),
         (OFFSETS, "", None),

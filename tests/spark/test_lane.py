@@ -576,6 +576,8 @@ def test_why_rules_read_no_files_is_said(df):
     assert "one statement of Spark's" in told({"a": "id > 3"}, df, method="statement")
     with pytest.raises(el.errors.OptionError, match="lane"):
         el.RuleSet({"a": "id > 3"}, lane="fast")
+    with pytest.raises(el.errors.QueryError, match="eddyline's own"):
+        df.transform(el.RuleSet(RULES, lane="on").matches("__eddyline_sent"))
 
 
 def test_an_error_of_a_rule_is_that_of_the_other_way(df):
@@ -684,3 +686,32 @@ def test_rules_that_send_much_back_are_tried_the_other_way_soon(spark, folder, t
     )
     run.await_termination()
     assert "lane: no, because the plan 'rows' is tried" in run.explain()
+
+
+def test_a_table_that_is_written_before_the_job_is_counted_as_spark_counts_it(spark):
+    spark.sql("CREATE TABLE lane_written (a INT) USING parquet")
+    try:
+        spark.sql("INSERT INTO lane_written VALUES (1), (2)")
+        rules = el.RuleSet({"one": "a = 1", "any": "a > 0"}, method="blocks")
+        counts = spark.table("lane_written").transform(rules.count_by_rule())
+        assert "lane: no, because a table may be written before the job" in rules.explain()
+        spark.sql("INSERT OVERWRITE lane_written VALUES (1)")
+        assert sorted(map(tuple, counts.collect())) == [("any", 1), ("one", 1)]
+    finally:
+        spark.sql("DROP TABLE lane_written")
+
+
+@FILES_ARE_ASKED
+def test_a_stream_of_a_table_with_defaults_is_read_by_spark(spark, tmp_path):
+    spark.sql("CREATE TABLE lane_stream (a INT, c CHAR(4)) USING parquet")
+    try:
+        spark.sql("INSERT INTO lane_stream VALUES (1, 'x')")
+        spark.sql("ALTER TABLE lane_stream ADD COLUMN (t STRING DEFAULT 'given')")
+        rules = el.RuleSet({"one": "a = 1", "given": "t = 'given'"}, method="blocks")
+        run = rules.start(spark.readStream.table("lane_stream"), trigger="available_now")
+        run.await_termination()
+        (row,) = run.to_df().collect()
+        assert (row.t, row.matches) == ("given", ["one", "given"])
+        assert "the table gives" in run.explain()
+    finally:
+        spark.sql("DROP TABLE lane_stream")

@@ -89,6 +89,8 @@ class PlainScan:
     corrects_days: bool
     sent_rows: int
     """Most rows of a batch that tasks send."""
+    is_table: bool
+    """Whether the files are of a table of the catalog, of which Spark notices later writes."""
 
     @classmethod
     def of(cls, df: DataFrame, spark: SparkSession | None = None) -> PlainScan:
@@ -123,6 +125,7 @@ class PlainScan:
             ignores_case=not is_on(spark, "spark.sql.caseSensitive"),
             corrects_days=str(spark.conf.get(_DAYS)).upper() == "CORRECTED",
             sent_rows=_sent_rows(spark),
+            is_table=_is_table(df),
         )
 
     def listed(self, files: ParquetFiles) -> ListedScan:
@@ -173,11 +176,7 @@ def files_of(df: DataFrame) -> ParquetFiles:
     Raises:
         Refused: they are many, or on another machine.
     """
-    java: Any = df._jdf
-    node = java.queryExecution().analyzed()
-    while node.children().size():
-        node = node.children().apply(0)
-    uris = node.relation().location().inputFiles()
+    uris = _leaf(df).relation().location().inputFiles()
     if len(uris) > MOST_FILES:  # asked in one call; each name takes one more
         raise Refused(f"there are more than {MOST_FILES} files")
     paths = map(local_path, map(str, uris))
@@ -196,6 +195,21 @@ def local_path(uri: str) -> str:
     if path is None:
         raise Refused(f"files of {uri.partition(':')[0]} file systems are not read")
     return path
+
+
+def _is_table(df: DataFrame) -> bool:
+    """Return whether a plain scan is one of a table of the catalog."""
+    leaf: Any = _leaf(df)
+    return kind_of(leaf) == "LogicalRelation" and bool(leaf.catalogTable().isDefined())
+
+
+def _leaf(df: DataFrame) -> Any:
+    """Return what the plan of a plain scan reads."""
+    java: Any = df._jdf
+    node = java.queryExecution().analyzed()
+    while node.children().size():
+        node = node.children().apply(0)
+    return node
 
 
 def _sent_rows(spark: SparkSession) -> int:
@@ -262,11 +276,11 @@ def _columns_of_files(leaf: Any) -> set[str]:
             raise Refused("folders have a column")
         options = relation.options()
         names = set(map(str, relation.dataSchema().fieldNames()))
-        for each in json.loads(str(leaf.schema().json()))["fields"]:
-            if _OF_TABLE & each["metadata"].keys():
-                raise Refused(f"the table gives {each['name']!r} values that files do not have")
     else:
         raise Refused(f"it reads {leaf.nodeName()}, not Parquet files")
+    for each in json.loads(str(leaf.schema().json()))["fields"]:
+        if _OF_TABLE & each["metadata"].keys():
+            raise Refused(f"the table gives {each['name']!r} values that files do not have")
     if any(name.startswith("_tmp_metadata") for name in names):
         raise Refused("a column has a name that Spark fills by itself")
     given = {str(each).lower() for each in each_of(options.keys().toSeq())}
@@ -409,7 +423,10 @@ class Lane:
                 return self._files_of_batch(df, batch)
             if keeps_plan and self._wanted != "on":
                 raise Refused("rows of a batch DataFrame keep Spark's own plan; lane='on' takes it")
-            listed = self._fitting(PlainScan.of(df)).listed(files_of(df))
+            scan = self._fitting(PlainScan.of(df))
+            if scan.is_table and self._wanted != "on":
+                raise Refused("a table may be written before the job; lane='on' takes it")
+            listed = scan.listed(files_of(df))
         except Exception as error:  # noqa: BLE001 - see _note_refusal
             self._note_refusal(error)
             return None

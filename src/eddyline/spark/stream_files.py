@@ -188,7 +188,11 @@ def _paths(log: Path, step: int, most: int) -> list[str]:
     paths = [path_of(each.path) for each in entries]
     if None in paths:
         raise _Unknown("files are not on this machine")
-    return [path for path in paths if path is not None]
+    found = [path for path in paths if path is not None]
+    # Spark takes the names of the files of a batch for patterns, which other files may match.
+    if any(char in path for path in found for char in "*?[]{}\\"):
+        raise _Unknown("a name has characters of patterns")
+    return found
 
 
 def _entries(log: Path, step: int) -> list[_Entry]:

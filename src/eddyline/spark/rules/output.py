@@ -99,7 +99,10 @@ class MatchesColumn:
     has_rows: ClassVar[bool] = True
 
     def check(self, df: DataFrame) -> None:
-        """Raise QueryError if a column of the input would be replaced."""
+        """Raise QueryError if a column of the input would be replaced, or one of ours."""
+        if self.column.startswith(PREFIX):
+            msg = f"names that start with {PREFIX} are eddyline's own; choose another column"
+            raise QueryError(msg, column=self.column)
         if self.column.lower() in (each.lower() for each in df.columns):
             msg = (
                 f"the input has a column {self.column!r} already; choose another: matches('…') or "
