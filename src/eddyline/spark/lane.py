@@ -469,7 +469,7 @@ class Lane:
 
     def note_not_asked(self, why: str) -> None:
         """Note why tasks were not asked to read a batch."""
-        self._ran, self.note = "", f"lane: no, because {why}"
+        self._ran, self._fits, self.note = "", False, f"lane: no, because {why}"
 
     def _check_may_read(self) -> None:
         if self._wanted == "off":

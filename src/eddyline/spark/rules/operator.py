@@ -68,6 +68,10 @@ LINE_WIDTH = 160
 """Characters of each."""
 
 
+STATED = "the rules are one statement of Spark's"
+"""Why tasks read no files."""
+
+
 class RulesState(Struct):
     """The saved state of rules."""
 
@@ -284,7 +288,7 @@ class RuleOperator(Operator):
         """Return the result of the rules of now; the caller holds the lock."""
         stated = self.compiled.stated(df, output, observe)
         if stated is not None:
-            self.lane.note_not_asked("the rules are one statement of Spark's")
+            self.lane.note_not_asked(STATED)
             return stated
         work = self.compiled.work(self._task(batch))
         files = self.lane.files(df, batch, keeps_plan=output.has_rows)
@@ -343,8 +347,11 @@ class RuleOperator(Operator):
         """Tasks may read files, whatever the input is."""
 
     def check_fits(self, scan: PlainScan) -> None:
-        """Raise Refused if rules need more than columns of a scan."""
-        columns = self.compiled.choice.program.columns
+        """Raise Refused if rules need more than columns of a scan, or no tasks at all."""
+        compiled = self.compiled
+        if compiled.choice.sharing.is_statement and compiled.statement is not None:
+            raise Refused(STATED)
+        columns = compiled.choice.program.columns
         if not columns:
             raise Refused("no rule looks at a column")
         known = column_of_text(scan)
