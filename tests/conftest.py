@@ -95,7 +95,7 @@ def _java_is_quick():
 def _java_names_are_kept():
     """PySpark asks for the same classes of Java again and again: each time, Java searches its jars.
 
-    That is a thirtieth of the time of all tests of Spark.
+    Measured on 44 tests of streams: a thirtieth of their time.
     """
     with pytest.MonkeyPatch.context() as patch:
         for kind in (java_gateway.JVMView, java_gateway.JavaPackage):

@@ -20,7 +20,8 @@ from benchmarks.harness.scenario import Measurement, Runs, Settings
 from benchmarks.harness.spark import noop, spark_session, written
 from benchmarks.harness.timing import Times, interleaved, paired_ratio, times_told
 from benchmarks.rules.data import equality_rules_v1, mixed_rules_v1, range_rules_v1, rows_v1
-from benchmarks.rules.forms import arrays_by_statement, by_operator, ours_by_rule
+from benchmarks.rules.forms import arrays_by_statement, by_operator, ours_by_rule, pairs_in
+from benchmarks.rules.numbers import polars_counts
 from eddyline.spark.rules.rule_set import RuleSet
 
 N_RULES = 500
@@ -54,11 +55,7 @@ def by_polars(folder: Path, rules: dict[str, str]) -> dict[str, int]:
     """Return the matches of each rule as Polars counts them, scanning the files."""
     import polars as pl  # noqa: PLC0415 - a peer, which no other figure needs
 
-    sums = [pl.sql_expr(text).sum().alias(name) for name, text in rules.items()]
-    found: dict[str, int] = (
-        pl.scan_parquet(f"{folder}/*.parquet").select(sums).collect().row(0, named=True)
-    )
-    return found
+    return polars_counts(pl.scan_parquet(f"{folder}/*.parquet"), rules)
 
 
 def counts(settings: Settings) -> Measurement:
@@ -87,15 +84,14 @@ def names(settings: Settings) -> Measurement:
     """Time of one Spark statement, of a column and names, over ours with all columns and names."""
     folder = _folder(settings.pick(1_000_000, 20_000), settings.unseen)
     df, rules = _rows(folder), range_rules_v1(N_RULES, settings.unseen)
-    found = {
-        lane: df.transform(RuleSet(rules, lane=lane).matches("found")) for lane in ("on", "off")
-    }
+    ours, off = (RuleSet(rules, lane=lane) for lane in ("on", "off"))
+    assert _pairs(ours, df) == _pairs(off, df), "other matches"
     stated = partial(arrays_by_statement, df, rules, N_RULES)
     times = interleaved(
         {
             "spark": by_operator(df, stated),
-            "eddyline": partial(noop, found["on"]),
-            "lane off": partial(noop, found["off"]),
+            "eddyline": lambda: noop(df.transform(ours.matches("found"))),
+            "lane off": lambda: noop(df.transform(off.matches("found"))),
         },
         settings.pick(3, 1),
     )
@@ -103,6 +99,10 @@ def names(settings: Settings) -> Measurement:
     gain = paired_ratio(times["lane off"], times["eddyline"])
     note = f"lane off over ours {gain:.2f}; {times_told(times)}"
     return Measurement(value, note, {"gain": gain})
+
+
+def _pairs(rules: RuleSet, df: DataFrame) -> int:
+    return pairs_in(df.transform(rules.matches("found")))
 
 
 def stream(settings: Settings) -> Measurement:

@@ -203,10 +203,15 @@ def _frame(n_rows: int) -> Any:
 
 def by_polars(n_rows: int, rules: Rules) -> dict[str, int]:
     """Return the matches of each rule as Polars counts them, over rows in its memory."""
+    return polars_counts(_frame(n_rows).lazy(), rules)
+
+
+def polars_counts(rows: Any, rules: Rules) -> dict[str, int]:
+    """Return the matches of each rule in the rows of a LazyFrame."""
     import polars as pl  # noqa: PLC0415 likewise
 
     sums = [pl.sql_expr(text).sum().alias(name) for name, text in rules.items()]
-    found: dict[str, int] = _frame(n_rows).lazy().select(sums).collect().row(0, named=True)
+    found: dict[str, int] = rows.select(sums).collect().row(0, named=True)
     return found
 
 

@@ -22,9 +22,10 @@ import eddyline as el
 from eddyline.errors import SourceError
 from eddyline.lane.choice import FILES, ROWS
 from eddyline.lane.scan import Rows
-from eddyline.spark.lane import PlainScan, Refused, files_of, local_path
+from eddyline.spark.lane import PlainScan, Refused, local_path
 from eddyline.spark.operator import Batch
-from eddyline.spark.rules.udf import _file_rules
+from eddyline.spark.rules.task import FileRules, Keep
+from eddyline.spark.stream_files import columns_of, each_of
 from tests.spark.parquet_files import schema_of
 
 pytestmark = pytest.mark.spark
@@ -100,12 +101,16 @@ WRITERS = {
 }
 
 
-def read_by_lane(df):
+def listed_scan(df):
     scan = PlainScan.of(df)
-    listed = scan.listed(files_of(df))
+    return scan.listed(scan.files())
+
+
+def read_by_lane(df):
+    scan = listed_scan(df)
     tables = [
         pa.table([*block], names=df.columns)
-        for splits in listed.tasks
+        for splits in scan.tasks
         for block in Rows(splits, scan.columns, ignores_case=scan.ignores_case).blocks()
     ]
     return pa.concat_tables(tables)
@@ -147,6 +152,20 @@ def test_names_and_order_and_absent_columns_are_those_of_the_plan(spark, tmp_pat
         assert bits(read_by_lane(each)) == bits(each.toArrow())
 
 
+def test_columns_of_a_plan_have_any_name(spark, tmp_path):
+    names = ["a#1", "b,c", "e\nf", "g#2L", "h-T5ms", "i AS j#3"]
+    by_arrow(pa.table({name: [1] for name in names} | {"at": VALUES["at"][0][:1]}), tmp_path, spark)
+    df = spark.read.parquet(str(tmp_path))
+    for each in (
+        df,
+        df.withWatermark("at", "1 second"),
+        df.select("b,c", F.col("g#2L").alias("x")),
+    ):
+        plan = each._jdf.queryExecution().analyzed()
+        asked = [(one.exprId().id(), str(one.name())) for one in each_of(plan.output())]
+        assert columns_of(plan) == asked
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Six thousand rows in three files, with NULL, NaN and ties."""
@@ -166,7 +185,7 @@ def df(spark, folder):
 
 def why_not(df):
     with pytest.raises(Refused) as caught:
-        PlainScan.of(df).listed(files_of(df))
+        listed_scan(df)
     return str(caught.value)
 
 
@@ -254,7 +273,7 @@ def test_a_damaged_page_is_an_error(spark, tmp_path):
     rows = spark.range(1000).coalesce(1).write.option("parquet.enable.dictionary", "false")
     rows.option("compression", "none").parquet(str(tmp_path / "rows"))
     df = spark.read.parquet(str(tmp_path / "rows"))
-    (path,) = map(Path, files_of(df).paths)
+    (path,) = map(Path, PlainScan.of(df).files().paths)
     content, value = path.read_bytes(), (500).to_bytes(8, "little")
     assert content.count(value) == 1
     path.write_bytes(content.replace(value, (1 << 40).to_bytes(8, "little")))
@@ -600,10 +619,15 @@ def test_names_are_made_for_as_many_rows_as_spark_hands_over(spark, df, monkeypa
         df.transform(rules.matches("found")).count()
         operator = rules._shown
         work = operator.compiled.work(operator._task(Batch()))
-        files = PlainScan.of(df).listed(files_of(df))
-        work = replace(work, task=replace(work.task, as_places=True))
-        added = (pa.field("found", pa.list_(pa.string())),)
-        made = _file_rules(work, files, added=added, by_name=True)
+        files = listed_scan(df)
+        made = FileRules(
+            **files.reading(("id",)),
+            added=(pa.field("found", pa.list_(pa.string())),),
+            rules=replace(work.task, as_places=True),
+            keep=Keep.MATCHED,
+            by_name=True,
+            about=None,
+        )
         sizes = [batch.num_rows for number in (0, 1) for batch in made.kept(number)]
     finally:
         spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
@@ -686,6 +710,20 @@ def test_rules_that_send_much_back_are_tried_the_other_way_soon(spark, folder, t
     )
     run.await_termination()
     assert "lane: no, because the plan 'rows' is tried" in run.explain()
+
+
+@FILES_ARE_ASKED
+def test_a_condition_that_mixes_sql_and_python_is_a_rule_that_reads_files(spark, folder, tmp_path):
+    engine = el.Engine(spark)
+    engine.stream("s", spark.readStream.schema(schema_of(folder)).parquet(str(folder)))
+    engine.function("positive", positive, reads=["double"])
+    run = ran(
+        engine.query("SELECT id FROM s WHERE positive(double) OR id < 50", name="mixed"), tmp_path
+    )
+    assert "lane: tasks read the files of each batch" in run.explain()
+    found = spark.read.parquet(str(tmp_path / "out")).toArrow()["id"].to_pylist()
+    rows = spark.read.parquet(str(folder)).toPandas()
+    assert sorted(found) == sorted(rows["id"][(rows["double"] > 0) | (rows["id"] < 50)])
 
 
 def test_a_table_that_is_written_before_the_job_is_counted_as_spark_counts_it(spark):

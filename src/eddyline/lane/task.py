@@ -55,10 +55,10 @@ class FileTask:
     """The columns that the operator evaluates, in this order."""
     ignores_case: bool
     """Whether names of columns that differ in case alone are one to Spark."""
-    added: tuple[pa.Field, ...]
-    """The columns that kept rows get beside their own."""
     sent_rows: int
     """Most rows of a batch that is sent."""
+    added: tuple[pa.Field, ...]
+    """The columns that kept rows get beside their own."""
 
     @property
     def looked_at(self) -> tuple[str, ...]:

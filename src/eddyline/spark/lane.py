@@ -89,8 +89,8 @@ class PlainScan:
     corrects_days: bool
     sent_rows: int
     """Most rows of a batch that tasks send."""
-    is_table: bool
-    """Whether the files are of a table of the catalog, of which Spark notices later writes."""
+    leaf: Any
+    """What Spark's plan reads."""
 
     @classmethod
     def of(cls, df: DataFrame, spark: SparkSession | None = None) -> PlainScan:
@@ -107,7 +107,8 @@ class PlainScan:
         for setting in _MUST_BE_OFF:
             if is_on(spark, setting):
                 raise Refused(f"{setting} is on")
-        stored = dict(zip(df.columns, _stored_columns(df), strict=True))
+        leaf, names = _stored_columns(df)
+        stored = dict(zip(df.columns, names, strict=True))
         if len(stored) < len(df.columns):
             raise Refused("two columns have one name")
         kinds = arrow_schema(spark, schema)
@@ -125,8 +126,27 @@ class PlainScan:
             ignores_case=not is_on(spark, "spark.sql.caseSensitive"),
             corrects_days=str(spark.conf.get(_DAYS)).upper() == "CORRECTED",
             sent_rows=_sent_rows(spark),
-            is_table=_is_table(df),
+            leaf=leaf,
         )
+
+    @property
+    def is_table(self) -> bool:
+        """Whether batch rows are of a table of the catalog, of which Spark notices later writes."""
+        return bool(self.leaf.catalogTable().isDefined())
+
+    def files(self) -> ParquetFiles:
+        """Return the files of batch rows, each as often as Spark reads it.
+
+        Raises:
+            Refused: they are many, or on another machine.
+        """
+        uris = self.leaf.relation().location().inputFiles()
+        if len(uris) > MOST_FILES:  # asked in one call; each name takes one more
+            raise Refused(f"there are more than {MOST_FILES} files")
+        paths = map(local_path, map(str, uris))
+        # Spark reads nothing of files that are hidden, such as the summary of a folder.
+        shown = (path for path in paths if not Path(path).name.startswith(("_", ".")))
+        return ParquetFiles(tuple(shown))
 
     def listed(self, files: ParquetFiles) -> ListedScan:
         """Return the scan of some files.
@@ -169,20 +189,19 @@ class ListedScan(PlainScan):
     """The row groups of each task."""
     n_files: int
 
+    def reading(self, handed: tuple[str, ...]) -> dict[str, Any]:
+        """Return the arguments of ``FileTask`` that say what is read.
 
-def files_of(df: DataFrame) -> ParquetFiles:
-    """Return the files that a plain scan reads, each as often as Spark reads it.
-
-    Raises:
-        Refused: they are many, or on another machine.
-    """
-    uris = _leaf(df).relation().location().inputFiles()
-    if len(uris) > MOST_FILES:  # asked in one call; each name takes one more
-        raise Refused(f"there are more than {MOST_FILES} files")
-    paths = map(local_path, map(str, uris))
-    # Spark reads nothing of files that are hidden, such as the summary of a folder.
-    shown = (path for path in paths if not Path(path).name.startswith(("_", ".")))
-    return ParquetFiles(tuple(shown))
+        Args:
+            handed: the columns that the operator evaluates.
+        """
+        return {
+            "tasks": self.tasks,
+            "columns": self.columns,
+            "handed": handed,
+            "ignores_case": self.ignores_case,
+            "sent_rows": self.sent_rows,
+        }
 
 
 def local_path(uri: str) -> str:
@@ -197,29 +216,14 @@ def local_path(uri: str) -> str:
     return path
 
 
-def _is_table(df: DataFrame) -> bool:
-    """Return whether a plain scan is one of a table of the catalog."""
-    leaf: Any = _leaf(df)
-    return kind_of(leaf) == "LogicalRelation" and bool(leaf.catalogTable().isDefined())
-
-
-def _leaf(df: DataFrame) -> Any:
-    """Return what the plan of a plain scan reads."""
-    java: Any = df._jdf
-    node = java.queryExecution().analyzed()
-    while node.children().size():
-        node = node.children().apply(0)
-    return node
-
-
 def _sent_rows(spark: SparkSession) -> int:
     """Return how many rows tasks send at once: as many as Spark hands over, or fewer."""
     most = int(spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch") or 0)
     return min(most, SENT_ROWS) if most > 0 else SENT_ROWS
 
 
-def _stored_columns(df: DataFrame) -> Iterator[str]:
-    """Yield the name in the files of each column.
+def _stored_columns(df: DataFrame) -> tuple[Any, list[str]]:
+    """Return what a plan reads, and the name in the files of each column.
 
     Raises:
         Refused: a column is computed, or rows are not those of plain Parquet files.
@@ -248,11 +252,11 @@ def _stored_columns(df: DataFrame) -> Iterator[str]:
         node = node.children().apply(0)
     known = _columns_of_files(node)
     names = dict(columns_of(node))
-    for at in places:
-        name = names.get(at, "")
+    stored = [names.get(at, "") for at in places]
+    for name in stored:
         if name not in known:
             raise Refused(f"{name or 'a column'!r} is no column of the files")
-        yield name
+    return node, stored
 
 
 def _columns_of_files(leaf: Any) -> set[str]:
@@ -426,7 +430,7 @@ class Lane:
             scan = self._fitting(PlainScan.of(df))
             if scan.is_table and self._wanted != "on":
                 raise Refused("a table may be written before the job; lane='on' takes it")
-            listed = scan.listed(files_of(df))
+            listed = scan.listed(scan.files())
         except Exception as error:  # noqa: BLE001 - see _note_refusal
             self._note_refusal(error)
             return None

@@ -123,10 +123,8 @@ class FileStream:
             n_left = MOST_OPENED
             for number, first, last in zip(self.sources, since, until, strict=True):
                 if number not in found:
-                    log, steps = (
-                        self._checkpoint / "sources" / str(number),
-                        range(first + 1, last + 1),
-                    )
+                    log = self._checkpoint / "sources" / str(number)
+                    steps = range(first + 1, last + 1)
                     paths = tuple(path for step in steps for path in _paths(log, step, n_left))
                     n_left -= len(paths)
                     found[number] = ParquetFiles(paths)

@@ -79,12 +79,8 @@ def read_filtered(
     """
     errors = [ERROR] if task.carries_errors else []
     work = FileFilter(
-        scan.tasks,
-        scan.columns,
-        handed,
-        scan.ignores_case,
+        **scan.reading(handed),
         added=tuple(pa.field(name, pa.string()) for name in errors),
-        sent_rows=scan.sent_rows,
         filter=task,
     )
     added = [StructField(name, StringType()) for name in errors]

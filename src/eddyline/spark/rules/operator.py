@@ -67,7 +67,6 @@ MAX_LINES = 20
 LINE_WIDTH = 160
 """Characters of each."""
 
-
 STATED = "the rules are one statement of Spark's"
 """Why tasks read no files."""
 

@@ -112,7 +112,7 @@ class RuleTask:
         Raises:
             PredicateError: a function of a rule raised.
         """
-        names = self.names
+        names = None if self.as_places else self.names
         for columns, found, report in self._evaluated(batches):
             self._check_fits(found, names)
             yield columns, pa.concat_arrays([self._lists(each, names) for each in found]), report
@@ -183,22 +183,22 @@ class RuleTask:
                 report = decisions.report(choice.component, partition, attempt, profile)
             yield columns, found, report
 
-    def _check_fits(self, found: list[Matches], names: pa.Array) -> None:
+    def _check_fits(self, found: list[Matches], names: pa.Array | None) -> None:
         """Raise SourceError if the names of a batch's matches do not fit an Arrow array."""
         n_matches = sum(len(each.rules) for each in found)
-        if self.as_places or n_matches * names.nbytes <= MAX_NAMES_BYTES:
+        if names is None or n_matches * names.nbytes <= MAX_NAMES_BYTES:
             return
         sizes = pc.binary_length(names).to_numpy()
         n_bytes = sum(int(sizes[each.rules].sum()) for each in found)
         if n_bytes > MAX_NAMES_BYTES:
             raise _exceeding("names", n_matches, sum(each.n_rows for each in found), n_bytes)
 
-    def _lists(self, matches: Matches, names: pa.Array) -> pa.Array:
+    def _lists(self, matches: Matches, names: pa.Array | None) -> pa.Array:
         """Return the matches of each row as a list."""
         counts = np.bincount(matches.rows, minlength=matches.n_rows)
         offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
         rules = pa.array(matches.rules, pa.int32())
-        values = rules if self.as_places else names.take(rules)
+        values = rules if names is None else names.take(rules)
         return pa.ListArray.from_arrays(pa.array(offsets), values)
 
     def _keep(self) -> _Kept:
@@ -298,10 +298,6 @@ class FileRules(FileTask):
                 keep = is_matched == (self.keep == Keep.MATCHED)
             packed = None if report is None else report.to_bytes()
             yield KeptRows(columns, keep, partial(self._matches, lists, described), packed)
-
-    def count(self, number: int) -> Iterator[pa.RecordBatch]:
-        """Yield for how many rows of a task each rule is true; see ``RuleTask.count``."""
-        return self.rules.count(self.blocks(number))
 
     def _matches(
         self, lists: pa.ListArray, described: pa.Array | None, rows: Ints

@@ -23,6 +23,7 @@ from pyspark.sql.types import (
 )
 
 from eddyline.data.gc_pause import collector_paused
+from eddyline.lane.task import FileTask
 from eddyline.spark.analysis import operand
 from eddyline.spark.arrow_tasks import begin_task
 from eddyline.spark.lane import read_by_tasks, read_kept
@@ -125,11 +126,11 @@ def read_matches(
     tells_names = not work.task.as_places
     described = pa.string() if tells_names else pa.int32() if about is None else about.type
     kind = matches_type(work.task, about)
-    files = _file_rules(
-        replace(work, task=replace(work.task, as_places=True)),
-        scan,
-        keep,
+    files = FileRules(
+        **scan.reading(_columns_handed(scan, work)),
         added=() if column is None else (pa.field(column, pa.list_(described)),),
+        rules=replace(work.task, as_places=True),
+        keep=keep,
         by_name=tells_names,
         about=about,
     )
@@ -137,28 +138,9 @@ def read_matches(
     return read_kept(scan, files, added, "rules", observation)
 
 
-def _file_rules(
-    work: Work,
-    scan: "ListedScan",
-    keep: Keep = Keep.EVERY,
-    *,
-    added: tuple[pa.Field, ...] = (),
-    by_name: bool = False,
-    about: pa.StructArray | None = None,
-) -> FileRules:
+def _columns_handed(scan: "ListedScan", work: Work) -> tuple[str, ...]:
     column_of = column_of_text(scan)
-    return FileRules(
-        scan.tasks,
-        scan.columns,
-        tuple(column_of[text] for text in work.columns),
-        scan.ignores_case,
-        added,
-        scan.sent_rows,
-        rules=work.task,
-        keep=keep,
-        by_name=by_name,
-        about=about,
-    )
+    return tuple(column_of[text] for text in work.columns)
 
 
 def column_of_text(scan: "PlainScan") -> dict[str, str]:
@@ -169,7 +151,12 @@ def column_of_text(scan: "PlainScan") -> dict[str, str]:
 
 def read_counts(scan: "ListedScan", work: Work, observation: Any) -> "DataFrame":
     """Return ``rule`` and ``count`` of files, which tasks read; see ``with_counts``."""
-    return _summed(read_by_tasks(scan, _file_rules(work, scan).count, COUNTS), observation)
+    task, files = work.task, FileTask(**scan.reading(_columns_handed(scan, work)), added=())
+
+    def count(number: int) -> Iterator[pa.RecordBatch]:
+        return task.count(files.blocks(number))
+
+    return _summed(read_by_tasks(scan, count, COUNTS), observation)
 
 
 def with_counts(df: "DataFrame", work: Work, observation: Any) -> "DataFrame":
