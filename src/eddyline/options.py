@@ -21,7 +21,7 @@ OFF_SWITCH = "EDDYLINE_ADAPTIVE"
 """Environment variable; ``0``, ``false``, ``no`` or ``off`` freezes every order as written."""
 
 
-FOR_ALL = ("policy", "monitor", "adaptive", "seed")
+FOR_ALL = ("policy", "monitor", "adaptive", "lane", "seed")
 """Options of a query that every operator takes; any other is of the operators that know it."""
 
 
@@ -199,10 +199,14 @@ class AggregateOptions(_Keywords):
     """False aggregates rows before they are shuffled by group, whatever that saves."""
     buckets: int | None = None
     """Parts into which groups are cut; Spark's shuffle partitions if None ([1, 4096])."""
+    lane: str = "auto"
+    """``auto``: tasks read the Parquet files of a stream while that is faster; ``on``: they do
+    wherever they can; ``off``: Spark reads files and hands over rows."""
 
     def __post_init__(self) -> None:
         if self.buckets is not None:
             in_range(self, "buckets", 1, 4096)
+        is_one_of(self, "lane", LANES)
         is_switch(self, "adaptive")
 
 
@@ -279,7 +283,7 @@ METHODS = ("auto", "witnesses", "blocks", "every_row", "statement")
 """Values of ``SharingOptions.method``."""
 
 LANES = ("auto", "on", "off")
-"""Values of the option ``lane`` of filters and rules."""
+"""Values of the option ``lane`` of filters, rules and aggregates."""
 
 SEQUENCES = ("macro", "greedy", "hybrid", "fixed")
 """Values of ``SharingOptions.sequence``."""

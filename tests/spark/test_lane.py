@@ -699,10 +699,14 @@ def test_rules_that_change_take_the_lane_and_leave_it(spark, folder, tmp_path):
 
 @FILES_ARE_ASKED
 def test_rules_that_send_much_back_are_tried_the_other_way_soon(spark, folder, tmp_path):
+    source = tmp_path / "in"
+    source.mkdir()
+    for number in range(FIRST_TRIAL + 1):
+        shutil.copy(folder / f"{number % 3}.parquet", source / f"{number}.parquet")
     rules = el.RuleSet({"all": "id >= 0"}, method="blocks", name="sends")
     rows = spark.readStream.schema(schema_of(folder)).option("maxFilesPerTrigger", 1)
     run = rules.start(
-        rows.parquet(str(folder)),
+        rows.parquet(str(source)),
         "parquet",
         path=tmp_path / "out",
         checkpoint=tmp_path / "state",

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 from msgspec import Struct
 
+from eddyline.aggregates.ranges_kernels import group_order
 from eddyline.data.arrays import distinct, whole
 from eddyline.query.query import LONGEST
 from eddyline.state.bucket_state import FAN_IN, upkeep_of
@@ -103,15 +104,27 @@ def merged(cells: Rows, partials: Mapping[str, Monoid]) -> Rows:
     is_first = np.zeros(len(cells), np.bool_)
     is_first[bounds[:-1]] = True
     is_first[1:] |= cells.starts[1:] != cells.starts[:-1]
-    return _put_together(cells, np.flatnonzero(is_first), partials)
+    return put_together(cells, np.flatnonzero(is_first), partials)
+
+
+def cells_of(codes: Mapping[int, Ints], starts: Ints) -> tuple[Ints, Ints]:
+    """Return rows with those of one group and cell behind each other, and the bounds of cells.
+
+    Args:
+        codes: of the groups of rows.
+        starts: of the cells of rows (µs).
+    """
+    order, bounds = np.empty(starts.size, np.int64), np.empty(starts.size + 1, np.int64)
+    n_cells = group_order(codes[CODE], codes[CHECK], starts, order, bounds)
+    return order, bounds[: n_cells + 1]
 
 
 def summary(cells: Rows, partials: Mapping[str, Monoid]) -> Rows:
     """Return one cell for each group, which starts with its first; see ``merged``."""
-    return _put_together(cells, group_bounds(cells)[:-1], partials) if len(cells) else cells
+    return put_together(cells, group_bounds(cells)[:-1], partials) if len(cells) else cells
 
 
-def _put_together(cells: Rows, firsts: Indices, partials: Mapping[str, Monoid]) -> Rows:
+def put_together(cells: Rows, firsts: Indices, partials: Mapping[str, Monoid]) -> Rows:
     """Return the cells from each first one to the next as one."""
     if firsts.size == len(cells):
         return cells

@@ -7,7 +7,7 @@ many. Ranges are half-open, and neither end of them ever goes back.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -261,3 +261,57 @@ def session_ranges(
             else:
                 lasts[n] = max(lasts[n], ends[cell])
     return n + 1
+
+
+@compiled
+def group_order(codes: Any, checks: Any, starts: Any, order: Any, bounds: Any) -> Any:
+    """Put rows of one group and cell behind each other, in the order in which they are found.
+
+    Args:
+        codes: of the groups of rows ((N,)).
+        checks: of the same ((N,)).
+        starts: of the cells of rows ((N,)).
+        order: filled with the rows, those of a cell in their order ((N,)).
+        bounds: filled with the place of the first row of each cell in ``order``, and with the
+            number of rows behind the last one ((N + 1,)).
+
+    Returns:
+        The number of cells.
+    """
+    n_rows, size = len(codes), 16
+    while size < 2 * n_rows:
+        size *= 2
+    slots = np.zeros(size, np.int32)
+    firsts = np.empty(n_rows, np.int32)
+    cells = np.empty(n_rows, np.int32)
+    n_cells = 0
+    for row in range(n_rows):
+        place = np.uint64(codes[row]) ^ (np.uint64(starts[row]) * np.uint64(0x9E3779B97F4A7C15))
+        at = np.int64((place ^ (place >> np.uint64(32))) & np.uint64(size - 1))
+        while True:
+            cell = slots[at] - 1
+            if cell < 0:
+                cell = n_cells
+                slots[at], firsts[cell], bounds[cell] = cell + 1, row, 0
+                n_cells += 1
+                break
+            first = firsts[cell]
+            if (
+                codes[first] == codes[row]
+                and checks[first] == checks[row]
+                and starts[first] == starts[row]
+            ):
+                break
+            at = (at + 1) & (size - 1)
+        cells[row] = cell
+        bounds[cell] += 1
+    place_of = 0
+    for cell in range(n_cells):
+        place_of, bounds[cell] = place_of + bounds[cell], place_of
+    for row in range(n_rows):
+        order[bounds[cells[row]]] = row
+        bounds[cells[row]] += 1
+    for cell in range(n_cells, 0, -1):
+        bounds[cell] = bounds[cell - 1]
+    bounds[0] = 0
+    return n_cells

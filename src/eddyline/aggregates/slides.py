@@ -19,6 +19,7 @@ from eddyline.aggregates.bucket import BucketBatch, filled_ranges, kept_spans
 from eddyline.aggregates.cells import Reach, Span, coarser
 from eddyline.aggregates.plan import FIRST, INSTANT, PLACE
 from eddyline.aggregates.ranges_kernels import slide_ranges
+from eddyline.errors import AggregateError
 from eddyline.query.query import LONGEST, SlideWindow
 from eddyline.state.rows import ALWAYS, FOREVER, Rows
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from eddyline.aggregates.cells import History
     from eddyline.aggregates.monoids import Monoid
     from eddyline.aggregates.plan import Share
+    from eddyline.data.arrays import Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,21 @@ class Slides:
         """Return the start of the cell of an instant (µs)."""
         place = (instant - self.origin) % self.slide
         return instant - place + (self.cut if place >= self.cut else 0)
+
+    def cells_of(self, instants: Ints) -> Ints:
+        """Return the start of the cell of each of some instants (µs).
+
+        Raises:
+            AggregateError: an instant is too close to the beginning of time to be in a cell.
+        """
+        if instants.size and int(instants.min()) < ALWAYS + self.slide:
+            msg = f"an event time is {int(instants.min())} µs from 1970, before which no window is"
+            raise AggregateError(msg, micros=int(instants.min()))
+        places = (instants - self.origin) % self.slide
+        starts = instants - places
+        if self.cut:
+            starts[places >= self.cut] += self.cut
+        return starts
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,10 @@ FILES, ROWS = "files", "rows"
 """Plans: tasks read files, or Spark reads them and hands over rows."""
 
 TRIAL = 3
-"""Batches of a trial: the first compiles, and the faster one of the others is compared."""
+"""Batches of a trial: the first compiles, and the fastest one of the others is compared with the
+fastest of as many batches under the plan in force."""
 
-FIRST_TRIAL, CLEAR_TRIAL, LEAST_WAIT = 2, 100, 10
+FIRST_TRIAL, CLEAR_TRIAL, LEAST_WAIT = 4, 100, 10
 """Batches before the first trial, before it where files are clearly cheaper, and at least between
 two others."""
 
@@ -48,7 +49,7 @@ class LaneChoice(OneOfFew):
     """Whether the tasks of an operator read files, or are handed rows."""
 
     plans = (FILES, ROWS)
-    learned = ("plan", "_n_rows", "_row_ns", "_wait", "_n_since", "_has_tried")
+    learned = ("plan", "_n_rows", "_newest", "_wait", "_n_since", "_has_tried")
 
     def __init__(self, component: str, *, is_adaptive: bool) -> None:
         self.component = component
@@ -56,8 +57,8 @@ class LaneChoice(OneOfFew):
         self.plan = FILES
         self._n_rows = 0.0
         """Rows of a batch, newer ones counting more."""
-        self._row_ns = 0.0
-        """Time of a batch per row under the plan in force (ns; 0: unknown)."""
+        self._newest: list[float] = []
+        """Times per row of the newest batches under the plan in force (ns), at most ``TRIAL``."""
         self._wait = FIRST_TRIAL
         """Batches until the next trial."""
         self._has_tried = False
@@ -65,6 +66,11 @@ class LaneChoice(OneOfFew):
         """Batches under the plan in force since the last trial, or the start."""
         self._tried: list[float] = []
         """Times per row of the batches of a trial so far (ns)."""
+
+    def check_learned(self) -> None:
+        """Raise StateError if a restored time is none."""
+        if not all(isinstance(each, float) and each > 0 for each in self._newest):
+            self._damaged(f"times are {self._newest!r:.80}")
 
     @property
     def is_trial(self) -> bool:
@@ -83,7 +89,7 @@ class LaneChoice(OneOfFew):
     def adopt(self, plan: str) -> None:
         """Put another plan in force, of which nothing is known."""
         super().adopt(plan)
-        self._row_ns, self._n_since, self._tried = 0.0, 0, []
+        self._newest, self._n_since, self._tried = [], 0, []
 
     def sent(self, n_rows: int, n_kept: int, n_bytes: int) -> None:
         """Take in what the tasks of a batch that read files have sent back, of so many rows."""
@@ -106,7 +112,7 @@ class LaneChoice(OneOfFew):
         if ran == self.plan:
             # The first batch of a process compiles and starts workers.
             if self._n_since:
-                self._row_ns = _newer(self._row_ns, row_ns)
+                self._newest = [*self._newest, row_ns][-TRIAL:]
                 self._n_rows = _newer(self._n_rows, n_rows)
             self._n_since += 1
             return []
@@ -116,7 +122,7 @@ class LaneChoice(OneOfFew):
 
     def _judged(self, batch_id: int) -> list[JournalEntry]:
         """End a trial: keep the faster plan, and say when to try again."""
-        before, now, tried = self.plan, self._row_ns, min(self._tried[1:])
+        before, now, tried = self.plan, min(self._newest, default=0.0), min(self._tried[1:])
         self._n_since, self._tried, self._has_tried = 0, [], True
         if not math.isfinite(tried) or not now:
             self._wait *= 2  # its batches were not like the others, and more may be so
@@ -125,7 +131,7 @@ class LaneChoice(OneOfFew):
         self._wait = max(LEAST_WAIT, math.ceil(TRIAL * beyond / TRIAL_SHARE))
         if tried * LEAST_GAIN > now:
             return []
-        self.plan, self._row_ns = self._other, tried
+        self.plan, self._newest = self._other, [tried]
         evidence = {"row_ns_before": round(now, 1), "row_ns_after": round(tried, 1)}
         return [self.decision(batch_id, "lane", before, self.plan, evidence)]
 

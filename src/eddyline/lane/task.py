@@ -44,8 +44,8 @@ class KeptRows:
 
 
 @dataclass(frozen=True)
-class FileTask:
-    """Reads row groups and returns rows; derive one with the work of an operator."""
+class FileReader:
+    """Reads columns of row groups; derive one with what is done with them."""
 
     tasks: tuple[tuple[Split, ...], ...]
     """The row groups of each task."""
@@ -57,17 +57,11 @@ class FileTask:
     """Whether names of columns that differ in case alone are one to Spark."""
     sent_rows: int
     """Most rows of a batch that is sent."""
-    added: tuple[pa.Field, ...]
-    """The columns that kept rows get beside their own."""
 
     @property
     def looked_at(self) -> tuple[str, ...]:
         """The columns that are read first: ``handed``, and others that the operator needs."""
         return self.handed
-
-    def outcomes(self, blocks: Iterator[tuple[pa.Array, ...]]) -> Iterator[KeptRows]:
-        """Yield the result of each block of the columns ``looked_at``; there is a row at least."""
-        raise NotImplementedError
 
     def blocks(self, number: int) -> Iterator[tuple[pa.Array, ...]]:
         """Return the columns ``looked_at`` of a task, block by block.
@@ -80,6 +74,18 @@ class FileTask:
 
     def _rows(self, number: int, columns: list[FileColumn]) -> Rows:
         return Rows(self.tasks[number], columns, ignores_case=self.ignores_case)
+
+
+@dataclass(frozen=True)
+class FileTask(FileReader):
+    """Reads row groups and returns rows; derive one with the work of an operator."""
+
+    added: tuple[pa.Field, ...]
+    """The columns that kept rows get beside their own."""
+
+    def outcomes(self, blocks: Iterator[tuple[pa.Array, ...]]) -> Iterator[KeptRows]:
+        """Yield the result of each block of the columns ``looked_at``; there is a row at least."""
+        raise NotImplementedError
 
     def kept(self, number: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task that are kept, and the last row.

@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from eddyline.lane.exchange import BUCKET
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from pyspark.sql import DataFrame
 
     BatchTask = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-
-
-BUCKET = "__bucket"
-"""The column of a row's bucket."""
 
 MANY_MODULES = 50
 """Modules whose objects take some 3 ms to look through. What is left out and then dies in a cycle

@@ -26,10 +26,11 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
@@ -37,9 +38,12 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StructField, StructType
 
+from eddyline.data.parquet_spans import Span
 from eddyline.errors import StateError
+from eddyline.lane.exchange import BLOB, BLOBS, BUCKET, unpacked
 from eddyline.runtime.journal import TaskReport
-from eddyline.spark.arrow_tasks import BUCKET, begin_task, bucket_of, map_batches
+from eddyline.spark.arrow_tasks import begin_task, bucket_of, map_batches
+from eddyline.spark.lane import read_by_tasks
 from eddyline.spark.operator import Laid, Operator, Pending
 from eddyline.spark.prepared import Counted
 from eddyline.spark.run.observations import PendingMetrics
@@ -49,6 +53,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from eddyline.lane.exchange import FileBuckets
+    from eddyline.spark.lane import ListedScan
     from eddyline.spark.operator import Batch, Clock, Observed
     from eddyline.state.manifest import StatePart, StatePlace
 
@@ -207,6 +213,13 @@ class BucketedOperator(Operator, Generic[StateT, ReportT]):
             rows = shuffled(rows, self.n_buckets, by)
         return map_batches(rows, worker.run, self.task_schema)
 
+    def exchange_files(
+        self, files: ListedScan, task: FileBuckets, worker: BucketWorker
+    ) -> DataFrame:
+        """Return what a worker answers of the rows of files, which tasks read and send as blobs."""
+        blobs = read_by_tasks(files, task.blobs, BLOBS)
+        return self.exchange(blobs, worker)
+
     @cached_property
     def _metrics(self) -> tuple[Column, ...]:
         """The reports of tasks, and how many rows are results."""
@@ -286,7 +299,7 @@ class BucketWorker:
             StateError: its state cannot be read or written.
         """
         begin_task()
-        arrived = list(batches)
+        arrived = [*unpacked(batches)]
         report = yield from self.answer(bucket_of(arrived), arrived)
         if self.place is not None:
             context = TaskContext.get()
@@ -385,6 +398,25 @@ def fetched(rows: DataFrame) -> list[pa.RecordBatch] | None:
         return None
     batches: list[pa.RecordBatch] = found.drop_columns([_NUMBER]).to_batches()
     return batches
+
+
+def fetched_of_files(
+    files: ListedScan, task: FileBuckets
+) -> tuple[list[pa.RecordBatch] | None, Span]:
+    """Return the rows of files with their buckets, and the span of event times of all that is read.
+
+    There are none if they are too many. The span is empty if tasks do not report it.
+    """
+    most = MOST_FETCHED // len(files.tasks)
+    found = read_by_tasks(files, replace(task, most_rows=most).blobs, BLOBS).toArrow()
+    is_of_bucket = pc.is_valid(found[BUCKET])
+    reports = found.filter(pc.invert(is_of_bucket))[BLOB]
+    spans = (msgspec.msgpack.decode(each, type=Span) for each in reports.drop_null().to_pylist())
+    span = reduce(Span.merge, spans, Span())
+    if reports.null_count:
+        return None, span
+    batches = found.filter(is_of_bucket).select([BUCKET, BLOB]).to_batches()
+    return [*unpacked(batches)], span
 
 
 def answered_here(

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
+    from eddyline.data.parquet_spans import Span
     from eddyline.report.sections import Section
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History
@@ -122,6 +123,8 @@ class StreamClock(Operator):
         """The rows of the batch, until they are looked at."""
         self._brought: PendingMetrics | None = None
         """What that job observes of them."""
+        self._observed: DataFrame | None = None
+        """The rows of the batch with that observation."""
         self._span: list[Column] = []
         """What it observes, once it has."""
         self.told: Sequence[Any] | None = None
@@ -227,6 +230,7 @@ class StreamClock(Operator):
     def prepare(self, df: DataFrame, batch: Batch) -> None:
         """Look at the event times of a batch, unless its files or another job bring them."""
         self._unseen, self._batch_id, self._brought = df, batch.id, None
+        self._observed = None
         if self.told is None:
             self.told = self.asks.of_files(batch.files, [(0, self._in_files)])
         if self.told is not None or self.looks:
@@ -295,7 +299,25 @@ class StreamClock(Operator):
         seen = Observation()
         self._brought = PendingMetrics(seen)
         self._span = self._span or self.asks.span()
-        return Laid(df.observe(seen, *self._span), look_at=self._unseen)
+        self._observed = df.observe(seen, *self._span)
+        return Laid(self._observed, look_at=self._unseen)
+
+    def unobserved(self, df: DataFrame) -> DataFrame:
+        """Return the rows of the batch without the observation that brings their event times.
+
+        Who reads them so gives the event times to ``tell``.
+        """
+        is_observed = df is self._observed and self._unseen is not None
+        return self._unseen if is_observed and self._unseen is not None else df
+
+    @property
+    def is_observed(self) -> bool:
+        """Whether the job over all rows of the batch is to bring their event times."""
+        return self._unseen is not None
+
+    def tell(self, span: Span) -> None:
+        """Take note of the event times of all rows of the batch, of which no order is asked for."""
+        self.told = self.asks.of_tasks(span)
 
     def once(self, df: DataFrame) -> DataFrame:
         """Return all rows of a batch DataFrame; no more will come."""

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyspark.sql import Column, DataFrame, Row
 
+    from eddyline.data.parquet_spans import Span
     from eddyline.spark.operator import Clock, Operator
     from eddyline.spark.stream_files import BatchFiles
     from eddyline.state.manifest import StatePlace
@@ -103,14 +104,22 @@ class Asked:
             span = None if column is None else files.span(place, column)
             if span is None:
                 return None
-            found.append({_NUMBER: number, _BIN: None, "n_late": 0, **asdict(span)})
+            found.append(_of_span(number, span))
         return found
+
+    def of_tasks(self, span: Span) -> list[dict[str, Any]]:
+        """Return what ``counted`` returns of one stream, if no order is asked for."""
+        return [_of_span(0, span)]
 
     def _span(self, stream: int) -> dict[str, Column]:
         if self.number is None:
             return _span(F.lit(1), self.micros)
         is_own = self.number == stream
         return _span(F.when(is_own, 1), F.when(is_own, self.micros))
+
+
+def _of_span(number: int, span: Span) -> dict[str, Any]:
+    return {_NUMBER: number, _BIN: None, "n_late": 0, **asdict(span)}
 
 
 @runtime_checkable

@@ -237,7 +237,7 @@ def operators_of(steps: Iterable[Step], site: Site) -> tuple[list[Operator], Sit
         site = replace(
             site,
             df=df,
-            is_source=False,
+            is_source=site.is_source and made.passes_all,
             is_filtered=is_filtered,
             time=time,
             clock=clock,

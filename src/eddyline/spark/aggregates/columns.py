@@ -41,8 +41,8 @@ from eddyline.aggregates.monoids import MONOIDS
 from eddyline.aggregates.plan import WAYS, Lift
 from eddyline.aggregates.user import UserMonoid
 from eddyline.errors import NotSupportedError, QueryError
+from eddyline.lane.exchange import BUCKET
 from eddyline.spark.analysis import check_travel, has_no_order, is_collated, refused, unlogged
-from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.spark.bucketed import shuffled
 from eddyline.spark.prepared import Known, Reduced
 from eddyline.sql.parsing import quoted, tokens_of
@@ -72,6 +72,8 @@ class Made:
     text: str
     """SQL of what travels; empty if nothing does."""
     kind: pa.DataType | None
+    present: str = ""
+    """SQL of a value, where 1 is made of any but NULL: tasks that have it need nothing else."""
 
 
 @dataclass(frozen=True)
@@ -260,7 +262,9 @@ def _with_made(
         # Of a text it is enough to send whether it is there.
         is_short = isinstance(kind, NumericType | DatetimeType | BooleanType)
         if is_filtered or way is None or (way == "present" and not is_short):
-            made = Made("true", f"({partial.lift}\n) IS NOT NULL", None)
+            is_present = way == "present" and not is_filtered
+            text = f"({partial.lift}\n) IS NOT NULL"
+            made = Made("true", text, None, argument if is_present else "")
         else:
             made = Made(way, argument, None)
     elif way is None or kind is None or isinstance(kind, _NESTED):
@@ -478,15 +482,21 @@ class Travelling:
 
     Args:
         columns: of the rows.
+        in_files: whether tasks read the rows themselves, so that nothing is computed before.
     """
 
-    def __init__(self, columns: Sequence[str]) -> None:
+    def __init__(self, columns: Sequence[str], *, in_files: bool = False) -> None:
+        self._in_files = in_files
         lower = [each.lower() for each in columns]
         self._known = {each.lower(): each for each in columns if lower.count(each.lower()) == 1}
         self._made: dict[str, Column] = {}
         self._names: dict[str, str] = {}
         self.lifts: dict[str, Lift] = {}
         """How tasks make the columns that were added."""
+        self.plain: dict[str, str] = {}
+        """The column of the rows that each that travels is."""
+        self.computed: list[str] = []
+        """SQL of those that are none, and that Spark computes."""
 
     @property
     def columns(self) -> list[Column]:
@@ -505,21 +515,32 @@ class Travelling:
             is_timed: whether tasks know the event time of each row.
         """
         made = partial.made
-        if made is None or (made.way == "timed" and not is_timed):
+        if self._in_files and made is not None and made.present:
+            self.lifts[partial.source] = Lift("present", self._travels(made.present))
+        elif made is None or (made.way == "timed" and not is_timed):
+            self.computed.append(partial.lift)
             self._made[partial.source] = partial.of_row
             self.lifts[partial.source] = Lift("same", partial.source)
         else:
             of = self._travels(made.text) if made.text else ""
             self.lifts[partial.source] = Lift(made.way, of, made.kind)
 
+    def own(self, text: str) -> str | None:
+        """Return the column of the rows that an expression is; None if it is another one."""
+        plain = plain_name(text)
+        return None if plain is None else self._known.get(plain.lower())
+
     def _travels(self, text: str) -> str:
         """Return the name under which an expression travels."""
-        plain = plain_name(text)
-        own = None if plain is None else self._known.get(plain.lower())
+        own = self.own(text)
         key = text if own is None else f"`{own}"
         if key not in self._names:
             name = self._names[key] = f"{TRAVELS}{len(self._names)}"
             self._made[name] = F.expr(text) if own is None else F.col(quoted(own))
+            if own is None:
+                self.computed.append(text)
+            else:
+                self.plain[name] = own
         return self._names[key]
 
 

@@ -57,10 +57,13 @@ from eddyline.aggregates.plan import (
 )
 from eddyline.aggregates.slides import Slides
 from eddyline.errors import NotSupportedError, QueryError
+from eddyline.lane.exchange import BUCKET
+from eddyline.lane.hashes import KINDS
 from eddyline.options import AggregateOptions
 from eddyline.query.query import LONGEST, WINDOW, SessionWindow, SlideWindow, both
 from eddyline.query.select.statement import identifier
 from eddyline.report import aggregates as words
+from eddyline.report.formatting import one_line
 from eddyline.spark.aggregates.columns import (
     CHECK,
     CODE,
@@ -73,9 +76,8 @@ from eddyline.spark.aggregates.columns import (
     plain_name,
     start_of_cell,
 )
-from eddyline.spark.aggregates.task import END, AggregateWorker
+from eddyline.spark.aggregates.task import END, AggregateWorker, FileRows
 from eddyline.spark.analysis import arrow_schema, refused, unlogged
-from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.spark.bucketed import (
     ADAPTIVE,
     REPORTED,
@@ -83,8 +85,11 @@ from eddyline.spark.bucketed import (
     BucketedOperator,
     answered_here,
     fetched,
+    fetched_of_files,
 )
+from eddyline.spark.clock import StreamClock
 from eddyline.spark.event_time import ResultClock
+from eddyline.spark.lane import Lane, Refused
 from eddyline.spark.operator import Laid, Pending, UnboundedState
 from eddyline.spark.prepared import Added, Known, Selected
 from eddyline.spark.relation import LOCAL, instant_of, micros_of, time_type
@@ -93,16 +98,19 @@ from eddyline.sql.parsing import quoted, tokens_of
 from eddyline.state.rows import ALWAYS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame
 
+    from eddyline.aggregates.plan import Lift
     from eddyline.query.query import AggregateCall, Window
     from eddyline.query.steps import AggregateStep
     from eddyline.report.sections import Section
+    from eddyline.runtime.choice import Choice
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History, Record
     from eddyline.spark.aggregates.columns import LiftedCall, LiftedPartial
+    from eddyline.spark.lane import ListedScan, PlainScan
     from eddyline.spark.operator import Batch, Clock, Observed, Site
     from eddyline.state.manifest import StatePlace
 
@@ -160,6 +168,9 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
         decides meanwhile."""
         super().__init__(site.df.sparkSession)
         self.total = AggregateProfile()
+        self.lane = Lane(self, "lane", self.options.lane, is_adaptive=self.options.adaptive)
+        self._files: ListedScan | None = None
+        """The files of the batch that is laid, if tasks read them."""
         self._known = Known()
         self._here: AnsweredHere | None = None
         """The batch that is being laid, where the driver has answered it."""
@@ -185,6 +196,11 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
         partitions = self.spark.conf.get("spark.sql.shuffle.partitions")
         return self.options.buckets or int(partitions or 1)
 
+    def follow_stream(self, site: Site) -> None:
+        """Let tasks read the files of a query's stream, if nothing stands before the aggregate."""
+        if site.is_source and site.df.isStreaming:
+            self.lane.follow(site.df, asks_files=site.asks_files)
+
     # -- what a kind of aggregate says of itself --------------------------------------------------
 
     @property
@@ -204,6 +220,19 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
     def fields(self) -> list[StructField]:
         """The columns that tasks return, but for the report."""
         raise NotImplementedError
+
+    def travelling(self, *, in_files: bool) -> Travelling:
+        """Return what of rows travels to tasks, and what these make of it.
+
+        Args:
+            in_files: whether tasks read the rows themselves.
+        """
+        raise NotImplementedError
+
+    @property
+    def slides(self) -> Slides | None:
+        """How time is cut into cells; None if rows go to the buckets as they are."""
+        return None
 
     def event_time(self, site: Site, columns: Sequence[str]) -> tuple[str | None, Clock | None]:
         """Return the event-time column of results, and their clock."""
@@ -232,9 +261,9 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
         return Placement(self.groups, self.n_buckets, is_late, self._known)
 
     @property
-    def choices(self) -> tuple[AggregateLoop, ...]:
-        """Where rows become cells, if they do before they are counted."""
-        return () if self.by_row else (self.loop,)
+    def choices(self) -> tuple[Choice, ...]:
+        """Where rows become cells, if they do before they are counted, and who reads files."""
+        return (*(() if self.by_row else (self.loop,)), *self.lane.choices)
 
     # -- one batch ------------------------------------------------------------------------------
 
@@ -243,14 +272,24 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
         """Whether the driver answers a batch before it is laid."""
         return self.loop.plan == "driver"
 
-    def prepare(self, df: DataFrame, batch: Batch) -> None:  # noqa: ARG002
+    def prepare(self, df: DataFrame, batch: Batch) -> None:
         """Answer a batch here, by the plan in force, if it is not too large for that."""
         self._here = None
+        clock = self.clock if isinstance(self.clock, StreamClock) else None
+        rows = df if clock is None else clock.unobserved(df)
+        self._files = self.lane.files(rows, batch, keeps_plan=False)
         if not self.runs_ahead:
             return
         self.laid_by = "driver"
         df.sparkSession.conf.set(ADAPTIVE, "false")
-        cells = fetched(self.cells(self._timely(df)))
+        if self._files is None:
+            cells = fetched(self.cells(self._timely(df)))
+        else:
+            assert clock is not None
+            work = self._file_rows(self._files, spans=clock.is_observed)
+            cells, span = fetched_of_files(self._files, work)
+            if work.spans:
+                clock.tell(span)
         if cells is not None and not self.is_idle:
             worker = self._worker(df, self.place, StructType([*self.fields]))
             self._here = answered_here(cells, self.n_buckets, worker)
@@ -296,6 +335,11 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
     ) -> DataFrame:
         """Return what tasks return of the rows of a batch, up to the clock's instant or another."""
         self.laid_by = self.loop.plan
+        if self._files is not None:
+            # Tasks make cells of the rows that they read, whatever the plan is.
+            self.laid_by = "early"
+            worker = self._worker(rows, place, self.task_schema, until)
+            return self.exchange_files(self._files, self._file_rows(self._files), worker)
         worker, cells = self._worker(rows, place, self.task_schema, until), self.cells(rows)
         return self.exchange(cells, worker, is_shuffled=self.placement.is_late)
 
@@ -317,11 +361,12 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
 
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
         """Take in what the buckets of a batch did."""
+        entries = self.lane.learn(observed, batch)
         reports = self.reports(observed)
         if not reports or self.is_idle:
             with self._lock:
                 self.loop.newest = AggregateProfile()  # nothing of the last one counts
-            return []
+            return entries
         profile = AggregateProfile(
             n_rows=sum(each.n_rows for each in reports),
             n_cells=sum(each.n_arrived for each in reports),
@@ -333,7 +378,74 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
         with self._lock:
             self.total = self.total.merge(profile)
             self._loads = tuple(each.n_arrived for each in reports)
-            return self.loop.step(profile, batch.id)
+            return entries + self.loop.step(profile, batch.id)
+
+    # -- the lane -------------------------------------------------------------------------------
+
+    def check_may_read(self) -> None:
+        """Raise Refused if tasks may not read files, whatever the input is."""
+        computed = [*self._in_files.computed]
+        computed += [text for _, text in self.hashed.columns if self._in_files.own(text) is None]
+        if computed:
+            raise Refused(f"Spark computes {one_line(computed[0])}")
+        if self.slides is not None and not all(each.can_reduce for each in self.lifts):
+            raise Refused("tasks do not put together what is asked of a group")
+
+    def check_fits(self, scan: PlainScan) -> None:
+        """Raise Refused if a group has values that tasks do not hash as Spark does."""
+        kinds = {column.name: column.type_text for column in scan.columns}
+        for name in (self.time, *self._hashed(self.hashed.names)):
+            if kinds.get(name) not in KINDS:
+                raise Refused(f"tasks do not hash {name!r}, which is of type {kinds.get(name)}")
+
+    @cached_property
+    def _travels(self) -> Travelling:
+        """What of rows travels, and what tasks make of it."""
+        return self.travelling(in_files=False)
+
+    @cached_property
+    def _in_files(self) -> Travelling:
+        """What travels where tasks read the rows themselves."""
+        return self.travelling(in_files=True)
+
+    @property
+    def hashed(self) -> Groups:
+        """The groups that rows are sent to their buckets by."""
+        return self.groups
+
+    def _hashed(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return the columns of the rows that some of these groups are."""
+        found = (self._in_files.own(text) for name, text in self.hashed.columns if name in names)
+        return tuple(each for each in found if each is not None)
+
+    @property
+    def _lifts(self) -> Mapping[str, Lift]:
+        """How tasks make columns of those of rows that travel in the batch that is laid."""
+        return (self._travels if self._files is None else self._in_files).lifts
+
+    def _file_rows(self, files: ListedScan, *, spans: bool = False) -> FileRows:
+        """Return what reads the rows of files.
+
+        Args:
+            files: that are read.
+            spans: whether tasks report the event time of all rows.
+        """
+        found = self._in_files
+        levels = tuple(self._hashed(each) for each in (self.hashed.names, *self.hashed.coarser))
+        handed = dict.fromkeys([self.time, *(each for level in levels for each in level)])
+        return FileRows(
+            **files.reading((*(handed | dict.fromkeys(found.plain.values())),)),
+            n_buckets=self.n_buckets,
+            most_rows=None,
+            time=self.time,
+            spans=spans,
+            before=max(self.clock.before, ALWAYS + 1),
+            levels=levels,
+            travels=found.plain,
+            lifts=found.lifts,
+            slides=self.slides,
+            partials=self.partials_of(self.calls),
+        )
 
     # -- what people see -------------------------------------------------------------------------
 
@@ -371,6 +483,7 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
                 n_buckets=self.n_buckets,
                 fullest=self.fullest,
                 is_adaptive=self.options.adaptive,
+                notes=(self.lane.note,) if self.lane.note else (),
             )
 
 
@@ -432,7 +545,6 @@ class AggregateOperator(AggregatingOperator):
         is_known = is_known and self.groups.are_exact
         self._can_reduce = is_known and all(each.can_reduce for each in self.lifts)
         """Whether tasks make of rows the cells that Spark would make."""
-        self._travels = _travelling(self)
         codes = (F.col(each) for each in (BUCKET, CODE, CHECK, START))
         self._rows = Selected(*codes, *self._travels.columns)
         """Rows of which tasks make cells."""
@@ -441,7 +553,9 @@ class AggregateOperator(AggregatingOperator):
     @classmethod
     def of(cls, step: AggregateStep, site: Site) -> Self:
         """Return the operator of a step."""
-        return cls(step, site)
+        made = cls(step, site)
+        made.follow_stream(site)
+        return made
 
     @property
     def by_row(self) -> bool:
@@ -481,7 +595,7 @@ class AggregateOperator(AggregatingOperator):
             spans=self.counted is not None and self.counted.spans,
             compares=self.compares,
             is_alone=self.compares and self._tells_time,
-            lifts=self._travels.lifts if self.by_row or self.reduces else {},
+            lifts=self._lifts if self.by_row or self.reduces else {},
             reduces=self.reduces,
         )
 
@@ -507,6 +621,24 @@ class AggregateOperator(AggregatingOperator):
 
     # -- cells ----------------------------------------------------------------------------------
 
+    def check_may_read(self) -> None:
+        """Raise Refused if tasks may not read files, whatever the input is."""
+        if isinstance(self.window, SessionWindow):
+            raise Refused("Spark puts the rows of a session together")
+        if self.counted is not None and (self.counted.where or self.counted.has_own):
+            raise Refused("Spark says which rows of a window are counted for which group")
+        super().check_may_read()
+
+    @property
+    def hashed(self) -> Groups:
+        """The groups that rows are sent to their buckets by."""
+        return self.groups if self.counted is None else self.counted.partitions
+
+    @property
+    def slides(self) -> Slides | None:
+        """How time is cut into cells; None if rows go to the buckets as they are."""
+        return Slides.of(self.window) if isinstance(self.window, SlideWindow) else None
+
     def cells(self, rows: DataFrame) -> DataFrame:
         """Return rows or cells with their buckets."""
         to, reduced = self.placement, [each.reduced for each in self.lifts]
@@ -524,6 +656,20 @@ class AggregateOperator(AggregatingOperator):
     def reduces(self) -> bool:
         """Whether rows go to the buckets as they are, and tasks make cells of them."""
         return self.laid_by == "late" and self._can_reduce
+
+    def travelling(self, *, in_files: bool) -> Travelling:
+        """Return what of rows travels to tasks; see ``AggregatingOperator.travelling``."""
+        found = Travelling(self.rows_shape.columns, in_files=in_files)
+        groups = self.groups.travelling if self.counted is None else self.counted.travelling
+        for name, text in groups.items():
+            found.add(name, text)
+        # Equal partials of several calls are one column, but in cells.
+        is_timed = in_files or not isinstance(self.window, SlideWindow)
+        for one in {each.source: each for each in self.lifts}.values():
+            found.add_partial(one, is_timed=is_timed)
+        for tie, each in self.ties_travelling.items():
+            found.add(tie, quoted(each))
+        return found
 
     @property
     def ties_travelling(self) -> dict[str, str]:
@@ -640,21 +786,6 @@ class AggregateOperator(AggregatingOperator):
     def windows(self) -> tuple[str, ...]:
         """The window as a query would write it."""
         return (self.window.text,)
-
-
-def _travelling(of: AggregateOperator) -> Travelling:
-    """Return what of rows travels to tasks, and what tasks make of it."""
-    found = Travelling(of.rows_shape.columns)
-    groups = of.groups.travelling if of.counted is None else of.counted.travelling
-    for name, text in groups.items():
-        found.add(name, text)
-    # Equal partials of several calls are one column, but in cells.
-    is_timed = not isinstance(of.window, SlideWindow)
-    for one in {each.source: each for each in of.lifts}.values():
-        found.add_partial(one, is_timed=is_timed)
-    for tie, each in of.ties_travelling.items():
-        found.add(tie, quoted(each))
-    return found
 
 
 def _check(step: AggregateStep, query: str) -> None:

@@ -17,13 +17,14 @@ from pyspark.sql.types import StructField
 from eddyline.aggregates.correlations import CorrelationBatch, CorrelationPlan
 from eddyline.aggregates.loop import AggregateLoop
 from eddyline.aggregates.plan import AggregatePlan, Frame
+from eddyline.lane.exchange import BUCKET
 from eddyline.query.correlations import KEY, PLACE
 from eddyline.query.query import UNBOUNDED, span_text
 from eddyline.spark.aggregates.columns import CHECK, CODE, MICROS, START, Travelling
 from eddyline.spark.aggregates.operator import AggregatingOperator, unbounded_values
 from eddyline.spark.aggregates.task import AggregateWorker
 from eddyline.spark.analysis import check_names, check_travel
-from eddyline.spark.arrow_tasks import BUCKET
+from eddyline.spark.lane import Refused
 from eddyline.spark.prepared import Selected
 from eddyline.sql.parsing import quoted
 
@@ -65,7 +66,9 @@ class OverOperator(AggregatingOperator):
     @classmethod
     def of(cls, step: OverStep, site: Site) -> Self:
         """Return the operator of a step."""
-        return cls(step, site)
+        made = cls(step, site)
+        made.follow_stream(site)
+        return made
 
     @property
     def by_row(self) -> bool:
@@ -92,7 +95,7 @@ class OverOperator(AggregatingOperator):
             UNBOUNDED,
             frames=tuple(frames),
             ties=tuple(each.name for each in self.columns) if is_counted else (),
-            lifts=self._travels.lifts,
+            lifts=self._lifts,
         )
 
     @staticmethod
@@ -115,10 +118,9 @@ class OverOperator(AggregatingOperator):
         codes = [F.col(each) for each in (BUCKET, CODE, CHECK, START)]
         return Selected(*codes, *self._travels.columns)
 
-    @cached_property
-    def _travels(self) -> Travelling:
-        """What of rows travels to the buckets, and what tasks make of it."""
-        found = Travelling([each.name for each in self.columns])
+    def travelling(self, *, in_files: bool) -> Travelling:
+        """Return what of rows travels to tasks; see ``AggregatingOperator.travelling``."""
+        found = Travelling([each.name for each in self.columns], in_files=in_files)
         for each in self.columns:
             found.add(each.name, quoted(each.name))
         for one in {each.source: each for each in self.lifts}.values():
@@ -198,6 +200,10 @@ class CorrelateOperator(AggregatingOperator):
         """Whether a row is a match of one of the correlations."""
         return F.col(PLACE).isin([place for place, _ in self.step.correlations])
 
+    def check_may_read(self) -> None:
+        """Raise Refused: rows are results of rules."""
+        raise Refused("rows are results of rules")
+
     def cells(self, rows: DataFrame) -> DataFrame:
         """Return the rows with their buckets."""
         own = [quoted(each.name) for each in self.columns]
@@ -218,7 +224,9 @@ class CorrelateOperator(AggregatingOperator):
     def facts(self) -> AggregateView:
         """Return the correlations as they stand."""
         said = tuple(each.text for _, each in self.step.correlations)
-        return replace(super().facts(), calls=said, groups=("correlation", "its group-by values"))
+        return replace(
+            super().facts(), calls=said, groups=("correlation", "its group-by values"), notes=()
+        )
 
     @property
     def windows(self) -> tuple[str, ...]:

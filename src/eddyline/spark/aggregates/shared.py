@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 from pyspark.sql import functions as F
@@ -12,7 +13,7 @@ from pyspark.sql.types import IntegerType, LongType, StructField
 from eddyline.aggregates.plan import FIRST, INSTANT, PLACE, AggregatePlan, Share
 from eddyline.aggregates.slides import Slides
 from eddyline.query.query import CALL, GROUP, WINDOW, AggregateCall, SlideWindow, both
-from eddyline.spark.aggregates.columns import start_of_cell
+from eddyline.spark.aggregates.columns import Travelling, start_of_cell
 from eddyline.spark.aggregates.operator import AggregatingOperator
 from eddyline.spark.relation import instant_of
 from eddyline.sql.parsing import folded, quoted
@@ -87,7 +88,6 @@ class SharedAggregateOperator(AggregatingOperator):
         made = {each.groups for each in self.members}
         self.levels = sorted(made, key=len, reverse=True)
         self.groups = replace(self.groups, coarser=tuple(self.levels[1:]))
-        self.slides = Slides.common([each.window for each in self.members])
         self.partials = self.partials_of(self.calls)
         by_call = {each.call.column: [one.column for one in each.partials] for each in self.calls}
         self.shares = tuple(self._share(each, by_call) for each in self.members)
@@ -95,7 +95,9 @@ class SharedAggregateOperator(AggregatingOperator):
     @classmethod
     def of(cls, step: SharedAggregateStep, site: Site) -> Self:
         """Return the operator of a step."""
-        return cls(step, site)
+        made = cls(step, site)
+        made.follow_stream(site)
+        return made
 
     def _share(self, member: SharedMember, by_call: dict[str, list[str]]) -> Share:
         own = dict.fromkeys(
@@ -118,6 +120,20 @@ class SharedAggregateOperator(AggregatingOperator):
         """Return cells with their buckets."""
         reduced = [each.reduced for each in self.lifts]
         return self.placement.grouped(rows, start_of_cell(self.slides), reduced)
+
+    @cached_property
+    def slides(self) -> Slides:
+        """How time is cut into cells: at the edges of all windows."""
+        return Slides.common([each.window for each in self.members])
+
+    def travelling(self, *, in_files: bool) -> Travelling:
+        """Return what of rows travels to tasks; see ``AggregatingOperator.travelling``."""
+        found = Travelling(self.rows_shape.columns, in_files=in_files)
+        for name, text in self.groups.travelling.items():
+            found.add(name, text)
+        for one in self.lifts:
+            found.add_partial(one)
+        return found
 
     @property
     def fields(self) -> list[StructField]:

@@ -1,8 +1,12 @@
-"""The work of Spark's Python workers for an aggregate: one partition, which is one bucket."""
+"""The work of Spark's Python workers for an aggregate: one partition, which is one bucket.
+
+In the lane ``FileRows`` reads the rows of files and sends them to buckets; see ``lane.exchange``.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import takewhile
 from typing import TYPE_CHECKING, ClassVar
 
@@ -11,23 +15,35 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eddyline.aggregates.bucket import state_of
-from eddyline.aggregates.cells import in_order, merged
+from eddyline.aggregates.cells import (
+    CHECK,
+    CODE,
+    in_order,
+    merged,
+    put_together,
+    together,
+)
+from eddyline.aggregates.cells import cells_of as cells_of_rows
 from eddyline.aggregates.changes import ChangeBatch, CountBatch, RowBatch
 from eddyline.aggregates.columns import is_there, one_array
-from eddyline.aggregates.plan import lifted
+from eddyline.aggregates.monoids import MONOIDS
+from eddyline.aggregates.plan import Lift, lifted
 from eddyline.aggregates.sessions import SessionBatch
 from eddyline.aggregates.slides import SharedBatch, SlideBatch
+from eddyline.lane.exchange import BUCKET, FileBuckets
+from eddyline.lane.hashes import add_hash, add_ints, seeds, whole_numbers
 from eddyline.query.query import RowsWindow, SessionWindow, SlideWindow
-from eddyline.spark.aggregates.columns import ROWS, START, code_columns
-from eddyline.spark.arrow_tasks import BUCKET
+from eddyline.spark.aggregates.columns import CHECK_SEED, ROWS, START, code_columns
 from eddyline.spark.bucketed import BucketWorker, as_type
 from eddyline.state.rows import Rows, as_kept
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from eddyline.aggregates.bucket import BucketBatch
-    from eddyline.aggregates.plan import AggregatePart, AggregatePlan, Lift
+    from eddyline.aggregates.monoids import Monoid
+    from eddyline.aggregates.plan import AggregatePart, AggregatePlan, Partials
+    from eddyline.aggregates.slides import Slides
     from eddyline.aggregates.user import UserMonoid
     from eddyline.data.arrays import Ints, Mask
 
@@ -132,3 +148,133 @@ def _ranges_of(sizes: pa.Array | None, there: Mask) -> tuple[Ints, Ints]:
 def _ints(column: pa.ChunkedArray) -> np.ndarray:
     found: np.ndarray = column.to_numpy()
     return np.ascontiguousarray(found)
+
+
+REDUCED_ROWS = 1 << 17
+"""Rows, or cells, of which a task that reads files makes cells at once."""
+
+
+@dataclass(frozen=True)
+class FileRows(FileBuckets):
+    """Reads rows that are on time, and sends cells of them to the buckets, or rows as they are."""
+
+    before: int
+    """The instant before which rows are late (µs)."""
+    levels: tuple[tuple[str, ...], ...]
+    """The columns of groups; coarser groups, of which cells have codes too, come behind. The last
+    ones are cut into buckets."""
+    travels: Mapping[str, str]
+    """The columns of the files that travel, by the names that ``lifts`` has for them."""
+    lifts: Mapping[str, Lift]
+    """How columns of cells are made of them."""
+    slides: Slides | None
+    """Cuts time into cells; None: rows are sent as they are."""
+    partials: Partials
+    """How partial aggregates of cells are put together."""
+
+    def bucketed(self, blocks: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.RecordBatch]:
+        """Yield cells, or rows, with their codes and buckets."""
+        rows = filter(len, map(self._timely, blocks))
+        if self.slides is None:
+            return map(self._as_they_are, rows)
+        return self._cells(rows)
+
+    def _timely(self, block: tuple[pa.Array, ...]) -> pa.RecordBatch:
+        """Return the rows of a block that are on time."""
+        rows = pa.RecordBatch.from_arrays(list(block), list(self.handed))
+        times = rows.column(self.time)
+        is_timely = is_there(times) & (whole_numbers(times) >= self.before)
+        return rows if is_timely.all() else rows.filter(pa.array(is_timely))
+
+    def _codes(self, rows: pa.RecordBatch) -> dict[int, Ints]:
+        """Return the codes of groups, as ``Groups.codes`` has them."""
+        found: dict[int, Ints] = {}
+        for level, names in enumerate(self.levels):
+            columns = [rows.column(name) for name in names]
+            nulls = np.zeros(len(rows), np.int64)
+            for place, column in enumerate(columns):
+                if column.null_count:
+                    nulls += ~is_there(column) * (1 << place)
+            for key, known in ((CODE, ()), (CHECK, (CHECK_SEED,))):
+                hashes = seeds(len(rows), *known)
+                add_ints(hashes, nulls)
+                for column in columns:
+                    add_hash(hashes, column)
+                found[2 * level + key] = hashes
+        return found
+
+    def _as_they_are(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        codes, micros = self._codes(rows), whole_numbers(rows.column(self.time))
+        travelling = {name: rows.column(column) for name, column in self.travels.items()}
+        return self._sent(codes, micros, travelling)
+
+    def _cells(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the cells of rows; rows of a group that lie close together become one."""
+        made: list[Rows] = []
+        held: list[pa.RecordBatch] = []
+        for each in rows:
+            held.append(each)
+            if sum(map(len, held)) >= REDUCED_ROWS:
+                made.append(self._reduced(held))
+                held = []
+            if sum(map(len, made)) >= REDUCED_ROWS:
+                cells = self._together(made)
+                is_full = 2 * len(cells) > REDUCED_ROWS
+                made = [] if is_full else [cells]
+                if is_full:
+                    yield self._as_sent(cells)
+        if held:
+            made.append(self._reduced(held))
+        if made:
+            yield self._as_sent(self._together(made))
+
+    @cached_property
+    def _monoids(self) -> dict[str, Monoid]:
+        return {**self.partials.made, ROWS: MONOIDS["count"]}
+
+    def _reduced(self, parts: list[pa.RecordBatch]) -> Rows:
+        """Return the cells of rows."""
+        assert self.slides is not None
+        rows = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+        micros = whole_numbers(rows.column(self.time))
+        starts, codes = self.slides.cells_of(micros), self._codes(rows)
+        order, bounds = cells_of_rows(codes, starts)
+        firsts, places = order[bounds[:-1]], pa.array(order)
+        found = {ROWS: pa.array(np.diff(bounds))}
+        # In the order in which Spark has them: files of cells that Spark made are read beside these.
+        for name, lift in self.lifts.items():
+            monoid, column = self._monoids.get(name), self.travels.get(lift.of)
+            wanted = pa.array(firsts) if monoid is None else places
+            taken = {} if column is None else {lift.of: rows.column(column).take(wanted)}
+            values = one_array(lift.column(pa.table(taken), micros[order]))
+            values = as_type(values, as_kept(values.type))
+            found[name] = (
+                values if monoid is None else monoid.merge(values, bounds[:-1], bounds[1:])
+            )
+        at = starts[firsts]
+        return Rows({key: of[firsts] for key, of in codes.items()}, at, at, pa.table(found))
+
+    def _together(self, parts: list[Rows]) -> Rows:
+        """Return cells with those of one group and start as one."""
+        if len(parts) == 1:
+            return parts[0]
+        cells = together(parts)
+        order, bounds = cells_of_rows(cells.codes, cells.starts)
+        if len(bounds) > len(cells):
+            return cells
+        return put_together(cells.taken(order), bounds[:-1], self._monoids)
+
+    def _as_sent(self, cells: Rows) -> pa.RecordBatch:
+        columns = dict(zip(cells.payload.column_names, cells.payload.columns, strict=True))
+        return self._sent(cells.codes, cells.starts, columns)
+
+    def _sent(
+        self,
+        codes: Mapping[int, Ints],
+        starts: Ints,
+        columns: Mapping[str, pa.Array | pa.ChunkedArray],
+    ) -> pa.RecordBatch:
+        buckets = (codes[2 * len(self.levels) - 2] % self.n_buckets).astype(np.int32)
+        named = dict(zip(code_columns(), (codes[key] for key in sorted(codes)), strict=False))
+        arrays = {name: one_array(column) for name, column in columns.items()}
+        return pa.RecordBatch.from_pydict({BUCKET: buckets, **named, START: starts, **arrays})

@@ -215,6 +215,11 @@ class FilterOperator(Operator):
             ]
             return entries + self.lane.learn(observed, batch)
 
+    @property
+    def passes_all(self) -> bool:  # type: ignore[override]
+        """Whether it has no predicate."""
+        return self.is_plain
+
     # -- the lane -------------------------------------------------------------------------------
 
     def check_may_read(self) -> None:

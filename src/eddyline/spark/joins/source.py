@@ -23,10 +23,10 @@ from pyspark.sql.types import StructType
 from sqlglot import exp
 
 from eddyline.joins.graph import UniqueKey
+from eddyline.lane.exchange import BUCKET
 from eddyline.query.predicates import FunctionPredicate, named
 from eddyline.query.steps import FilterStep
 from eddyline.spark.analysis import column_types
-from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.spark.filters.binding import bind_to
 from eddyline.spark.filters.guard import Guard, settled
 from eddyline.spark.filters.operator import FilterOperator

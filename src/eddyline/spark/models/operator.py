@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType, TimestampNTZType
 
 from eddyline.data.learned import restored
 from eddyline.errors import QueryError
+from eddyline.lane.exchange import BUCKET
 from eddyline.models.entities.kept import CODE
 from eddyline.models.graph import SIDE
 from eddyline.models.planning.choice import AskingChoice
@@ -29,7 +30,6 @@ from eddyline.models.streams.view import ModelCounts, ModelView, told_bounds, wa
 from eddyline.options import ModelOptions
 from eddyline.report import models as words
 from eddyline.spark.analysis import arrow_schema
-from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.spark.bucketed import REPORT, REPORTED, BucketedOperator
 from eddyline.spark.clock import StreamClock
 from eddyline.spark.event_time import ResultClock

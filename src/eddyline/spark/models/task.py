@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
+from eddyline.lane.exchange import BUCKET
 from eddyline.models.entities.kept import CODE
 from eddyline.models.graph import SIDE
 from eddyline.models.streams.bucket import BucketBatch, EarlyBatch
 from eddyline.models.streams.plan import ANY, BucketState
-from eddyline.spark.arrow_tasks import BUCKET
 from eddyline.spark.bucketed import BucketWorker
 from eddyline.state.rows import as_kept
 

@@ -1,0 +1,167 @@
+"""Tasks that read row groups and send the rows to buckets as Arrow blobs.
+
+``FileBuckets`` reads columns block by block. ``bucketed``, which each operator implements, returns
+rows with their buckets. A task sorts them by bucket and sends a few blobs to each: Arrow batches in
+the IPC format. Spark shuffles blobs by the number of their bucket and knows nothing of the rows in
+them, so a row costs its bytes. ``unpacked`` turns blobs into rows again where a bucket works.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from eddyline.data.parquet_spans import Span
+from eddyline.lane.task import FileReader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+BUCKET = "__bucket"
+"""The column of a row's bucket."""
+
+BLOB, BLOB_ROWS = "__blob", "__blob_rows"
+"""Columns of what is sent: a blob, and how many rows it has. A row without a bucket has the span of
+a task's event times instead, or NULL if the task has more rows than are asked for."""
+
+BLOBS = f"{BUCKET} int, {BLOB} binary, {BLOB_ROWS} bigint"
+"""The columns of what tasks send, as Spark's DDL."""
+
+BLOB_BYTES = 16 << 20
+"""Bytes of a bucket's rows that are sent at once."""
+
+
+@dataclass(frozen=True)
+class FileBuckets(FileReader):
+    """Reads row groups and sends rows to buckets; derive one with the work of an operator."""
+
+    n_buckets: int
+    most_rows: int | None
+    """Rows that a task may send; with more of them it sends none. None: as many as there are."""
+    time: str
+    """The column of event time."""
+    spans: bool
+    """Whether a task reports the event times of all rows that it reads, as a ``Span``."""
+
+    def bucketed(self, blocks: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.RecordBatch]:
+        """Yield rows with the column ``BUCKET`` of the blocks of the columns ``handed``."""
+        raise NotImplementedError
+
+    def blobs(self, number: int) -> Iterator[pa.RecordBatch]:
+        """Yield what a task sends.
+
+        Raises:
+            SourceError: a file is gone, another one, or damaged.
+        """
+        seen = _Seen(self.handed.index(self.time)) if self.spans else None
+        blocks = self.blocks(number)
+        held = _Held()
+        n_rows, most = 0, self.most_rows
+        for rows in self.bucketed(blocks if seen is None else seen.over(blocks)):
+            n_rows += rows.num_rows
+            # If there are too many, the others are read for their event times alone.
+            if most is None or n_rows <= most:
+                for bucket, part in by_bucket(rows, self.n_buckets):
+                    yield from held.add(bucket, part)
+        if most is None or n_rows <= most:
+            yield from held.left()
+        else:
+            yield _sent(None, None, n_rows)
+        if seen is not None:
+            yield _sent(None, msgspec.msgpack.encode(seen.span), n_rows)
+
+
+class _Held:
+    """Rows of buckets that are not sent yet."""
+
+    def __init__(self) -> None:
+        self._parts: dict[int, list[pa.RecordBatch]] = {}
+        self._bytes: dict[int, int] = {}
+
+    def add(self, bucket: int, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Hold rows of a bucket; yield those held as a blob if they are many."""
+        self._parts.setdefault(bucket, []).append(rows)
+        self._bytes[bucket] = self._bytes.get(bucket, 0) + rows.nbytes
+        if self._bytes[bucket] >= BLOB_BYTES:
+            del self._bytes[bucket]
+            yield _packed(bucket, self._parts.pop(bucket))
+
+    def left(self) -> Iterator[pa.RecordBatch]:
+        """Yield the blobs of all rows that are held."""
+        for bucket, parts in self._parts.items():
+            yield _packed(bucket, parts)
+
+
+class _Seen:
+    """The span of the event times that pass.
+
+    Args:
+        place: of the column of event time in a block.
+    """
+
+    def __init__(self, place: int) -> None:
+        self._place = place
+        self.span = Span()
+
+    def over(self, blocks: Iterator[tuple[pa.Array, ...]]) -> Iterator[tuple[pa.Array, ...]]:
+        """Yield blocks as they are."""
+        for block in blocks:
+            self.span = self.span.merge(_span_of(block[self._place]))
+            yield block
+
+
+def _span_of(times: pa.Array) -> Span:
+    """Return the span of some event times."""
+    n_timed = len(times) - times.null_count
+    if not n_timed:
+        return Span(len(times))
+    ends = pc.min_max(times.view(pa.int64()))
+    return Span(len(times), n_timed, ends["min"].as_py(), ends["max"].as_py())
+
+
+def by_bucket(rows: pa.RecordBatch, n_buckets: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the rows of each bucket that has some, in their order."""
+    if not rows.num_rows:
+        return
+    buckets = rows.column(BUCKET).to_numpy()
+    if n_buckets == 1:
+        yield 0, rows
+        return
+    # Numbers of 16 bits are sorted by their digits, in time that grows with the rows alone.
+    order = np.argsort(buckets.astype(np.int16), kind="stable")
+    bounds = np.searchsorted(buckets[order], np.arange(n_buckets + 1))
+    rows = rows.take(pa.array(order))
+    for bucket in range(n_buckets):
+        first, end = int(bounds[bucket]), int(bounds[bucket + 1])
+        if first < end:
+            yield bucket, rows.slice(first, end - first)
+
+
+def _packed(bucket: int, parts: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """Return rows of a bucket as they are sent."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, parts[0].schema) as stream:
+        for part in parts:
+            stream.write_batch(part)
+    return _sent(bucket, sink.getvalue(), sum(part.num_rows for part in parts))
+
+
+def _sent(bucket: int | None, blob: pa.Buffer | bytes | None, n_rows: int) -> pa.RecordBatch:
+    binary = pa.array([None if blob is None else memoryview(blob)], pa.binary())
+    columns = [pa.array([bucket], pa.int32()), binary, pa.array([n_rows], pa.int64())]
+    return pa.RecordBatch.from_arrays(columns, [BUCKET, BLOB, BLOB_ROWS])
+
+
+def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of blobs; batches that are no blobs are yielded as they are."""
+    for batch in batches:
+        if BLOB not in batch.schema.names:
+            yield batch
+            continue
+        for blob in batch.column(BLOB):
+            yield from pa.ipc.open_stream(blob.as_buffer())

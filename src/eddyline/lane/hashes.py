@@ -1,0 +1,177 @@
+"""XXH64 of columns, as Spark's ``xxhash64`` computes it.
+
+Spark hashes the values of a row one after the other: the hash of one is the seed of the next, and a
+NULL leaves the seed as it is. Codes of groups and classes of rows are such hashes. They are kept in
+checkpoints, so tasks that read files must compute the same ones.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from eddyline.data.jit import compiled, inlined
+
+if TYPE_CHECKING:
+    from eddyline.data.arrays import Ints
+
+SEED = 42
+"""The seed of Spark's ``xxhash64``."""
+
+_P1, _P2, _P3 = (
+    np.uint64(each) for each in (0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9)
+)
+_P4, _P5 = (np.uint64(each) for each in (0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5))
+"""The five primes of XXH64."""
+
+INTS = ("boolean", "tinyint", "smallint", "int", "date")
+"""Spark types that are hashed as numbers of 32 bits."""
+
+LONGS = ("bigint", "timestamp", "timestamp_ntz")
+"""Those that are hashed as numbers of 64 bits."""
+
+TEXTS = ("string", "binary")
+"""Those whose bytes are hashed."""
+
+INT_BITS = 32
+"""Bits of the longest value that is hashed as an INT."""
+
+KINDS = (*INTS, *LONGS, *TEXTS)
+"""Spark types that ``add_hash`` takes."""
+
+
+def seeds(n_rows: int, *literals: int) -> Ints:
+    """Return the hashes of rows of which some BIGINT literals have been hashed ((N,))."""
+    found = np.full(n_rows, SEED, np.int64)
+    for each in literals:
+        one = np.array([each], np.int64)
+        _hash_longs(one, np.ones(1, np.bool_), hashed := found[:1].copy())
+        found[:] = hashed[0]
+    return found
+
+
+def add_ints(hashes: Ints, values: Ints) -> None:
+    """Hash an INT of each row into the hashes of rows ((N,) both)."""
+    _hash_ints(np.ascontiguousarray(values, np.int64), np.ones(len(values), np.bool_), hashes)
+
+
+def add_hash(hashes: Ints, column: pa.Array) -> None:
+    """Hash a column into the hashes of rows ((N,)).
+
+    Args:
+        hashes: of the values before; changed in place.
+        column: of the Arrow type of a Spark type in ``KINDS``.
+    """
+    is_there = (
+        np.ones(len(column), np.bool_)
+        if not column.null_count
+        else column.is_valid().to_numpy(zero_copy_only=False)
+    )
+    if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
+        _, offsets, data = column.buffers()
+        starts = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
+        raw = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+        _hash_texts(starts, raw, is_there, hashes)
+    else:
+        hashing = _hash_ints if column.type.bit_width <= INT_BITS else _hash_longs
+        hashing(whole_numbers(column), is_there, hashes)
+
+
+def whole_numbers(column: pa.Array) -> Ints:
+    """Return whole numbers, booleans, dates or timestamps as whole numbers (NULL: 0; (N,))."""
+    if pa.types.is_date(column.type):
+        column = column.cast(pa.int32())
+    if pa.types.is_timestamp(column.type):
+        column = column.view(pa.int64())
+    column = column.cast(pa.int64())
+    if column.null_count:
+        column = column.fill_null(0)
+    values: Ints = column.to_numpy()
+    return values
+
+
+@inlined
+def _rotated(value: Any, bits: Any) -> Any:
+    """Return a word rotated to the left."""
+    return (value << np.uint64(bits)) | (value >> np.uint64(64 - bits))
+
+
+@inlined
+def _word(raw: Any, at: Any, n_bytes: Any) -> Any:
+    """Return bytes as a number, the first the lowest."""
+    found = np.uint64(0)
+    for number in range(n_bytes):
+        found |= np.uint64(raw[at + number]) << np.uint64(8 * number)
+    return found
+
+
+@inlined
+def _round(lane: Any, word: Any) -> Any:
+    """Take a word into one of the sums."""
+    return _rotated(lane + word * _P2, 31) * _P1
+
+
+@inlined
+def _mixed(value: Any) -> Any:
+    """Return a hash with its bits mixed, as the last step."""
+    value = (value ^ (value >> np.uint64(33))) * _P2
+    value = (value ^ (value >> np.uint64(29))) * _P3
+    return np.int64(value ^ (value >> np.uint64(32)))
+
+
+@compiled
+def _hash_ints(values: Any, is_there: Any, hashes: Any) -> None:
+    """Hash numbers of 32 bits."""
+    for row in range(len(hashes)):
+        if is_there[row]:
+            value = np.uint64(hashes[row]) + _P5 + np.uint64(4)
+            value ^= (np.uint64(values[row]) & np.uint64(0xFFFFFFFF)) * _P1
+            hashes[row] = _mixed(_rotated(value, 23) * _P2 + _P3)
+
+
+@compiled
+def _hash_longs(values: Any, is_there: Any, hashes: Any) -> None:
+    """Hash numbers of 64 bits."""
+    for row in range(len(hashes)):
+        if is_there[row]:
+            value = np.uint64(hashes[row]) + _P5 + np.uint64(8)
+            value ^= _round(np.uint64(0), np.uint64(values[row]))
+            hashes[row] = _mixed(_rotated(value, 27) * _P1 + _P4)
+
+
+@compiled
+def _hash_texts(starts: Any, raw: Any, is_there: Any, hashes: Any) -> None:
+    """Hash the bytes of texts."""
+    for row in range(len(hashes)):
+        if not is_there[row]:
+            continue
+        at, end = np.int64(starts[row]), np.int64(starts[row + 1])
+        size = end - at
+        seed = np.uint64(hashes[row])
+        if size >= 32:
+            one, two = seed + _P1 + _P2, seed + _P2
+            three, four = seed, seed - _P1
+            while at <= end - 32:
+                one = _round(one, _word(raw, at, 8))
+                two = _round(two, _word(raw, at + 8, 8))
+                three = _round(three, _word(raw, at + 16, 8))
+                four = _round(four, _word(raw, at + 24, 8))
+                at += 32
+            value = _rotated(one, 1) + _rotated(two, 7) + _rotated(three, 12) + _rotated(four, 18)
+            for each in (one, two, three, four):
+                value = (value ^ _round(np.uint64(0), each)) * _P1 + _P4
+        else:
+            value = seed + _P5
+        value += np.uint64(size)
+        while at <= end - 8:
+            value = _rotated(value ^ _round(np.uint64(0), _word(raw, at, 8)), 27) * _P1 + _P4
+            at += 8
+        if at <= end - 4:
+            value = _rotated(value ^ (_word(raw, at, 4) * _P1), 23) * _P2 + _P3
+            at += 4
+        while at < end:
+            value = _rotated(value ^ (np.uint64(raw[at]) * _P5), 11) * _P1
+            at += 1
+        hashes[row] = _mixed(value)

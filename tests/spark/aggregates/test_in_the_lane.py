@@ -1,0 +1,346 @@
+"""Aggregates whose tasks read files give what those give to which Spark hands rows over."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from datetime import UTC, datetime
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import parquet
+from pyspark.sql import functions as F
+
+import eddyline as el
+from eddyline.aggregates.loop import PLANS, AggregateLoop
+from eddyline.lane.choice import FILES
+from eddyline.lane.exchange import BUCKET, by_bucket
+from eddyline.lane.hashes import KINDS, add_hash, add_ints, seeds
+from eddyline.spark.aggregates import operator, task
+from eddyline.spark.aggregates.operator import AggregatingOperator
+from tests.examples import examples
+from tests.oracles.aggregate_strategies import aggregate_cases, over_cases
+from tests.spark.aggregates.aggregate_streams import has_answers
+from tests.spark.aggregates.test_any_cut import PHASES, Turning, check
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+FILES_ARE_ASKED = pytest.mark.parametrize("asked", ["files"], indirect=True)
+
+START = datetime(2026, 5, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def batches_read(monkeypatch):
+    """The numbers of tasks of each batch whose files tasks have read."""
+    found = []
+    file_rows = AggregatingOperator._file_rows
+
+    def noted(self, files, **more):
+        found.append(len(files.tasks))
+        return file_rows(self, files, **more)
+
+    monkeypatch.setattr(AggregatingOperator, "_file_rows", noted)
+    return found
+
+
+# -- hashes and blobs -----------------------------------------------------------------------------
+
+
+def test_hashes_are_those_of_spark(spark, tmp_path):
+    rng = np.random.default_rng(11)
+    n, texts = 300, ["", "a", "abc", "x" * 31, "ä" * 16, "y" * 33, "z" * 200, "🐟 river"]
+    values = {
+        "boolean": pa.array(rng.random(n) < 0.5),
+        "tinyint": pa.array(rng.integers(-128, 128, n), pa.int8()),
+        "smallint": pa.array(rng.integers(-(2**15), 2**15, n), pa.int16()),
+        "int": pa.array(rng.integers(-(2**31), 2**31, n), pa.int32()),
+        "date": pa.array(rng.integers(-(2**19), 2**20, n), pa.int32()).cast(pa.date32()),
+        "bigint": pa.array(rng.integers(-(2**63), 2**63 - 1, n)),
+        "timestamp": pa.array(rng.integers(-(2**50), 2**50, n)).cast(pa.timestamp("us", "UTC")),
+        "timestamp_ntz": pa.array(rng.integers(-(2**50), 2**50, n)).cast(pa.timestamp("us")),
+        "string": pa.array(rng.choice(texts, n)),
+        "binary": pa.array(rng.choice(texts, n)).cast(pa.binary()),
+    }
+    assert values.keys() == set(KINDS)
+    columns = {}
+    for name, column in values.items():
+        mask = rng.random(n) < 0.2
+        columns[name] = pa.array(column.to_pylist(), column.type, mask=mask)
+    parquet.write_table(pa.table(columns), tmp_path / "hashed.parquet")
+    df = spark.read.parquet(str(tmp_path / "hashed.parquet"))
+    for name in KINDS:
+        assert dict(df.dtypes)[name] == name
+    asked = [*([name] for name in KINDS), list(KINDS), list(KINDS)[::-1]]
+    hashed = [F.xxhash64(F.lit(7).cast("bigint"), F.lit(3), *names) for names in asked]
+    hashed.append(F.xxhash64(F.lit(3)))
+    expected = df.select(*[each.alias(f"h{at}") for at, each in enumerate(hashed)]).toArrow()
+    for at, names in enumerate(asked):
+        found = seeds(n, 7)
+        add_ints(found, np.full(n, 3))
+        for name in names:
+            add_hash(found, columns[name].slice(0))
+        assert (found == expected[f"h{at}"].to_numpy()).all(), names
+    found = seeds(n)
+    add_ints(found, np.full(n, 3))
+    assert (found == expected[f"h{len(asked)}"].to_numpy()).all()
+
+
+@given(st.lists(st.integers(0, 6), max_size=40))
+def test_rows_are_parted_by_bucket_in_their_order(buckets):
+    rows = pa.RecordBatch.from_pydict(
+        {BUCKET: pa.array(buckets, pa.int32()), "at": pa.array(range(len(buckets)), pa.int64())}
+    )
+    parts = dict(by_bucket(rows, 7))
+    assert {bucket: part.column("at").to_pylist() for bucket, part in parts.items()} == {
+        bucket: [at for at, own in enumerate(buckets) if own == bucket] for bucket in {*buckets}
+    }
+
+
+# -- any case -------------------------------------------------------------------------------------
+
+COMPUTED = re.compile(r"FILTER|WHERE|DISTINCT|SESSION|\b(abs|upper|coalesce)\b")
+
+
+def may_be_read(case):
+    """Return whether tasks may read the files of a case, as nothing shows that Spark computes."""
+    return has_answers(case) and not COMPUTED.search(case.text)
+
+
+CASES = st.one_of(aggregate_cases(), over_cases()).filter(may_be_read)
+
+
+@FILES_ARE_ASKED
+def test_any_case_gives_what_the_definition_gives(spark, asked, batches_read, monkeypatch):
+    monkeypatch.setattr(task, "REDUCED_ROWS", 7)
+    n_cases = []
+
+    @given(case=CASES)
+    @examples(40, phases=PHASES)
+    def each(case):
+        n_before = len(batches_read)
+        check(spark, case, lane="on")
+        n_cases.append(len(batches_read) > n_before)
+
+    each()
+    assert sum(n_cases) > 0.2 * len(n_cases)
+
+
+@FILES_ARE_ASKED
+def test_plans_and_ways_may_change_from_batch_to_batch(spark, asked, batches_read, monkeypatch):
+    """Some batches are read by tasks, the others by Spark, under every plan."""
+    files, turn = AggregatingOperator.prepare, [0]
+
+    def prepared(self, df, batch):
+        turn[0] += 1
+        self.lane._wanted = "on" if turn[0] % 2 else "off"
+        files(self, df, batch)
+
+    monkeypatch.setattr(AggregatingOperator, "prepare", prepared)
+    monkeypatch.setattr(operator, "AggregateLoop", Turning)
+
+    @given(case=CASES)
+    @examples(25, phases=PHASES)
+    def each(case):
+        check(spark, case, adaptive=False, lane="on")
+
+    each()
+    assert batches_read
+
+
+# -- one stream -----------------------------------------------------------------------------------
+
+TEXT = (
+    "SELECT k, window.end AS until, count(*) AS n, sum(v) AS total, avg(v) AS mean, "
+    "min(w) AS least, count(t) AS texts, first(t) AS opening "
+    "FROM s [RANGE 10 SECONDS SLIDE 4 SECONDS] GROUP BY k"
+)
+
+
+def write(folder, number, n_rows=400, *, seed=0, late=0, **options):
+    """Write a file of 20 seconds, the first rows of which may be late (s)."""
+    rng = np.random.default_rng([seed, number])
+    micros = np.sort(rng.integers(0, 20_000_000, n_rows)) + 20_000_000 * number
+    micros[: n_rows // 10] -= late * 1_000_000
+    first = int(START.timestamp()) * 1_000_000
+    table = pa.table(
+        {
+            "ts": pa.array(micros + first, mask=rng.random(n_rows) < 0.02).cast(
+                pa.timestamp("us", "UTC")
+            ),
+            "k": pa.array(rng.integers(0, 12, n_rows), mask=rng.random(n_rows) < 0.1),
+            "v": pa.array(rng.integers(-50, 50, n_rows) / 4, mask=rng.random(n_rows) < 0.1),
+            "w": pa.array(rng.integers(-50, 50, n_rows), pa.int32()),
+            "t": pa.array(rng.choice(["a", "bb", "ccc"], n_rows), mask=rng.random(n_rows) < 0.3),
+        }
+    )
+    parquet.write_table(table, folder / f"{number}.parquet", row_group_size=150, **options)
+
+
+def stream(spark, folder):
+    schema = "ts timestamp, k bigint, v double, w int, t string"
+    return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
+
+
+def query(spark, folder, text=TEXT, **options):
+    engine = el.Engine(spark)
+    engine.stream("s", stream(spark, folder), time="ts", lateness="1 second")
+    return engine.query(text, name="laned", **options)
+
+
+def ran(asked_for, tmp_path, name="out"):
+    run = asked_for.start(
+        "parquet",
+        path=tmp_path / name,
+        checkpoint=tmp_path / f"state of {name}",
+        trigger="available_now",
+    )
+    assert run.await_termination(240)
+    return run
+
+
+def rows_of(spark, tmp_path, name="out"):
+    found = spark.read.parquet(str(tmp_path / name))
+    return sorted(map(repr, found.drop("opening").collect()))
+
+
+@pytest.fixture
+def source(tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    return folder
+
+
+@FILES_ARE_ASKED
+@pytest.mark.filterwarnings("ignore::eddyline.errors.LateRowsWarning")
+@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize("has_statistics", [True, False])
+def test_every_plan_reads_files_and_says_so(
+    spark, asked, source, tmp_path, batches_read, monkeypatch, plan, has_statistics
+):
+    monkeypatch.setattr(operator, "AggregateLoop", partial(AggregateLoop, plan=plan))
+    for number in range(4):
+        write(source, number, late=40 * (number == 2), write_statistics=has_statistics)
+    base = ran(query(spark, source, lane="off"), tmp_path, "base")
+    assert "lane: no, because the option lane is 'off'" in base.explain()
+    run = ran(query(spark, source, lane="on", adaptive=False), tmp_path)
+    assert run.plan() == {"aggregate": plan, "lane": FILES}
+    assert batches_read == [2] * 4
+    assert "lane: tasks read the files of each batch" in run.explain()
+    assert rows_of(spark, tmp_path) == rows_of(spark, tmp_path, "base")
+    late = [each.late_rows("s").num_rows for each in (base, run)]
+    assert late[0] == late[1] > 10
+
+
+@FILES_ARE_ASKED
+def test_a_restart_may_read_rows_and_the_next_one_files(spark, asked, source, tmp_path):
+    for number, lane in enumerate(["on", "off", "on", "auto"]):
+        write(source, number)
+        run = ran(query(spark, source, lane=lane), tmp_path)
+        assert ("lane" in run.plan()) == (lane != "off")
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    for number in range(4):
+        write(whole, number)
+    ran(query(spark, whole, lane="off"), tmp_path, "base")
+    assert rows_of(spark, tmp_path) == rows_of(spark, tmp_path, "base")
+
+
+@FILES_ARE_ASKED
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (TEXT.replace("sum(v)", "sum(v + 1)"), "Spark computes"),
+        (TEXT.replace("GROUP BY k", "GROUP BY k % 3"), "Spark computes"),
+        (TEXT.replace("sum(v)", "count(DISTINCT v)"), "Spark computes"),
+        (TEXT.replace("sum(v)", "sum(v) FILTER (WHERE w > 0)"), "Spark computes"),
+        (TEXT.replace("GROUP BY k", "GROUP BY v").replace("k,", "v,"), "tasks do not hash 'v'"),
+        (
+            "SELECT k, count(*) AS n FROM s [SESSION 2 SECONDS] GROUP BY k",
+            "Spark puts the rows of a session together",
+        ),
+    ],
+)
+def test_why_there_is_no_lane_is_said(spark, asked, source, tmp_path, text, why):
+    write(source, 0)
+    asked_for = query(spark, source, text.replace("SELECT k, window", "SELECT window"))
+    assert f"lane: no, because {why}" in ran(asked_for, tmp_path).explain()
+
+
+@FILES_ARE_ASKED
+def test_a_condition_before_the_aggregate_keeps_the_scan_of_spark(spark, asked, source, tmp_path):
+    write(source, 0)
+    text = TEXT.replace("GROUP BY", "WHERE w > 0 GROUP BY")
+    run = ran(query(spark, source, text), tmp_path)
+    assert "lane" not in run.plan()
+
+
+@FILES_ARE_ASKED
+def test_groups_that_are_cells_of_their_own_are_too_many_for_the_driver(
+    spark, asked, source, tmp_path, monkeypatch
+):
+    """The driver holds none of them, and knows the event times all the same."""
+    monkeypatch.setattr("eddyline.spark.bucketed.MOST_FETCHED", 20)
+    for number in range(3):
+        write(source, number, write_statistics=False)
+    monkeypatch.setattr(operator, "AggregateLoop", partial(AggregateLoop, plan="driver"))
+    for name, lane in (("base", "off"), ("out", "on")):
+        ran(query(spark, source, lane=lane, adaptive=False), tmp_path, name)
+    assert rows_of(spark, tmp_path) == rows_of(spark, tmp_path, "base")
+
+
+@FILES_ARE_ASKED
+def test_a_file_that_is_replaced_in_a_batch_fails_it_and_it_runs_again(
+    spark, asked, source, tmp_path, monkeypatch
+):
+    write(source, 0)
+    wanted_rows = tmp_path / "kept.parquet"
+    shutil.copy(source / "0.parquet", wanted_rows)
+    file_rows = AggregatingOperator._file_rows
+
+    def replaced(self, files, **more):
+        write(source, 0, n_rows=77)
+        return file_rows(self, files, **more)
+
+    monkeypatch.setattr(AggregatingOperator, "_file_rows", replaced)
+    run = query(spark, source, lane="on").start(
+        "parquet", path=tmp_path / "out", checkpoint=tmp_path / "state", trigger="available_now"
+    )
+    with pytest.raises(Exception, match="was written again after Spark had listed it"):
+        run.await_termination(240)
+    monkeypatch.undo()
+    shutil.copy(wanted_rows, source / "0.parquet")
+    again = query(spark, source, lane="on").start(
+        "parquet", path=tmp_path / "out", checkpoint=tmp_path / "state", trigger="available_now"
+    )
+    assert again.await_termination(240)
+    ran(query(spark, source, lane="off"), tmp_path, "base")
+    assert rows_of(spark, tmp_path) == rows_of(spark, tmp_path, "base")
+
+
+@FILES_ARE_ASKED
+def test_queries_that_share_cells_read_files(spark, asked, source, tmp_path, batches_read):
+    for number in range(3):
+        write(source, number)
+    found = {}
+    for lane in ("off", "on"):
+        engine = el.Engine(spark)
+        engine.stream("s", stream(spark, source), time="ts", lateness="1 second")
+        for length, by in ((4, "k"), (6, "t"), (10, "k")):
+            engine.query(
+                f"SELECT {by} AS g, window.end AS until, count(*) AS n, max(w) AS most FROM s "
+                f"[RANGE {length} SECONDS SLIDE 2 SECONDS] GROUP BY {by}",
+                name=f"q{length}",
+                lane=lane,
+            )
+        runs = engine.start_all(checkpoint=tmp_path / lane, trigger="available_now")
+        for run in runs:
+            assert run.await_termination(240)
+        found[lane] = [sorted(map(repr, run.to_arrow().to_pylist())) for run in runs]
+    assert found["on"] == found["off"]
+    assert all(found["on"])
+    assert batches_read
