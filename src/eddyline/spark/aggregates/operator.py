@@ -509,6 +509,9 @@ def unbounded_values(
 NEVER = "spark_partition_id() < 0"
 """A condition that is never true, which Spark does not know."""
 
+EACH_INSTANT = Slides(slide=1, length=LONGEST, origin=0)
+"""Cuts time where it has instants (µs)."""
+
 LEAST = "__least"
 """The column of the first instant of the rows of a cell."""
 
@@ -637,7 +640,9 @@ class AggregateOperator(AggregatingOperator):
     @property
     def slides(self) -> Slides | None:
         """How time is cut into cells; None if rows go to the buckets as they are."""
-        return Slides.of(self.window) if isinstance(self.window, SlideWindow) else None
+        if isinstance(self.window, SlideWindow):
+            return Slides.of(self.window)
+        return None if self.by_row else EACH_INSTANT
 
     def cells(self, rows: DataFrame) -> DataFrame:
         """Return rows or cells with their buckets."""
