@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 import eddyline as el
 from eddyline.errors import SourceError
-from eddyline.lane.choice import FILES, ROWS
+from eddyline.lane.choice import FILES, FIRST_TRIAL, ROWS
 from eddyline.lane.scan import Rows
 from eddyline.spark.lane import PlainScan, Refused, local_path
 from eddyline.spark.operator import Batch

@@ -241,7 +241,7 @@ class FileRows(FileBuckets):
         order, bounds = cells_of_rows(codes, starts)
         firsts, places = order[bounds[:-1]], pa.array(order)
         found = {ROWS: pa.array(np.diff(bounds))}
-        # In the order in which Spark has them: files of cells that Spark made are read beside these.
+        # In the order of Spark's columns: cells that Spark made are put together with these.
         for name, lift in self.lifts.items():
             monoid, column = self._monoids.get(name), self.travels.get(lift.of)
             wanted = pa.array(firsts) if monoid is None else places
