@@ -169,6 +169,9 @@ class JoinOptions(_Keywords):
     ones, and those that keys say can be in no other result, in a cold tier, where late partners
     still find them; ``"discard"`` drops the older ones, also where there is no window, so that
     results may be missing, and says how many at most; False keeps all of them alike."""
+    lane: str = "auto"
+    """``auto``: tasks read the Parquet files of the streams while that is faster; ``on``: they do
+    wherever they can; ``off``: Spark reads files and hands over rows."""
     seed: int = 0
     """Chooses the sampled rows; never changes an answer (≥ 0)."""
 
@@ -181,6 +184,7 @@ class JoinOptions(_Keywords):
             raise OptionError(msg, name="constraints", value=self.constraints)
         if self.buckets is not None:
             in_range(self, "buckets", 1, 240)
+        is_one_of(self, "lane", LANES)
         in_range(self, "cache_bytes", 0, 2**40)
         in_range(self, "seed", 0, 2**62)
         for name in ("adaptive", "caches"):
@@ -283,7 +287,7 @@ METHODS = ("auto", "witnesses", "blocks", "every_row", "statement")
 """Values of ``SharingOptions.method``."""
 
 LANES = ("auto", "on", "off")
-"""Values of the option ``lane`` of filters, rules and aggregates."""
+"""Values of the option ``lane`` of filters, rules, aggregates and joins."""
 
 SEQUENCES = ("macro", "greedy", "hybrid", "fixed")
 """Values of ``SharingOptions.sequence``."""

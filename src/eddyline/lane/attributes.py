@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from eddyline.lane.hashes import add_hash, seeds
+from eddyline.data.hashes import add_hash, seeds
 from eddyline.query.attributes import HASH_BITS, attribute
 from eddyline.sql.parsing import quoted
 

@@ -22,6 +22,8 @@ from eddyline.lane.task import FileReader
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from eddyline.data.arrays import Ints
+
 BUCKET = "__bucket"
 """The column of a row's bucket."""
 
@@ -49,8 +51,12 @@ class FileBuckets(FileReader):
     """Whether a task reports the event times of all rows that it reads, as a ``Span``."""
 
     def bucketed(self, blocks: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.RecordBatch]:
-        """Yield rows with the column ``BUCKET`` of the blocks of the columns ``handed``."""
+        """Yield what is sent of the blocks of the columns ``handed``; see ``parted``."""
         raise NotImplementedError
+
+    def parted(self, rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield the rows of each bucket that has some; a row may go to several."""
+        return by_bucket(rows, rows.column(BUCKET).to_numpy(), self.n_buckets)
 
     def blobs(self, number: int) -> Iterator[pa.RecordBatch]:
         """Yield what a task sends.
@@ -66,7 +72,7 @@ class FileBuckets(FileReader):
             n_rows += rows.num_rows
             # If there are too many, the others are read for their event times alone.
             if most is None or n_rows <= most:
-                for bucket, part in by_bucket(rows, self.n_buckets):
+                for bucket, part in self.parted(rows):
                     yield from held.add(bucket, part)
         if most is None or n_rows <= most:
             yield from held.left()
@@ -124,11 +130,38 @@ def _span_of(times: pa.Array) -> Span:
     return Span(len(times), n_timed, ends["min"].as_py(), ends["max"].as_py())
 
 
-def by_bucket(rows: pa.RecordBatch, n_buckets: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield the rows of each bucket that has some, in their order."""
+@dataclass(frozen=True)
+class Reading:
+    """The tasks of a job that reads one stream or several."""
+
+    streams: tuple[FileBuckets, ...]
+
+    @property
+    def n_tasks(self) -> int:
+        """The tasks of all streams."""
+        return sum(len(each.tasks) for each in self.streams)
+
+    def blobs(self, number: int) -> Iterator[pa.RecordBatch]:
+        """Yield what a task sends; see ``FileBuckets.blobs``."""
+        for each in self.streams:
+            if number < len(each.tasks):
+                return each.blobs(number)
+            number -= len(each.tasks)
+        raise IndexError(number)
+
+
+def by_bucket(
+    rows: pa.RecordBatch, buckets: Ints, n_buckets: int
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the rows of each bucket that has some, in their order.
+
+    Args:
+        rows: of all buckets.
+        buckets: of each row ((N,)).
+        n_buckets: how many there are, at most 2**15.
+    """
     if not rows.num_rows:
         return
-    buckets = rows.column(BUCKET).to_numpy()
     if n_buckets == 1:
         yield 0, rows
         return

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from eddyline.lane.exchange import FileBuckets
+    from eddyline.lane.exchange import FileBuckets, Reading
     from eddyline.spark.lane import ListedScan
     from eddyline.spark.operator import Batch, Clock, Observed
     from eddyline.state.manifest import StatePart, StatePlace
@@ -213,12 +213,9 @@ class BucketedOperator(Operator, Generic[StateT, ReportT]):
             rows = shuffled(rows, self.n_buckets, by)
         return map_batches(rows, worker.run, self.task_schema)
 
-    def exchange_files(
-        self, files: ListedScan, task: FileBuckets, worker: BucketWorker
-    ) -> DataFrame:
+    def exchange_files(self, spark: SparkSession, read: Reading, worker: BucketWorker) -> DataFrame:
         """Return what a worker answers of the rows of files, which tasks read and send as blobs."""
-        blobs = read_by_tasks(files, task.blobs, BLOBS)
-        return self.exchange(blobs, worker)
+        return self.exchange(read_by_tasks(spark, read.n_tasks, read.blobs, BLOBS), worker)
 
     @cached_property
     def _metrics(self) -> tuple[Column, ...]:
@@ -299,8 +296,8 @@ class BucketWorker:
             StateError: its state cannot be read or written.
         """
         begin_task()
-        arrived = [*unpacked(batches)]
-        report = yield from self.answer(bucket_of(arrived), arrived)
+        sent = list(batches)
+        report = yield from self.answer(bucket_of(sent), [*unpacked(sent)])
         if self.place is not None:
             context = TaskContext.get()
             attempt = 0 if context is None else context.taskAttemptId()
@@ -408,7 +405,8 @@ def fetched_of_files(
     There are none if they are too many. The span is empty if tasks do not report it.
     """
     most = MOST_FETCHED // len(files.tasks)
-    found = read_by_tasks(files, replace(task, most_rows=most).blobs, BLOBS).toArrow()
+    work = replace(task, most_rows=most).blobs
+    found = read_by_tasks(files.spark, len(files.tasks), work, BLOBS).toArrow()
     is_of_bucket = pc.is_valid(found[BUCKET])
     reports = found.filter(pc.invert(is_of_bucket))[BLOB]
     spans = (msgspec.msgpack.decode(each, type=Span) for each in reports.drop_null().to_pylist())

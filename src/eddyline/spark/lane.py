@@ -42,7 +42,7 @@ from eddyline.spark.stream_files import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -152,7 +152,7 @@ class PlainScan:
         """Return the scan of some files.
 
         Raises:
-            Refused: a column of one cannot be read, or they are many, or have no rows.
+            Refused: a column of one cannot be read, or they are many.
         """
         if len(files.paths) > MOST_FILES:
             raise Refused(f"there are more than {MOST_FILES} files")
@@ -176,8 +176,6 @@ class PlainScan:
                 raise Refused(f"{why} ({path})")
             scanned.append(ScannedFile.of(footer))
         tasks = tasks_of(scanned, int(self.spark.sparkContext.defaultParallelism))
-        if not tasks:
-            raise Refused("there are no rows")
         return ListedScan(**vars(self), tasks=tuple(tasks), n_files=len(scanned))
 
 
@@ -202,6 +200,12 @@ class ListedScan(PlainScan):
             "ignores_case": self.ignores_case,
             "sent_rows": self.sent_rows,
         }
+
+
+def _check_has_rows(scans: Iterable[ListedScan]) -> None:
+    """Raise Refused if no file has a row."""
+    if not any(each.tasks for each in scans):
+        raise Refused("there are no rows")
 
 
 def local_path(uri: str) -> str:
@@ -307,7 +311,7 @@ def read_kept(
     """
     ends = StructField(REPORT, BinaryType()), StructField(SENT, LongType())
     schema = StructType([*scan.schema.fields, *added, *ends])
-    read = read_by_tasks(scan, task.kept, schema)
+    read = read_by_tasks(scan.spark, len(scan.tasks), task.kept, schema)
     seen = read.observe(
         observation,
         F.collect_list(REPORT).alias(metric),
@@ -318,16 +322,19 @@ def read_kept(
 
 
 def read_by_tasks(
-    scan: ListedScan, work: Callable[[int], Iterator[pa.RecordBatch]], schema: Any
+    spark: SparkSession,
+    n_tasks: int,
+    work: Callable[[int], Iterator[pa.RecordBatch]],
+    schema: Any,
 ) -> DataFrame:
     """Return what tasks make of files.
 
     Args:
-        scan: the files.
+        spark: the session of the job.
+        n_tasks: how many there are.
         work: maps the number of a task to its result batches.
         schema: of the result.
     """
-    n_tasks = len(scan.tasks)
 
     def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         begin_task()
@@ -335,7 +342,7 @@ def read_by_tasks(
             for number in batch.column(0).to_pylist():
                 yield from work(number)
 
-    return scan.spark.range(0, n_tasks, 1, n_tasks).mapInArrow(run, schema)
+    return spark.range(0, n_tasks, 1, n_tasks).mapInArrow(run, schema)
 
 
 def guarded(df: DataFrame, read: DataFrame) -> DataFrame:
@@ -355,8 +362,8 @@ class ReadsFiles(Protocol):
     def check_may_read(self) -> None:
         """Raise Refused if they may not, whatever the input is."""
 
-    def check_fits(self, scan: PlainScan) -> None:
-        """Raise Refused if they need more than columns of a scan."""
+    def check_fits(self, *scans: Any) -> None:
+        """Raise Refused if they need more than columns of scans; there is one for each stream."""
 
 
 class Lane:
@@ -377,35 +384,35 @@ class Lane:
         """Note for ``explain()``; empty before the first decision."""
         self._operator = operator
         self._wanted = wanted
-        self._stream: DataFrame | None = None
-        """The stream whose files tasks may read."""
-        self._scan: PlainScan | None = None
-        """The same as a scan, by the settings of the session of its batches."""
+        self._streams: tuple[DataFrame, ...] = ()
+        """The streams whose files tasks may read."""
+        self._scans: tuple[PlainScan, ...] = ()
+        """The same as scans, by the settings of the session of their batches."""
         self._fits = False
-        """Whether the columns of the stream were all that the operator needs, the last time."""
+        """Whether the columns of the streams were all that the operator needs, the last time."""
         self._ran = ""
         """The way of the batch that was laid last; empty if there was no choice."""
         self._laid_at = 0
 
     @property
     def choices(self) -> tuple[LaneChoice, ...]:
-        """The choice between files and rows, of a stream that tasks can read."""
-        return () if self._stream is None or not self._fits else (self.choice,)
+        """The choice between files and rows, of streams that tasks can read."""
+        return (self.choice,) if self._streams and self._fits else ()
 
-    def follow(self, stream: DataFrame, *, asks_files: bool = False) -> None:
-        """Remember the stream whose micro-batches this operator reads.
+    def follow(self, *streams: DataFrame, asks_files: bool = False) -> None:
+        """Remember the streams whose micro-batches this operator reads.
 
         Args:
-            stream: the rows.
+            *streams: the rows of each, with the columns that the operator needs.
             asks_files: whether the query asks which file a row is of.
         """
         try:
             self._check_may_read()
             if asks_files:
                 raise Refused("the query asks which file a row is of")
-            scan = PlainScan.of(stream)
-            self._stream = stream
-            self._fitting(scan)
+            scans = tuple(map(PlainScan.of, streams))
+            self._streams = streams
+            self._fitting(scans)
         except Exception as error:  # noqa: BLE001 - see _note_refusal
             self._note_refusal(error)
 
@@ -424,40 +431,59 @@ class Lane:
         try:
             self._check_may_read()
             if batch.id >= 0:
-                return self._files_of_batch(df, batch)
+                found = self._files_of_batch(df, batch)
+                return replace(found[0], schema=df.schema) if found else None
             if keeps_plan and self._wanted != "on":
                 raise Refused("rows of a batch DataFrame keep Spark's own plan; lane='on' takes it")
-            scan = self._fitting(PlainScan.of(df))
+            (scan,) = self._fitting((PlainScan.of(df),))
             if scan.is_table and self._wanted != "on":
                 raise Refused("a table may be written before the job; lane='on' takes it")
             listed = scan.listed(scan.files())
+            _check_has_rows([listed])
         except Exception as error:  # noqa: BLE001 - see _note_refusal
             self._note_refusal(error)
             return None
         self.note = f"lane: tasks read {counted(listed.n_files, 'file')}"
         return listed
 
-    def _files_of_batch(self, df: DataFrame, batch: Batch) -> ListedScan | None:
-        if self._stream is None:
-            return None  # it was said why
+    def files_of_each(self, df: DataFrame, batch: Batch) -> tuple[ListedScan, ...]:
+        """Return the files of each stream in a micro-batch, if tasks are to read them; else none.
+
+        Args:
+            df: the rows of all streams.
+            batch: the micro-batch.
+        """
+        self._ran, self._laid_at = "", time.perf_counter_ns()
+        try:
+            self._check_may_read()
+            return self._files_of_batch(df, batch)
+        except Exception as error:  # noqa: BLE001 - see _note_refusal
+            self._note_refusal(error)
+            return ()
+
+    def _files_of_batch(self, df: DataFrame, batch: Batch) -> tuple[ListedScan, ...]:
+        if not self._streams:
+            return ()  # it was said why
         if df is not batch.rows:
             raise Refused("something looks at the rows, before or after")
         if batch.files is None:
             raise Refused("Spark's log does not name its files, or they are many or not local")
         if not batch.is_taken_whole:
             raise Refused("its sink may not take all of the results")
-        if self._scan is None:
-            self._scan = PlainScan.of(self._stream, df.sparkSession)
-        scan = self._fitting(self._scan)
+        if not self._scans:
+            self._scans = tuple(PlainScan.of(each, df.sparkSession) for each in self._streams)
+        scans = self._fitting(self._scans)
         if self.choice.next != FILES:
             self._ran = ROWS
             is_tried = "is tried" if self.choice.is_trial else "is in force"
             self.note = f"lane: no, because the plan {ROWS!r} {is_tried}"
-            return None
-        (files,) = batch.files.streams
-        listed = scan.listed(files)
+            return ()
+        listed = tuple(
+            scan.listed(files) for scan, files in zip(scans, batch.files.streams, strict=True)
+        )
+        _check_has_rows(listed)
         self._ran, self.note = FILES, "lane: tasks read the files of each batch"
-        return replace(listed, schema=df.schema)
+        return listed
 
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
         """Take in the time of a batch, and what its tasks have sent."""
@@ -480,11 +506,11 @@ class Lane:
             raise Refused("the option lane is 'off'")
         self._operator.check_may_read()
 
-    def _fitting(self, scan: PlainScan) -> PlainScan:
+    def _fitting(self, scans: tuple[PlainScan, ...]) -> tuple[PlainScan, ...]:
         self._fits = False
-        self._operator.check_fits(scan)
+        self._operator.check_fits(*scans)
         self._fits = True
-        return scan
+        return scans
 
     def _note_refusal(self, error: Exception) -> None:
         """Note why Spark reads the rows. Any error refuses: a new Spark may plan otherwise."""

@@ -109,7 +109,13 @@ def laid_out(
         return laid_out(own, relations, query, options, name)
 
     site = Site(
-        first, query, options, before=tuple(steps[:at]), relations=relations, lay_out=lay_out
+        first,
+        query,
+        options,
+        asks_files=_asks_files(steps),
+        before=tuple(steps[:at]),
+        relations=relations,
+        lay_out=lay_out,
     )
     (merging,), _ = operators_of(steps[at : at + 1], site)
     assert isinstance(merging, Merging)
@@ -155,7 +161,7 @@ def _laid_over_one(
         time=read.time,
         lateness=read.lateness,
         clock=clock,
-        asks_files=any(_OF_FILES in repr(each).lower() for each in steps),
+        asks_files=_asks_files(steps),
     )
     made, end = operators_of(steps, site)
     if clock is not None and (conditions := _conditions(steps)):
@@ -169,6 +175,11 @@ def _laid_over_one(
     is_timed = clock is not None and clock.is_asked
     source = read.df if is_timed else read.rows
     return LaidOut(source, end.df, end.time, end.clock, make, end.times)
+
+
+def _asks_files(steps: Sequence[Step]) -> bool:
+    """Return whether some steps may ask which file a row is of."""
+    return any(_OF_FILES in repr(each).lower() for each in steps)
 
 
 def _conditions(steps: Sequence[Step]) -> list[FilterStep | ProjectStep]:

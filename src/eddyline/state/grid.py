@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from eddyline.data.hashes import add_longs, seeds
 from eddyline.state.bucket_state import BucketState
 
 if TYPE_CHECKING:
@@ -38,18 +39,6 @@ N_BINS = 240
 Bins = dict[tuple[str, int], "NDArray[Any]"]
 """By input and key class, how many rows have a hash in each bin ((N_BINS,))."""
 
-_PRIMES = tuple(
-    np.uint64(each)
-    for each in (
-        0x9E3779B185EBCA87,
-        0xC2B2AE3D27D4EB4F,
-        0x165667B19E3779F9,
-        0x85EBCA77C2B2AE63,
-        0x27D4EB2F165667C5,
-    )
-)
-_SEED = np.uint64(42)
-
 
 def bins_of(codes: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the bin of each code: Spark's ``pmod(xxhash64(code), N_BINS)``."""
@@ -58,18 +47,9 @@ def bins_of(codes: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def spark_hashes(codes: NDArray[np.int64]) -> NDArray[np.uint64]:
     """Return the hash of each code: Spark's ``xxhash64(code)``."""
-    first, second, third, fourth, fifth = _PRIMES
-    with np.errstate(over="ignore"):
-        mixed = _rotated(codes.view(np.uint64) * second, 31) * first
-        found = _rotated((_SEED + fifth + np.uint64(8)) ^ mixed, 27) * first + fourth
-        found = (found ^ (found >> np.uint64(33))) * second
-        found = (found ^ (found >> np.uint64(29))) * third
-        found ^= found >> np.uint64(32)
-    return found
-
-
-def _rotated(bits: NDArray[np.uint64], by: int) -> NDArray[np.uint64]:
-    return (bits << np.uint64(by)) | (bits >> np.uint64(64 - by))
+    found = seeds(codes.size)
+    add_longs(found, codes)
+    return found.view(np.uint64)
 
 
 @dataclass(frozen=True, slots=True)

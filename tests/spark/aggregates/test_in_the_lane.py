@@ -17,9 +17,10 @@ from pyspark.sql import functions as F
 
 import eddyline as el
 from eddyline.aggregates.loop import PLANS, AggregateLoop
+from eddyline.data import parquet_spans
+from eddyline.data.hashes import KINDS, add_hash, add_ints, seeds
 from eddyline.lane.choice import FILES
 from eddyline.lane.exchange import BUCKET, by_bucket
-from eddyline.lane.hashes import KINDS, add_hash, add_ints, seeds
 from eddyline.spark.aggregates import operator, task
 from eddyline.spark.aggregates.operator import AggregatingOperator
 from tests.examples import examples
@@ -95,7 +96,7 @@ def test_rows_are_parted_by_bucket_in_their_order(buckets):
     rows = pa.RecordBatch.from_pydict(
         {BUCKET: pa.array(buckets, pa.int32()), "at": pa.array(range(len(buckets)), pa.int64())}
     )
-    parts = dict(by_bucket(rows, 7))
+    parts = dict(by_bucket(rows, rows.column(BUCKET).to_numpy(), 7))
     assert {bucket: part.column("at").to_pylist() for bucket, part in parts.items()} == {
         bucket: [at for at, own in enumerate(buckets) if own == bucket] for bucket in {*buckets}
     }
@@ -223,6 +224,7 @@ def test_every_plan_reads_files_and_says_so(
     spark, asked, source, tmp_path, batches_read, monkeypatch, plan, has_statistics
 ):
     monkeypatch.setattr(operator, "AggregateLoop", partial(AggregateLoop, plan=plan))
+    monkeypatch.setattr(parquet_spans, "MOST_ROWS_READ", 0)
     for number in range(4):
         write(source, number, late=40 * (number == 2), write_statistics=has_statistics)
     base = ran(query(spark, source, lane="off"), tmp_path, "base")
@@ -285,6 +287,7 @@ def test_groups_that_are_cells_of_their_own_are_too_many_for_the_driver(
 ):
     """The driver holds none of them, and knows the event times all the same."""
     monkeypatch.setattr("eddyline.spark.bucketed.MOST_FETCHED", 20)
+    monkeypatch.setattr(parquet_spans, "MOST_ROWS_READ", 0)
     for number in range(3):
         write(source, number, write_statistics=False)
     monkeypatch.setattr(operator, "AggregateLoop", partial(AggregateLoop, plan="driver"))

@@ -56,9 +56,9 @@ from eddyline.aggregates.plan import (
     Partials,
 )
 from eddyline.aggregates.slides import Slides
+from eddyline.data.hashes import KINDS
 from eddyline.errors import NotSupportedError, QueryError
-from eddyline.lane.exchange import BUCKET
-from eddyline.lane.hashes import KINDS
+from eddyline.lane.exchange import BUCKET, Reading
 from eddyline.options import AggregateOptions
 from eddyline.query.query import LONGEST, WINDOW, SessionWindow, SlideWindow, both
 from eddyline.query.select.statement import identifier
@@ -339,7 +339,8 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
             # Tasks make cells of the rows that they read, whatever the plan is.
             self.laid_by = "early"
             worker = self._worker(rows, place, self.task_schema, until)
-            return self.exchange_files(self._files, self._file_rows(self._files), worker)
+            reading = Reading((self._file_rows(self._files),))
+            return self.exchange_files(rows.sparkSession, reading, worker)
         worker, cells = self._worker(rows, place, self.task_schema, until), self.cells(rows)
         return self.exchange(cells, worker, is_shuffled=self.placement.is_late)
 

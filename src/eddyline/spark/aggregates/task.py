@@ -30,8 +30,8 @@ from eddyline.aggregates.monoids import MONOIDS
 from eddyline.aggregates.plan import Lift, lifted
 from eddyline.aggregates.sessions import SessionBatch
 from eddyline.aggregates.slides import SharedBatch, SlideBatch
+from eddyline.data.hashes import add_hash, add_ints, seeds, whole_numbers
 from eddyline.lane.exchange import BUCKET, FileBuckets
-from eddyline.lane.hashes import add_hash, add_ints, seeds, whole_numbers
 from eddyline.query.query import RowsWindow, SessionWindow, SlideWindow
 from eddyline.spark.aggregates.columns import CHECK_SEED, ROWS, START, code_columns
 from eddyline.spark.bucketed import BucketWorker, as_type

@@ -105,6 +105,8 @@ class JoinInputs(Operator):
         self._seen: dict[str, Disorder] = {}
         self._changed: list[JournalEntry] = []
         self._rows: DataFrame | None = None
+        self.arrived: DataFrame | None = None
+        """The rows of the newest batch, as they came."""
         self.earliest: dict[str, int] = {}
         """The least event time of each stream in the newest batch (µs), once it is closed."""
         self._n_keyed: dict[int, int] = {}
@@ -134,7 +136,7 @@ class JoinInputs(Operator):
 
     def prepare(self, df: DataFrame, batch: Batch) -> None:
         """Keep the rows for who looks at some of them before the job; look at their times."""
-        self._rows, self._seen = self.source.of_streams(df), {}
+        self._rows, self._seen, self.arrived = self.source.of_streams(df), {}, df
         told, self.told = self.told, None
         is_in_files = False
         if told is None:

@@ -7,12 +7,16 @@ new runs, and report. The state after the batch names these runs.
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import msgspec
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
+from eddyline.data.hashes import KINDS
 from eddyline.data.learned import restored
 from eddyline.errors import StateError
 from eddyline.joins.caches.choice import JoinCaches
@@ -40,18 +44,23 @@ from eddyline.joins.view import (
     PipelineView,
     ProbeView,
 )
+from eddyline.lane.exchange import Reading
 from eddyline.options import DISCARD, JoinOptions
 from eddyline.query.query import UnboundedWindow
 from eddyline.report import joins as words
+from eddyline.report.formatting import one_line
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.arrow_tasks import map_batches
 from eddyline.spark.bucketed import BucketedOperator, shuffled, state_of
 from eddyline.spark.joins.bound import bind_join, gives_all
 from eddyline.spark.joins.inputs import BatchMode, JoinInputs
+from eddyline.spark.joins.layout import INPUT, RAW, START, TEXT_OF
 from eddyline.spark.joins.source import Placement, operators_of_inputs
 from eddyline.spark.joins.tables import Broadcast, TableFilter, one_bucket
-from eddyline.spark.joins.task import BatchWorker, OnceWorker, Shape
+from eddyline.spark.joins.task import BatchWorker, FileJoinRows, OnceWorker, Shape
+from eddyline.spark.lane import Lane, Refused
 from eddyline.spark.relation import LOCAL, time_type
+from eddyline.sql.parsing import quoted
 from eddyline.state.grid import Moved, buckets_for
 from eddyline.state.late_rows import late_rows, settle_late
 from eddyline.state.rows import ALWAYS
@@ -61,7 +70,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
 
     from eddyline.query.steps import JoinStep
     from eddyline.report.sections import Section
@@ -69,7 +77,8 @@ if TYPE_CHECKING:
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History, Record
     from eddyline.spark.joins.bound import BoundJoin
-    from eddyline.spark.joins.layout import JoinInput
+    from eddyline.spark.joins.layout import InputLayout, JoinInput
+    from eddyline.spark.lane import ListedScan, PlainScan
     from eddyline.spark.operator import Batch, Laid, Observed, Operator, Pending, Site
     from eddyline.state.manifest import StatePart, StatePlace
 
@@ -84,6 +93,7 @@ class LearnedJoin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     leaving: LearnedLeaving
     drops: Any
     way: str = BUCKETS
+    lane: Any = None
 
 
 class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
@@ -157,6 +167,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         self.task_module = "" if can_broadcast else BatchWorker.__module__
         self._grid = self.grids.grid
         super().__init__(bound.spark)
+        self.lane = Lane(self, "lane", self.options.lane, is_adaptive=self.options.adaptive)
         self.gives_all = gives_all(bound)
         self.work = JoinWork()
         self.n_joined = dict.fromkeys(self.graph.inputs, 0)
@@ -173,7 +184,9 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
     @classmethod
     def of(cls, step: JoinStep, site: Site) -> Self:
         """Return the operator of a step."""
-        return cls(bind_join(step, site))
+        made = cls(bind_join(step, site))
+        made.follow_streams(asks_files=site.asks_files)
+        return made
 
     @property
     def before(self) -> tuple[Operator, ...]:
@@ -294,6 +307,8 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             shape,
             buckets_for(self._grid, self.part.grid, self.part.buckets, self.graph.classes_of),
         )
+        if reading := self._reading(batch):
+            return self.exchange_files(df.sparkSession, reading, worker), ()
         if self._placement is None or self._placement.grid != self._grid:
             self._placement = Placement(self._grid, bound.source)
         rows: DataFrame = bound.source.keyed(df)
@@ -304,6 +319,117 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             rows, dropped = self.drops.lay(rows, plan.lows)
         rows, by = self._placement.lay(rows)
         return self.exchange(rows, worker, by=by), dropped
+
+    # -- the lane -------------------------------------------------------------------------------
+
+    def follow_streams(self, *, asks_files: bool) -> None:
+        """Let tasks read the files of the streams.
+
+        Args:
+            asks_files: whether the query asks which file a row is of.
+        """
+        if not all(each.df.isStreaming for each in self._read):
+            return
+        streams: list[DataFrame] = []
+        with suppress(Refused):  # which the lane says itself
+            self.check_may_read()
+            streams += [
+                each.df.select(*[F.col(quoted(name)) for name in self._needed(each)])
+                for each in self._read
+            ]
+        self.lane.follow(*streams, asks_files=asks_files)
+
+    @property
+    def _read(self) -> list[JoinInput]:
+        """The inputs whose files tasks may read, in the order in which Spark unites them."""
+        return [self.bound.inputs[number] for number, _ in self.bound.source.in_files]
+
+    def _layout(self, of: JoinInput) -> InputLayout:
+        return next(each for each in self.bound.source.layouts if each.name == of.name)
+
+    def _columns_of_keys(self, of: JoinInput) -> dict[int, str]:
+        """Return the column of each key class of an input.
+
+        Raises:
+            Refused: a key is computed.
+        """
+        found = {}
+        for key in self._layout(of).keys:
+            texts = self.bound.step.keys[key].members[of.name]
+            known = {quoted(name): name for name in of.df.columns}
+            known |= {name: name for name in of.df.columns}
+            if len(texts) > 1 or texts[0].strip() not in known:
+                raise Refused(f"Spark computes the key {one_line(texts[-1])} of {of.name}")
+            found[key] = known[texts[0].strip()]
+        return found
+
+    def _needed(self, of: JoinInput) -> tuple[str, ...]:
+        """Return the columns of an input that tasks read; see ``_columns_of_keys``."""
+        assert of.time is not None
+        keys = self._columns_of_keys(of).values()
+        return (*dict.fromkeys([of.time, *keys, *self._layout(of).slots]),)
+
+    def check_may_read(self) -> None:
+        """Raise Refused if tasks may not read files, whatever the input is."""
+        bound = self.bound
+        if bound.source.trunk is not None or bound.source.laid:
+            raise Refused("an input is computed before it is joined")
+        if bound.step.kind != "inner" or bound.is_ordered:
+            raise Refused("rows that have no partner are needed, or their order")
+        if self.broadcast is not None or self.drops.loop.tables:
+            raise Refused("a table says which rows are needed")
+        for each in self._read:
+            if any(name.startswith(TEXT_OF) for name in self._layout(each).slots):
+                raise Refused(f"Spark computes a column of {each.name}")
+            self._columns_of_keys(each)
+
+    def check_fits(self, *scans: PlainScan) -> None:
+        """Raise Refused if keys have values that tasks do not compare as Spark does."""
+        for scan, each in zip(scans, self._read, strict=True):
+            kinds = {column.name: column.type_text for column in scan.columns}
+            for key, name in self._columns_of_keys(each).items():
+                if kinds[name] not in KINDS or self.bound.source.kinds[key] not in KINDS:
+                    raise Refused(f"tasks do not compare {name!r}, of type {kinds[name]}")
+
+    def _reading(self, batch: Batch) -> Reading | None:
+        """Return the tasks that read the files of a batch; None if Spark hands its rows over."""
+        source, mode = self.bound.source, self.inputs.mode
+        if source.tables is not None and not mode.has_tables:
+            self.lane.note_not_asked("the first batch brings the tables")
+            return None
+        if not mode.looks_ahead:
+            self.lane.note_not_asked("the files do not say how far their event times go")
+            return None
+        assert self.inputs.arrived is not None
+        listed = self.lane.files_of_each(self.inputs.arrived, batch)
+        if not listed:
+            return None
+        types = {INPUT: "int", START: "bigint", **source.types}
+        text = ", ".join(f"{name} {kind}" for name, kind in types.items() if name[:5] != RAW)
+        common = arrow_schema(self.spark, cast("StructType", StructType.fromDDL(text)))
+        streams = zip(listed, self._read, strict=True)
+        return Reading(tuple(self._file_rows(files, each, common) for files, each in streams))
+
+    def _file_rows(self, files: ListedScan, of: JoinInput, common: pa.Schema) -> FileJoinRows:
+        """Return what reads the files of one input."""
+        assert of.time is not None
+        layout, source = self._layout(of), self.bound.source
+        return FileJoinRows(
+            **files.reading(self._needed(of)),
+            n_buckets=self.n_buckets,
+            most_rows=None,
+            time=of.time,
+            spans=False,
+            number=layout.number,
+            name=of.name,
+            keys=self._columns_of_keys(of),
+            hashed=source.rough,
+            slots={place: name for name, place in layout.slots.items()},
+            common=common,
+            grid=self._grid,
+        )
+
+    # -- results --------------------------------------------------------------------------------
 
     def results(self, found: DataFrame) -> DataFrame:
         """Return the results in what tasks returned."""
@@ -354,7 +480,10 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
         """Take in what the buckets of a batch did."""
         decided, self._decided = self._decided, []
-        return [*decided, *self._learned(observed, batch)]
+        reports = [] if self._broadcasts is not None else self.reports(observed)
+        n_rows = sum(sum(each.n_rows.values()) for each in reports)
+        read = self.lane.learn(observed, replace(batch, n_rows=n_rows))
+        return [*decided, *read, *self._learned(observed, batch)]
 
     def _learned(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
         # Tables that were read by themselves come in no bucket, whatever the strategy is.
@@ -486,6 +615,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             *((done, bool(tiers.lengths)) for done in self.leaving.done.values()),
             (self.drops.loop, bool(self.drops.loop.tables)),
             (self.ways, self.ways.is_adaptive),
+            *((choice, True) for choice in self.lane.choices),
         )
         return tuple(choice for choice, is_open in possible if is_open)
 
@@ -515,7 +645,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
                 declared=tuple(
                     f"{each.column} of {name}" for name, each in self.bound.keys.items()
                 ),
-                notes=tuple(self._notes()),
+                notes=(*self._notes(), *((self.lane.note,) if self.lane.note else ())),
             )
 
     def _input_view(self, each: JoinInput) -> InputView:
@@ -621,6 +751,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             self.leaving.snapshot(),
             self.drops.loop.snapshot(),
             self.ways.plan,
+            self.lane.choice.snapshot() if self.lane.choices else None,
         )
 
     def restore(self, state: Any) -> None:
@@ -641,5 +772,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         self.drops.loop.restore(learned.drops)
         if self.ways.is_adaptive:
             self.ways.plan = learned.way
+        if learned.lane is not None:
+            self.lane.choice.restore(learned.lane)
         self.n_joined |= {name: learned.n_joined.get(name, 0) for name in self.n_joined}
         self.n_results = learned.n_results

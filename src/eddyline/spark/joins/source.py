@@ -454,6 +454,10 @@ class Source:
     in_files: tuple[tuple[int, str | None], ...] = ()
     """Of each stream that nothing makes: its number, and its event time in the files that it is
     read from, if it is; in the order in which they are united."""
+    kinds: tuple[str, ...] = ()
+    """The type in which the members of each key class are compared."""
+    types: Mapping[str, str] = field(default_factory=dict)
+    """Of the common columns, but for those of every row."""
 
     @property
     def awaited(self) -> tuple[int, ...]:
@@ -558,7 +562,18 @@ def source_of(step: JoinStep, inputs: Sequence[JoinInput], options: FilterOption
     streams, tables = _union(parts[True]), _union(parts[False])
     trunk, made = _made(inputs, tags, streams, types)
     steps = tuple(laid.values())
-    return Source(streams, tables, layouts, places.rough, steps, trunk, made, tuple(in_files))
+    return Source(
+        streams,
+        tables,
+        layouts,
+        places.rough,
+        steps,
+        trunk,
+        made,
+        tuple(in_files),
+        tuple(kinds),
+        types,
+    )
 
 
 def _made(

@@ -1,13 +1,21 @@
-"""The work of Spark's Python workers for a join: one partition, which is one bucket."""
+"""The work of Spark's Python workers for a join: one partition, which is one bucket.
+
+In the lane ``FileJoinRows`` reads the rows of one stream and sends them to buckets; see
+``lane.exchange``.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
+from itertools import product
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from eddyline.data.hashes import add_hash, seeds, whole_numbers
 from eddyline.joins.operator.bucket import BucketBatch
 from eddyline.joins.operator.event_time import (
     OrderedBatch,
@@ -17,22 +25,23 @@ from eddyline.joins.operator.event_time import (
 )
 from eddyline.joins.operator.pipeline import results
 from eddyline.joins.plan import JoinWork
+from eddyline.lane.exchange import FileBuckets, by_bucket
 from eddyline.spark.arrow_tasks import begin_task, task_ids
 from eddyline.spark.bucketed import BucketWorker, as_sent, as_type, state_of
 from eddyline.spark.joins.layout import INPUT, KEY, PASSES, START
 from eddyline.state.bucket_state import BucketState
+from eddyline.state.grid import bins_of
 from eddyline.state.late_rows import write_late
 from eddyline.state.rows import Rows, SortedRun, as_kept, result_column, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from eddyline.joins.plan import BatchPlan
     from eddyline.spark.joins.layout import InputLayout
-    from eddyline.state.grid import Buckets
+    from eddyline.state.grid import Buckets, Grid
     from eddyline.state.manifest import StatePlace
     from eddyline.state.rows import KeyColumn
 
@@ -185,3 +194,74 @@ def _code(codes: pa.ChunkedArray) -> NDArray[np.int64]:
     """Return codes; any for NULL, which a row has that cannot join."""
     found: NDArray[np.int64] = (pc.fill_null(codes, 0) if codes.null_count else codes).to_numpy()
     return found
+
+
+@dataclass(frozen=True)
+class FileJoinRows(FileBuckets):
+    """Reads the rows of one input that can join, and sends them to the buckets of a grid."""
+
+    number: int
+    """Of the input."""
+    name: str
+    """Of the input."""
+    keys: Mapping[int, str]
+    """The column of each of its key classes."""
+    hashed: tuple[int, ...]
+    """The key classes whose codes are hashes."""
+    slots: Mapping[str, str]
+    """The columns that results need, by the common columns that hold them."""
+    common: pa.Schema
+    """The columns of rows of all inputs."""
+    grid: Grid
+
+    def bucketed(self, blocks: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that have an event time and all keys, as rows of all inputs."""
+        return filter(len, map(self._as_common, blocks))
+
+    def _as_common(self, block: tuple[pa.Array, ...]) -> pa.RecordBatch:
+        rows = pa.RecordBatch.from_arrays(list(block), list(self.handed))
+        needed = [rows.column(name) for name in (self.time, *self.keys.values())]
+        if any(each.null_count for each in needed):
+            rows = rows.filter(reduce(pc.and_, map(pc.is_valid, needed)))
+        n = rows.num_rows
+        found = {INPUT: pa.repeat(pa.scalar(self.number, pa.int32()), n)}
+        found[START] = pa.array(whole_numbers(rows.column(self.time)))
+        for key, column in self.keys.items():
+            found[f"{KEY}{key}"] = pa.array(self._code(key, rows.column(column)))
+        found |= {place: rows.column(column) for place, column in self.slots.items()}
+        columns = [
+            found[each.name].cast(each.type) if each.name in found else pa.nulls(n, each.type)
+            for each in self.common
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.common)
+
+    def _code(self, key: int, column: pa.Array) -> NDArray[np.int64]:
+        """Return the codes of a key class; see ``layout.codes_of``."""
+        if key not in self.hashed:
+            return whole_numbers(column)
+        hashes = seeds(len(column))
+        add_hash(hashes, column)
+        return hashes
+
+    def parted(self, rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield the rows of each bucket; along classes of other inputs a row goes to all."""
+        codes = {key: rows.column(f"{KEY}{key}").to_numpy() for key in self.keys}
+        if self.grid.splits:
+            starts = rows.column(START).to_numpy()
+            for bucket in range(self.n_buckets):
+                held = self.grid.holds(bucket, self.name, codes, starts)
+                if held.any():
+                    yield bucket, rows.filter(pa.array(held))
+            return
+        shape = self.grid.shape
+        places = [
+            bins_of(codes[key]) % size if key in codes else np.zeros(len(rows), np.int64)
+            for key, size in enumerate(shape)
+        ]
+        first = np.ravel_multi_index(places, shape) if shape else np.zeros(len(rows), np.int64)
+        parts = list(by_bucket(rows, first, self.n_buckets))
+        others = [range(1) if key in codes else range(size) for key, size in enumerate(shape)]
+        for place in product(*others):
+            beyond = int(np.ravel_multi_index(place, shape)) if shape else 0
+            for bucket, part in parts:
+                yield bucket + beyond, part

@@ -156,7 +156,7 @@ def read_counts(scan: "ListedScan", work: Work, observation: Any) -> "DataFrame"
     def count(number: int) -> Iterator[pa.RecordBatch]:
         return task.count(files.blocks(number))
 
-    return _summed(read_by_tasks(scan, count, COUNTS), observation)
+    return _summed(read_by_tasks(scan.spark, len(scan.tasks), count, COUNTS), observation)
 
 
 def with_counts(df: "DataFrame", work: Work, observation: Any) -> "DataFrame":

@@ -44,17 +44,20 @@ KINDS = (*INTS, *LONGS, *TEXTS)
 
 def seeds(n_rows: int, *literals: int) -> Ints:
     """Return the hashes of rows of which some BIGINT literals have been hashed ((N,))."""
-    found = np.full(n_rows, SEED, np.int64)
+    found = np.full(1, SEED, np.int64)
     for each in literals:
-        one = np.array([each], np.int64)
-        _hash_longs(one, np.ones(1, np.bool_), hashed := found[:1].copy())
-        found[:] = hashed[0]
-    return found
+        add_longs(found, np.array([each], np.int64))
+    return np.repeat(found, n_rows)
 
 
 def add_ints(hashes: Ints, values: Ints) -> None:
     """Hash an INT of each row into the hashes of rows ((N,) both)."""
-    _hash_ints(np.ascontiguousarray(values, np.int64), np.ones(len(values), np.bool_), hashes)
+    _hash_ints(values, np.ones(len(values), np.bool_), hashes)
+
+
+def add_longs(hashes: Ints, values: Ints) -> None:
+    """Hash a BIGINT of each row into the hashes of rows ((N,) both)."""
+    _hash_longs(values, np.ones(len(values), np.bool_), hashes)
 
 
 def add_hash(hashes: Ints, column: pa.Array) -> None:

@@ -1,0 +1,257 @@
+"""Joins whose tasks read files give what those give to which Spark hands rows over."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+import eddyline as el
+from eddyline.data import parquet_spans
+from eddyline.lane.choice import FILES
+from eddyline.query.query import RowsWindow
+from eddyline.query.steps import FilterStep, ProjectStep, steps
+from eddyline.spark.joins.operator import JoinOperator
+from eddyline.spark.joins.task import FileJoinRows
+from eddyline.state.grid import Grid, Split
+from tests.examples import examples
+from tests.oracles.join_strategies import join_cases
+from tests.oracles.joins import bag, results
+from tests.spark.aggregates.test_any_cut import PHASES
+from tests.spark.joins.join_streams import stream_of, write_batch
+from tests.spark.joins.test_join_streams import T0, answered, drawn_join
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+FILES_ARE_ASKED = pytest.mark.parametrize("asked", ["files"], indirect=True)
+
+
+@pytest.fixture
+def batches_read(monkeypatch):
+    """The numbers of tasks of each batch whose files tasks have read."""
+    found, read = [], JoinOperator._reading
+
+    def noted(self, batch):
+        reading = read(self, batch)
+        if reading is not None:
+            found.append(reading.n_tasks)
+        return reading
+
+    monkeypatch.setattr(JoinOperator, "_reading", noted)
+    return found
+
+
+def may_be_read(case):
+    """Return whether tasks may read the files of a case: its inputs are joined as they are."""
+    is_plain = case.query.emits == "istream" and case.batches
+    of_inputs = [each for each in steps(case.query) if isinstance(each, FilterStep | ProjectStep)]
+    own = {each.name for each in case.query.inputs} | {each.stream for each in case.query.inputs}
+    is_plain = is_plain and not any(each.input in own for each in of_inputs)
+    return is_plain and not any(isinstance(each.window, RowsWindow) for each in case.query.inputs)
+
+
+@FILES_ARE_ASKED
+def test_any_cut_gives_the_definition(spark, asked, batches_read):
+    n_cases = []
+
+    @given(
+        case=join_cases(max_inputs=4, expressions=False, statics=False).filter(may_be_read),
+        n_buckets=st.integers(1, 6),
+    )
+    @examples(40, phases=PHASES)
+    def each(case, n_buckets):
+        n_before = len(batches_read)
+        with tempfile.TemporaryDirectory() as folder:
+            join = drawn_join(spark, case, Path(folder), buckets=n_buckets, lane="on")
+            run = join.start(trigger="available_now")
+            assert run.await_termination(240)
+            wanted = results(case.query, case.tables, case.times)
+            wanted = wanted.filter(wanted["_at"].to_numpy() < answered(case)).drop_columns("_at")
+            assert bag(run.to_arrow()) == bag(wanted)
+        n_cases.append(len(batches_read) > n_before)
+
+    each()
+    assert sum(n_cases) > 0.2 * len(n_cases)
+
+
+@pytest.mark.parametrize("splits", [(), (Split(0, 3, (("b", 2), ("a", 2))),)])
+def test_rows_go_to_the_buckets_that_hold_them(splits):
+    """Along classes of other inputs a row goes to all buckets; a split bin is cut by time."""
+    rng = np.random.default_rng(5)
+    n, grid = 500, Grid((4, 3), splits)
+    common = pa.schema([("__input", pa.int32()), ("__start", pa.int64()), ("__key0", pa.int64())])
+    work = FileJoinRows(
+        tasks=(),
+        columns=(),
+        handed=("ts", "k"),
+        ignores_case=True,
+        sent_rows=1,
+        n_buckets=grid.n_buckets,
+        most_rows=None,
+        time="ts",
+        spans=False,
+        number=0,
+        name="a",
+        keys={0: "k"},
+        hashed=(),
+        slots={},
+        common=common,
+        grid=grid,
+    )
+    block = (
+        pa.array(rng.integers(0, 10**9, n), mask=rng.random(n) < 0.1).cast(
+            pa.timestamp("us", "UTC")
+        ),
+        pa.array(rng.integers(0, 40, n), mask=rng.random(n) < 0.1),
+    )
+    (rows,) = work.bucketed(iter([block]))
+    assert rows.num_rows == sum(
+        time.is_valid and key.is_valid for time, key in zip(*block, strict=True)
+    )
+    codes, starts = {0: rows.column("__key0").to_numpy()}, rows.column("__start").to_numpy()
+    found = {bucket: part.to_pylist() for bucket, part in work.parted(rows)}
+    for bucket in range(grid.n_buckets):
+        held = grid.holds(bucket, "a", codes, starts)
+        assert found.get(bucket, []) == rows.filter(pa.array(held)).to_pylist()
+    assert len(found) == grid.n_buckets
+
+
+# -- two and three streams ------------------------------------------------------------------------
+
+TEXT = (
+    "SELECT a.t, a.w, b.v AS bv, c.v AS cv FROM a [RANGE 6 SECONDS] JOIN b [RANGE 4 SECONDS] ON "
+    "a.k = b.k JOIN c [RANGE 9 SECONDS] ON b.t = c.t"
+)
+
+
+def write(folder, number, n_rows=120, **options):
+    """Write a file of ten seconds for each stream."""
+    for at, name in enumerate("abc"):
+        rng = np.random.default_rng([number, at])
+        micros = rng.integers(-2_000_000, 10_000_000, n_rows) + 10_000_000 * number
+        times = pa.array(micros + int(T0.timestamp()) * 1_000_000, mask=rng.random(n_rows) < 0.02)
+        rows = pa.table(
+            {
+                "ts": times.cast(pa.timestamp("us", "UTC")),
+                "k": pa.array(rng.integers(0, 20, n_rows), mask=rng.random(n_rows) < 0.1),
+                "v": pa.array(rng.integers(0, 99, n_rows), pa.int32()),
+                "t": pa.array(rng.choice(["x", "yy", "zzz", "ä"], n_rows)),
+                "w": pa.array(rng.normal(size=n_rows)),
+                "unread": pa.array([[1, 2]] * n_rows),
+            }
+        )
+        if options:
+            (folder / name).mkdir(parents=True, exist_ok=True)
+            parquet.write_table(rows, folder / name / f"{number:05d}.parquet", **options)
+        else:
+            write_batch(folder, name, number, rows)
+
+
+def query(spark, folder, text=TEXT, **options):
+    engine = el.Engine(spark)
+    for name in "abc":
+        stream = stream_of(spark, folder, name)
+        engine.stream(name, stream, time="ts", lateness="4 seconds")
+    return engine.query(text, name="laned", **options)
+
+
+def ran(asked_for, folder, name="out"):
+    run = asked_for.start(
+        "parquet",
+        path=folder / name,
+        checkpoint=folder / f"state of {name}",
+        trigger="available_now",
+    )
+    assert run.await_termination(240)
+    return run
+
+
+def told(run):
+    """What a run says of itself, as one line."""
+    return " ".join(run.explain().split())
+
+
+def rows_of(spark, folder, name="out"):
+    return sorted(map(repr, spark.read.parquet(str(folder / name)).collect()))
+
+
+@FILES_ARE_ASKED
+def test_a_restart_may_read_rows_and_the_next_one_files(spark, asked, tmp_path, batches_read):
+    for number, lane in enumerate(["on", "off", "on", "auto"]):
+        write(tmp_path, number)
+        run = ran(query(spark, tmp_path, lane=lane), tmp_path)
+        assert run.plan().get("lane") == (None if lane == "off" else FILES)
+        said = "no, because the option lane is 'off'" if lane == "off" else "tasks read the files"
+        assert f"lane: {said}" in run.explain()
+    assert batches_read == [3] * 3
+    base = ran(query(spark, tmp_path, lane="off"), tmp_path, "base")
+    assert rows_of(spark, tmp_path) == rows_of(spark, tmp_path, "base")
+    assert len(rows_of(spark, tmp_path)) > 100
+    for name in "abc":
+        late = [each.late_rows(name).num_rows for each in (base, run)]
+        assert late[0] == late[1]
+
+
+@FILES_ARE_ASKED
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (TEXT.replace("a.k = b.k", "a.k + 1 = b.k"), "Spark computes the key k + 1 of a"),
+        (TEXT.replace("a.k = b.k", "a.w = b.w"), "tasks do not compare 'w', of type double"),
+        (TEXT + " WHERE a.v > 3", "an input is computed before it is joined"),
+        (
+            "SELECT a.t, b.v FROM a [RANGE 6 SECONDS] LEFT JOIN b [RANGE 4 SECONDS] ON a.k = b.k",
+            "rows that have no partner are needed, or their order",
+        ),
+        (
+            "SELECT a.t, b.v FROM a [ROWS 3] JOIN b [RANGE 4 SECONDS] ON a.k = b.k",
+            "rows that have no partner are needed, or their order",
+        ),
+    ],
+)
+def test_why_there_is_no_lane_is_said(spark, asked, tmp_path, text, why):
+    write(tmp_path, 0)
+    assert f"lane: no, because {why}" in told(ran(query(spark, tmp_path, text), tmp_path))
+
+
+@FILES_ARE_ASKED
+def test_files_that_do_not_say_their_event_times_are_read_by_spark(
+    spark, asked, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(parquet_spans, "MOST_ROWS_READ", 0)
+    write(tmp_path, 0, write_statistics=False)
+    run = ran(query(spark, tmp_path, lane="on"), tmp_path)
+    assert "lane: no, because the files do not say how far their event times go" in told(run)
+    assert rows_of(spark, tmp_path)
+
+
+@FILES_ARE_ASKED
+def test_a_static_table_comes_with_the_first_batch_and_files_are_read_then(
+    spark, asked, tmp_path, batches_read
+):
+    """Of two streams and a table; that of one stream is sent to the rows."""
+    for number in range(3):
+        write(tmp_path, number)
+    text = (
+        "SELECT a.t, b.v, d.w FROM a [RANGE 6 SECONDS] JOIN b [RANGE 4 SECONDS] ON a.k = b.k "
+        "JOIN d ON a.k = d.k"
+    )
+    found = {}
+    for lane in ("off", "on"):
+        engine = el.Engine(spark)
+        for name in "ab":
+            engine.stream(name, stream_of(spark, tmp_path, name), time="ts", lateness="4 seconds")
+        rows = [(key, f"w{key}") for key in range(30)]
+        engine.table("d", spark.createDataFrame(rows, "k bigint, w string"))
+        asked_for = engine.query(text, name="laned", lane=lane, adaptive=False)
+        run = ran(asked_for, tmp_path, lane)
+        found[lane] = rows_of(spark, tmp_path, lane)
+    assert found["on"] == found["off"]
+    assert batches_read == [2] * 2
+    assert "lane: tasks read the files" in told(run)
