@@ -239,6 +239,7 @@ def _told(operators: Sequence[Any]) -> dict[str, Any]:
         "n_kept": sum(each.n_kept for each in views),
         "n_waiting": sum(each.n_waiting for each in views),
         "n_bytes": sum(each.n_bytes for each in views),
+        "notes": "; ".join(dict.fromkeys(note for each in views for note in each.notes)),
         "rows_per_cell": views[0].newest.rows_per_cell,
         "work_s": sum(each.total.work_ns for each in views) / 1e9,
     }

@@ -218,6 +218,8 @@ class Contestants:
             return self._eddyline(place)
         if name == "eddyline exact":
             return self._eddyline(place, constraints="exact")
+        if name == "eddyline without lane":
+            return self._eddyline(place, lane="off")
         if name == "eddyline unfiltered":
             return self._eddyline(place, pins=("table filter",))
         if name in FLOORS:
@@ -274,6 +276,7 @@ class Contestants:
                 "runs": sum(each.n_runs for each in inputs),
                 "disk_bytes": _bytes_below(checkpoint / "eddyline" / "state"),
                 "late": sum(each.n_late for each in inputs),
+                "lane": join.lane.note,
                 "joined": sum(each.n_joined for each in inputs if not each.is_table),
                 "probe_s": sum(p.ns for each in facts.pipelines for p in each.probes) / 1e9,
             }

@@ -374,11 +374,20 @@ class Lane:
         component: the name of the choice.
         wanted: the option ``lane``.
         is_adaptive: whether the other way is tried.
+        keeps_rows: whether results have rows of the files, so that code of the user's could ask
+            which file a row is of, and a sink may take a part of them.
     """
 
     def __init__(
-        self, operator: ReadsFiles, component: str, wanted: str, *, is_adaptive: bool
+        self,
+        operator: ReadsFiles,
+        component: str,
+        wanted: str,
+        *,
+        is_adaptive: bool,
+        keeps_rows: bool = True,
     ) -> None:
+        self._keeps_rows = keeps_rows
         self.choice = LaneChoice(component, is_adaptive=is_adaptive and wanted == "auto")
         self.note = ""
         """Note for ``explain()``; empty before the first decision."""
@@ -464,11 +473,11 @@ class Lane:
     def _files_of_batch(self, df: DataFrame, batch: Batch) -> tuple[ListedScan, ...]:
         if not self._streams:
             return ()  # it was said why
-        if df is not batch.rows:
+        if df is not batch.rows or (self._keeps_rows and batch.calls_user):
             raise Refused("something looks at the rows, before or after")
         if batch.files is None:
             raise Refused("Spark's log does not name its files, or they are many or not local")
-        if not batch.is_taken_whole:
+        if self._keeps_rows and not batch.is_taken_whole:
             raise Refused("its sink may not take all of the results")
         if not self._scans:
             self._scans = tuple(PlainScan.of(each, df.sparkSession) for each in self._streams)

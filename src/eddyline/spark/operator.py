@@ -53,8 +53,9 @@ class Batch:
     files: BatchFiles | None = None
     """The files that its rows are read from, where these say what it has; None: they do not."""
     rows: DataFrame | None = None
-    """The rows of a micro-batch as Spark hands them over, where no code of the user's, and nothing
-    else, looks at them or at the results."""
+    """The rows of a micro-batch as Spark hands them over, which nothing observes."""
+    calls_user: bool = False
+    """Whether code of the user's gets the results."""
 
 
 class Metrics(Protocol):

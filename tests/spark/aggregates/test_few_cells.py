@@ -130,6 +130,7 @@ def test_a_batch_without_rows_counts_none_of_the_one_before():
     loop.step(AggregateProfile(n_rows=100, n_cells=10, n_results=10))
     lock = threading.RLock()
     own = SimpleNamespace(loop=loop, is_idle=True, _lock=lock, reports=lambda _observed: [])
+    own.lane = SimpleNamespace(learn=lambda _observed, _batch: [])
     assert operator.AggregatingOperator.learn(own, [], Batch(3)) == []
     assert loop.record().profile == AggregateProfile()
     assert loop.rows_met(100) == 0

@@ -168,7 +168,13 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
         decides meanwhile."""
         super().__init__(site.df.sparkSession)
         self.total = AggregateProfile()
-        self.lane = Lane(self, "lane", self.options.lane, is_adaptive=self.options.adaptive)
+        self.lane = Lane(
+            self,
+            "lane",
+            self.options.lane,
+            is_adaptive=self.options.adaptive,
+            keeps_rows=False,
+        )
         self._files: ListedScan | None = None
         """The files of the batch that is laid, if tasks read them."""
         self._known = Known()

@@ -167,7 +167,13 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         self.task_module = "" if can_broadcast else BatchWorker.__module__
         self._grid = self.grids.grid
         super().__init__(bound.spark)
-        self.lane = Lane(self, "lane", self.options.lane, is_adaptive=self.options.adaptive)
+        self.lane = Lane(
+            self,
+            "lane",
+            self.options.lane,
+            is_adaptive=self.options.adaptive,
+            keeps_rows=False,
+        )
         self.gives_all = gives_all(bound)
         self.work = JoinWork()
         self.n_joined = dict.fromkeys(self.graph.inputs, 0)

@@ -299,7 +299,8 @@ class Run(RunFace):
             is_first=self._last_batch < 0,
             is_taken_whole=self.outlet.takes_all,
             files=None if self._file_stream is None else self._file_stream.files(batch_id),
-            rows=None if self.outlet.calls_user else df,
+            rows=df,
+            calls_user=self.outlet.calls_user,
         )
         try:
             n_rows, n_kept = self._process(df, batch)

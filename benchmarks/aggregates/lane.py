@@ -1,0 +1,47 @@
+"""Windows over scanned Parquet files, whose columns tasks read themselves, on shapes of the day.
+
+The seed draws how many rows a batch has, of how many groups, and how often windows end. Our own way
+without the lane and Spark's ``window()`` take turns over the same files, and DuckDB has the answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from benchmarks.aggregates.asked import over, written
+from benchmarks.aggregates.data import Shape, wide_batches_v1
+from benchmarks.aggregates.race import compared, ratios, told
+from benchmarks.aggregates.windows import MINUTE_S, sliding
+from benchmarks.harness.scenario import Measurement, Runs, Settings
+from benchmarks.harness.statistics import median, spread
+
+SLIDES_S = (5, 10, 20, 30, 60)
+
+
+def of_the_day(settings: Settings) -> Measurement:
+    """Time of Spark's window() over ours, the later half of the batches."""
+    rng = np.random.default_rng([settings.unseen, 81])
+    n_rows = int(rng.integers(400_000, 1_600_000))
+    n_groups = int(10 ** rng.uniform(1, 4))
+    slide_s = int(rng.choice(SLIDES_S))
+    n_batches = settings.pick(14, 3)
+    n_rows = settings.pick(n_rows, 20_000)
+    shape = Shape(n_batches, n_rows, MINUTE_S * 1_000_000, n_groups, seed=settings.unseen)
+    asked = over(sliding(MINUTE_S, slide_s), written(wide_batches_v1(shape)))
+    off = replace(asked, options={"lane": "off"})
+    ways = ("eddyline", "spark", "lane off")
+    found = compared(asked, *ways[:2], more={"lane off": ("eddyline", off)})
+    later = {
+        name: ratios(found, name, "eddyline")[-(n_batches // 2) :] for name in ("spark", "lane off")
+    }
+    note = (
+        f"a minute every {slide_s} s, {n_rows:,} rows a batch of {n_groups:,} groups; ratio of "
+        f"batches {spread(later['spark'])}; lane off over ours {median(later['lane off']):.2f} "
+        f"({spread(later['lane off'])}); {told(found, *ways)}; {found['eddyline']['notes']}"
+    )
+    return Measurement(median(later["spark"]), note, found)
+
+
+RUNS: Runs = {"lane_windows": of_the_day}
