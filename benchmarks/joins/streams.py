@@ -39,6 +39,14 @@ ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvi
 STORES = {"chain": "", "chain on RocksDB": ROCKSDB}
 """Spark's chain by the state store that it keeps its rows in; the default one if empty."""
 
+OURS: Mapping[str, Mapping[str, Any]] = {
+    "eddyline": {},
+    "eddyline exact": {"constraints": "exact"},
+    "eddyline without lane": {"lane": "off"},
+    "eddyline unfiltered": {"pins": ("table filter",)},
+}
+"""Options of contestants that are eddyline, and the components whose plans are pinned."""
+
 FLOORS = ("no join", "to Python and back")
 """Contestants that read the same files and join nothing."""
 
@@ -214,14 +222,8 @@ class Contestants:
         place = self.folder / name.replace(" ", "_")
         for stream in self.join.streams:
             (place / stream).mkdir(parents=True)
-        if name == "eddyline":
-            return self._eddyline(place)
-        if name == "eddyline exact":
-            return self._eddyline(place, constraints="exact")
-        if name == "eddyline without lane":
-            return self._eddyline(place, lane="off")
-        if name == "eddyline unfiltered":
-            return self._eddyline(place, pins=("table filter",))
+        if name in OURS:
+            return self._eddyline(place, **OURS[name])
         if name in FLOORS:
             return self._floor(place, name)
         if name == "chain by hand":

@@ -4,7 +4,8 @@ A bucket has the rows of some keys, and the state that later rows of these keys 
 
 1. the operator gives each row the number of its bucket;
 2. ``exchange`` brings each bucket to a task of its own. It is the only place where rows move
-   (``fetched`` and ``answered_here`` do the same in the driver, where a batch is small);
+   (``fetched`` and ``answered_here`` do the same in the driver, where a batch is small). In the
+   lane ``exchange_files`` does, of rows that tasks read from files and send as Arrow blobs;
 3. a ``BucketWorker`` answers the bucket in a Python process: it reads the state, yields results,
    writes new files, and puts a report in the last row of the partition, which is no result;
 4. the job observes the reports, and Spark goes on with the results;
