@@ -11,5 +11,8 @@ keep it. The join decides it by three facts. The strategy is ``WayChoice`` by th
 tables, once the state has them. The first batch reads the tables by themselves if they may be sent
 to the rows. The inputs look ahead if files tell the times of the rows, or if the rows meet at the
 tables and the job may not observe all of them.
+
+In the lane ``task.FileJoinRows`` reads the files of each stream, and the common DataFrame is not
+laid. ``JoinOperator.check_may_read`` says when: inputs that nothing is computed of.
 Imports ``joins/`` and ``spark/``.
 """
