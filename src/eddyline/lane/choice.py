@@ -4,7 +4,7 @@ Tasks that read files save the trip of every row from the JVM to Python. They se
 of the rows that pass. So files win unless most rows pass and these are wide, and every query begins
 with them. Now and then a few batches run the other way. The faster of both is kept, by time per
 row. The next trial comes after so many batches that trials take a small share of the time, whatever
-the other way costs. The first one comes at once if what is sent back may cost more than is saved.
+the other way costs. The first one comes soon unless little is sent back of what is read.
 """
 
 from __future__ import annotations

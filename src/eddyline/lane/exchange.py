@@ -9,6 +9,7 @@ them, so a row costs its bytes. ``unpacked`` turns blobs into rows again where a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -33,6 +34,9 @@ a task's event times instead, or NULL if the task has more rows than are asked f
 
 BLOBS = f"{BUCKET} int, {BLOB} binary, {BLOB_ROWS} bigint"
 """The columns of what tasks send, as Spark's DDL."""
+
+FEW_BUCKETS = 1 << 16
+"""Buckets whose numbers fit into 16 bits."""
 
 BLOB_BYTES = 16 << 20
 """Bytes of a bucket's rows that are sent at once."""
@@ -77,9 +81,9 @@ class FileBuckets(FileReader):
         if most is None or n_rows <= most:
             yield from held.left()
         else:
-            yield _sent(None, None, n_rows)
+            yield _too_many(n_rows)
         if seen is not None:
-            yield _sent(None, msgspec.msgpack.encode(seen.span), n_rows)
+            yield _seen_by(seen.span)
 
 
 class _Held:
@@ -158,7 +162,7 @@ def by_bucket(
     Args:
         rows: of all buckets.
         buckets: of each row ((N,)).
-        n_buckets: how many there are, at most 2**15.
+        n_buckets: how many there are.
     """
     if not rows.num_rows:
         return
@@ -166,7 +170,8 @@ def by_bucket(
         yield 0, rows
         return
     # Numbers of 16 bits are sorted by their digits, in time that grows with the rows alone.
-    order = np.argsort(buckets.astype(np.int16), kind="stable")
+    short = buckets.astype(np.uint16) if n_buckets <= FEW_BUCKETS else buckets
+    order = np.argsort(short, kind="stable")
     bounds = np.searchsorted(buckets[order], np.arange(n_buckets + 1))
     rows = rows.take(pa.array(order))
     for bucket in range(n_buckets):
@@ -188,6 +193,29 @@ def _sent(bucket: int | None, blob: pa.Buffer | bytes | None, n_rows: int) -> pa
     binary = pa.array([None if blob is None else memoryview(blob)], pa.binary())
     columns = [pa.array([bucket], pa.int32()), binary, pa.array([n_rows], pa.int64())]
     return pa.RecordBatch.from_arrays(columns, [BUCKET, BLOB, BLOB_ROWS])
+
+
+def _too_many(n_rows: int) -> pa.RecordBatch:
+    """Return what a task sends that has more rows than are asked for."""
+    return _sent(None, None, n_rows)
+
+
+def _seen_by(span: Span) -> pa.RecordBatch:
+    """Return the span of the event times of a task as it is sent."""
+    return _sent(None, msgspec.msgpack.encode(span), span.n_rows)
+
+
+def span_and_blobs(sent: pa.Table) -> tuple[Span, list[pa.RecordBatch] | None]:
+    """Return the span that tasks tell, empty if they tell none, and the blobs that they sent.
+
+    There are no blobs if a task has too many rows.
+    """
+    is_of_bucket = pc.is_valid(sent[BUCKET])
+    others = sent.filter(pc.invert(is_of_bucket))[BLOB]
+    told = (msgspec.msgpack.decode(each, type=Span) for each in others.drop_null().to_pylist())
+    span = reduce(Span.merge, told, Span())
+    blobs = sent.filter(is_of_bucket).select([BUCKET, BLOB]).to_batches()
+    return span, None if others.null_count else blobs
 
 
 def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -28,10 +28,9 @@ from __future__ import annotations
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
@@ -39,9 +38,8 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from eddyline.data.parquet_spans import Span
 from eddyline.errors import StateError
-from eddyline.lane.exchange import BLOB, BLOBS, BUCKET, unpacked
+from eddyline.lane.exchange import BLOBS, BUCKET, span_and_blobs, unpacked
 from eddyline.runtime.journal import TaskReport
 from eddyline.spark.arrow_tasks import begin_task, bucket_of, map_batches
 from eddyline.spark.lane import read_by_tasks
@@ -54,6 +52,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from eddyline.data.parquet_spans import Span
     from eddyline.lane.exchange import FileBuckets, Reading
     from eddyline.spark.lane import ListedScan
     from eddyline.spark.operator import Batch, Clock, Observed
@@ -408,14 +407,8 @@ def fetched_of_files(
     most = MOST_FETCHED // len(files.tasks)
     work = replace(task, most_rows=most).blobs
     found = read_by_tasks(files.spark, len(files.tasks), work, BLOBS).toArrow()
-    is_of_bucket = pc.is_valid(found[BUCKET])
-    reports = found.filter(pc.invert(is_of_bucket))[BLOB]
-    spans = (msgspec.msgpack.decode(each, type=Span) for each in reports.drop_null().to_pylist())
-    span = reduce(Span.merge, spans, Span())
-    if reports.null_count:
-        return None, span
-    batches = found.filter(is_of_bucket).select([BUCKET, BLOB]).to_batches()
-    return [*unpacked(batches)], span
+    span, blobs = span_and_blobs(found)
+    return None if blobs is None else [*unpacked(blobs)], span
 
 
 def answered_here(

@@ -307,11 +307,10 @@ class StreamClock(Operator):
 
         Who reads them so gives the event times to ``tell``.
         """
-        is_observed = df is self._observed and self._unseen is not None
-        return self._unseen if is_observed and self._unseen is not None else df
+        return self._unseen if self._unseen is not None and df is self._observed else df
 
     @property
-    def is_observed(self) -> bool:
+    def awaits_span(self) -> bool:
         """Whether the job over all rows of the batch is to bring their event times."""
         return self._unseen is not None
 

@@ -478,7 +478,7 @@ class Lane:
         if batch.files is None:
             raise Refused("Spark's log does not name its files, or they are many or not local")
         if self._keeps_rows and not batch.is_taken_whole:
-            raise Refused("its sink may not take all of the results")
+            raise Refused("the sink may not take all of the results")
         if not self._scans:
             self._scans = tuple(PlainScan.of(each, df.sparkSession) for each in self._streams)
         scans = self._fitting(self._scans)

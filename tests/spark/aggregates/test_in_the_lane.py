@@ -19,6 +19,7 @@ import eddyline as el
 from eddyline.aggregates.loop import PLANS, AggregateLoop
 from eddyline.data import parquet_spans
 from eddyline.data.hashes import KINDS, add_hash, add_ints, seeds
+from eddyline.errors import QueryError
 from eddyline.lane.choice import FILES
 from eddyline.lane.exchange import BUCKET, by_bucket
 from eddyline.spark.aggregates import operator, task
@@ -239,11 +240,14 @@ def test_every_plan_reads_files_and_says_so(
 
 
 @FILES_ARE_ASKED
-def test_a_restart_may_read_rows_and_the_next_one_files(spark, asked, source, tmp_path):
+def test_a_restart_may_read_rows_and_the_next_one_files(
+    spark, asked, source, tmp_path, batches_read
+):
     for number, lane in enumerate(["on", "off", "on", "auto"]):
         write(source, number)
         run = ran(query(spark, source, lane=lane), tmp_path)
         assert ("lane" in run.plan()) == (lane != "off")
+    assert len(batches_read) == 3
     whole = tmp_path / "whole"
     whole.mkdir()
     for number in range(4):
@@ -347,3 +351,14 @@ def test_queries_that_share_cells_read_files(spark, asked, source, tmp_path, bat
     assert found["on"] == found["off"]
     assert all(found["on"])
     assert batches_read
+
+
+@pytest.mark.parametrize("name", ["__micros", "__START", "__bucket", "__check1", "__group0"])
+def test_a_column_that_a_temporary_one_would_replace_is_named(spark, source, name):
+    write(source, 0)
+    engine = el.Engine(spark)
+    rows = stream(spark, source).withColumnRenamed("w", name)
+    engine.stream("s", rows, time="ts")
+    text = f"SELECT `{name}`, count(*) AS n FROM s [RANGE 5 SECONDS] GROUP BY `{name}`"
+    with pytest.raises(QueryError, match=f"the column '{name}', which is the name of a temporary"):
+        engine.query(text, name="named")

@@ -64,6 +64,27 @@ MICROS = "__micros"
 """The column of the event time of rows (µs)."""
 
 
+_TEMPORARY = re.compile(
+    r"__(micros|start|bucket|(code|check)\d*|passes|own_(code|check)|(part|group|by)\d+)"
+)
+"""Names of the columns that are added to rows, in small letters."""
+
+
+def check_no_temporary(query: str, columns: Sequence[str]) -> None:
+    """Refuse rows with a column that a temporary column would replace.
+
+    Raises:
+        QueryError: there is one; the message names it.
+    """
+    for each in columns:
+        if _TEMPORARY.fullmatch(each.lower()):
+            msg = (
+                f"query {query!r} aggregates rows with the column {each!r}, which is the name of a "
+                f"temporary column; rename it with withColumnRenamed before engine.stream(…)"
+            )
+            raise QueryError(msg, query=query, column=each)
+
+
 @dataclass(frozen=True)
 class Made:
     """What tasks make partials of single rows of; see ``aggregates.plan.Lift``."""

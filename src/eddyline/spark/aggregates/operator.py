@@ -73,6 +73,7 @@ from eddyline.spark.aggregates.columns import (
     Lifting,
     Placement,
     Travelling,
+    check_no_temporary,
     plain_name,
     start_of_cell,
 )
@@ -149,6 +150,7 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
                 f"columns must have that column unchanged"
             )
             raise QueryError(msg, query=site.query)
+        check_no_temporary(site.query, site.df.columns)
         self.query = site.query
         self.options = AggregateOptions.taken(site.options)[0].resolved()
         self.time = site.time
@@ -292,7 +294,7 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
             cells = fetched(self.cells(self._timely(df)))
         else:
             assert clock is not None
-            work = self._file_rows(self._files, spans=clock.is_observed)
+            work = self._file_rows(self._files, spans=clock.awaits_span)
             cells, span = fetched_of_files(self._files, work)
             if work.spans:
                 clock.tell(span)

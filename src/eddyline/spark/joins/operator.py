@@ -404,7 +404,8 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             self.lane.note_not_asked("the first batch brings the tables")
             return None
         if not mode.looks_ahead:
-            self.lane.note_not_asked("the files do not say how far their event times go")
+            learns = "lateness is learned of all rows" if self.inputs.lateness.shares else ""
+            self.lane.note_not_asked(learns or "the files do not say how far their event times go")
             return None
         assert self.inputs.arrived is not None
         listed = self.lane.files_of_each(self.inputs.arrived, batch)
