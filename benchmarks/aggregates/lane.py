@@ -6,7 +6,9 @@ without the lane and Spark's ``window()`` take turns over the same files, and Du
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +21,8 @@ from benchmarks.harness.statistics import median, spread
 
 SLIDES_S = (5, 10, 20, 30, 60)
 
+ONCE = ("on", "off")
+
 
 def of_the_day(settings: Settings) -> Measurement:
     """Time of Spark's window() over ours, the later half of the batches."""
@@ -30,18 +34,25 @@ def of_the_day(settings: Settings) -> Measurement:
     n_rows = settings.pick(n_rows, 20_000)
     shape = Shape(n_batches, n_rows, MINUTE_S * 1_000_000, n_groups, seed=settings.unseen)
     asked = over(sliding(MINUTE_S, slide_s), written(wide_batches_v1(shape)))
-    off = replace(asked, options={"lane": "off"})
-    ways = ("eddyline", "spark", "lane off")
-    found = compared(asked, *ways[:2], more={"lane off": ("eddyline", off)})
-    later = {
-        name: ratios(found, name, "eddyline")[-(n_batches // 2) :] for name in ("spark", "lane off")
-    }
+    ways = ("eddyline", "spark", "lane on", "lane off")
+    fixed = {f"lane {way}": ("eddyline", replace(asked, options={"lane": way})) for way in ONCE}
+    found = compared(asked, *ways[:2], more=fixed)
+    gains = {name: later(found, name, n_batches) for name in ("spark", "lane off")}
+    gains["on"] = later(found, "lane off", n_batches, "lane on")
     note = (
         f"a minute every {slide_s} s, {n_rows:,} rows a batch of {n_groups:,} groups; ratio of "
-        f"batches {spread(later['spark'])}; lane off over ours {median(later['lane off']):.2f} "
-        f"({spread(later['lane off'])}); {told(found, *ways)}; {found['eddyline']['notes']}"
+        f"batches {spread(gains['spark'])}; lane off over ours {median(gains['lane off']):.2f} "
+        f"({spread(gains['lane off'])}), over lane on {median(gains['on']):.2f} "
+        f"({spread(gains['on'])}); {told(found, *ways)}; {found['eddyline']['notes']}"
     )
-    return Measurement(median(later["spark"]), note, found)
+    return Measurement(median(gains["spark"]), note, found)
+
+
+def later(
+    found: Mapping[str, Any], above: str, n_batches: int, below: str = "eddyline"
+) -> list[float]:
+    """Return the ratios of the times of the later half of the batches."""
+    return ratios(found, above, below)[-(n_batches // 2) :]
 
 
 RUNS: Runs = {"lane_windows": of_the_day}

@@ -42,6 +42,7 @@ STORES = {"chain": "", "chain on RocksDB": ROCKSDB}
 OURS: Mapping[str, Mapping[str, Any]] = {
     "eddyline": {},
     "eddyline exact": {"constraints": "exact"},
+    "eddyline in the lane": {"lane": "on"},
     "eddyline without lane": {"lane": "off"},
     "eddyline unfiltered": {"pins": ("table filter",)},
 }

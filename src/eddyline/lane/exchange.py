@@ -35,6 +35,9 @@ a task's event times instead, or NULL if the task has more rows than are asked f
 BLOBS = f"{BUCKET} int, {BLOB} binary, {BLOB_ROWS} bigint"
 """The columns of what tasks send, as Spark's DDL."""
 
+SENT = pa.schema([(BUCKET, pa.int32()), (BLOB, pa.binary()), (BLOB_ROWS, pa.int64())])
+"""The same for Arrow."""
+
 FEW_BUCKETS = 1 << 16
 """Buckets whose numbers fit into 16 bits."""
 
@@ -192,7 +195,7 @@ def _packed(bucket: int, parts: list[pa.RecordBatch]) -> pa.RecordBatch:
 def _sent(bucket: int | None, blob: pa.Buffer | bytes | None, n_rows: int) -> pa.RecordBatch:
     binary = pa.array([None if blob is None else memoryview(blob)], pa.binary())
     columns = [pa.array([bucket], pa.int32()), binary, pa.array([n_rows], pa.int64())]
-    return pa.RecordBatch.from_arrays(columns, [BUCKET, BLOB, BLOB_ROWS])
+    return pa.RecordBatch.from_arrays(columns, schema=SENT)
 
 
 def _too_many(n_rows: int) -> pa.RecordBatch:

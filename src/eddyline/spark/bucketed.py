@@ -29,6 +29,7 @@ import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 import pyarrow as pa
@@ -39,7 +40,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from eddyline.errors import StateError
-from eddyline.lane.exchange import BLOBS, BUCKET, span_and_blobs, unpacked
+from eddyline.lane.exchange import BLOBS, BUCKET, SENT, span_and_blobs, unpacked
 from eddyline.runtime.journal import TaskReport
 from eddyline.spark.arrow_tasks import begin_task, bucket_of, map_batches
 from eddyline.spark.lane import read_by_tasks
@@ -365,6 +366,10 @@ def state_of(bucket: int, what: str, folder: str) -> Iterator[None]:
 MOST_FETCHED = 1_000_000
 """Rows, and results, that the driver ever holds: a batch with more of them is left to tasks."""
 
+MOST_READ = 500_000
+"""Rows of files that the driver reads itself where it fetches what becomes of them. Reading them
+takes some 0.1 s, about as long as a job whose tasks do nothing."""
+
 _NUMBER = "__at"
 """The number of a row in its partition."""
 
@@ -404,9 +409,12 @@ def fetched_of_files(
 
     There are none if they are too many. The span is empty if tasks do not report it.
     """
-    most = MOST_FETCHED // len(files.tasks)
-    work = replace(task, most_rows=most).blobs
-    found = read_by_tasks(files.spark, len(files.tasks), work, BLOBS).toArrow()
+    n_tasks = len(files.tasks)
+    blobs_of = replace(task, most_rows=MOST_FETCHED // n_tasks).blobs
+    if files.n_rows <= MOST_READ:
+        found = pa.Table.from_batches(chain.from_iterable(map(blobs_of, range(n_tasks))), SENT)
+    else:
+        found = read_by_tasks(files.spark, n_tasks, blobs_of, BLOBS).toArrow()
     span, blobs = span_and_blobs(found)
     return None if blobs is None else [*unpacked(blobs)], span
 

@@ -187,6 +187,11 @@ class ListedScan(PlainScan):
     """The row groups of each task."""
     n_files: int
 
+    @property
+    def n_rows(self) -> int:
+        """The rows of all row groups."""
+        return sum(file.group_rows[group] for task in self.tasks for file, group in task)
+
     def reading(self, handed: tuple[str, ...]) -> dict[str, Any]:
         """Return the arguments of ``FileTask`` that say what is read.
 
