@@ -78,6 +78,10 @@ class Refused(Exception):
     """Says why the lane cannot be taken."""
 
 
+class NoRows(Refused):
+    """Says that there is nothing to read."""
+
+
 @dataclass(frozen=True)
 class PlainScan:
     """A DataFrame whose rows are those of Parquet files, and its columns those of the files."""
@@ -208,9 +212,9 @@ class ListedScan(PlainScan):
 
 
 def _check_has_rows(scans: Iterable[ListedScan]) -> None:
-    """Raise Refused if no file has a row."""
+    """Raise NoRows if no file has a row."""
     if not any(each.tasks for each in scans):
-        raise Refused("there are no rows")
+        raise NoRows("there are no rows")
 
 
 def local_path(uri: str) -> str:
@@ -527,7 +531,12 @@ class Lane:
         return scans
 
     def _note_refusal(self, error: Exception) -> None:
-        """Note why Spark reads the rows. Any error refuses: a new Spark may plan otherwise."""
+        """Note why Spark reads the rows. Any error refuses: a new Spark may plan otherwise.
+
+        A batch without rows says nothing of the others.
+        """
+        if isinstance(error, NoRows) and self.note:
+            return
         known = (
             str(error) if isinstance(error, Refused) else f"its plan is not read: {error!r:.200}"
         )
