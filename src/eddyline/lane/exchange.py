@@ -8,6 +8,7 @@ them, so a row costs its bytes. ``unpacked`` turns blobs into rows again where a
 
 from __future__ import annotations
 
+import collections
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -44,6 +45,9 @@ FEW_BUCKETS = 1 << 16
 BLOB_BYTES = 16 << 20
 """Bytes of a bucket's rows that are sent at once."""
 
+HELD_BYTES = 128 << 20
+"""Bytes of rows that a task holds before it sends those of all buckets."""
+
 
 @dataclass(frozen=True)
 class FileBuckets(FileReader):
@@ -75,16 +79,19 @@ class FileBuckets(FileReader):
         blocks = self.blocks(number)
         held = _Held()
         n_rows, most = 0, self.most_rows
-        for rows in self.bucketed(blocks if seen is None else seen.over(blocks)):
+        blocks = blocks if seen is None else seen.over(blocks)
+        for rows in self.bucketed(blocks):
             n_rows += rows.num_rows
-            # If there are too many, the others are read for their event times alone.
-            if most is None or n_rows <= most:
-                for bucket, part in self.parted(rows):
-                    yield from held.add(bucket, part)
+            if most is not None and n_rows > most:
+                break
+            for bucket, part in self.parted(rows):
+                yield from held.add(bucket, part)
         if most is None or n_rows <= most:
             yield from held.left()
         else:
             yield _too_many(n_rows)
+            if seen is not None:  # the others are read for their event times alone
+                collections.deque(blocks, maxlen=0)
         if seen is not None:
             yield _seen_by(seen.span)
 
@@ -95,19 +102,25 @@ class _Held:
     def __init__(self) -> None:
         self._parts: dict[int, list[pa.RecordBatch]] = {}
         self._bytes: dict[int, int] = {}
+        self._n_held = 0
+        """Bytes of the parts, those of which a part is a slice included, since all were sent."""
 
     def add(self, bucket: int, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Hold rows of a bucket; yield those held as a blob if they are many."""
         self._parts.setdefault(bucket, []).append(rows)
         self._bytes[bucket] = self._bytes.get(bucket, 0) + rows.nbytes
+        self._n_held += rows.nbytes
         if self._bytes[bucket] >= BLOB_BYTES:
             del self._bytes[bucket]
             yield _packed(bucket, self._parts.pop(bucket))
+        if self._n_held >= HELD_BYTES:
+            yield from self.left()
 
     def left(self) -> Iterator[pa.RecordBatch]:
         """Yield the blobs of all rows that are held."""
         for bucket, parts in self._parts.items():
             yield _packed(bucket, parts)
+        self._parts, self._bytes, self._n_held = {}, {}, 0
 
 
 class _Seen:

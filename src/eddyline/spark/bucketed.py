@@ -40,7 +40,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from eddyline.errors import StateError
-from eddyline.lane.exchange import BLOBS, BUCKET, SENT, span_and_blobs, unpacked
+from eddyline.lane.exchange import BLOBS, BUCKET, SENT, by_bucket, span_and_blobs, unpacked
 from eddyline.runtime.journal import TaskReport
 from eddyline.spark.arrow_tasks import begin_task, bucket_of, map_batches
 from eddyline.spark.lane import read_by_tasks
@@ -366,9 +366,9 @@ def state_of(bucket: int, what: str, folder: str) -> Iterator[None]:
 MOST_FETCHED = 1_000_000
 """Rows, and results, that the driver ever holds: a batch with more of them is left to tasks."""
 
-MOST_READ = 500_000
-"""Rows of files that the driver reads itself where it fetches what becomes of them. Reading them
-takes some 0.1 s, about as long as a job whose tasks do nothing."""
+MOST_READ, MOST_READ_BYTES = 500_000, 128 << 20
+"""Rows and bytes of files that the driver reads itself where it fetches what becomes of them.
+Reading so many numbers takes some 0.1 s, about as long as a job whose tasks do nothing."""
 
 _NUMBER = "__at"
 """The number of a row in its partition."""
@@ -411,7 +411,7 @@ def fetched_of_files(
     """
     n_tasks = len(files.tasks)
     blobs_of = replace(task, most_rows=MOST_FETCHED // n_tasks).blobs
-    if files.n_rows <= MOST_READ:
+    if files.n_rows <= MOST_READ and files.n_bytes <= MOST_READ_BYTES:
         found = pa.Table.from_batches(chain.from_iterable(map(blobs_of, range(n_tasks))), SENT)
     else:
         found = read_by_tasks(files.spark, n_tasks, blobs_of, BLOBS).toArrow()
@@ -445,7 +445,10 @@ def _answers(
     reports: list[BucketReport],
 ) -> Iterator[pa.RecordBatch]:
     """Yield the results of all buckets, and add their reports to others."""
+    parts: dict[int, pa.RecordBatch] = {}
+    if any(batch.num_rows for batch in rows):
+        (together,) = pa.Table.from_batches(rows).combine_chunks().to_batches()
+        parts = dict(by_bucket(together, together.column(BUCKET).to_numpy(), n_buckets))
     for bucket in range(n_buckets):
-        arrived = [batch.filter(pc.equal(batch.column(BUCKET), bucket)) for batch in rows]
-        report = yield from worker.answer(bucket, [batch for batch in arrived if batch.num_rows])
-        reports.append(report)
+        arrived = [parts[bucket]] if bucket in parts else []
+        reports.append((yield from worker.answer(bucket, arrived)))

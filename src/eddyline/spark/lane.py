@@ -196,6 +196,11 @@ class ListedScan(PlainScan):
         """The rows of all row groups."""
         return sum(file.group_rows[group] for task in self.tasks for file, group in task)
 
+    @property
+    def n_bytes(self) -> int:
+        """The size of all row groups in their files."""
+        return sum(file.group_bytes[group] for task in self.tasks for file, group in task)
+
     def reading(self, handed: tuple[str, ...]) -> dict[str, Any]:
         """Return the arguments of ``FileTask`` that say what is read.
 

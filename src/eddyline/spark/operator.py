@@ -179,6 +179,8 @@ class Site:
     """Options of the query as they were given; the operator takes those of its kind."""
     is_source: bool = True
     """Whether the rows are those of a stream, and not the result of another operator."""
+    is_alone: bool = True
+    """Whether no other inputs come with these rows, as those of a join or of UNION ALL do."""
     is_filtered: bool = True
     """Whether nothing but filters and columns stands between its rows and those of the stream."""
     time: str | None = None

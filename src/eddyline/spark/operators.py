@@ -112,6 +112,7 @@ def laid_out(
         first,
         query,
         options,
+        is_alone=not input,
         asks_files=_asks_files(steps),
         before=tuple(steps[:at]),
         relations=relations,
@@ -161,6 +162,7 @@ def _laid_over_one(
         time=read.time,
         lateness=read.lateness,
         clock=clock,
+        is_alone=not input,
         asks_files=_asks_files(steps),
     )
     made, end = operators_of(steps, site)

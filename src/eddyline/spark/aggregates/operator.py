@@ -206,7 +206,11 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
 
     def follow_stream(self, site: Site) -> None:
         """Let tasks read the files of a query's stream, if nothing stands before the aggregate."""
-        if site.is_source and site.df.isStreaming:
+        if not site.is_source:
+            self.lane.note_not_asked("its rows are results of other steps")
+        elif not site.is_alone:
+            self.lane.note_not_asked("other inputs of the query come with its rows")
+        elif site.df.isStreaming:
             self.lane.follow(site.df, asks_files=site.asks_files)
 
     # -- what a kind of aggregate says of itself --------------------------------------------------
@@ -393,8 +397,10 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
 
     def check_may_read(self) -> None:
         """Raise Refused if tasks may not read files, whatever the input is."""
-        computed = [*self._in_files.computed]
-        computed += [text for _, text in self.hashed.columns if self._in_files.own(text) is None]
+        computed = [text for _, text in self.hashed.columns if self._in_files.own(text) is None]
+        computed += self._in_files.computed
+        if len(self.hashed.columns) > MOST_HASHED:
+            raise Refused(f"there are more than {MOST_HASHED} groups")
         if computed:
             raise Refused(f"Spark computes {one_line(computed[0])}")
         if self.slides is not None and not all(each.can_reduce for each in self.lifts):
@@ -517,6 +523,9 @@ def unbounded_values(
 
 NEVER = "spark_partition_id() < 0"
 """A condition that is never true, which Spark does not know."""
+
+MOST_HASHED = 31
+"""Columns of groups that tasks hash: of more of them Spark says in a BIGINT which are NULL."""
 
 EACH_INSTANT = Slides(slide=1, length=LONGEST, origin=0)
 """Cuts time where it has instants (µs)."""

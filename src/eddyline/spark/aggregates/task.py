@@ -150,8 +150,8 @@ def _ints(column: pa.ChunkedArray) -> np.ndarray:
     return np.ascontiguousarray(found)
 
 
-REDUCED_ROWS = 1 << 17
-"""Rows, or cells, of which a task that reads files makes cells at once."""
+REDUCED_ROWS, REDUCED_BYTES = 1 << 17, 64 << 20
+"""Rows, or cells, of which a task that reads files makes cells at once, and their bytes."""
 
 
 @dataclass(frozen=True)
@@ -214,12 +214,12 @@ class FileRows(FileBuckets):
         held: list[pa.RecordBatch] = []
         for each in rows:
             held.append(each)
-            if sum(map(len, held)) >= REDUCED_ROWS:
+            if _are_many(held):
                 made.append(self._reduced(held))
                 held = []
-            if sum(map(len, made)) >= REDUCED_ROWS:
+            if _are_many([cells.payload for cells in made]):
                 cells = self._together(made)
-                is_full = 2 * len(cells) > REDUCED_ROWS
+                is_full = _are_many([cells.payload] * 2)
                 made = [] if is_full else [cells]
                 if is_full:
                     yield self._as_sent(cells)
@@ -278,3 +278,11 @@ class FileRows(FileBuckets):
         named = dict(zip(code_columns(), (codes[key] for key in sorted(codes)), strict=False))
         arrays = {name: one_array(column) for name, column in columns.items()}
         return pa.RecordBatch.from_pydict({BUCKET: buckets, **named, START: starts, **arrays})
+
+
+def _are_many(parts: Sequence[pa.RecordBatch | pa.Table]) -> bool:
+    """Return whether rows are so many, or so large, that cells are made of them."""
+    n_rows, n_bytes = (
+        sum(getattr(each, name) for each in parts) for name in ("num_rows", "nbytes")
+    )
+    return n_rows >= REDUCED_ROWS or n_bytes >= REDUCED_BYTES

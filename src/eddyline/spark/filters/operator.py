@@ -103,7 +103,7 @@ class FilterOperator(Operator):
         relation = "" if site.is_source else step.input
         bound = bind_to(site.df, named(step.predicates), options)
         made = cls(bound, options, site.query, relation=relation)
-        if site.is_source and site.df.isStreaming:
+        if site.is_source and site.is_alone and site.df.isStreaming:
             made.lane.follow(site.df, asks_files=site.asks_files)
         return made
 

@@ -191,7 +191,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
     def of(cls, step: JoinStep, site: Site) -> Self:
         """Return the operator of a step."""
         made = cls(bind_join(step, site))
-        made.follow_streams(asks_files=site.asks_files)
+        made.follow_streams(site)
         return made
 
     @property
@@ -328,13 +328,11 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
 
     # -- the lane -------------------------------------------------------------------------------
 
-    def follow_streams(self, *, asks_files: bool) -> None:
-        """Let tasks read the files of the streams.
-
-        Args:
-            asks_files: whether the query asks which file a row is of.
-        """
-        if not all(each.df.isStreaming for each in self._read):
+    def follow_streams(self, site: Site) -> None:
+        """Let tasks read the files of the streams, if the join is not an input of another step."""
+        if not site.is_alone:
+            self.lane.note_not_asked("other inputs of the query come with its rows")
+        if not (site.is_alone and all(each.df.isStreaming for each in self._read)):
             return
         streams: list[DataFrame] = []
         with suppress(Refused):  # which the lane says itself
@@ -343,7 +341,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
                 each.df.select(*[F.col(quoted(name)) for name in self._needed(each)])
                 for each in self._read
             ]
-        self.lane.follow(*streams, asks_files=asks_files)
+        self.lane.follow(*streams, asks_files=site.asks_files)
 
     @property
     def _read(self) -> list[JoinInput]:

@@ -339,7 +339,7 @@ class RuleOperator(Operator):
 
     def follow_stream(self, site: Site) -> None:
         """Let tasks read the files of a query's stream, if it reads one."""
-        if site.is_source and site.df.isStreaming:
+        if site.is_source and site.is_alone and site.df.isStreaming:
             self.lane.follow(site.df, asks_files=site.asks_files)
 
     def check_may_read(self) -> None:
