@@ -445,10 +445,10 @@ def _answers(
     reports: list[BucketReport],
 ) -> Iterator[pa.RecordBatch]:
     """Yield the results of all buckets, and add their reports to others."""
-    parts: dict[int, pa.RecordBatch] = {}
-    if any(batch.num_rows for batch in rows):
-        (together,) = pa.Table.from_batches(rows).combine_chunks().to_batches()
-        parts = dict(by_bucket(together, together.column(BUCKET).to_numpy(), n_buckets))
+    arrived: dict[int, list[pa.RecordBatch]] = {}
+    # Together, as there are a few rows of each bucket in each batch.
+    for batch in pa.Table.from_batches(rows).combine_chunks().to_batches() if rows else ():
+        for bucket, part in by_bucket(batch, batch.column(BUCKET).to_numpy(), n_buckets):
+            arrived.setdefault(bucket, []).append(part)
     for bucket in range(n_buckets):
-        arrived = [parts[bucket]] if bucket in parts else []
-        reports.append((yield from worker.answer(bucket, arrived)))
+        reports.append((yield from worker.answer(bucket, arrived.get(bucket, []))))

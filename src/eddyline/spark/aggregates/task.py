@@ -282,7 +282,5 @@ class FileRows(FileBuckets):
 
 def _are_many(parts: Sequence[pa.RecordBatch | pa.Table]) -> bool:
     """Return whether rows are so many, or so large, that cells are made of them."""
-    n_rows, n_bytes = (
-        sum(getattr(each, name) for each in parts) for name in ("num_rows", "nbytes")
-    )
-    return n_rows >= REDUCED_ROWS or n_bytes >= REDUCED_BYTES
+    n_rows, n_bytes = sum(each.num_rows for each in parts), sum(each.nbytes for each in parts)
+    return bool(n_rows >= REDUCED_ROWS or n_bytes >= REDUCED_BYTES)
