@@ -451,4 +451,5 @@ def _answers(
         for bucket, part in by_bucket(batch, batch.column(BUCKET).to_numpy(), n_buckets):
             arrived.setdefault(bucket, []).append(part)
     for bucket in range(n_buckets):
-        reports.append((yield from worker.answer(bucket, arrived.get(bucket, []))))
+        report = yield from worker.answer(bucket, arrived.get(bucket, []))
+        reports.append(report)

@@ -17,6 +17,7 @@ from eddyline.spark import event_time
 from eddyline.spark.joins.inputs import BatchMode
 from eddyline.spark.joins.tables import Broadcast
 from eddyline.spark.joins.task import LateWorker
+from eddyline.spark.operator import Batch
 from eddyline.state.manifest import StatePlace
 from eddyline.state.rows import Rows
 from tests.spark.facts import facts_of
@@ -217,7 +218,7 @@ def test_what_was_counted_and_learned_in_buckets_does_not_go_on_beside_the_rows(
     (join,) = (each for each in query.operators if each.name == "join")
     join.drops.loop.newest = 7
     join.inputs.mode = BatchMode("broadcast")
-    assert join.learn([], None) == []
+    assert join.learn([], Batch(3)) == []
     assert join.drops.loop.newest == 0
     learned = msgspec.to_builtins(join.snapshot())
     learned["way"] = "nowhere"

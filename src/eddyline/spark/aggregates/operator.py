@@ -402,7 +402,9 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
         if len(self.hashed.columns) > MOST_HASHED:
             raise Refused(f"there are more than {MOST_HASHED} groups")
         if computed:
-            raise Refused(f"Spark computes {one_line(computed[0])}")
+            text = one_line(computed[0])
+            inner = text[1:-1] if text.startswith("(") and text.endswith(")") else text
+            raise Refused(f"Spark computes {inner.strip()}")
         if self.slides is not None and not all(each.can_reduce for each in self.lifts):
             raise Refused("tasks do not put together what is asked of a group")
 
