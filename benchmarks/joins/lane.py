@@ -1,7 +1,7 @@
 """Joins over scanned Parquet files, whose columns tasks read themselves, on shapes of the day.
 
-The seed draws how many rows of each stream a batch has, and how many keys. Our own way without the
-lane and Spark's chain of joins take turns over the same files.
+The seed draws how many rows of each stream a batch has, and how many keys. Ours with and without
+the lane and Spark's chain of joins take turns over the same files.
 """
 
 from __future__ import annotations

@@ -26,19 +26,14 @@ _P1, _P2, _P3 = (
 _P4, _P5 = (np.uint64(each) for each in (0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5))
 """The five primes of XXH64."""
 
-INTS = ("boolean", "tinyint", "smallint", "int", "date")
-"""Spark types that are hashed as numbers of 32 bits."""
-
-LONGS = ("bigint", "timestamp", "timestamp_ntz")
-"""Those that are hashed as numbers of 64 bits."""
-
-TEXTS = ("string", "binary")
-"""Those whose bytes are hashed."""
-
 INT_BITS = 32
 """Bits of the longest value that is hashed as an INT."""
 
-KINDS = (*INTS, *LONGS, *TEXTS)
+KINDS = (
+    *("boolean", "tinyint", "smallint", "int", "date"),  # hashed as an INT
+    *("bigint", "timestamp", "timestamp_ntz"),  # as a BIGINT
+    *("string", "binary"),  # by their bytes
+)
 """Spark types that ``add_hash`` takes."""
 
 

@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 BUCKET = "__bucket"
 """The column of a row's bucket."""
 
-BLOB, BLOB_ROWS = "__blob", "__blob_rows"
-"""Columns of what is sent: a blob, and how many rows it has. A row without a bucket has the span of
-a task's event times instead, or NULL if the task has more rows than are asked for."""
+BLOB = "__blob"
+"""The column of blobs. Without a bucket it has the span of a task's event times instead, or NULL if
+the task has more rows than are asked for."""
 
-BLOBS = f"{BUCKET} int, {BLOB} binary, {BLOB_ROWS} bigint"
+BLOBS = f"{BUCKET} int, {BLOB} binary"
 """The columns of what tasks send, as Spark's DDL."""
 
-SENT = pa.schema([(BUCKET, pa.int32()), (BLOB, pa.binary()), (BLOB_ROWS, pa.int64())])
+SENT = pa.schema([(BUCKET, pa.int32()), (BLOB, pa.binary())])
 """The same for Arrow."""
 
 FEW_BUCKETS = 1 << 16
@@ -89,7 +89,7 @@ class FileBuckets(FileReader):
         if most is None or n_rows <= most:
             yield from held.left()
         else:
-            yield _too_many(n_rows)
+            yield _too_many()
             if seen is not None:  # the others are read for their event times alone
                 collections.deque(blocks, maxlen=0)
         if seen is not None:
@@ -103,7 +103,8 @@ class _Held:
         self._parts: dict[int, list[pa.RecordBatch]] = {}
         self._bytes: dict[int, int] = {}
         self._n_held = 0
-        """Bytes of the parts, those of which a part is a slice included, since all were sent."""
+        """Bytes that were added since all were sent. Parts are slices of blocks, so a block takes
+        memory until the last of its parts is sent."""
 
     def add(self, bucket: int, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Hold rows of a bucket; yield those held as a blob if they are many."""
@@ -202,23 +203,22 @@ def _packed(bucket: int, parts: list[pa.RecordBatch]) -> pa.RecordBatch:
     with pa.ipc.new_stream(sink, parts[0].schema) as stream:
         for part in parts:
             stream.write_batch(part)
-    return _sent(bucket, sink.getvalue(), sum(part.num_rows for part in parts))
+    return _sent(bucket, sink.getvalue())
 
 
-def _sent(bucket: int | None, blob: pa.Buffer | bytes | None, n_rows: int) -> pa.RecordBatch:
+def _sent(bucket: int | None, blob: pa.Buffer | bytes | None) -> pa.RecordBatch:
     binary = pa.array([None if blob is None else memoryview(blob)], pa.binary())
-    columns = [pa.array([bucket], pa.int32()), binary, pa.array([n_rows], pa.int64())]
-    return pa.RecordBatch.from_arrays(columns, schema=SENT)
+    return pa.RecordBatch.from_arrays([pa.array([bucket], pa.int32()), binary], schema=SENT)
 
 
-def _too_many(n_rows: int) -> pa.RecordBatch:
+def _too_many() -> pa.RecordBatch:
     """Return what a task sends that has more rows than are asked for."""
-    return _sent(None, None, n_rows)
+    return _sent(None, None)
 
 
 def _seen_by(span: Span) -> pa.RecordBatch:
     """Return the span of the event times of a task as it is sent."""
-    return _sent(None, msgspec.msgpack.encode(span), span.n_rows)
+    return _sent(None, msgspec.msgpack.encode(span))
 
 
 def span_and_blobs(sent: pa.Table) -> tuple[Span, list[pa.RecordBatch] | None]:
@@ -230,7 +230,7 @@ def span_and_blobs(sent: pa.Table) -> tuple[Span, list[pa.RecordBatch] | None]:
     others = sent.filter(pc.invert(is_of_bucket))[BLOB]
     told = (msgspec.msgpack.decode(each, type=Span) for each in others.drop_null().to_pylist())
     span = reduce(Span.merge, told, Span())
-    blobs = sent.filter(is_of_bucket).select([BUCKET, BLOB]).to_batches()
+    blobs = sent.filter(is_of_bucket).to_batches()
     return span, None if others.null_count else blobs
 
 

@@ -29,6 +29,7 @@ from tests.examples import examples
 from tests.oracles.aggregate_strategies import aggregate_cases, over_cases
 from tests.spark.aggregates.aggregate_streams import has_answers
 from tests.spark.aggregates.test_any_cut import PHASES, Turning, check
+from tests.spark.joins.join_streams import run_to_end
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -86,8 +87,13 @@ def test_hashes_are_those_of_spark(spark, tmp_path):
         found = seeds(n, 7)
         add_ints(found, np.full(n, 3))
         for name in names:
-            add_hash(found, columns[name].slice(0))
+            add_hash(found, columns[name])
         assert (found == expected[f"h{at}"].to_numpy()).all(), names
+        part = seeds(n - 7, 7)
+        add_ints(part, np.full(n - 7, 3))
+        for name in names:
+            add_hash(part, columns[name].slice(7))
+        assert (part == found[7:]).all(), names
     found = seeds(n)
     add_ints(found, np.full(n, 3))
     assert (found == expected[f"h{len(asked)}"].to_numpy()).all()
@@ -197,19 +203,8 @@ def query(spark, folder, text=TEXT, **options):
     return engine.query(text, name="laned", **options)
 
 
-def ran(asked_for, tmp_path, name="out"):
-    run = asked_for.start(
-        "parquet",
-        path=tmp_path / name,
-        checkpoint=tmp_path / f"state of {name}",
-        trigger="available_now",
-    )
-    assert run.await_termination(240)
-    return run
-
-
-def rows_of(spark, tmp_path, name="out"):
-    found = spark.read.parquet(str(tmp_path / name))
+def rows_of(spark, tmp_path, name="laned"):
+    found = spark.read.parquet(str(tmp_path / name / "out"))
     return sorted(map(repr, found.drop("opening").collect()))
 
 
@@ -234,9 +229,9 @@ def test_every_plan_reads_files_and_says_so(
         monkeypatch.setattr("eddyline.spark.bucketed.MOST_READ", 0)
     for number in range(4):
         write(source, number, late=40 * (number == 2), write_statistics=has_statistics)
-    base = ran(query(spark, source, lane="off"), tmp_path, "base")
+    base = run_to_end(query(spark, source, lane="off"), tmp_path / "base")
     assert "lane: no, because the option lane is 'off'" in base.explain()
-    run = ran(query(spark, source, lane="on", adaptive=False), tmp_path)
+    run = run_to_end(query(spark, source, lane="on", adaptive=False), tmp_path / "laned")
     assert run.plan() == {"aggregate": plan, "lane": FILES}
     assert batches_read == [2] * 4
     assert "lane: tasks read the files of each batch" in run.explain()
@@ -251,14 +246,14 @@ def test_a_restart_may_read_rows_and_the_next_one_files(
 ):
     for number, lane in enumerate(["on", "off", "on", "auto"]):
         write(source, number)
-        run = ran(query(spark, source, lane=lane), tmp_path)
+        run = run_to_end(query(spark, source, lane=lane), tmp_path / "laned")
         assert ("lane" in run.plan()) == (lane != "off")
     assert len(batches_read) == 3
     whole = tmp_path / "whole"
     whole.mkdir()
     for number in range(4):
         write(whole, number)
-    ran(query(spark, whole, lane="off"), tmp_path, "base")
+    run_to_end(query(spark, whole, lane="off"), tmp_path / "base")
     assert rows_of(spark, tmp_path) == rows_of(spark, tmp_path, "base")
 
 
@@ -280,14 +275,14 @@ def test_a_restart_may_read_rows_and_the_next_one_files(
 def test_why_there_is_no_lane_is_said(spark, asked, source, tmp_path, text, why):
     write(source, 0)
     asked_for = query(spark, source, text.replace("SELECT k, window", "SELECT window"))
-    assert f"lane: no, because {why}" in ran(asked_for, tmp_path).explain()
+    assert f"lane: no, because {why}" in run_to_end(asked_for, tmp_path / "laned").explain()
 
 
 @FILES_ARE_ASKED
 def test_a_condition_before_the_aggregate_keeps_the_scan_of_spark(spark, asked, source, tmp_path):
     write(source, 0)
     text = TEXT.replace("GROUP BY", "WHERE w > 0 GROUP BY")
-    run = ran(query(spark, source, text), tmp_path)
+    run = run_to_end(query(spark, source, text), tmp_path / "laned")
     assert "lane" not in run.plan()
     assert "lane: no, because its rows are results of other steps" in run.explain()
 
@@ -302,8 +297,8 @@ def test_groups_that_are_cells_of_their_own_are_too_many_for_the_driver(
     for number in range(3):
         write(source, number, write_statistics=False)
     monkeypatch.setattr(operator, "AggregateLoop", partial(AggregateLoop, plan="driver"))
-    for name, lane in (("base", "off"), ("out", "on")):
-        ran(query(spark, source, lane=lane, adaptive=False), tmp_path, name)
+    for name, lane in (("base", "off"), ("laned", "on")):
+        run_to_end(query(spark, source, lane=lane, adaptive=False), tmp_path / name)
     assert rows_of(spark, tmp_path) == rows_of(spark, tmp_path, "base")
 
 
@@ -322,17 +317,23 @@ def test_a_file_that_is_replaced_in_a_batch_fails_it_and_it_runs_again(
 
     monkeypatch.setattr(AggregatingOperator, "_file_rows", replaced)
     run = query(spark, source, lane="on").start(
-        "parquet", path=tmp_path / "out", checkpoint=tmp_path / "state", trigger="available_now"
+        "parquet",
+        path=tmp_path / "laned" / "out",
+        checkpoint=tmp_path / "laned" / "ckpt",
+        trigger="available_now",
     )
     with pytest.raises(Exception, match="was written again after Spark had listed it"):
         run.await_termination(240)
     monkeypatch.undo()
     shutil.copy(wanted_rows, source / "0.parquet")
     again = query(spark, source, lane="on").start(
-        "parquet", path=tmp_path / "out", checkpoint=tmp_path / "state", trigger="available_now"
+        "parquet",
+        path=tmp_path / "laned" / "out",
+        checkpoint=tmp_path / "laned" / "ckpt",
+        trigger="available_now",
     )
     assert again.await_termination(240)
-    ran(query(spark, source, lane="off"), tmp_path, "base")
+    run_to_end(query(spark, source, lane="off"), tmp_path / "base")
     assert rows_of(spark, tmp_path) == rows_of(spark, tmp_path, "base")
 
 

@@ -24,7 +24,7 @@ from tests.examples import examples
 from tests.oracles.join_strategies import join_cases
 from tests.oracles.joins import bag, results
 from tests.spark.aggregates.test_any_cut import PHASES
-from tests.spark.joins.join_streams import stream_of, write_batch
+from tests.spark.joins.join_streams import run_to_end, stream_of, write_batch
 from tests.spark.joins.test_join_streams import T0, answered, drawn_join
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -161,36 +161,25 @@ def query(spark, folder, text=TEXT, **options):
     return engine.query(text, name="laned", **options)
 
 
-def ran(asked_for, folder, name="out"):
-    run = asked_for.start(
-        "parquet",
-        path=folder / name,
-        checkpoint=folder / f"state of {name}",
-        trigger="available_now",
-    )
-    assert run.await_termination(240)
-    return run
-
-
 def told(run):
     """What a run says of itself, as one line."""
     return " ".join(run.explain().split())
 
 
-def rows_of(spark, folder, name="out"):
-    return sorted(map(repr, spark.read.parquet(str(folder / name)).collect()))
+def rows_of(spark, folder, name="laned"):
+    return sorted(map(repr, spark.read.parquet(str(folder / name / "out")).collect()))
 
 
 @FILES_ARE_ASKED
 def test_a_restart_may_read_rows_and_the_next_one_files(spark, asked, tmp_path, batches_read):
     for number, lane in enumerate(["on", "off", "on", "auto"]):
         write(tmp_path, number)
-        run = ran(query(spark, tmp_path, lane=lane), tmp_path)
+        run = run_to_end(query(spark, tmp_path, lane=lane), tmp_path / "laned")
         assert run.plan().get("lane") == (None if lane == "off" else FILES)
         said = "no, because the option lane is 'off'" if lane == "off" else "tasks read the files"
         assert f"lane: {said}" in run.explain()
     assert batches_read == [3] * 3
-    base = ran(query(spark, tmp_path, lane="off"), tmp_path, "base")
+    base = run_to_end(query(spark, tmp_path, lane="off"), tmp_path / "base")
     assert rows_of(spark, tmp_path) == rows_of(spark, tmp_path, "base")
     assert len(rows_of(spark, tmp_path)) > 100
     for name in "abc":
@@ -217,7 +206,9 @@ def test_a_restart_may_read_rows_and_the_next_one_files(spark, asked, tmp_path, 
 )
 def test_why_there_is_no_lane_is_said(spark, asked, tmp_path, text, why):
     write(tmp_path, 0)
-    assert f"lane: no, because {why}" in told(ran(query(spark, tmp_path, text), tmp_path))
+    assert f"lane: no, because {why}" in told(
+        run_to_end(query(spark, tmp_path, text), tmp_path / "laned")
+    )
 
 
 @FILES_ARE_ASKED
@@ -226,7 +217,7 @@ def test_files_that_do_not_say_their_event_times_are_read_by_spark(
 ):
     monkeypatch.setattr(parquet_spans, "MOST_ROWS_READ", 0)
     write(tmp_path, 0, write_statistics=False)
-    run = ran(query(spark, tmp_path, lane="on"), tmp_path)
+    run = run_to_end(query(spark, tmp_path, lane="on"), tmp_path / "laned")
     assert "lane: no, because the files do not say how far their event times go" in told(run)
     assert rows_of(spark, tmp_path)
 
@@ -250,7 +241,7 @@ def test_a_static_table_comes_with_the_first_batch_and_files_are_read_then(
         rows = [(key, f"w{key}") for key in range(30)]
         engine.table("d", spark.createDataFrame(rows, "k bigint, w string"))
         asked_for = engine.query(text, name="laned", lane=lane, adaptive=False)
-        run = ran(asked_for, tmp_path, lane)
+        run = run_to_end(asked_for, tmp_path / lane)
         found[lane] = rows_of(spark, tmp_path, lane)
     assert found["on"] == found["off"]
     assert batches_read == [2] * 2

@@ -171,11 +171,7 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
         super().__init__(site.df.sparkSession)
         self.total = AggregateProfile()
         self.lane = Lane(
-            self,
-            "lane",
-            self.options.lane,
-            is_adaptive=self.options.adaptive,
-            keeps_rows=False,
+            self, "lane", self.options.lane, is_adaptive=self.options.adaptive, keeps_rows=False
         )
         self._files: ListedScan | None = None
         """The files of the batch that is laid, if tasks read them."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import msgspec
@@ -168,11 +169,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         self._grid = self.grids.grid
         super().__init__(bound.spark)
         self.lane = Lane(
-            self,
-            "lane",
-            self.options.lane,
-            is_adaptive=self.options.adaptive,
-            keeps_rows=False,
+            self, "lane", self.options.lane, is_adaptive=self.options.adaptive, keeps_rows=False
         )
         self.gives_all = gives_all(bound)
         self.work = JoinWork()
@@ -184,6 +181,8 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         self._told: list[JournalEntry] = []
         """What is to be journaled of the newest batch's discards."""
         self._placement: Placement | None = None
+        self._key_columns: dict[str, dict[int, str]] = {}
+        """By input, the column of each key class; of those whose keys are columns."""
         self._last_batch = -1
         self._is_new = True
 
@@ -357,6 +356,8 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         Raises:
             Refused: a key is computed.
         """
+        if of.name in self._key_columns:
+            return self._key_columns[of.name]
         found = {}
         for key in self._layout(of).keys:
             texts = self.bound.step.keys[key].members[of.name]
@@ -365,6 +366,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             if len(texts) > 1 or texts[0].strip() not in known:
                 raise Refused(f"Spark computes the key {one_line(texts[-1])} of {of.name}")
             found[key] = known[texts[0].strip()]
+        self._key_columns[of.name] = found
         return found
 
     def _needed(self, of: JoinInput) -> tuple[str, ...]:
@@ -409,13 +411,17 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         listed = self.lane.files_of_each(self.inputs.arrived, batch)
         if not listed:
             return None
-        types = {INPUT: "int", START: "bigint", **source.types}
-        text = ", ".join(f"{name} {kind}" for name, kind in types.items() if name[:5] != RAW)
-        common = arrow_schema(self.spark, cast("StructType", StructType.fromDDL(text)))
         streams = zip(listed, self._read, strict=True)
-        return Reading(tuple(self._file_rows(files, each, common) for files, each in streams))
+        return Reading(tuple(self._file_rows(files, each) for files, each in streams))
 
-    def _file_rows(self, files: ListedScan, of: JoinInput, common: pa.Schema) -> FileJoinRows:
+    @cached_property
+    def _common(self) -> pa.Schema:
+        """The columns of rows of all inputs, as tasks send them."""
+        types = {INPUT: "int", START: "bigint", **self.bound.source.types}
+        text = ", ".join(f"{name} {kind}" for name, kind in types.items() if name[:5] != RAW)
+        return arrow_schema(self.spark, cast("StructType", StructType.fromDDL(text)))
+
+    def _file_rows(self, files: ListedScan, of: JoinInput) -> FileJoinRows:
         """Return what reads the files of one input."""
         assert of.time is not None
         layout, source = self._layout(of), self.bound.source
@@ -430,7 +436,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             keys=self._columns_of_keys(of),
             hashed=source.rough,
             slots={place: name for name, place in layout.slots.items()},
-            common=common,
+            common=self._common,
             grid=self._grid,
         )
 
