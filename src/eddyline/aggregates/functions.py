@@ -139,6 +139,11 @@ def is_plain(final: str) -> bool:
     return final in (_VALUE, _COUNT)
 
 
+def is_count(final: str) -> bool:
+    """Return whether the value of a call is 0 where its one monoid gives NULL."""
+    return final == _COUNT
+
+
 def _takes(function: AggregateFunction, n_arguments: int) -> bool:
     return function.n_arguments == n_arguments or function.n_arguments < 0 < n_arguments
 

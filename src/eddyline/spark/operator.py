@@ -56,6 +56,8 @@ class Batch:
     """The rows of a micro-batch as Spark hands them over, which nothing observes."""
     calls_user: bool = False
     """Whether code of the user's gets the results."""
+    takes_arrow: bool = False
+    """Whether the results go from the operator to a sink that takes an Arrow table."""
 
 
 class Metrics(Protocol):
@@ -114,6 +116,9 @@ class Laid:
     counted: Counted | None = None
     """The number of its rows, where its reports tell that: each row that is observed once more
     crosses from one piece of Spark's code to another."""
+    table: pa.Table | None = None
+    """The result, where the driver holds it and ``Batch.takes_arrow``; ``df`` then only tells the
+    columns."""
 
 
 @dataclass(frozen=True, slots=True)

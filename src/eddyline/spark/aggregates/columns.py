@@ -36,7 +36,14 @@ from pyspark.sql.types import (
 )
 from sqlglot import TokenType
 
-from eddyline.aggregates.functions import AggregateFunction, Partial, function_of, number_type
+from eddyline.aggregates.functions import (
+    AggregateFunction,
+    Partial,
+    function_of,
+    is_count,
+    is_plain,
+    number_type,
+)
 from eddyline.aggregates.monoids import MONOIDS
 from eddyline.aggregates.plan import WAYS, Lift
 from eddyline.aggregates.user import UserMonoid
@@ -151,6 +158,16 @@ class LiftedCall:
         """Return its value by the columns that tasks return, which may have a prefix."""
         names = [f"{prefix}{each.column}" for each in self.partials]
         return F.expr(f"({self.final.format(*names)}\n)").cast(self.kind)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the value is what tasks return, or 0 for the NULL of a count."""
+        return is_plain(self.final) and self.kind == self.partials[0].value_kind
+
+    @property
+    def is_count(self) -> bool:
+        """Whether the value is 0 where tasks return NULL."""
+        return is_count(self.final)
 
     @cached_property
     def fields(self) -> tuple[StructField, ...]:

@@ -18,9 +18,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -33,7 +35,6 @@ from pyspark.sql.types import (
 from sqlglot import TokenType
 
 from eddyline.aggregates.bucket import can_compare
-from eddyline.aggregates.functions import is_plain
 from eddyline.aggregates.loop import (
     PLANS,
     AggregateLoop,
@@ -94,7 +95,7 @@ from eddyline.spark.lane import Lane, Refused
 from eddyline.spark.operator import Laid, Pending, UnboundedState
 from eddyline.spark.prepared import Added, Known, Selected
 from eddyline.spark.relation import LOCAL, instant_of, micros_of, time_type
-from eddyline.spark.session import is_ansi
+from eddyline.spark.session import is_ansi, is_on
 from eddyline.sql.parsing import quoted, tokens_of
 from eddyline.state.rows import ALWAYS
 
@@ -306,10 +307,19 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
         """Return the results that event time allows after a batch."""
         if self._here is None:
             return super().lay(df, batch)
+        pending = (Pending(self.name, self._here),)
+        if batch.takes_arrow and (output := self.arrow_output) is not None:
+            return Laid(output.like, pending, table=output.table(self._here.results))
         # PySpark does not take a table without rows that has nested columns.
         rows: Any = self._here.results if self._here.results.num_rows else []
         found = df.sparkSession.createDataFrame(rows, StructType([*self.fields]))
-        return Laid(self.results(found), (Pending(self.name, self._here),))
+        results = self.results(found)
+        return Laid(results, pending, table=results.toArrow() if batch.takes_arrow else None)
+
+    @property
+    def arrow_output(self) -> ArrowOutput | None:
+        """How the driver makes results of what tasks return; None if Spark has to."""
+        return None
 
     def answered(self, df: DataFrame, batch: Batch) -> tuple[DataFrame, tuple[Pending, ...]]:  # noqa: ARG002
         """Return what tasks return of the rows of a batch."""
@@ -708,6 +718,16 @@ class AggregateOperator(AggregatingOperator):
 
     # -- results --------------------------------------------------------------------------------
 
+    @cached_property
+    def arrow_output(self) -> ArrowOutput | None:
+        """How the driver makes results of what tasks return; None if Spark has to."""
+        if self._tells_old or self.step.having or isinstance(self.window, SessionWindow):
+            return None
+        groups = self.fields[: len(self.groups.fields)]
+        length = None if self._has_no_start else self.window.length
+        like = self.shape(self.rows_shape)
+        return ArrowOutput.of(self.step.projections, groups, self.calls, length, like)
+
     @property
     def _tells_old(self) -> bool:
         """Whether tasks tell the results before, too, so that output rows can be compared."""
@@ -791,7 +811,7 @@ class AggregateOperator(AggregatingOperator):
         window = self.window
         if isinstance(window, SessionWindow):
             start = FIRST
-        elif window.counts is not None or window.length == LONGEST:
+        elif self._has_no_start:
             start = "CAST(NULL AS BIGINT)"
         else:
             start = f"{INSTANT} - {window.length}L"
@@ -804,9 +824,92 @@ class AggregateOperator(AggregatingOperator):
         )
 
     @property
+    def _has_no_start(self) -> bool:
+        """Whether results do not say when their window starts."""
+        return self.window.counts is not None or self.window.length == LONGEST
+
+    @property
     def windows(self) -> tuple[str, ...]:
         """The window as a query would write it."""
         return (self.window.text,)
+
+
+@dataclass(frozen=True)
+class ArrowOutput:
+    """Makes results in the driver that are groups, values and parts of the window as they are."""
+
+    like: DataFrame
+    """A DataFrame with the columns of results."""
+    sources: tuple[str, ...]
+    """What each column is: a column that tasks return, or ``window``, ``start`` or ``end``."""
+    schema: pa.Schema
+    """The columns of results, as ``toArrow`` returns them."""
+    counts: frozenset[str]
+    """The sources that are NULL where nothing was counted."""
+    length: int | None
+    """The length of the window (µs); None if results do not say when it starts."""
+
+    @classmethod
+    def of(
+        cls,
+        projections: Sequence[str],
+        groups: Iterable[StructField],
+        calls: Iterable[LiftedCall],
+        length: int | None,
+        like: DataFrame,
+    ) -> Self | None:
+        """Return how results are made; None if Spark has to make them.
+
+        Args:
+            projections: the output columns, as SQL.
+            groups: the columns of groups, as tasks return them.
+            calls: the aggregates.
+            length: of the window (µs), if results say when it starts.
+            like: a DataFrame with the columns of results.
+        """
+        plain = [each for each in calls if each.is_plain]
+        known = {each.name: each for each in groups}
+        known |= {each.call.column: each.fields[0] for each in plain}
+        known = {name.lower(): field for name, field in known.items()}
+        spark, sources = like.sparkSession, []
+        is_large = is_on(spark, "spark.sql.execution.arrow.useLargeVarTypes")
+        schema = to_arrow_schema(like.schema, timezone="UTC", prefers_large_types=is_large)
+        for projection, made in zip(projections, schema, strict=True):
+            words = _words_of(projection)
+            if words is not None and words[0] == WINDOW:
+                sources.append(words[-1])
+                continue
+            field = None if words is None or len(words) > 1 else known.get(words[0])
+            if field is None:
+                return None
+            kind = to_arrow_type(field.dataType, timezone="UTC", prefers_large_types=is_large)
+            if kind != made.type:
+                return None
+            sources.append(field.name)
+        counts = {each.fields[0].name for each in plain if each.is_count}
+        return cls(like, tuple(sources), schema, frozenset(counts), length)
+
+    def table(self, returned: pa.Table) -> pa.Table:
+        """Return the results in what tasks returned."""
+        columns = [
+            self._column(returned, source, field.type)
+            for source, field in zip(self.sources, self.schema, strict=True)
+        ]
+        return pa.Table.from_arrays(columns, schema=self.schema)
+
+    def _column(self, returned: pa.Table, source: str, kind: pa.DataType) -> pa.ChunkedArray:
+        if source == WINDOW:
+            parts = [self._column(returned, each.name, each.type).combine_chunks() for each in kind]
+            return pa.chunked_array([pa.StructArray.from_arrays(parts, fields=[*kind])])
+        if source == "start":
+            if self.length is None:
+                return pa.chunked_array([pa.nulls(returned.num_rows, kind)])
+            return pc.subtract(returned[INSTANT], self.length).cast(kind)
+        if source == "end":
+            return returned[INSTANT].cast(kind)
+        column = returned[source]
+        column = column.fill_null(0) if source in self.counts else column
+        return column if column.type == kind else column.cast(kind)
 
 
 def _check(step: AggregateStep, query: str) -> None:
@@ -932,7 +1035,7 @@ def tells_time(step: AggregateStep, time: str) -> bool:
 def _is_told_apart(call: LiftedCall) -> bool:
     """Return whether a value is distinct for Spark if and only if what tasks return for it is."""
     kind = call.kind
-    if not is_plain(call.final) or kind != call.partials[0].value_kind:
+    if not call.is_plain:
         return False
     if isinstance(kind, StringType) and kind.collation != "UTF8_BINARY":
         return False
@@ -949,12 +1052,25 @@ def _shown(projection: str, known: Collection[str]) -> str | None:
     >>> _shown("window.end AS until", ())
     'window'
     """
+    words = _words_of(projection)
+    if words is None:
+        return None
+    if words[0] == WINDOW:
+        return WINDOW
+    return words[0] if len(words) == 1 and words[0] in known else None
+
+
+def _words_of(projection: str) -> list[str] | None:
+    """Return the name that an output column is, or the window or a part of it; None if neither.
+
+    >>> _words_of("(__agg0) AS n"), _words_of("window.end AS until"), _words_of("__agg0 + 1 AS n")
+    (['__agg0'], ['window', '.', 'end'], None)
+    """
     tokens = tokens_of(projection)
     if any(each.token_type == TokenType.STRING for each in tokens):
         return None  # its text may be that of a name
     words = [each.text.lower() for each in tokens if each.text not in "()"]
     if len(words) > 1 and words[-2] == "as":
         words = words[:-2]
-    if words[:1] == [WINDOW] and words[1:] in ([], [".", "start"], [".", "end"]):
-        return WINDOW
-    return words[0] if len(words) == 1 and words[0] in known else None
+    is_part = words[:1] == [WINDOW] and words[1:] in ([".", "start"], [".", "end"])
+    return words if len(words) == 1 or is_part else None

@@ -24,6 +24,7 @@ from eddyline.report import decisions as words
 from eddyline.runtime.by_hand import Pins
 from eddyline.runtime.plan_log import PlanLog
 from eddyline.spark.operator import Batch, Stateful, collected
+from eddyline.spark.run.job import Results
 from eddyline.state.manifest import RESTORE
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History, Record
     from eddyline.spark.operator import Observed, Operator, Pending
-    from eddyline.spark.prepared import Counted
     from eddyline.state.manifest import Manifest, ManifestFolder, StatePart
 
 WHOLE_WAIT_S = 60.0
@@ -158,11 +158,10 @@ class Chain:
 
     def lay(
         self, rows: DataFrame, batch: Batch, observed: DataFrame | None = None
-    ) -> tuple[DataFrame, Awaited, Counted | None]:
+    ) -> tuple[Results, Awaited]:
         """Prepare the operators for a batch and lay them over its rows.
 
-        Returns the results, what is to be waited for, and where the number of results is told
-        already.
+        Returns the results, and what is to be waited for.
 
         The first is laid over the rows with an observation of them, if there is one; it looks at
         the others before, as an observation belongs to one job. So does one behind an operator that
@@ -172,17 +171,19 @@ class Chain:
 
     def _laid(
         self, df: DataFrame, batch: Batch, look_at: DataFrame | None
-    ) -> tuple[DataFrame, Awaited, Counted | None]:
+    ) -> tuple[Results, Awaited]:
         """Lay the operators; they are prepared for the batch if there are rows to look at."""
         awaited: Awaited = {each.name: () for each in self.operators[: self._n_ahead]}
-        is_prepared, counted = look_at is not None, None
+        is_prepared, counted, table = look_at is not None, None, None
+        inner = replace(batch, takes_arrow=False)
         for each in self.operators[self._n_ahead :]:
+            own = batch if each is self.operators[-1] else inner
             if is_prepared:
-                each.prepare(df if look_at is None or each.runs_ahead else look_at, batch)
-            laid = each.lay(df, batch)
+                each.prepare(df if look_at is None or each.runs_ahead else look_at, own)
+            laid = each.lay(df, own)
             df, look_at, awaited[each.name] = laid.df, laid.look_at, laid.pending
-            counted = counted if each.is_plain else laid.counted
-        return df, awaited, counted
+            counted, table = counted if each.is_plain else laid.counted, laid.table
+        return Results(df, counted, table), awaited
 
     @staticmethod
     def collect(awaited: Awaited, timeout_s: float) -> Seen:
@@ -205,8 +206,8 @@ class Chain:
         if not lacking:
             return seen
         # Not prepared anew: a rule set that changed would make the state of other results.
-        result, awaited, _ = self._laid(df, batch, None)
-        result.write.format("noop").mode("overwrite").save()
+        results, awaited = self._laid(df, replace(batch, takes_arrow=False), None)
+        results.df.write.format("noop").mode("overwrite").save()
         self.collect({name: awaited[name] for name in lacking}, WHOLE_WAIT_S)
         # What an operator that ran ahead read is not read again: that was told before.
         again = self.collect(awaited, 0.0)

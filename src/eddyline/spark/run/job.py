@@ -1,4 +1,4 @@
-"""The work of a run, and where its rows go."""
+"""The work of a run, its results, and where they go."""
 
 from __future__ import annotations
 
@@ -13,12 +13,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from eddyline.query.identity import Identity
     from eddyline.spark.operator import Operator
     from eddyline.spark.prepared import Counted
-    from eddyline.spark.sinks.sinks import Sink
+    from eddyline.spark.sinks.sinks import ArrowSink, Sink
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """The results of a micro-batch, on their way to a sink."""
+
+    df: DataFrame
+    counted: Counted | KnownCount | None = None
+    """Their number, where it is observed already or known."""
+    table: pa.Table | None = None
+    """The results, where the driver holds them; ``df`` then only tells the columns."""
 
 
 class Outlet(Protocol):
@@ -28,16 +40,8 @@ class Outlet(Protocol):
         """Get ready; see ``sinks.Sink.begin``."""
         ...
 
-    def write(
-        self, df: DataFrame, batch_id: int, counted: Counted | KnownCount | None = None
-    ) -> Callable[[float], int]:
-        """Write the rows of one micro-batch; returns a function that waits for their number.
-
-        Args:
-            df: the rows.
-            batch_id: the micro-batch.
-            counted: their number, where it is observed already or known.
-        """
+    def write(self, results: Results, batch_id: int) -> Callable[[float], int]:
+        """Write the results of a micro-batch; returns a function that waits for their number."""
         ...
 
     @property
@@ -48,6 +52,11 @@ class Outlet(Protocol):
     @property
     def calls_user(self) -> bool:
         """Whether a function of the user's gets the rows as a DataFrame."""
+        ...
+
+    @property
+    def takes_arrow(self) -> bool:
+        """Whether results may be a table; see ``sinks.ArrowSink``."""
         ...
 
     @property
@@ -96,6 +105,8 @@ class SinkOutlet:
         self.sink = sink
         self.takes_all = bool(getattr(sink, "takes_all", False))
         self.calls_user = bool(getattr(sink, "calls_user", False))
+        self._arrow: ArrowSink | None = sink if getattr(sink, "takes_arrow", False) else None  # type: ignore[assignment]
+        self.takes_arrow = self._arrow is not None
         self.notes = sink.notes
         self.kept_by: Mapping[str, int] = {}
         self._results = RowCount()
@@ -104,10 +115,13 @@ class SinkOutlet:
         """Let the sink get ready."""
         self.sink.begin(continues=continues)
 
-    def write(
-        self, df: DataFrame, batch_id: int, counted: Counted | KnownCount | None = None
-    ) -> Callable[[float], int]:
-        """Write the rows of one micro-batch."""
+    def write(self, results: Results, batch_id: int) -> Callable[[float], int]:
+        """Write the results of a micro-batch."""
+        df, counted = results.df, results.counted
+        if results.table is not None:
+            assert self._arrow is not None
+            self._arrow.write_arrow(results.table, df, batch_id)
+            return partial(count_of, KnownCount(results.table.num_rows))
         if counted is None:
             df, counted = self._results.over(df)
         self.sink.write(df, batch_id)

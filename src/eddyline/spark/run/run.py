@@ -301,6 +301,7 @@ class Run(RunFace):
             files=None if self._file_stream is None else self._file_stream.files(batch_id),
             rows=df,
             calls_user=self.outlet.calls_user,
+            takes_arrow=self.outlet.takes_arrow,
         )
         try:
             n_rows, n_kept = self._process(df, batch)
@@ -338,10 +339,11 @@ class Run(RunFace):
         self.steering.apply()
         chain.open(batch)
         source, arrived = self._counted(df, batch)
-        result, awaited, counted = chain.lay(df, batch, source)
+        results, awaited = chain.lay(df, batch, source)
         self._check_goes_on()
-        is_known = chain.is_ahead and batch.is_taken_whole
-        kept = self.outlet.write(result, batch.id, arrived if is_known else counted)
+        if chain.is_ahead and batch.is_taken_whole:
+            results = replace(results, counted=arrived)
+        kept = self.outlet.write(results, batch.id)
         self._check_goes_on()
         # A sink that ran no job of the batch, or one of something else, has nothing to report.
         wait_s = TOLD_WAIT_S if has_told_all(df.sparkSession, REPORT_WAIT_S) else REPORT_WAIT_S

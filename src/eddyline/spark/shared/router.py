@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-    from eddyline.spark.prepared import Counted, KnownCount
     from eddyline.spark.query import Query
+    from eddyline.spark.run.job import Results
     from eddyline.spark.sinks.sinks import Sink
 
 _CALL = re.compile(r"([A-Za-z_]\w*)\s*\(")
@@ -102,6 +102,7 @@ class SinkRouter:
     takes_all = False
     """Those that are stopped take no more rows."""
     calls_user = False
+    takes_arrow = False
 
     def __init__(self, members: Iterable[Member]) -> None:
         self.members = {each.name: each for each in members}
@@ -122,13 +123,9 @@ class SinkRouter:
         for each in self.members.values():
             each.sink.begin(continues=continues)
 
-    def write(
-        self,
-        df: DataFrame,
-        batch_id: int,
-        counted: Counted | KnownCount | None = None,  # noqa: ARG002 - of all queries together
-    ) -> Callable[[float], int]:
+    def write(self, results: Results, batch_id: int) -> Callable[[float], int]:
         """Write the rows of one micro-batch, each where the queries of its ``PLACES`` want it."""
+        df = results.df
         with self.lock:
             found = [(place, self.members.get(name)) for place, name in enumerate(self.names())]
             here = [(place, each) for place, each in found if each is not None]
@@ -272,7 +269,8 @@ def _write_together(rows: DataFrame, members: list[tuple[int, Member]], batch_id
     for place, member in members:
         taken = own.get(place, np.zeros(0, np.int64))
         part = table.select([at[text] for text in member.texts or ()]).take(taken)
-        member.sink.write(_Rows(part, member.fields), batch_id)  # type: ignore[arg-type]
+        assert isinstance(member.sink, MemorySink)
+        member.sink.write_arrow(_typed(part, member.fields), rows, batch_id)
         member.n_kept = len(taken)
 
 
@@ -300,16 +298,10 @@ def _rows_by_place(lists: pa.ChunkedArray) -> dict[int, Any]:
     return dict(zip(distinct.tolist(), np.split(rows[order], starts)[1:], strict=True))
 
 
-class _Rows:
-    """Rows that are at home already, for a sink that would ask for them."""
-
-    def __init__(self, table: pa.Table, fields: tuple[tuple[str, bool], ...]) -> None:
-        typed = [
-            pa.field(name, column.type, nullable=nullable)
-            for (name, nullable), column in zip(fields, table.schema, strict=True)
-        ]
-        self._table = pa.Table.from_arrays(table.columns, schema=pa.schema(typed))
-
-    def toArrow(self) -> pa.Table:
-        """Return the rows."""
-        return self._table
+def _typed(table: pa.Table, fields: tuple[tuple[str, bool], ...]) -> pa.Table:
+    """Return a table with other names, of columns that may be NULL or not."""
+    typed = [
+        pa.field(name, column.type, nullable=nullable)
+        for (name, nullable), column in zip(fields, table.schema, strict=True)
+    ]
+    return pa.Table.from_arrays(table.columns, schema=pa.schema(typed))

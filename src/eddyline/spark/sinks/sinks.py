@@ -71,6 +71,23 @@ class Sink(Protocol):
         ...
 
 
+class ArrowSink(Sink, Protocol):
+    """A sink that also takes rows that the driver holds, without a job of Spark's."""
+
+    takes_arrow: bool
+    """Whether it does so; depends on its options."""
+
+    def write_arrow(self, table: pa.Table, like: DataFrame, batch_id: int) -> None:
+        """Take the rows of one micro-batch, as ``write`` does.
+
+        Args:
+            table: the rows, as ``toArrow`` of the DataFrame would return them.
+            like: a DataFrame with the columns of the rows.
+            batch_id: the micro-batch.
+        """
+        ...
+
+
 class _Fresh:
     """A sink that has nothing of earlier runs."""
 
@@ -84,12 +101,18 @@ class _Fresh:
 class MemorySink(_Fresh):
     """Arrow tables in the driver's memory, one per batch: for tests, demos and small results."""
 
+    takes_arrow = True
+
     def __init__(self) -> None:
         self.batches: dict[int, pa.Table] = {}
 
     def write(self, df: DataFrame, batch_id: int) -> None:
         """Keep the batch; one that runs again takes the place of the earlier attempt."""
-        self.batches[batch_id] = df.toArrow()
+        self.write_arrow(df.toArrow(), df, batch_id)
+
+    def write_arrow(self, table: pa.Table, like: DataFrame, batch_id: int) -> None:  # noqa: ARG002
+        """Keep a table; see ``write``."""
+        self.batches[batch_id] = table
 
     def table(self) -> pa.Table:
         """Return all rows so far, in the order of their batches.
@@ -113,20 +136,26 @@ class MemorySink(_Fresh):
 class ConsoleSink(_Fresh):
     """Prints the first rows of each batch."""
 
+    takes_arrow = True
+
     def __init__(self) -> None:
         self.console = Console()
 
     def write(self, df: DataFrame, batch_id: int) -> None:
         """Print the batch, or nothing if it is empty."""
-        rows = df.toArrow()  # all of them, as Spark's own console does: a limit would end the job
-        if rows.num_rows == 0:
+        # All of the rows, as Spark's own console takes them: a limit would end the job.
+        self.write_arrow(df.toArrow(), df, batch_id)
+
+    def write_arrow(self, table: pa.Table, like: DataFrame, batch_id: int) -> None:  # noqa: ARG002
+        """Print a table; see ``write``."""
+        if table.num_rows == 0:
             return
-        table = Table(*rows.column_names, title=f"batch {batch_id}")
-        for row in rows.slice(0, CONSOLE_ROWS).to_pylist():
-            table.add_row(*(str(value) for value in row.values()))
-        if rows.num_rows > CONSOLE_ROWS:
-            table.caption = f"only the first {CONSOLE_ROWS} rows"
-        self.console.print(table)
+        shown = Table(*table.column_names, title=f"batch {batch_id}")
+        for row in table.slice(0, CONSOLE_ROWS).to_pylist():
+            shown.add_row(*(str(value) for value in row.values()))
+        if table.num_rows > CONSOLE_ROWS:
+            shown.caption = f"only the first {CONSOLE_ROWS} rows"
+        self.console.print(shown)
 
 
 class CallableSink(_Fresh):
