@@ -117,6 +117,22 @@ class AggregateLoop(OneOfFew):
         }
         return [JournalEntry(batch_id, COMPONENT, "place", before, self.plan, evidence)]
 
+    def begin(self, n_rows: int, batch_id: int) -> list[JournalEntry]:
+        """Let the driver answer the first batch, which has few rows and so few cells.
+
+        Spark's first jobs take seconds in a new process.
+
+        Args:
+            n_rows: of the batch, at most.
+            batch_id: the micro-batch, for the journal.
+        """
+        is_new = not (self.known.n_rows or self.newest.n_rows)
+        if not is_new or not self.is_adaptive or self.is_held or "driver" not in self.plans:
+            return []
+        before, self.plan = self.plan, "driver"
+        evidence = {"n_rows": n_rows}
+        return [JournalEntry(batch_id, COMPONENT, "place", before, self.plan, evidence)]
+
     def best(self) -> str | None:
         """Return the plan that the evidence calls the best; None if it does not tell."""
         if self._is_small():

@@ -32,6 +32,10 @@ SAVED_NS, BACK_NS, BYTE_NS = 500.0, 300.0, 1.25
 """What a row costs that Spark hands to Python, and one that tasks send back, with each of its bytes
 (ns of a core; the first is the lower end of what was measured)."""
 
+QUICK_NS = 0.15e9
+"""Time of a batch that reads files below which rows are not tried (ns). A small batch of rows takes
+0.2 s or more: Spark runs a job to hand them over."""
+
 TRIAL_SHARE = 0.005
 """Share of the time that trials may take beyond the plan in force."""
 
@@ -75,7 +79,18 @@ class LaneChoice(OneOfFew):
     @property
     def is_trial(self) -> bool:
         """Whether the next batch runs the other way."""
-        return self.is_adaptive and not self.is_held and self._n_since >= self._wait
+        return (
+            self.is_adaptive
+            and not self.is_held
+            and self._n_since >= self._wait
+            and not self._is_quick
+        )
+
+    @property
+    def _is_quick(self) -> bool:
+        """Whether batches read files in less time than Spark takes to hand over rows."""
+        fastest_ns = min(self._newest, default=math.inf) * self._n_rows
+        return self.plan == FILES and fastest_ns < QUICK_NS
 
     @property
     def next(self) -> str:

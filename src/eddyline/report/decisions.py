@@ -217,6 +217,9 @@ _PLACES = {
 
 
 def _place(entry: JournalEntry, evidence: Mapping[str, Any]) -> Iterator[str]:
+    if "rows_per_cell" not in evidence:
+        yield f"The first batch has {count(evidence['n_rows'])} rows: {_PLACES[entry.after]}."
+        return
     rows = f"A cell has {significant(evidence['rows_per_cell'])} rows on average"
     if "driver" in (entry.before, entry.after):
         rows += f", and the newest batch had {count(evidence['n_handled'])} to handle"

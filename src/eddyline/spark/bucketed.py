@@ -402,6 +402,11 @@ def fetched(rows: DataFrame) -> list[pa.RecordBatch] | None:
     return batches
 
 
+def are_few(files: ListedScan) -> bool:
+    """Return whether the driver reads files itself where it fetches what becomes of them."""
+    return files.n_rows <= MOST_READ and files.n_bytes <= MOST_READ_BYTES
+
+
 def fetched_of_files(
     files: ListedScan, task: FileBuckets
 ) -> tuple[list[pa.RecordBatch] | None, Span]:
@@ -411,7 +416,7 @@ def fetched_of_files(
     """
     n_tasks = len(files.tasks)
     blobs_of = replace(task, most_rows=MOST_FETCHED // n_tasks).blobs
-    if files.n_rows <= MOST_READ and files.n_bytes <= MOST_READ_BYTES:
+    if are_few(files):
         found = pa.Table.from_batches(chain.from_iterable(map(blobs_of, range(n_tasks))), SENT)
     else:
         found = read_by_tasks(files.spark, n_tasks, blobs_of, BLOBS).toArrow()

@@ -86,6 +86,7 @@ from eddyline.spark.bucketed import (
     AnsweredHere,
     BucketedOperator,
     answered_here,
+    are_few,
     fetched,
     fetched_of_files,
 )
@@ -179,6 +180,8 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
         self._known = Known()
         self._here: AnsweredHere | None = None
         """The batch that is being laid, where the driver has answered it."""
+        self._begun: list[JournalEntry] = []
+        """Decisions of ``prepare`` that nobody has taken yet."""
         # Filters read no sample of rows that are observed; what others do is not known here.
         self.clock.asked((lambda: self.runs_ahead) if site.is_filtered else None)
 
@@ -287,6 +290,8 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
         clock = self.clock if isinstance(self.clock, StreamClock) else None
         rows = df if clock is None else clock.unobserved(df)
         self._files = self.lane.files(rows, batch, keeps_plan=False)
+        if self._files is not None and are_few(self._files):
+            self._begun += self.loop.begin(self._files.n_rows, batch.id)
         if not self.runs_ahead:
             return
         self.laid_by = "driver"
@@ -377,6 +382,11 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
             self.part,
             self.n_buckets,
         )
+
+    def take_entries(self) -> list[JournalEntry]:
+        """Return the decisions on the first batch since the last call."""
+        entries, self._begun = self._begun, []
+        return entries
 
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
         """Take in what the buckets of a batch did."""
