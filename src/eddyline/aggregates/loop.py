@@ -35,12 +35,13 @@ EARLY_ABOVE = 1.7
 LEAST_ROWS = 1_000
 """Rows of the newest batches that a decision is taken by."""
 
-FEW = 100_000
-"""Cells, those of before and results included, of a batch that the driver answers. It answers up to
-twice as many before it leaves them to tasks again."""
+FEW, MANY = 100_000, 1_000_000
+"""Cells, those of before and results included, of a batch that the driver answers: in general, and
+where it also reads the files and writes the results. It answers up to twice as many before it
+leaves them to tasks again."""
 
-FEW_BYTES = 1 << 24
-"""The same for their size (16 MiB)."""
+CELL_BYTES = 168
+"""The same for their size (bytes), by the number of cells."""
 
 
 class Learned(msgspec.Struct, forbid_unknown_fields=True):
@@ -96,6 +97,8 @@ class AggregateLoop(OneOfFew):
         self.plan = plan
         self.plans = plans
         self.is_adaptive = adaptive
+        self.few = FEW
+        """Cells that the driver answers: ``FEW`` or ``MANY``."""
         self.known = AggregateProfile()
         """The newest batches, each half as much as the next."""
         self.newest = AggregateProfile()
@@ -127,7 +130,8 @@ class AggregateLoop(OneOfFew):
             batch_id: the micro-batch, for the journal.
         """
         is_new = not (self.known.n_rows or self.newest.n_rows)
-        if not is_new or not self.is_adaptive or self.is_held or "driver" not in self.plans:
+        may_change = self.is_adaptive and not self.is_held and "driver" in self.plans
+        if not is_new or not may_change or n_rows > self.few:
             return []
         before, self.plan = self.plan, "driver"
         evidence = {"n_rows": n_rows}
@@ -147,8 +151,7 @@ class AggregateLoop(OneOfFew):
         if "driver" not in self.plans or not self.newest.n_rows:
             return self.plan == "driver"
         room = 2 if self.plan == "driver" else 1
-        n_handled, n_bytes = self.newest.n_handled, self.newest.n_bytes
-        return n_handled <= room * FEW and n_bytes <= room * FEW_BYTES
+        return _handled(self.newest) <= room * self.few
 
     @property
     def advised(self) -> str | None:  # type: ignore[override]
@@ -166,9 +169,9 @@ class AggregateLoop(OneOfFew):
         n_rows = float(newest.n_rows)
         return Situation(
             names=("cells for each row", "cells beside those that the driver answers at most"),
-            shares=np.array([min(per_row, 1.0), handled / (handled + FEW)]),
+            shares=np.array([min(per_row, 1.0), handled / (handled + self.few)]),
             counts=np.full(2, n_rows),
-            evidence=[per_row, handled / n_rows, FEW / n_rows],
+            evidence=[per_row, handled / n_rows, self.few / n_rows],
             n_sampled=n_rows,
             is_settled=newest.n_rows >= LEAST_ROWS,
         )
@@ -232,7 +235,7 @@ same in the middle between the ratios at which the loop takes the one and the ot
 
 def _handled(newest: AggregateProfile) -> float:
     """Return the cells that buckets handled, or as many as have the size of what they did."""
-    return max(float(newest.n_handled), newest.n_bytes / FEW_BYTES * FEW)
+    return max(float(newest.n_handled), newest.n_bytes / CELL_BYTES)
 
 
 @dataclass(frozen=True, slots=True)

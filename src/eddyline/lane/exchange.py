@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eddyline.data.parquet_spans import Span
+from eddyline.lane.scan import size_of
 from eddyline.lane.task import FileReader
 
 if TYPE_CHECKING:
@@ -162,6 +163,11 @@ class Reading:
         """The tasks of all streams."""
         return sum(len(each.tasks) for each in self.streams)
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """The rows of all row groups, and the bytes of the columns that are read."""
+        return size_of(task for each in self.streams for task in each.tasks)
+
     def blobs(self, number: int) -> Iterator[pa.RecordBatch]:
         """Yield what a task sends; see ``FileBuckets.blobs``."""
         for each in self.streams:
@@ -232,6 +238,15 @@ def span_and_blobs(sent: pa.Table) -> tuple[Span, list[pa.RecordBatch] | None]:
     span = reduce(Span.merge, told, Span())
     blobs = sent.filter(is_of_bucket).to_batches()
     return span, None if others.null_count else blobs
+
+
+def by_blob(sent: Iterable[pa.RecordBatch]) -> dict[int, list[pa.RecordBatch]]:
+    """Return the rows of blobs by bucket."""
+    arrived: dict[int, list[pa.RecordBatch]] = {}
+    for batch in sent:
+        for bucket, blob in zip(batch.column(BUCKET).to_pylist(), batch.column(BLOB), strict=True):
+            arrived.setdefault(bucket, []).extend(pa.ipc.open_stream(blob.as_buffer()))
+    return arrived
 
 
 def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

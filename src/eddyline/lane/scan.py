@@ -28,7 +28,7 @@ from pyarrow import parquet
 from eddyline.errors import SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from eddyline.data.parquet_spans import Footer
 
@@ -98,16 +98,20 @@ class ScannedFile:
     group_rows: tuple[int, ...]
     """Rows of each row group."""
     group_bytes: tuple[int, ...]
-    """Bytes of each row group in the file."""
+    """Bytes of the columns that are read, in each row group of the file."""
 
     @classmethod
-    def of(cls, footer: Footer) -> ScannedFile:
-        """Return the file of a footer."""
+    def of(cls, footer: Footer, columns: Iterable[FileColumn]) -> ScannedFile:
+        """Return the file of a footer, of which some columns are read."""
         groups = [footer.metadata.row_group(at) for at in range(footer.metadata.num_row_groups)]
-        n_bytes = (
-            sum(group.column(at).total_compressed_size for at in range(group.num_columns))
-            for group in groups
-        )
+        stored = {column.stored.lower() for column in columns}
+        schema = footer.metadata.schema
+        read = [
+            at
+            for at in range(footer.metadata.num_columns)
+            if schema.column(at).path.partition(".")[0].lower() in stored
+        ]
+        n_bytes = (sum(group.column(at).total_compressed_size for at in read) for group in groups)
         n_rows = tuple(group.num_rows for group in groups)
         return cls(footer.path, footer.n_bytes, footer.changed_ns, n_rows, tuple(n_bytes))
 
@@ -242,6 +246,13 @@ def _is_gregorian(footer: parquet.FileMetaData, *, is_int96: bool, corrects_days
     if version is None:
         return corrects_days and not is_int96
     return tuple(map(int, re.findall(rb"\d+", version)[:2])) >= FIRST_GREGORIAN
+
+
+def size_of(tasks: Iterable[Iterable[Split]]) -> tuple[int, int]:
+    """Return the rows of the row groups of tasks, and the bytes of the columns that are read."""
+    splits = [split for task in tasks for split in task]
+    n_rows = sum(file.group_rows[group] for file, group in splits)
+    return n_rows, sum(file.group_bytes[group] for file, group in splits)
 
 
 def tasks_of(files: Sequence[ScannedFile], n_cores: int) -> list[tuple[Split, ...]]:

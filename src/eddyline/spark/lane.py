@@ -25,7 +25,7 @@ from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from eddyline.data.parquet_spans import ParquetFiles
 from eddyline.lane.choice import FILES, ROWS, LaneChoice
-from eddyline.lane.scan import FileColumn, ScannedFile, refusal, tasks_of
+from eddyline.lane.scan import FileColumn, ScannedFile, refusal, size_of, tasks_of
 from eddyline.lane.task import REPORT, SENT, SENT_ROWS
 from eddyline.report.formatting import counted
 from eddyline.spark.analysis import arrow_schema
@@ -178,7 +178,7 @@ class PlainScan:
             )
             if why:
                 raise Refused(f"{why} ({path})")
-            scanned.append(ScannedFile.of(footer))
+            scanned.append(ScannedFile.of(footer, self.columns))
         tasks = tasks_of(scanned, int(self.spark.sparkContext.defaultParallelism))
         return ListedScan(**vars(self), tasks=tuple(tasks), n_files=len(scanned))
 
@@ -192,14 +192,9 @@ class ListedScan(PlainScan):
     n_files: int
 
     @property
-    def n_rows(self) -> int:
-        """The rows of all row groups."""
-        return sum(file.group_rows[group] for task in self.tasks for file, group in task)
-
-    @property
-    def n_bytes(self) -> int:
-        """The size of all row groups in their files."""
-        return sum(file.group_bytes[group] for task in self.tasks for file, group in task)
+    def size(self) -> tuple[int, int]:
+        """The rows of all row groups, and the bytes of the columns that are read."""
+        return size_of(self.tasks)
 
     def reading(self, handed: tuple[str, ...]) -> dict[str, Any]:
         """Return the arguments of ``FileTask`` that say what is read.
@@ -415,6 +410,8 @@ class Lane:
         """Whether the columns of the streams were all that the operator needs, the last time."""
         self._ran = ""
         """The way of the batch that was laid last; empty if there was no choice."""
+        self._is_here = False
+        """Whether the driver has read the files of that batch."""
         self._laid_at = 0
 
     @property
@@ -506,7 +503,13 @@ class Lane:
         )
         _check_has_rows(listed)
         self._ran, self.note = FILES, "lane: tasks read the files of each batch"
+        self._is_here = False
         return listed
+
+    def note_read_here(self) -> None:
+        """Note that the driver reads the files of the batch itself, and answers it."""
+        self._is_here = True
+        self.note = "lane: the driver reads the files of each batch, which have few rows"
 
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
         """Take in the time of a batch, and what its tasks have sent."""
@@ -518,6 +521,8 @@ class Lane:
         if self._ran == FILES and metrics:
             n_kept, n_sent = (sum(each[name] for each in metrics) for name in ("kept", "sent"))
             self.choice.sent(batch.n_rows, n_kept, n_sent)
+        if self._ran == FILES and self._is_here:
+            self.choice.sent(batch.n_rows, 0, 0)
         return entries
 
     def note_not_asked(self, why: str) -> None:

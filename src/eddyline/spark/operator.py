@@ -57,7 +57,7 @@ class Batch:
     calls_user: bool = False
     """Whether code of the user's gets the results."""
     takes_arrow: bool = False
-    """Whether the results go from the operator to a sink that takes an Arrow table."""
+    """Whether what comes behind the operator takes an Arrow table, up to the sink."""
 
 
 class Metrics(Protocol):
@@ -280,6 +280,15 @@ class Operator:
 
         May be called again for the same batch, where a sink did not take all of the result.
         """
+        raise NotImplementedError
+
+    @property
+    def makes_arrow(self) -> bool:
+        """Whether ``lay_arrow`` gives its result; it then learns nothing."""
+        return False
+
+    def lay_arrow(self, table: pa.Table) -> Laid:
+        """Return the result over rows that the driver holds, as a table."""
         raise NotImplementedError
 
     def once(self, df: DataFrame) -> DataFrame:

@@ -1,16 +1,21 @@
 """The output columns of a query, as the last operator of its chain.
 
-A column is SQL, or the answers of a Python function (``called_column``).
+A column is SQL, or the answers of a Python function (``called_column``). Where the driver holds the
+rows as an Arrow table, ``PlainColumns`` picks columns and fields of columns without Spark.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
-import pyarrow as pa  # noqa: TC002 - Spark reads the type hints of ``evaluate``
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.errors import AnalysisException
 from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined] # not in the stubs
-from pyspark.sql.types import BooleanType
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import BooleanType, StructType
 
 from eddyline.errors import QueryError
 from eddyline.query.predicate_results import truths
@@ -20,8 +25,9 @@ from eddyline.spark.analysis import operand, refused, unlogged
 from eddyline.spark.arrow_tasks import begin_task
 from eddyline.spark.event_time import ResultClock
 from eddyline.spark.operator import Laid, Operator
+from eddyline.spark.session import is_on
 from eddyline.sql.functions import GENERATORS, HIDDEN, NON_DETERMINISTIC, names_among
-from eddyline.sql.parsing import quoted
+from eddyline.sql.parsing import plain_path, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,15 +42,17 @@ if TYPE_CHECKING:
 class ProjectOperator(Operator):
     """Computes the output columns of a step of a query, whose name errors say."""
 
-    def __init__(self, query: str, step: ProjectStep) -> None:
+    def __init__(self, query: str, step: ProjectStep, source: DataFrame) -> None:
         self.query = query
+        self._source = source
+        """A DataFrame with the columns of its input, for analysis only."""
         self.name = f"project {step.output}"
         self._step = step
 
     @classmethod
     def of(cls, step: ProjectStep, site: Site) -> Self:
         """Return the operator of a step."""
-        return cls(site.query, step)
+        return cls(site.query, step, site.df)
 
     @property
     def is_plain(self) -> bool:
@@ -98,6 +106,24 @@ class ProjectOperator(Operator):
         """Compute the columns."""
         return Laid(self.shape(df))
 
+    @cached_property
+    def _plain(self) -> PlainColumns | None:
+        """The columns, where they are picked without Spark."""
+        if self._step.calls:
+            return None
+        texts, source = self._step.projections, self._source
+        return PlainColumns.of(texts, source.schema, self.shape(source))
+
+    @property
+    def makes_arrow(self) -> bool:
+        """Whether the columns are columns of the input, or fields of such."""
+        return self._plain is not None
+
+    def lay_arrow(self, table: pa.Table) -> Laid:
+        """Pick the columns of a table."""
+        assert self._plain is not None
+        return self._plain.laid(table)
+
     def shape(self, df: DataFrame) -> DataFrame:
         """Return the columns.
 
@@ -128,3 +154,64 @@ def called_column(df: DataFrame, predicate: FunctionPredicate) -> Column:
         udf = udf.asNondeterministic()
     found: Column = udf(*(operand(df, text) for text in predicate.reads))
     return found
+
+
+@dataclass(frozen=True)
+class PlainColumns:
+    """Output columns that are columns of their input, or fields of such, unchanged."""
+
+    paths: tuple[tuple[str, ...], ...]
+    """The column of the input, and the field."""
+    like: DataFrame
+    """A DataFrame with the output columns, for analysis only."""
+    schema: pa.Schema
+    """The output columns, as ``toArrow`` returns them."""
+
+    @classmethod
+    def of(cls, texts: Sequence[str], source: StructType, like: DataFrame) -> Self | None:
+        """Return how output columns are picked; None if one has to be computed.
+
+        Args:
+            texts: the output columns, as SQL.
+            source: the columns of the input.
+            like: a DataFrame with the output columns.
+        """
+        is_large = is_on(like.sparkSession, "spark.sql.execution.arrow.useLargeVarTypes")
+        every = [quoted(each) for each in source.names]
+        texts = [each for text in texts for each in (every if text == "*" else [text])]
+        paths = []
+        for text, made in zip(texts, like.schema, strict=True):
+            found = _found(plain_path(text), source)
+            if found is None or found[1] != made.dataType:
+                return None
+            paths.append(found[0])
+        kinds = to_arrow_schema(like.schema, timezone="UTC", prefers_large_types=is_large)
+        return cls(tuple(paths), like, kinds)
+
+    def laid(self, table: pa.Table) -> Laid:
+        """Return the output columns of a table."""
+        columns = []
+        for path, field in zip(self.paths, self.schema, strict=True):
+            column = table[path[0]]
+            if len(path) > 1:
+                column = pc.struct_field(column, path[1])
+            columns.append(column if column.type == field.type else column.cast(field.type))
+        return Laid(self.like, table=pa.Table.from_arrays(columns, schema=self.schema))
+
+
+def _found(path: tuple[str, ...] | None, source: StructType) -> tuple[tuple[str, ...], Any] | None:
+    """Return the names of a column and of its field as they are, and the type; None if not found.
+
+    Names are compared without regard to case, as Spark does unless it is told otherwise.
+    """
+    names: list[str] = []
+    kind: Any = source
+    for name in path or ():
+        if not isinstance(kind, StructType):
+            return None
+        same = [each for each in kind if each.name.lower() == name.lower()]
+        if len(same) != 1:
+            return None
+        names.append(same[0].name)
+        kind = same[0].dataType
+    return (tuple(names), kind) if names else None

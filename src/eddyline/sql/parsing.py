@@ -203,6 +203,29 @@ def tokens_of(text: str, what: str = "SQL") -> list[Token]:
         raise QueryError(at(message, text, offset), **place(text, offset)) from error
 
 
+_NAME = re.compile(r"`(?:[^`]|``)+`|(?!(?:true|false|null)\b)[^\W\d]\w*", re.IGNORECASE)
+"""A name, in backticks or not, and no constant."""
+
+
+def plain_path(text: str) -> tuple[str, ...] | None:
+    """Return the column, or the field of a column, that an output column is; None if it is another.
+
+    >>> plain_path("(a.x) AS y"), plain_path("`my col`"), plain_path("window.end")
+    (('a', 'x'), ('my col',), ('window', 'end'))
+    >>> plain_path("now()"), plain_path("a + 1 AS b"), plain_path("'a'"), plain_path("true")
+    (None, None, None, None)
+    """
+    tokens = tokens_of(text)
+    if len(tokens) > 2 and tokens[-2].token_type == TokenType.ALIAS:
+        tokens = tokens[:-2]
+    while len(tokens) > 2 and (tokens[0].text, tokens[-1].text) == ("(", ")"):
+        tokens = tokens[1:-1]
+    written = [text[each.start : each.end + 1] for each in tokens]
+    if len(tokens) not in (1, 3) or not all(map(_NAME.fullmatch, written[::2])):
+        return None
+    return tuple(each.text for each in tokens[::2]) if written[1:-1] in ([], ["."]) else None
+
+
 KEPT_TREES, KEPT_LENGTH = 512, 1_000
 """Trees that are kept for texts that are read again, and the longest text whose tree is kept.
 A tree takes some 160 bytes per character. A query has a few dozen texts."""

@@ -14,15 +14,16 @@ if and only if values do: then tasks see which results changed.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
+from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -31,11 +32,14 @@ from pyspark.sql.types import (
     StringType,
     StructField,
     StructType,
+    TimestampNTZType,
+    TimestampType,
 )
-from sqlglot import TokenType
 
 from eddyline.aggregates.bucket import can_compare
 from eddyline.aggregates.loop import (
+    FEW,
+    MANY,
     PLANS,
     AggregateLoop,
     AggregateProfile,
@@ -93,11 +97,12 @@ from eddyline.spark.bucketed import (
 from eddyline.spark.clock import StreamClock
 from eddyline.spark.event_time import ResultClock
 from eddyline.spark.lane import Lane, Refused
-from eddyline.spark.operator import Laid, Pending, UnboundedState
+from eddyline.spark.operator import UnboundedState
 from eddyline.spark.prepared import Added, Known, Selected
+from eddyline.spark.projection import PlainColumns
 from eddyline.spark.relation import LOCAL, instant_of, micros_of, time_type
-from eddyline.spark.session import is_ansi, is_on
-from eddyline.sql.parsing import quoted, tokens_of
+from eddyline.spark.session import is_ansi
+from eddyline.sql.parsing import plain_path, quoted
 from eddyline.state.rows import ALWAYS
 
 if TYPE_CHECKING:
@@ -114,7 +119,7 @@ if TYPE_CHECKING:
     from eddyline.runtime.records import History, Record
     from eddyline.spark.aggregates.columns import LiftedCall, LiftedPartial
     from eddyline.spark.lane import ListedScan, PlainScan
-    from eddyline.spark.operator import Batch, Clock, Observed, Site
+    from eddyline.spark.operator import Batch, Clock, Laid, Observed, Pending, Site
     from eddyline.state.manifest import StatePlace
 
 
@@ -211,7 +216,11 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
         elif not site.is_alone:
             self.lane.note_not_asked("other inputs of the query come with its rows")
         elif site.df.isStreaming:
-            self.lane.follow(site.df, asks_files=site.asks_files)
+            rows = site.df
+            with suppress(Refused):  # which the lane says itself
+                self.check_may_read()
+                rows = rows.select(*[F.col(quoted(name)) for name in self._handed])
+            self.lane.follow(rows, asks_files=site.asks_files)
 
     # -- what a kind of aggregate says of itself --------------------------------------------------
 
@@ -290,16 +299,21 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
         clock = self.clock if isinstance(self.clock, StreamClock) else None
         rows = df if clock is None else clock.unobserved(df)
         self._files = self.lane.files(rows, batch, keeps_plan=False)
-        if self._files is not None and are_few(self._files):
-            self._begun += self.loop.begin(self._files.n_rows, batch.id)
+        is_read_here = self._files is not None and are_few(self._files)
+        gives_table = batch.takes_arrow and self.gives_table
+        self.loop.few = MANY if is_read_here and gives_table else FEW
+        if is_read_here and self._files is not None:
+            self._begun += self.loop.begin(self._files.size[0], batch.id)
         if not self.runs_ahead:
             return
         self.laid_by = "driver"
         df.sparkSession.conf.set(ADAPTIVE, "false")
         if self._files is None:
-            cells = fetched(self.cells(self._timely(df)))
+            cells = fetched(self.cells(self._timely(df)), self.n_buckets)
         else:
             assert clock is not None
+            if is_read_here:
+                self.lane.note_read_here()
             work = self._file_rows(self._files, spans=clock.awaits_span)
             cells, span = fetched_of_files(self._files, work)
             if work.spans:
@@ -312,19 +326,7 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
         """Return the results that event time allows after a batch."""
         if self._here is None:
             return super().lay(df, batch)
-        pending = (Pending(self.name, self._here),)
-        if batch.takes_arrow and (output := self.arrow_output) is not None:
-            return Laid(output.like, pending, table=output.table(self._here.results))
-        # PySpark does not take a table without rows that has nested columns.
-        rows: Any = self._here.results if self._here.results.num_rows else []
-        found = df.sparkSession.createDataFrame(rows, StructType([*self.fields]))
-        results = self.results(found)
-        return Laid(results, pending, table=results.toArrow() if batch.takes_arrow else None)
-
-    @property
-    def arrow_output(self) -> ArrowOutput | None:
-        """How the driver makes results of what tasks return; None if Spark has to."""
-        return None
+        return self.laid_here(self._here, df.sparkSession, batch)
 
     def answered(self, df: DataFrame, batch: Batch) -> tuple[DataFrame, tuple[Pending, ...]]:  # noqa: ARG002
         """Return what tasks return of the rows of a batch."""
@@ -452,6 +454,17 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
         return tuple(each for each in found if each is not None)
 
     @property
+    def _levels(self) -> tuple[tuple[str, ...], ...]:
+        """The columns of the rows that groups are, and those of coarser groups."""
+        return tuple(self._hashed(each) for each in (self.hashed.names, *self.hashed.coarser))
+
+    @property
+    def _handed(self) -> tuple[str, ...]:
+        """The columns of the rows that tasks read."""
+        groups = (each for level in self._levels for each in level)
+        return (*dict.fromkeys([self.time, *groups, *self._in_files.plain.values()]),)
+
+    @property
     def _lifts(self) -> Mapping[str, Lift]:
         """How tasks make columns of those of rows that travel in the batch that is laid."""
         return (self._travels if self._files is None else self._in_files).lifts
@@ -464,16 +477,14 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
             spans: whether tasks report the event time of all rows.
         """
         found = self._in_files
-        levels = tuple(self._hashed(each) for each in (self.hashed.names, *self.hashed.coarser))
-        handed = dict.fromkeys([self.time, *(each for level in levels for each in level)])
         return FileRows(
-            **files.reading((*(handed | dict.fromkeys(found.plain.values())),)),
+            **files.reading(self._handed),
             n_buckets=self.n_buckets,
             most_rows=None,
             time=self.time,
             spans=spans,
             before=max(self.clock.before, ALWAYS + 1),
-            levels=levels,
+            levels=self._levels,
             travels=found.plain,
             lifts=found.lifts,
             slides=self.slides,
@@ -729,14 +740,39 @@ class AggregateOperator(AggregatingOperator):
     # -- results --------------------------------------------------------------------------------
 
     @cached_property
-    def arrow_output(self) -> ArrowOutput | None:
-        """How the driver makes results of what tasks return; None if Spark has to."""
+    def _plain(self) -> PlainColumns | None:
+        """The output columns, where they are groups, values and parts of the window."""
         if self._tells_old or self.step.having or isinstance(self.window, SessionWindow):
             return None
         groups = self.fields[: len(self.groups.fields)]
-        length = None if self._has_no_start else self.window.length
-        like = self.shape(self.rows_shape)
-        return ArrowOutput.of(self.step.projections, groups, self.calls, length, like)
+        values = [StructField(each.call.column, each.kind) for each in self.calls if each.is_plain]
+        instant = TimestampNTZType() if self.is_local else TimestampType()
+        window = StructType([StructField(name, instant) for name in ("start", "end")])
+        source = StructType([*groups, *values, StructField(WINDOW, window)])
+        return PlainColumns.of(self.step.projections, source, self.shape(self.rows_shape))
+
+    @property
+    def gives_table(self) -> bool:
+        """Whether ``results_here`` returns results."""
+        return self._plain is not None
+
+    def results_here(self, found: pa.Table) -> Laid | None:
+        """Return the results of what the driver has, as a table; None if Spark has to make them."""
+        if self._plain is None:
+            return None
+        columns = {name: found[name] for name in self.groups.names}
+        for call in self.calls:
+            if call.is_plain:
+                value = found[call.partials[0].column]
+                columns[call.call.column] = value.fill_null(0) if call.is_count else value
+        instant = pa.timestamp("us", None if self.is_local else "UTC")
+        end = found[INSTANT].combine_chunks()
+        start = pa.nulls(len(end), pa.int64())
+        if not self._has_no_start:
+            start = pc.subtract(end, self.window.length)
+        ends = [start.cast(instant), end.cast(instant)]
+        columns[WINDOW] = pa.StructArray.from_arrays(ends, ["start", "end"])
+        return self._plain.laid(pa.table(columns))
 
     @property
     def _tells_old(self) -> bool:
@@ -842,84 +878,6 @@ class AggregateOperator(AggregatingOperator):
     def windows(self) -> tuple[str, ...]:
         """The window as a query would write it."""
         return (self.window.text,)
-
-
-@dataclass(frozen=True)
-class ArrowOutput:
-    """Makes results in the driver that are groups, values and parts of the window as they are."""
-
-    like: DataFrame
-    """A DataFrame with the columns of results."""
-    sources: tuple[str, ...]
-    """What each column is: a column that tasks return, or ``window``, ``start`` or ``end``."""
-    schema: pa.Schema
-    """The columns of results, as ``toArrow`` returns them."""
-    counts: frozenset[str]
-    """The sources that are NULL where nothing was counted."""
-    length: int | None
-    """The length of the window (µs); None if results do not say when it starts."""
-
-    @classmethod
-    def of(
-        cls,
-        projections: Sequence[str],
-        groups: Iterable[StructField],
-        calls: Iterable[LiftedCall],
-        length: int | None,
-        like: DataFrame,
-    ) -> Self | None:
-        """Return how results are made; None if Spark has to make them.
-
-        Args:
-            projections: the output columns, as SQL.
-            groups: the columns of groups, as tasks return them.
-            calls: the aggregates.
-            length: of the window (µs), if results say when it starts.
-            like: a DataFrame with the columns of results.
-        """
-        plain = [each for each in calls if each.is_plain]
-        known = {each.name: each for each in groups}
-        known |= {each.call.column: each.fields[0] for each in plain}
-        known = {name.lower(): field for name, field in known.items()}
-        spark, sources = like.sparkSession, []
-        is_large = is_on(spark, "spark.sql.execution.arrow.useLargeVarTypes")
-        schema = to_arrow_schema(like.schema, timezone="UTC", prefers_large_types=is_large)
-        for projection, made in zip(projections, schema, strict=True):
-            words = _words_of(projection)
-            if words is not None and words[0] == WINDOW:
-                sources.append(words[-1])
-                continue
-            field = None if words is None or len(words) > 1 else known.get(words[0])
-            if field is None:
-                return None
-            kind = to_arrow_type(field.dataType, timezone="UTC", prefers_large_types=is_large)
-            if kind != made.type:
-                return None
-            sources.append(field.name)
-        counts = {each.fields[0].name for each in plain if each.is_count}
-        return cls(like, tuple(sources), schema, frozenset(counts), length)
-
-    def table(self, returned: pa.Table) -> pa.Table:
-        """Return the results in what tasks returned."""
-        columns = [
-            self._column(returned, source, field.type)
-            for source, field in zip(self.sources, self.schema, strict=True)
-        ]
-        return pa.Table.from_arrays(columns, schema=self.schema)
-
-    def _column(self, returned: pa.Table, source: str, kind: pa.DataType) -> pa.ChunkedArray:
-        if source == WINDOW:
-            parts = [self._column(returned, each.name, each.type).combine_chunks() for each in kind]
-            return pa.chunked_array([pa.StructArray.from_arrays(parts, fields=[*kind])])
-        if source == "start":
-            if self.length is None:
-                return pa.chunked_array([pa.nulls(returned.num_rows, kind)])
-            return pc.subtract(returned[INSTANT], self.length).cast(kind)
-        if source == "end":
-            return returned[INSTANT].cast(kind)
-        column = returned[source]
-        column = column.fill_null(0) if source in self.counts else column
-        return column if column.type == kind else column.cast(kind)
 
 
 def _check(step: AggregateStep, query: str) -> None:
@@ -1062,25 +1020,10 @@ def _shown(projection: str, known: Collection[str]) -> str | None:
     >>> _shown("window.end AS until", ())
     'window'
     """
-    words = _words_of(projection)
-    if words is None:
+    path = plain_path(projection)
+    if path is None:
         return None
-    if words[0] == WINDOW:
+    names = tuple(each.lower() for each in path)
+    if names in ((WINDOW,), (WINDOW, "start"), (WINDOW, "end")):
         return WINDOW
-    return words[0] if len(words) == 1 and words[0] in known else None
-
-
-def _words_of(projection: str) -> list[str] | None:
-    """Return the name that an output column is, or the window or a part of it; None if neither.
-
-    >>> _words_of("(__agg0) AS n"), _words_of("window.end AS until"), _words_of("__agg0 + 1 AS n")
-    (['__agg0'], ['window', '.', 'end'], None)
-    """
-    tokens = tokens_of(projection)
-    if any(each.token_type == TokenType.STRING for each in tokens):
-        return None  # its text may be that of a name
-    words = [each.text.lower() for each in tokens if each.text not in "()"]
-    if len(words) > 1 and words[-2] == "as":
-        words = words[:-2]
-    is_part = words[:1] == [WINDOW] and words[1:] in ([".", "start"], [".", "end"])
-    return words if len(words) == 1 or is_part else None
+    return names[0] if len(names) == 1 and names[0] in known else None

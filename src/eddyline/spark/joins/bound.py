@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, BooleanType, StructField, StructType
@@ -28,11 +29,11 @@ from eddyline.query.steps import (
 )
 from eddyline.registry import unknown
 from eddyline.spark.analysis import arrow_schema, check_travel
-from eddyline.spark.bucketed import REPORTED
+from eddyline.spark.bucketed import REPORTED, as_type
 from eddyline.spark.filters.guard import steps_of
 from eddyline.spark.joins.layout import JoinInput
 from eddyline.spark.joins.source import declared_keys, facts_of, source_of
-from eddyline.spark.operator import UnboundedState
+from eddyline.spark.operator import Laid, UnboundedState
 from eddyline.spark.relation import Relation, check_one_type, lateness_rule
 from eddyline.sql.parsing import quoted
 from eddyline.state.event_time import OrderPlan
@@ -313,6 +314,24 @@ class BoundJoin:
         if gives_all(self):
             return df.select(*self._structs)
         return df.select(*self._structs, FOUND).where(self._is_result).drop(FOUND)
+
+    def results_here(self, found: pa.Table) -> Laid | None:
+        """Return the same of a table; None if Spark says which of its rows are results."""
+        if not gives_all(self):
+            return None
+        schema = to_arrow_schema(self.result_schema, timezone="UTC")
+        structs = []
+        for name, kind in zip(schema.names, schema.types, strict=True):
+            columns = [
+                as_type(found[result_column(name, each.name)], each.type).combine_chunks()
+                for each in kind
+            ]
+            structs.append(pa.StructArray.from_arrays(columns, fields=[*kind]))
+        return Laid(self._like, table=pa.Table.from_arrays(structs, schema=schema))
+
+    @cached_property
+    def _like(self) -> DataFrame:
+        return self.empty_results
 
     @property
     def _is_result(self) -> str:

@@ -45,14 +45,23 @@ from eddyline.joins.view import (
     PipelineView,
     ProbeView,
 )
-from eddyline.lane.exchange import Reading
+from eddyline.lane.exchange import Reading, by_blob
 from eddyline.options import DISCARD, JoinOptions
 from eddyline.query.query import UnboundedWindow
 from eddyline.report import joins as words
 from eddyline.report.formatting import one_line
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.arrow_tasks import map_batches
-from eddyline.spark.bucketed import BucketedOperator, shuffled, state_of
+from eddyline.spark.bucketed import (
+    FEW_RESULTS,
+    MOST_READ,
+    BucketedOperator,
+    answered_here,
+    are_few,
+    read_here,
+    shuffled,
+    state_of,
+)
 from eddyline.spark.joins.bound import bind_join, gives_all
 from eddyline.spark.joins.inputs import BatchMode, JoinInputs
 from eddyline.spark.joins.layout import INPUT, RAW, START, TEXT_OF
@@ -77,6 +86,7 @@ if TYPE_CHECKING:
     from eddyline.runtime.choice import Choice
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History, Record
+    from eddyline.spark.bucketed import AnsweredHere
     from eddyline.spark.joins.bound import BoundJoin
     from eddyline.spark.joins.layout import InputLayout, JoinInput
     from eddyline.spark.lane import ListedScan, PlainScan
@@ -176,6 +186,8 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         self.n_joined = dict.fromkeys(self.graph.inputs, 0)
         self.n_results = 0
         self._newest = (0, 0)
+        self._results_per_row = 0.0
+        """Results for each row of the newest batch."""
         self._decided: list[JournalEntry] = []
         """Decisions on the strategy since the last batch that was learned of."""
         self._told: list[JournalEntry] = []
@@ -301,7 +313,9 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         """The columns that tasks return; the last one is the report."""
         return self.bound.task_schema
 
-    def answered(self, df: DataFrame, batch: Batch) -> tuple[DataFrame, tuple[Pending, ...]]:
+    def answered(
+        self, df: DataFrame, batch: Batch
+    ) -> tuple[DataFrame | AnsweredHere, tuple[Pending, ...]]:
         """Return what tasks return of the rows of a batch, and what is observed before them."""
         bound, plan = self.bound, self._plan(batch.id)
         shape = Shape(bound.source.layouts, arrow_schema(df.sparkSession, self.task_schema))
@@ -313,7 +327,8 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             buckets_for(self._grid, self.part.grid, self.part.buckets, self.graph.classes_of),
         )
         if reading := self._reading(batch):
-            return self.exchange_files(df.sparkSession, reading, worker), ()
+            here = self._answered_here(reading, worker, batch)
+            return here or self.exchange_files(df.sparkSession, reading, worker), ()
         if self._placement is None or self._placement.grid != self._grid:
             self._placement = Placement(self._grid, bound.source)
         rows: DataFrame = bound.source.keyed(df)
@@ -397,6 +412,20 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
                 if kinds[name] not in KINDS or self.bound.source.kinds[key] not in KINDS:
                     raise Refused(f"tasks do not compare {name!r}, of type {kinds[name]}")
 
+    def _answered_here(
+        self, reading: Reading, worker: BatchWorker, batch: Batch
+    ) -> AnsweredHere | None:
+        """Return what the driver answers of files that have few rows; None if tasks answer them."""
+        n_results = self._results_per_row * reading.size[0]
+        most = MOST_READ if batch.takes_arrow and self.gives_table else FEW_RESULTS
+        if not are_few(reading) or n_results > most:
+            return None
+        arrived = by_blob(read_here(reading.n_tasks, reading.blobs).to_batches())
+        here = answered_here(arrived, self.n_buckets, worker)
+        if here is not None:
+            self.lane.note_read_here()
+        return here
+
     def _reading(self, batch: Batch) -> Reading | None:
         """Return the tasks that read the files of a batch; None if Spark hands its rows over."""
         source, mode = self.bound.source, self.inputs.mode
@@ -445,6 +474,15 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
     def results(self, found: DataFrame) -> DataFrame:
         """Return the results in what tasks returned."""
         return self.bound.results(found)
+
+    @property
+    def gives_table(self) -> bool:
+        """Whether ``results_here`` returns results."""
+        return gives_all(self.bound)
+
+    def results_here(self, found: pa.Table) -> Laid | None:
+        """Return the results of what the driver has, as a table; None if Spark has to make them."""
+        return self.bound.results_here(found)
 
     def once(self, df: DataFrame) -> DataFrame:
         """Return the results over all rows of batch DataFrames; nothing is kept."""
@@ -540,6 +578,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             n_late.update(each.n_late)
         self.inputs.count_late(n_late, self.place, self._last_batch)
         self._newest = n_late.total(), n_results
+        self._results_per_row = n_results / max(sum(n_rows.values()), 1)
         self.n_results += n_results
         self._loads = tuple(each.n_here for each in reports)
         return n_rows

@@ -175,12 +175,16 @@ class Chain:
         """Lay the operators; they are prepared for the batch if there are rows to look at."""
         awaited: Awaited = {each.name: () for each in self.operators[: self._n_ahead]}
         is_prepared, counted, table = look_at is not None, None, None
-        inner = replace(batch, takes_arrow=False)
-        for each in self.operators[self._n_ahead :]:
-            own = batch if each is self.operators[-1] else inner
-            if is_prepared:
-                each.prepare(df if look_at is None or each.runs_ahead else look_at, own)
-            laid = each.lay(df, own)
+        for at, each in enumerate(self.operators[self._n_ahead :], self._n_ahead + 1):
+            if table is not None:
+                laid = each.lay_arrow(table)
+            else:
+                rest = self.operators[at:]
+                takes_arrow = batch.takes_arrow and all(other.makes_arrow for other in rest)
+                own = replace(batch, takes_arrow=takes_arrow)
+                if is_prepared:
+                    each.prepare(df if look_at is None or each.runs_ahead else look_at, own)
+                laid = each.lay(df, own)
             df, look_at, awaited[each.name] = laid.df, laid.look_at, laid.pending
             counted, table = counted if each.is_plain else laid.counted, laid.table
         return Results(df, counted, table), awaited
