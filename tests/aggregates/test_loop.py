@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from eddyline.aggregates.loop import FEW, FEW_BYTES, AggregateLoop, AggregateProfile
+from eddyline.aggregates.loop import CELL_BYTES, FEW, MANY, AggregateLoop, AggregateProfile
 from eddyline.errors import StateError
 from eddyline.report import decisions as words
 from eddyline.runtime.plan_log import PlanLog
@@ -36,7 +36,7 @@ def batch(n_cells, rows_per_cell=3.0, **more):
         (batch(FEW + 1), "early"),
         (batch(10, n_read=FEW), "early"),
         (batch(10, n_results=FEW), "early"),
-        (batch(10, n_bytes=FEW_BYTES + 1), "early"),
+        (batch(10, n_bytes=FEW * CELL_BYTES + 1), "early"),
         (batch(FEW + 1, 1.0), "late"),
         (batch(FEW, 1.0), "driver"),
         (AggregateProfile(), "early"),
@@ -49,6 +49,38 @@ def test_few_cells_are_answered_by_the_driver(profile, plan):
 def test_it_takes_twice_as_many_to_leave_the_driver():
     batches = batch(10), batch(2 * FEW), AggregateProfile(), batch(2 * FEW + 1), batch(2 * FEW)
     assert plans_after(AggregateLoop(), *batches) == ["driver"] * 3 + ["early"] * 2
+
+
+def test_the_driver_answers_more_cells_where_it_also_reads_and_writes():
+    loop = AggregateLoop()
+    loop.few = MANY
+    assert plans_after(loop, batch(MANY), batch(2 * MANY), batch(2 * MANY + 1)) == [
+        *["driver"] * 2,
+        "early",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("loop", "n_rows", "plan"),
+    [
+        (AggregateLoop(), FEW, "driver"),
+        (AggregateLoop(), FEW + 1, "early"),
+        (AggregateLoop(adaptive=False), 1, "early"),
+        (AggregateLoop(plans=("early", "late")), 1, "early"),
+    ],
+)
+def test_a_first_batch_of_few_rows_is_one_for_the_driver(loop, n_rows, plan):
+    entries = loop.begin(n_rows, 0)
+    assert loop.plan == plan
+    assert [each.after for each in entries] == (["driver"] if plan == "driver" else [])
+    for each in entries:
+        assert words.sentence(each) == (
+            "The first batch has 100,000 rows: the driver answers the cells, without tasks for "
+            "them."
+        )
+    loop.step(batch(3 * FEW))
+    assert loop.begin(1, 1) == [], "of another batch it is known"
+    assert loop.plan == "early"
 
 
 def test_who_leaves_the_driver_goes_by_the_rows_of_a_cell():

@@ -7,7 +7,7 @@ import pytest
 from eddyline.lane.choice import CLEAR_TRIAL, FILES, FIRST_TRIAL, ROWS, TRIAL, LaneChoice
 
 
-def run(choice, costs, n_batches, n_rows=1000):
+def run(choice, costs, n_batches, n_rows=10_000_000):
     """Run batches whose rows cost so much each way (ns); returns the ways that they ran."""
     ways, entries = [], []
     for batch in range(n_batches):
@@ -85,9 +85,19 @@ def test_the_first_trial_waits_where_little_is_sent_back(n_kept, row_bytes, firs
     choice, ways = LaneChoice("lane", is_adaptive=True), []
     for batch in range(CLEAR_TRIAL + 1):
         ways.append(choice.next)
-        choice.step(ways[-1], 1000, 1e6, batch)
+        choice.step(ways[-1], 1000, 1e9, batch)
         choice.sent(1000, n_kept, n_kept * row_bytes)
     assert ways.index(ROWS) == first
+
+
+@pytest.mark.parametrize(("batch_s", "is_tried"), [(0.1, False), (0.2, True)])
+def test_rows_are_not_tried_where_a_job_of_spark_takes_longer_than_a_batch(batch_s, is_tried):
+    choice = LaneChoice("lane", is_adaptive=True)
+    ways, _ = run(choice, dict.fromkeys((FILES, ROWS), batch_s * 1e9 / 1000), 50, n_rows=1000)
+    assert (ROWS in ways) == is_tried
+    choice.adopt(ROWS)
+    ways, _ = run(choice, dict.fromkeys((FILES, ROWS), batch_s * 1e9 / 1000), 50, n_rows=1000)
+    assert FILES in ways, "they are, if that is how rows come"
 
 
 def test_a_pinned_plan_is_in_force_at_once():

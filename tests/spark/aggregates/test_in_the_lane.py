@@ -34,6 +34,8 @@ from tests.spark.joins.join_streams import run_to_end
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 FILES_ARE_ASKED = pytest.mark.parametrize("asked", ["files"], indirect=True)
+BOTH_READ = pytest.mark.parametrize("reads_here", [False, True], indirect=True)
+TASKS_READ = pytest.mark.parametrize("reads_here", [False], indirect=True)
 
 START = datetime(2026, 5, 1, tzinfo=UTC)
 
@@ -124,7 +126,10 @@ CASES = st.one_of(aggregate_cases(), over_cases()).filter(may_be_read)
 
 
 @FILES_ARE_ASKED
-def test_any_case_gives_what_the_definition_gives(spark, asked, batches_read, monkeypatch):
+@BOTH_READ
+def test_any_case_gives_what_the_definition_gives(
+    spark, asked, reads_here, batches_read, monkeypatch
+):
     monkeypatch.setattr(task, "REDUCED_ROWS", 7)
     monkeypatch.setattr(exchange, "BLOB_BYTES", 300)
     monkeypatch.setattr(exchange, "HELD_BYTES", 900)
@@ -219,14 +224,13 @@ def source(tmp_path):
 @pytest.mark.filterwarnings("ignore::eddyline.errors.LateRowsWarning")
 @pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize("has_statistics", [True, False])
+@BOTH_READ
 def test_every_plan_reads_files_and_says_so(
-    spark, asked, source, tmp_path, batches_read, monkeypatch, plan, has_statistics
+    spark, asked, reads_here, source, tmp_path, batches_read, monkeypatch, plan, has_statistics
 ):
     """The driver reads few rows itself, and has tasks read them where they are many."""
     monkeypatch.setattr(operator, "AggregateLoop", partial(AggregateLoop, plan=plan))
     monkeypatch.setattr(parquet_spans, "MOST_ROWS_READ", 0)
-    if has_statistics:
-        monkeypatch.setattr("eddyline.spark.bucketed.MOST_READ", 0)
     for number in range(4):
         write(source, number, late=40 * (number == 2), write_statistics=has_statistics)
     base = run_to_end(query(spark, source, lane="off"), tmp_path / "base")
@@ -234,7 +238,8 @@ def test_every_plan_reads_files_and_says_so(
     run = run_to_end(query(spark, source, lane="on", adaptive=False), tmp_path / "laned")
     assert run.plan() == {"aggregate": plan, "lane": FILES}
     assert batches_read == [2] * 4
-    assert "lane: tasks read the files of each batch" in run.explain()
+    who = "the driver reads" if plan == "driver" and reads_here else "tasks read"
+    assert f"lane: {who} the files of each batch" in run.explain()
     assert rows_of(spark, tmp_path) == rows_of(spark, tmp_path, "base")
     late = [each.late_rows("s").num_rows for each in (base, run)]
     assert late[0] == late[1] > 10
@@ -288,8 +293,9 @@ def test_a_condition_before_the_aggregate_keeps_the_scan_of_spark(spark, asked, 
 
 
 @FILES_ARE_ASKED
+@BOTH_READ
 def test_groups_that_are_cells_of_their_own_are_too_many_for_the_driver(
-    spark, asked, source, tmp_path, monkeypatch
+    spark, asked, reads_here, source, tmp_path, monkeypatch
 ):
     """The driver holds none of them, and knows the event times all the same."""
     monkeypatch.setattr("eddyline.spark.bucketed.MOST_FETCHED", 20)

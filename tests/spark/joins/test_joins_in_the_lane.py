@@ -30,6 +30,8 @@ from tests.spark.joins.test_join_streams import T0, answered, drawn_join
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 FILES_ARE_ASKED = pytest.mark.parametrize("asked", ["files"], indirect=True)
+BOTH_READ = pytest.mark.parametrize("reads_here", [False, True], indirect=True)
+SAID = {False: "tasks read the files of each batch", True: "the driver reads the files"}
 
 
 @pytest.fixture
@@ -57,7 +59,8 @@ def may_be_read(case):
 
 
 @FILES_ARE_ASKED
-def test_any_cut_gives_the_definition(spark, asked, batches_read):
+@BOTH_READ
+def test_any_cut_gives_the_definition(spark, asked, reads_here, batches_read):
     n_cases = []
 
     @given(
@@ -171,12 +174,15 @@ def rows_of(spark, folder, name="laned"):
 
 
 @FILES_ARE_ASKED
-def test_a_restart_may_read_rows_and_the_next_one_files(spark, asked, tmp_path, batches_read):
+@BOTH_READ
+def test_a_restart_may_read_rows_and_the_next_one_files(
+    spark, asked, reads_here, tmp_path, batches_read
+):
     for number, lane in enumerate(["on", "off", "on", "auto"]):
         write(tmp_path, number)
         run = run_to_end(query(spark, tmp_path, lane=lane), tmp_path / "laned")
         assert run.plan().get("lane") == (None if lane == "off" else FILES)
-        said = "no, because the option lane is 'off'" if lane == "off" else "tasks read the files"
+        said = "no, because the option lane is 'off'" if lane == "off" else SAID[reads_here]
         assert f"lane: {said}" in run.explain()
     assert batches_read == [3] * 3
     base = run_to_end(query(spark, tmp_path, lane="off"), tmp_path / "base")
@@ -223,8 +229,9 @@ def test_files_that_do_not_say_their_event_times_are_read_by_spark(
 
 
 @FILES_ARE_ASKED
+@BOTH_READ
 def test_a_static_table_comes_with_the_first_batch_and_files_are_read_then(
-    spark, asked, tmp_path, batches_read
+    spark, asked, reads_here, tmp_path, batches_read
 ):
     """Of two streams and a table; that of one stream is sent to the rows."""
     for number in range(3):
@@ -245,4 +252,4 @@ def test_a_static_table_comes_with_the_first_batch_and_files_are_read_then(
         found[lane] = rows_of(spark, tmp_path, lane)
     assert found["on"] == found["off"]
     assert batches_read == [2] * 2
-    assert "lane: tasks read the files" in told(run)
+    assert f"lane: {SAID[reads_here]}" in told(run)

@@ -248,14 +248,16 @@ class Parquet:
 
     def write(self, table: pa.Table, file: Any) -> None:
         """Write the rows of a table to an open file."""
-        pq.write_table(
-            table.replace_schema_metadata(self.says),
+        with pq.ParquetWriter(
             file,
+            table.schema,
             compression=self.codec,
             use_deprecated_int96_timestamps=self.is_int96,
             store_decimal_as_integer=True,
             store_schema=False,
-        )
+        ) as writer:
+            writer.add_key_value_metadata(self.says)
+            writer.write_table(table)
 
 
 def _is_written_alike(kind: T.DataType, *, is_int96: bool) -> bool:
