@@ -11,7 +11,7 @@ from __future__ import annotations
 import collections
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 import numpy as np
@@ -23,9 +23,9 @@ from eddyline.lane.scan import size_of
 from eddyline.lane.task import FileReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from eddyline.data.arrays import Ints
+    from eddyline.data.arrays import Ints, Mask
 
 BUCKET = "__bucket"
 """The column of a row's bucket."""
@@ -50,6 +50,19 @@ HELD_BYTES = 128 << 20
 """Bytes of rows that a task holds before it sends those of all buckets."""
 
 
+class Condition(Protocol):
+    """A condition over rows."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it reads."""
+        ...
+
+    def keeps(self, columns: Sequence[pa.Array], n_rows: int) -> Mask:
+        """Return the rows for which it is true ((N,)), given those columns."""
+        ...
+
+
 @dataclass(frozen=True)
 class FileBuckets(FileReader):
     """Reads row groups and sends rows to buckets; derive one with the work of an operator."""
@@ -61,6 +74,29 @@ class FileBuckets(FileReader):
     """The column of event time."""
     spans: bool
     """Whether a task reports the event times of all rows that it reads, as a ``Span``."""
+    where: Condition | None
+    """The rows that are sent; None: all."""
+
+    @property
+    def looked_at(self) -> tuple[str, ...]:
+        """The columns that are read: ``handed``, and those of the condition."""
+        tested = () if self.where is None else self.where.columns
+        return (*dict.fromkeys((*self.handed, *tested)),)
+
+    def passing(self, blocks: Iterator[tuple[pa.Array, ...]]) -> Iterator[tuple[pa.Array, ...]]:
+        """Yield the columns ``handed`` of the rows that pass the condition."""
+        if self.where is None:
+            yield from blocks
+            return
+        n_handed = len(self.handed)
+        places = [self.looked_at.index(name) for name in self.where.columns]
+        for block in blocks:
+            keep = self.where.keeps([block[at] for at in places], len(block[0]))
+            handed = block[:n_handed]
+            if not keep.all():
+                mask = pa.array(keep)
+                handed = tuple(column.filter(mask) for column in handed)
+            yield handed
 
     def bucketed(self, blocks: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.RecordBatch]:
         """Yield what is sent of the blocks of the columns ``handed``; see ``parted``."""
@@ -81,7 +117,7 @@ class FileBuckets(FileReader):
         held = _Held()
         n_rows, most = 0, self.most_rows
         blocks = blocks if seen is None else seen.over(blocks)
-        for rows in self.bucketed(blocks):
+        for rows in self.bucketed(self.passing(blocks)):
             n_rows += rows.num_rows
             if most is not None and n_rows > most:
                 break

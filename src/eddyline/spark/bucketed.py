@@ -487,7 +487,8 @@ def answered_here(arrived: Arrived, n_buckets: int, worker: BucketWorker) -> Ans
         if n_results > MOST_FETCHED:
             return None
     table = pa.Table.from_batches(results, worker.outputs).combine_chunks()
-    return AnsweredHere(table, tuple(reports))
+    columns = [name for name in table.column_names if name != REPORT]
+    return AnsweredHere(table.select(columns), tuple(reports))
 
 
 def _answers(

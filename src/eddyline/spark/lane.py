@@ -513,6 +513,8 @@ class Lane:
 
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
         """Take in the time of a batch, and what its tasks have sent."""
+        if batch.n_rows is None and batch.files is not None:
+            batch = replace(batch, n_rows=batch.files.n_rows)
         if not self._ran or not batch.n_rows:
             return []
         took_ns = time.perf_counter_ns() - self._laid_at
@@ -524,6 +526,11 @@ class Lane:
         if self._ran == FILES and self._is_here:
             self.choice.sent(batch.n_rows, 0, 0)
         return entries
+
+    def note_covered(self, name: str) -> None:
+        """Note that another operator does the work over the files that it reads."""
+        self._ran, self._fits = "", False
+        self.note = f"lane: the {name} evaluates it over the files that it reads"
 
     def note_not_asked(self, why: str) -> None:
         """Note why tasks were not asked to read a batch."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+    from eddyline.query.predicates import Predicate
     from eddyline.query.steps import Step
     from eddyline.report.sections import Section
     from eddyline.runtime.by_hand import ChangeableRules
@@ -172,6 +173,32 @@ class Clock(Protocol):
         ...
 
 
+class Covering(Protocol):
+    """An operator whose tasks may read files, and then do the work of filters before it."""
+
+    def covers(self, df: DataFrame, batch: Batch) -> bool:
+        """Return whether it does so in a batch; called before the filters are laid."""
+        ...
+
+    @property
+    def is_covering(self) -> bool:
+        """Whether it does so in the batch that ``covers`` was called for last."""
+        ...
+
+
+class Filter(Protocol):
+    """A filter whose work an operator behind it may do."""
+
+    predicates: tuple[Predicate, ...]
+    """Its conjuncts as written."""
+    covered_by: Covering | None
+    """That operator; None if there is none."""
+
+    def note_covered(self, name: str) -> None:
+        """Note that an operator of some name does its work in the batch that is laid."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Site:
     """The place of an operator: the rows that it will be laid over, and its query."""
@@ -184,6 +211,10 @@ class Site:
     """Options of the query as they were given; the operator takes those of its kind."""
     is_source: bool = True
     """Whether the rows are those of a stream, and not the result of another operator."""
+    filters: tuple[Filter, ...] | None = ()
+    """The filters between the rows and those of the stream; None if there are other steps."""
+    stream: DataFrame | None = None
+    """The rows of the stream; None if these rows are they."""
     is_alone: bool = True
     """Whether no other inputs come with these rows, as those of a join or of UNION ALL do."""
     is_filtered: bool = True
@@ -249,6 +280,8 @@ class Operator:
 
     task_module: str = ""
     """The module of its tasks in Python workers, if it has some that import much."""
+    covered_by: Covering | None = None
+    """The operator behind it that may do its work, too."""
     passes_all: bool = False
     """Whether its result has each row that it is laid over, as it was: it only looks at them."""
 

@@ -125,6 +125,7 @@ def laid_out(
         query,
         merging.left,
         is_source=False,
+        filters=None,
         is_filtered=isinstance(merging, UnionOperator),
         time=merging.time,
         clock=merging.clock,
@@ -246,11 +247,19 @@ def operators_of(steps: Iterable[Step], site: Site) -> tuple[list[Operator], Sit
         df = made.shape(site.df)
         time, clock = made.event_time(site, df.columns)
         times = {} if isinstance(step, ProjectStep) else site.times
+        filters = site.filters
+        if not made.passes_all:
+            if filters is not None and isinstance(made, FilterOperator):
+                filters = (*filters, made)
+            else:
+                filters = None
         is_filtered = site.is_filtered and isinstance(made, FilterOperator | ProjectOperator)
         site = replace(
             site,
             df=df,
             is_source=site.is_source and made.passes_all,
+            filters=filters,
+            stream=site.df if site.stream is None else site.stream,
             is_filtered=is_filtered,
             time=time,
             clock=clock,

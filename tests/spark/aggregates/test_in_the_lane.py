@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from datetime import UTC, datetime
@@ -9,6 +10,7 @@ from functools import partial
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -114,7 +116,7 @@ def test_rows_are_parted_by_bucket_in_their_order(buckets):
 
 # -- any case -------------------------------------------------------------------------------------
 
-COMPUTED = re.compile(r"FILTER|WHERE|DISTINCT|SESSION|\b(abs|upper|coalesce)\b")
+COMPUTED = re.compile(r"FILTER|DISTINCT|SESSION|\b(abs|upper|coalesce)\b")
 
 
 def may_be_read(case):
@@ -194,7 +196,9 @@ def write(folder, number, n_rows=400, *, seed=0, late=0, **options):
             "t": pa.array(rng.choice(["a", "bb", "ccc"], n_rows), mask=rng.random(n_rows) < 0.3),
         }
     )
-    parquet.write_table(table, folder / f"{number}.parquet", row_group_size=150, **options)
+    path = folder / f"{number}.parquet"
+    parquet.write_table(table, path, row_group_size=150, **options)
+    os.utime(path, (1_700_000_000 + number,) * 2)  # by which Spark takes files one after the other
 
 
 def stream(spark, folder):
@@ -206,6 +210,11 @@ def query(spark, folder, text=TEXT, **options):
     engine = el.Engine(spark)
     engine.stream("s", stream(spark, folder), time="ts", lateness="1 second")
     return engine.query(text, name="laned", **options)
+
+
+def told(run):
+    """What a run says of itself, as one line."""
+    return " ".join(run.explain().split())
 
 
 def rows_of(spark, tmp_path, name="laned"):
@@ -283,13 +292,79 @@ def test_why_there_is_no_lane_is_said(spark, asked, source, tmp_path, text, why)
     assert f"lane: no, because {why}" in run_to_end(asked_for, tmp_path / "laned").explain()
 
 
+CONDITIONS = [
+    "w > 0",
+    "w > 10 AND (t = 'a' OR t LIKE 'b%') AND k IS NOT NULL",
+    "w BETWEEN -5 AND 5 AND v IN (1.25, 2.5, 3)",
+    "v < 0 OR v IS NULL",
+    "w > 1000",
+    "TRUE",
+]
+
+
 @FILES_ARE_ASKED
-def test_a_condition_before_the_aggregate_keeps_the_scan_of_spark(spark, asked, source, tmp_path):
+@BOTH_READ
+@pytest.mark.filterwarnings("ignore::eddyline.errors.LateRowsWarning")
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_a_condition_before_the_aggregate_is_evaluated_over_the_files(
+    spark, asked, reads_here, source, tmp_path, batches_read, condition
+):
+    for number in range(3):
+        write(source, number, late=40 * (number == 2))
+    text = TEXT.replace("GROUP BY", f"WHERE {condition} GROUP BY")
+    base = run_to_end(query(spark, source, text, lane="off"), tmp_path / "base")
+    run = run_to_end(query(spark, source, text, lane="on"), tmp_path / "laned")
+    assert len(batches_read) == 3
+    assert run.plan()["lane"] == FILES
+    assert rows_of(spark, tmp_path) == rows_of(spark, tmp_path, "base")
+    assert bool(rows_of(spark, tmp_path)) == (condition != "w > 1000")
+    late = [each.late_rows("s").num_rows for each in (base, run)]
+    assert late[0] == late[1]
+    if condition != "TRUE":
+        assert "lane: the aggregate evaluates it over the files that it reads" in told(run)
+
+
+@FILES_ARE_ASKED
+@pytest.mark.parametrize(
+    ("condition", "why"),
+    [
+        ("abs(w) > 3", "Spark evaluates abs(w) > 3"),
+        ("w + 1 > v", "Spark evaluates w + 1 > v"),
+        ("even(w)", "even is evaluated in Python"),
+        ("w > rand()", "Spark evaluates w > rand()"),
+    ],
+)
+def test_why_a_condition_is_not_evaluated_over_the_files_is_said(
+    spark, asked, source, tmp_path, condition, why
+):
     write(source, 0)
-    text = TEXT.replace("GROUP BY", "WHERE w > 0 GROUP BY")
-    run = run_to_end(query(spark, source, text), tmp_path / "laned")
+    engine = el.Engine(spark)
+    engine.function("even", lambda w: pc.equal(pc.bit_wise_and(w, 1), 0), reads=["w"])
+    engine.stream("s", stream(spark, source), time="ts", lateness="1 second")
+    text = TEXT.replace("GROUP BY", f"WHERE {condition} GROUP BY")
+    run = run_to_end(engine.query(text, name="laned"), tmp_path / "laned")
     assert "lane" not in run.plan()
-    assert "lane: no, because its rows are results of other steps" in run.explain()
+    assert f"lane: no, because {why}" in told(run)
+
+
+@FILES_ARE_ASKED
+@BOTH_READ
+def test_a_filter_and_the_aggregate_behind_it_take_turns(
+    spark, asked, reads_here, source, tmp_path, batches_read
+):
+    """Where rows come by Spark's scan the filter is laid and learns; else the aggregate does it."""
+    text = TEXT.replace("GROUP BY", "WHERE w > 0 AND v < 9 GROUP BY")
+    for number, lane in enumerate(["on", "off", "on", "off"]):
+        write(source, number)
+        run = run_to_end(query(spark, source, text, lane=lane), tmp_path / "laned")
+    assert len(batches_read) == 2
+    assert "the aggregate evaluates it" not in told(run)
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    for number in range(4):
+        write(whole, number)
+    run_to_end(query(spark, whole, text, lane="off"), tmp_path / "base")
+    assert rows_of(spark, tmp_path) == rows_of(spark, tmp_path, "base")
 
 
 @FILES_ARE_ASKED

@@ -104,6 +104,7 @@ def test_rows_go_to_the_buckets_that_hold_them(splits):
         keys={0: "k"},
         hashed=(),
         slots={},
+        where=None,
         common=common,
         grid=grid,
     )

@@ -101,6 +101,7 @@ from eddyline.spark.operator import UnboundedState
 from eddyline.spark.prepared import Added, Known, Selected
 from eddyline.spark.projection import PlainColumns
 from eddyline.spark.relation import LOCAL, instant_of, micros_of, time_type
+from eddyline.spark.row_tests import row_test
 from eddyline.spark.session import is_ansi
 from eddyline.sql.parsing import plain_path, quoted
 from eddyline.state.rows import ALWAYS
@@ -114,12 +115,13 @@ if TYPE_CHECKING:
     from eddyline.query.query import AggregateCall, Window
     from eddyline.query.steps import AggregateStep
     from eddyline.report.sections import Section
+    from eddyline.rules.match.row_test import RowTest
     from eddyline.runtime.choice import Choice
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History, Record
     from eddyline.spark.aggregates.columns import LiftedCall, LiftedPartial
     from eddyline.spark.lane import ListedScan, PlainScan
-    from eddyline.spark.operator import Batch, Clock, Laid, Observed, Pending, Site
+    from eddyline.spark.operator import Batch, Clock, Filter, Laid, Observed, Pending, Site
     from eddyline.state.manifest import StatePlace
 
 
@@ -180,6 +182,9 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
         self.lane = Lane(
             self, "lane", self.options.lane, is_adaptive=self.options.adaptive, keeps_rows=False
         )
+        self.where: RowTest | None = None
+        """The condition of the filters before it, which tasks evaluate if they read files."""
+        self._filters: tuple[Filter, ...] = ()
         self._files: ListedScan | None = None
         """The files of the batch that is laid, if tasks read them."""
         self._known = Known()
@@ -211,16 +216,28 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
 
     def follow_stream(self, site: Site) -> None:
         """Let tasks read the files of a query's stream, if nothing stands before the aggregate."""
-        if not site.is_source:
+        filters = site.filters
+        if filters is None:
             self.lane.note_not_asked("its rows are results of other steps")
         elif not site.is_alone:
             self.lane.note_not_asked("other inputs of the query come with its rows")
         elif site.df.isStreaming:
-            rows = site.df
+            rows = site.df if site.stream is None else site.stream
+            try:
+                self.where = row_test(rows, filters)
+            except Refused as why:
+                self.lane.note_not_asked(str(why))
+                return
             with suppress(Refused):  # which the lane says itself
                 self.check_may_read()
-                rows = rows.select(*[F.col(quoted(name)) for name in self._handed])
+                tested = () if self.where is None else self.where.columns
+                read = dict.fromkeys((*self._handed, *tested))
+                rows = rows.select(*[F.col(quoted(name)) for name in read])
             self.lane.follow(rows, asks_files=site.asks_files)
+            if self.where is not None:
+                self._filters = filters
+                for each in filters:
+                    each.covered_by = self
 
     # -- what a kind of aggregate says of itself --------------------------------------------------
 
@@ -293,12 +310,30 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
         """Whether the driver answers a batch before it is laid."""
         return self.loop.plan == "driver"
 
+    def _files_of(self, df: DataFrame, batch: Batch) -> ListedScan | None:
+        """Return the files of a batch, if tasks are to read them."""
+        clock = self.clock if isinstance(self.clock, StreamClock) else None
+        rows = df if clock is None else clock.unobserved(df)
+        return self.lane.files(rows, batch, keeps_plan=False)
+
+    def covers(self, df: DataFrame, batch: Batch) -> bool:
+        """Return whether tasks read the files of a batch, and evaluate the filters before it."""
+        self._files = self._files_of(df, batch)
+        for each in self._filters if self.is_covering else ():
+            each.note_covered(self.name)
+        return self.is_covering
+
+    @property
+    def is_covering(self) -> bool:
+        """Whether tasks evaluate the filters before it in the batch that is laid."""
+        return bool(self._filters) and self._files is not None
+
     def prepare(self, df: DataFrame, batch: Batch) -> None:
         """Answer a batch here, by the plan in force, if it is not too large for that."""
         self._here = None
         clock = self.clock if isinstance(self.clock, StreamClock) else None
-        rows = df if clock is None else clock.unobserved(df)
-        self._files = self.lane.files(rows, batch, keeps_plan=False)
+        if not self._filters:
+            self._files = self._files_of(df, batch)
         is_read_here = self._files is not None and are_few(self._files)
         gives_table = batch.takes_arrow and self.gives_table
         self.loop.few = MANY if is_read_here and gives_table else FEW
@@ -483,6 +518,7 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
             most_rows=None,
             time=self.time,
             spans=spans,
+            where=self.where,
             before=max(self.clock.before, ALWAYS + 1),
             levels=self._levels,
             travels=found.plain,

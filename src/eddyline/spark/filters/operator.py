@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from eddyline.filters.binding import BoundConjunction, Segment
     from eddyline.query.attributes import Attribute
+    from eddyline.query.predicates import Predicate
     from eddyline.query.steps import FilterStep
     from eddyline.report.sections import Section
     from eddyline.runtime.choice import Choice
@@ -63,6 +64,8 @@ class FilterOperator(Operator):
     """
 
     takes = FilterOptions
+    predicates: tuple[Predicate, ...] = ()
+    """The conjuncts as written, of a filter that is a step of a query."""
 
     def __init__(
         self,
@@ -103,6 +106,7 @@ class FilterOperator(Operator):
         relation = "" if site.is_source else step.input
         bound = bind_to(site.df, named(step.predicates), options)
         made = cls(bound, options, site.query, relation=relation)
+        made.predicates = step.predicates
         if site.is_source and site.is_alone and site.df.isStreaming:
             made.lane.follow(site.df, asks_files=site.asks_files)
         return made
@@ -214,6 +218,10 @@ class FilterOperator(Operator):
                 entry for name, own in by_part.items() for entry in parts[name].learn(own, batch)
             ]
             return entries + self.lane.learn(observed, batch)
+
+    def note_covered(self, name: str) -> None:
+        """Note that an operator of some name does its work in the batch that is laid."""
+        self.lane.note_covered(name)
 
     @property
     def passes_all(self) -> bool:  # type: ignore[override]
@@ -333,7 +341,8 @@ class FilterOperator(Operator):
         with self._lock:
             blocks = tuple(map(self._block_view, self.learning.values()))
         has_python = any(isinstance(part, ArrowPart) for part in self.parts)
-        lane = (self.lane.note,) if has_python and self.lane.note else ()
+        is_covered = self.covered_by is not None and self.covered_by.is_covering
+        lane = (self.lane.note,) if (has_python or is_covered) and self.lane.note else ()
         notes = (*self.notes.values(), *lane)
         return FilterView(self.query, blocks, self.bound.pinned, notes)
 

@@ -460,6 +460,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             most_rows=None,
             time=of.time,
             spans=False,
+            where=None,
             number=layout.number,
             name=of.name,
             keys=self._columns_of_keys(of),

@@ -83,6 +83,8 @@ class Chain:
         self._stateful = tuple(each for each in operators if isinstance(each, Stateful))
         self._n_ahead = 0
         """The operators that Spark computes where it reads the stream."""
+        self._covered: set[Operator] = set()
+        """Those whose work others behind them do in the batch that is laid."""
         self._folder: ManifestFolder | None = None
         if self._stateful:
             self._folder = folder()
@@ -175,7 +177,11 @@ class Chain:
         """Lay the operators; they are prepared for the batch if there are rows to look at."""
         awaited: Awaited = {each.name: () for each in self.operators[: self._n_ahead]}
         is_prepared, counted, table = look_at is not None, None, None
+        self._covered = set()
         for at, each in enumerate(self.operators[self._n_ahead :], self._n_ahead + 1):
+            if self._is_covered(each, df, batch, asks=is_prepared):
+                awaited[each.name] = ()
+                continue
             if table is not None:
                 laid = each.lay_arrow(table)
             else:
@@ -188,6 +194,17 @@ class Chain:
             df, look_at, awaited[each.name] = laid.df, laid.look_at, laid.pending
             counted, table = counted if each.is_plain else laid.counted, laid.table
         return Results(df, counted, table), awaited
+
+    def _is_covered(self, each: Operator, df: DataFrame, batch: Batch, *, asks: bool) -> bool:
+        """Return whether an operator behind another one does its work in a batch."""
+        by = each.covered_by
+        if by is None:
+            return False
+        is_first = not any(other.covered_by is by for other in self._covered)
+        is_covered = by.covers(df, batch) if asks and is_first else by.is_covering
+        if is_covered:
+            self._covered.add(each)
+        return is_covered
 
     @staticmethod
     def collect(awaited: Awaited, timeout_s: float) -> Seen:
@@ -246,7 +263,8 @@ class Chain:
         }
         n_rows, entries = batch.n_rows or 0, []
         for at, each in enumerate(self.operators):
-            entries += each.learn(seen[each.name], batch)
+            if each not in self._covered:
+                entries += each.learn(seen[each.name], batch)
             if at >= self._n_ahead and not each.passes_all:
                 batch = replace(batch, n_rows=None)
         return entries + self.log.step(targets, ran_under, n_rows, batch.id)

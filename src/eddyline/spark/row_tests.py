@@ -1,0 +1,53 @@
+"""Filters before another operator, as a condition that its tasks evaluate over files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from eddyline.errors import EddylineError
+from eddyline.query.predicates import SqlPredicate
+from eddyline.query.rules.sources import PredicateRule
+from eddyline.report.formatting import one_line
+from eddyline.rules.compile.program import compile_rules
+from eddyline.rules.match.row_test import RowTest
+from eddyline.spark.lane import Refused
+from eddyline.spark.rules.binding import RuleBinder
+from eddyline.sql.parsing import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame
+
+    from eddyline.spark.operator import Filter
+
+
+def row_test(rows: DataFrame, filters: Sequence[Filter]) -> RowTest | None:
+    """Return the condition that some filters are; None if there are no filters.
+
+    Args:
+        rows: the rows that they are laid over, for analysis only.
+        filters: each over the result of the one before.
+
+    Raises:
+        Refused: the kernels of rules do not decide it by columns alone.
+    """
+    if not filters:
+        return None
+    predicates = [predicate for each in filters for predicate in each.predicates]
+    for each in predicates:
+        if not isinstance(each, SqlPredicate):
+            raise Refused(f"{each.name} is evaluated in Python")
+    rule = PredicateRule("where", tuple(predicates), noun="query")
+    try:
+        bound = RuleBinder().bind(rows, [rule], skips=False)
+    except EddylineError as error:
+        raise Refused(error.message) from error
+    program = compile_rules(bound.rules)
+    if program.natives or program.externals:
+        raise Refused(f"Spark evaluates {one_line(rule.text)}")
+    names = {quoted(name): name for name in rows.columns} | {name: name for name in rows.columns}
+    columns = tuple(names.get(text, "") for text in program.columns)
+    if not all(columns):
+        raise Refused(f"Spark evaluates {one_line(rule.text)}")
+    return RowTest(program, columns)
