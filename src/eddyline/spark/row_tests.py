@@ -19,22 +19,21 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from eddyline.spark.operator import Filter
+    from eddyline.query.predicates import Predicate
 
 
-def row_test(rows: DataFrame, filters: Sequence[Filter]) -> RowTest | None:
-    """Return the condition that some filters are; None if there are no filters.
+def row_test(rows: DataFrame, predicates: Sequence[Predicate]) -> RowTest | None:
+    """Return the conjunction of some predicates over rows; None if there are none.
 
     Args:
-        rows: the rows that they are laid over, for analysis only.
-        filters: each over the result of the one before.
+        rows: a DataFrame with the columns of the rows, for analysis only.
+        predicates: as written.
 
     Raises:
         Refused: the kernels of rules do not decide it by columns alone.
     """
-    if not filters:
+    if not predicates:
         return None
-    predicates = [predicate for each in filters for predicate in each.predicates]
     for each in predicates:
         if not isinstance(each, SqlPredicate):
             raise Refused(f"{each.name} is evaluated in Python")

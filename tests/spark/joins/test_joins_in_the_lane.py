@@ -16,7 +16,7 @@ import eddyline as el
 from eddyline.data import parquet_spans
 from eddyline.lane.choice import FILES
 from eddyline.query.query import RowsWindow
-from eddyline.query.steps import FilterStep, ProjectStep, steps
+from eddyline.query.steps import ProjectStep, steps
 from eddyline.spark.joins.operator import JoinOperator
 from eddyline.spark.joins.task import FileJoinRows
 from eddyline.state.grid import Grid, Split
@@ -52,7 +52,7 @@ def batches_read(monkeypatch):
 def may_be_read(case):
     """Return whether tasks may read the files of a case: its inputs are joined as they are."""
     is_plain = case.query.emits == "istream" and case.batches
-    of_inputs = [each for each in steps(case.query) if isinstance(each, FilterStep | ProjectStep)]
+    of_inputs = [each for each in steps(case.query) if isinstance(each, ProjectStep)]
     own = {each.name for each in case.query.inputs} | {each.stream for each in case.query.inputs}
     is_plain = is_plain and not any(each.input in own for each in of_inputs)
     return is_plain and not any(isinstance(each.window, RowsWindow) for each in case.query.inputs)
@@ -200,7 +200,12 @@ def test_a_restart_may_read_rows_and_the_next_one_files(
     [
         (TEXT.replace("a.k = b.k", "a.k + 1 = b.k"), "Spark computes the key k + 1 of a"),
         (TEXT.replace("a.k = b.k", "a.w = b.w"), "tasks do not compare 'w', of type double"),
-        (TEXT + " WHERE a.v > 3", "an input is computed before it is joined"),
+        (TEXT + " WHERE a.v + 1 > 3", "Spark evaluates v + 1 > 3"),
+        (
+            "SELECT a.t, b.v FROM (SELECT *, v + 1 AS x FROM a) AS a [RANGE 6 SECONDS] "
+            "JOIN b [RANGE 4 SECONDS] ON a.x = b.k",
+            "an input is computed before it is joined",
+        ),
         (
             "SELECT a.t, b.v FROM a [RANGE 6 SECONDS] LEFT JOIN b [RANGE 4 SECONDS] ON a.k = b.k",
             "rows that have no partner are needed, or their order",
@@ -216,6 +221,46 @@ def test_why_there_is_no_lane_is_said(spark, asked, tmp_path, text, why):
     assert f"lane: no, because {why}" in told(
         run_to_end(query(spark, tmp_path, text), tmp_path / "laned")
     )
+
+
+@FILES_ARE_ASKED
+@BOTH_READ
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "a.v > 30",
+        "a.v > 30 AND b.t IN ('x', 'yy') AND (c.v < 50 OR c.w IS NULL)",
+        "a.v > 30 AND a.v + b.v < 99",
+        "b.v > 1000",
+    ],
+)
+def test_conditions_on_inputs_are_evaluated_over_the_files(
+    spark, asked, reads_here, tmp_path, batches_read, condition
+):
+    for number in range(3):
+        write(tmp_path, number)
+    text = f"{TEXT} WHERE {condition}"
+    base = run_to_end(query(spark, tmp_path, text, lane="off"), tmp_path / "base")
+    run = run_to_end(query(spark, tmp_path, text, lane="on"), tmp_path / "laned")
+    assert batches_read == [3] * 3
+    assert rows_of(spark, tmp_path) == rows_of(spark, tmp_path, "base")
+    assert bool(rows_of(spark, tmp_path)) == (condition != "b.v > 1000")
+    assert "lane: the join evaluates it over the files that it reads" in told(run)
+    for name in "abc":
+        late = [each.late_rows(name).num_rows for each in (base, run)]
+        assert late[0] == late[1]
+
+
+@FILES_ARE_ASKED
+def test_filters_of_inputs_and_the_join_take_turns(spark, asked, tmp_path, batches_read):
+    text = TEXT + " WHERE a.v > 30 AND b.v < 90"
+    for number, lane in enumerate(["on", "off", "auto", "off"]):
+        write(tmp_path, number)
+        run_to_end(query(spark, tmp_path, text, lane=lane), tmp_path / "laned")
+    assert batches_read == [3] * 2
+    run_to_end(query(spark, tmp_path, text, lane="off"), tmp_path / "base")
+    assert rows_of(spark, tmp_path) == rows_of(spark, tmp_path, "base")
+    assert len(rows_of(spark, tmp_path)) > 50
 
 
 @FILES_ARE_ASKED

@@ -224,7 +224,7 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
         elif site.df.isStreaming:
             rows = site.df if site.stream is None else site.stream
             try:
-                self.where = row_test(rows, filters)
+                self.where = row_test(rows, [own for each in filters for own in each.predicates])
             except Refused as why:
                 self.lane.note_not_asked(str(why))
                 return

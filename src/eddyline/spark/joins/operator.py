@@ -48,6 +48,7 @@ from eddyline.joins.view import (
 from eddyline.lane.exchange import Reading, by_blob
 from eddyline.options import DISCARD, JoinOptions
 from eddyline.query.query import UnboundedWindow
+from eddyline.query.steps import FilterStep, ProjectStep
 from eddyline.report import joins as words
 from eddyline.report.formatting import one_line
 from eddyline.spark.analysis import arrow_schema
@@ -65,11 +66,12 @@ from eddyline.spark.bucketed import (
 from eddyline.spark.joins.bound import bind_join, gives_all
 from eddyline.spark.joins.inputs import BatchMode, JoinInputs
 from eddyline.spark.joins.layout import INPUT, RAW, START, TEXT_OF
-from eddyline.spark.joins.source import Placement, operators_of_inputs
+from eddyline.spark.joins.source import InputFilter, Placement, operators_of_inputs
 from eddyline.spark.joins.tables import Broadcast, TableFilter, one_bucket
 from eddyline.spark.joins.task import BatchWorker, FileJoinRows, OnceWorker, Shape
 from eddyline.spark.lane import Lane, Refused
 from eddyline.spark.relation import LOCAL, time_type
+from eddyline.spark.row_tests import row_test
 from eddyline.sql.parsing import quoted
 from eddyline.state.grid import Moved, buckets_for
 from eddyline.state.late_rows import late_rows, settle_late
@@ -83,6 +85,7 @@ if TYPE_CHECKING:
 
     from eddyline.query.steps import JoinStep
     from eddyline.report.sections import Section
+    from eddyline.rules.match.row_test import RowTest
     from eddyline.runtime.choice import Choice
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History, Record
@@ -193,6 +196,10 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         self._told: list[JournalEntry] = []
         """What is to be journaled of the newest batch's discards."""
         self._placement: Placement | None = None
+        self._conditions: dict[str, RowTest | None] = {}
+        """By input; see ``_where``."""
+        self._covering: Reading | None = None
+        """What reads the files of the batch that is laid, and evaluates the filters of inputs."""
         self._key_columns: dict[str, dict[int, str]] = {}
         """By input, the column of each key class; of those whose keys are columns."""
         self._last_batch = -1
@@ -326,7 +333,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             shape,
             buckets_for(self._grid, self.part.grid, self.part.buckets, self.graph.classes_of),
         )
-        if reading := self._reading(batch):
+        if reading := self._covering if self._filters else self._reading(batch):
             here = self._answered_here(reading, worker, batch)
             return here or self.exchange_files(df.sparkSession, reading, worker), ()
         if self._placement is None or self._placement.grid != self._grid:
@@ -355,7 +362,41 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
                 each.df.select(*[F.col(quoted(name)) for name in self._needed(each)])
                 for each in self._read
             ]
+            numbers = {number for number, _ in self.bound.source.in_files}
+            for step in self._of_inputs:
+                if isinstance(step, InputFilter) and step.step.own.number in numbers:
+                    step.covered_by = self
         self.lane.follow(*streams, asks_files=site.asks_files)
+
+    def _where(self, of: JoinInput) -> RowTest | None:
+        """Return the condition on the rows of an input, which tasks evaluate if they read files.
+
+        Raises:
+            Refused: Spark has to evaluate it.
+        """
+        if of.name not in self._conditions:
+            steps = [each for each in of.steps if isinstance(each, FilterStep)]
+            predicates = [own for each in steps for own in each.predicates]
+            self._conditions[of.name] = row_test(of.df, predicates)
+        return self._conditions[of.name]
+
+    @property
+    def _filters(self) -> list[InputFilter]:
+        """The filters of inputs that tasks evaluate if they read files."""
+        filters = (each for each in self._of_inputs if isinstance(each, InputFilter))
+        return [each for each in filters if each.covered_by is self]
+
+    def covers(self, df: DataFrame, batch: Batch) -> bool:  # noqa: ARG002 - inputs have them
+        """Return whether tasks read the files of a batch, and evaluate the filters of inputs."""
+        self._covering = self._reading(batch)
+        for each in self._filters if self.is_covering else ():
+            each.note_covered(self.name)
+        return self.is_covering
+
+    @property
+    def is_covering(self) -> bool:
+        """Whether tasks evaluate the filters of inputs in the batch that is laid."""
+        return self._covering is not None
 
     @property
     def _read(self) -> list[JoinInput]:
@@ -388,18 +429,22 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         """Return the columns of an input that tasks read; see ``_columns_of_keys``."""
         assert of.time is not None
         keys = self._columns_of_keys(of).values()
-        return (*dict.fromkeys([of.time, *keys, *self._layout(of).slots]),)
+        where = self._where(of)
+        tested = () if where is None else where.columns
+        return (*dict.fromkeys([of.time, *keys, *self._layout(of).slots, *tested]),)
 
     def check_may_read(self) -> None:
         """Raise Refused if tasks may not read files, whatever the input is."""
         bound = self.bound
-        if bound.source.trunk is not None or bound.source.laid:
+        steps = [step for each in self._read for step in each.steps]
+        if bound.source.trunk is not None or any(isinstance(each, ProjectStep) for each in steps):
             raise Refused("an input is computed before it is joined")
         if bound.step.kind != "inner" or bound.is_ordered:
             raise Refused("rows that have no partner are needed, or their order")
         if self.broadcast is not None or self.drops.loop.tables:
             raise Refused("a table says which rows are needed")
         for each in self._read:
+            self._where(each)
             if any(name.startswith(TEXT_OF) for name in self._layout(each).slots):
                 raise Refused(f"Spark computes a column of {each.name}")
             self._columns_of_keys(each)
@@ -460,7 +505,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             most_rows=None,
             time=of.time,
             spans=False,
-            where=None,
+            where=self._where(of),
             number=layout.number,
             name=of.name,
             keys=self._columns_of_keys(of),
