@@ -49,6 +49,27 @@ def of_the_day(settings: Settings) -> Measurement:
     return Measurement(median(gains["spark"]), note, found)
 
 
+def few_rows(settings: Settings) -> Measurement:
+    """Time of Spark's window() over ours for batches of few rows, both from and to Parquet."""
+    rng = np.random.default_rng([settings.unseen, 83])
+    n_rows = settings.pick(int(10 ** rng.uniform(3, 5)), 1_000)
+    n_groups = int(10 ** rng.uniform(1, 3))
+    slide_s = int(rng.choice(SLIDES_S))
+    n_batches = settings.pick(20, 4)
+    shape = Shape(n_batches, n_rows, MINUTE_S * 1_000_000, n_groups, seed=settings.unseen)
+    asked = over(sliding(MINUTE_S, slide_s), written(wide_batches_v1(shape)))
+    ways = ("eddyline files", "spark files", "lane off")
+    off = {"lane off": ("eddyline files", replace(asked, options={"lane": "off"}))}
+    found = compared(asked, *ways[:2], more=off)
+    gains = {name: later(found, name, n_batches, ways[0]) for name in ways[1:]}
+    note = (
+        f"a minute every {slide_s} s, {n_rows:,} rows a batch of {n_groups:,} groups; ratio of "
+        f"batches {spread(gains['spark files'])}; lane off over ours "
+        f"{median(gains['lane off']):.2f} ({spread(gains['lane off'])}); {told(found, *ways)}"
+    )
+    return Measurement(median(gains["spark files"]), note, found)
+
+
 def later(
     found: Mapping[str, Any], above: str, n_batches: int, below: str = "eddyline"
 ) -> list[float]:
@@ -56,4 +77,4 @@ def later(
     return ratios(found, above, below)[-(n_batches // 2) :]
 
 
-RUNS: Runs = {"lane_windows": of_the_day}
+RUNS: Runs = {"lane_windows": of_the_day, "lane_few_rows": few_rows}

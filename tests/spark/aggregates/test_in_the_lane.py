@@ -343,7 +343,6 @@ def test_why_a_condition_is_not_evaluated_over_the_files_is_said(
     engine.stream("s", stream(spark, source), time="ts", lateness="1 second")
     text = TEXT.replace("GROUP BY", f"WHERE {condition} GROUP BY")
     run = run_to_end(engine.query(text, name="laned"), tmp_path / "laned")
-    assert "lane" not in run.plan()
     assert f"lane: no, because {why}" in told(run)
 
 
