@@ -70,7 +70,7 @@ def test_the_driver_answers_more_cells_where_it_also_reads_and_writes():
     ],
 )
 def test_a_first_batch_of_few_rows_is_one_for_the_driver(loop, n_rows, plan):
-    entries = loop.begin(n_rows, 0)
+    entries = loop.decide_first(n_rows, 0)
     assert loop.plan == plan
     assert [each.after for each in entries] == (["driver"] if plan == "driver" else [])
     for each in entries:
@@ -79,7 +79,7 @@ def test_a_first_batch_of_few_rows_is_one_for_the_driver(loop, n_rows, plan):
             "them."
         )
     loop.step(batch(3 * FEW))
-    assert loop.begin(1, 1) == [], "of another batch it is known"
+    assert loop.decide_first(1, 1) == [], "of another batch it is known"
     assert loop.plan == "early"
 
 

@@ -140,7 +140,7 @@ def is_plain(final: str) -> bool:
 
 
 def is_count(final: str) -> bool:
-    """Return whether the value of a call is 0 where its one monoid gives NULL."""
+    """Return whether a NULL of the one monoid means 0."""
     return final == _COUNT
 
 

@@ -36,12 +36,11 @@ LEAST_ROWS = 1_000
 """Rows of the newest batches that a decision is taken by."""
 
 FEW, MANY = 100_000, 1_000_000
-"""Cells, those of before and results included, of a batch that the driver answers: in general, and
-where it also reads the files and writes the results. It answers up to twice as many before it
-leaves them to tasks again."""
+"""Most cells of a batch for the driver: in general, and if it also reads files and writes results.
+Cells of before and results count. The driver keeps the plan up to twice as many."""
 
 CELL_BYTES = 168
-"""The same for their size (bytes), by the number of cells."""
+"""Bytes of cells and results that count as one cell."""
 
 
 class Learned(msgspec.Struct, forbid_unknown_fields=True):
@@ -120,8 +119,8 @@ class AggregateLoop(OneOfFew):
         }
         return [JournalEntry(batch_id, COMPONENT, "place", before, self.plan, evidence)]
 
-    def begin(self, n_rows: int, batch_id: int) -> list[JournalEntry]:
-        """Let the driver answer the first batch, which has few rows and so few cells.
+    def decide_first(self, n_rows: int, batch_id: int) -> list[JournalEntry]:
+        """Let the driver answer the first batch if it has few rows, and so few cells.
 
         Spark's first jobs take seconds in a new process.
 
@@ -130,8 +129,8 @@ class AggregateLoop(OneOfFew):
             batch_id: the micro-batch, for the journal.
         """
         is_new = not (self.known.n_rows or self.newest.n_rows)
-        may_change = self.is_adaptive and not self.is_held and "driver" in self.plans
-        if not is_new or not may_change or n_rows > self.few:
+        may_change = self.is_adaptive and not self.is_held and self.plan != "driver"
+        if not (is_new and may_change and "driver" in self.plans) or n_rows > self.few:
             return []
         before, self.plan = self.plan, "driver"
         evidence = {"n_rows": n_rows}

@@ -104,12 +104,12 @@ class ScannedFile:
     def of(cls, footer: Footer, columns: Iterable[FileColumn]) -> ScannedFile:
         """Return the file of a footer, of which some columns are read."""
         groups = [footer.metadata.row_group(at) for at in range(footer.metadata.num_row_groups)]
-        stored = {column.stored.lower() for column in columns}
+        stored = tuple(f"{column.stored.lower()}." for column in columns)
         schema = footer.metadata.schema
         read = [
             at
             for at in range(footer.metadata.num_columns)
-            if schema.column(at).path.partition(".")[0].lower() in stored
+            if f"{schema.column(at).path.lower()}.".startswith(stored)
         ]
         n_bytes = (sum(group.column(at).total_compressed_size for at in read) for group in groups)
         n_rows = tuple(group.num_rows for group in groups)

@@ -83,6 +83,13 @@ def column_types(df: DataFrame) -> dict[str, str]:
     return types
 
 
+def frame_of(spark: SparkSession, table: pa.Table, schema: StructType) -> DataFrame:
+    """Return the rows of a table as a DataFrame, with columns of some types."""
+    # PySpark does not take a table without rows that has nested columns.
+    rows: Any = table if table.num_rows else []
+    return spark.createDataFrame(rows, schema)
+
+
 def arrow_schema(spark: SparkSession, schema: StructType) -> pa.Schema:
     """Return the Arrow schema that Spark takes for a schema, by the session's settings."""
     zone = str(spark.conf.get("spark.sql.session.timeZone"))

@@ -51,6 +51,7 @@ from eddyline.lane.exchange import (
     unpacked,
 )
 from eddyline.runtime.journal import TaskReport
+from eddyline.spark.analysis import frame_of
 from eddyline.spark.arrow_tasks import begin_task, bucket_of, map_batches
 from eddyline.spark.lane import read_by_tasks
 from eddyline.spark.operator import Laid, Operator, Pending
@@ -58,7 +59,7 @@ from eddyline.spark.prepared import Counted
 from eddyline.spark.run.observations import PendingMetrics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Generator, Iterator
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -142,6 +143,8 @@ class BucketedOperator(Operator, Generic[StateT, ReportT]):
         self._reports: list[ReportT] = []
         self._loads: tuple[int, ...] = ()
         """New rows of each bucket in the newest batch."""
+        self.driver_answer: DriverAnswer | None = None
+        """What the driver has answered of the batch that is laid; None if tasks answer it."""
 
     # -- what an operator says of itself --------------------------------------------------------
 
@@ -155,12 +158,10 @@ class BucketedOperator(Operator, Generic[StateT, ReportT]):
         """The columns that tasks return; the last one is the report."""
         raise NotImplementedError
 
-    def answered(
-        self, df: DataFrame, batch: Batch
-    ) -> tuple[DataFrame | AnsweredHere, tuple[Pending, ...]]:
+    def answered(self, df: DataFrame, batch: Batch) -> tuple[DataFrame, tuple[Pending, ...]]:
         """Return what tasks return of the rows of a batch, and what else the job observes.
 
-        Uses ``exchange``, unless the driver answers the rows; called for batches that have rows.
+        Uses ``exchange``; called for batches that have rows and no ``driver_answer``.
         """
         raise NotImplementedError
 
@@ -194,38 +195,34 @@ class BucketedOperator(Operator, Generic[StateT, ReportT]):
 
     def lay(self, df: DataFrame, batch: Batch) -> Laid:
         """Return the results that the buckets give after a batch."""
+        if self.driver_answer is not None:
+            return self._laid_answer(self.driver_answer, df.sparkSession, batch)
         if self.is_idle:
             return Laid(self.shape(df))
         # A micro-batch has a session of its stream's own.
         df.sparkSession.conf.set(ADAPTIVE, "false")
         found, pending = self.answered(df, batch)
-        if isinstance(found, AnsweredHere):
-            return self.laid_here(found, df.sparkSession, batch)
         done = Observation()
         found = found.observe(done, *self._metrics)
         pending = Pending(self.name, PendingMetrics(done)), *pending
         counted = Counted(done, FOUND) if self.gives_all else None
         return Laid(self.results(found.where(f"{REPORT} IS NULL")), pending, counted=counted)
 
-    def laid_here(self, here: AnsweredHere, spark: SparkSession, batch: Batch) -> Laid:
-        """Return the results that the driver has."""
-        pending = (Pending(self.name, here),)
-        if batch.takes_arrow and (laid := self.results_here(here.results)) is not None:
-            return replace(laid, pending=pending)
-        # PySpark does not take a table without rows that has nested columns.
-        rows: Any = here.results if here.results.num_rows else []
-        found = spark.createDataFrame(rows, StructType(self.task_schema.fields[:-1]))
-        results = self.results(found)
-        return Laid(results, pending, table=results.toArrow() if batch.takes_arrow else None)
+    def _laid_answer(self, answer: DriverAnswer, spark: SparkSession, batch: Batch) -> Laid:
+        pending = (Pending(self.name, answer),)
+        if batch.takes_arrow and self.gives_table:
+            return replace(self.laid_table(answer.results), pending=pending)
+        found = frame_of(spark, answer.results, StructType(self.task_schema.fields[:-1]))
+        return Laid(self.results(found), pending, is_local=True)
 
     @property
     def gives_table(self) -> bool:
-        """Whether ``results_here`` returns results."""
+        """Whether the driver makes results without Spark; see ``laid_table``."""
         return False
 
-    def results_here(self, found: pa.Table) -> Laid | None:  # noqa: ARG002 - here Spark has to
-        """Return the results of what the driver has, as a table; None if Spark has to make them."""
-        return None
+    def laid_table(self, found: pa.Table) -> Laid:
+        """Return the results in what the driver has answered, as a table."""
+        raise NotImplementedError
 
     def exchange(
         self,
@@ -400,19 +397,20 @@ MOST_FETCHED = 1_000_000
 """Rows, and results, that the driver ever holds: a batch with more of them is left to tasks."""
 
 MOST_READ, MOST_READ_BYTES = 1_000_000, 128 << 20
-"""Rows and bytes of files that the driver reads and answers itself. To make cells of a row takes
-0.16 µs, to join it 0.9 µs; where tasks do it, a job of 0.2 s or more comes to that, and the trip of
-results to the JVM, of a µs each."""
+"""Largest input that the driver reads and answers itself (rows; bytes in the files)."""
+
+MOST_HELD_BYTES = 512 << 20
+"""Most bytes of rows that the driver holds once they are read, and of windows that it joins."""
 
 FEW_RESULTS = 100_000
-"""Results that the driver hands to Spark: each takes some 3 µs."""
+"""Most results that the driver hands to Spark: each takes some 3 µs."""
 
 _NUMBER = "__at"
 """The number of a row in its partition."""
 
 
 @dataclass(frozen=True)
-class AnsweredHere:
+class DriverAnswer:
     """A batch that the driver has answered; its reports are read as the metrics of a job are."""
 
     results: pa.Table
@@ -461,20 +459,36 @@ def fetched_of_files(files: ListedScan, task: FileBuckets) -> tuple[Arrived | No
     n_tasks = len(files.tasks)
     blobs_of = replace(task, most_rows=MOST_FETCHED // n_tasks).blobs
     if are_few(files):
-        found = read_here(n_tasks, blobs_of)
+        sent = chain.from_iterable(map(task.blobs, range(n_tasks)))
+        found = pa.Table.from_batches(sent, SENT)
     else:
         found = read_by_tasks(files.spark, n_tasks, blobs_of, BLOBS).toArrow()
     span, blobs = span_and_blobs(found)
     return None if blobs is None else by_blob(blobs), span
 
 
-def read_here(n_tasks: int, blobs_of: Callable[[int], Iterator[pa.RecordBatch]]) -> pa.Table:
-    """Return what tasks would send of files, read by the driver."""
-    return pa.Table.from_batches(chain.from_iterable(map(blobs_of, range(n_tasks))), SENT)
+def read_here(reading: Reading) -> Arrived | None:
+    """Return the rows of files by bucket, read by the driver; None if they take too much memory."""
+    sent, n_bytes = [], 0
+    for blobs in map(reading.blobs, range(reading.n_tasks)):
+        for blob in blobs:
+            sent.append(blob)
+            n_bytes += blob.nbytes
+            if n_bytes > MOST_HELD_BYTES:
+                return None
+    return by_blob(sent)
 
 
-def answered_here(arrived: Arrived, n_buckets: int, worker: BucketWorker) -> AnsweredHere | None:
+def answered_here(
+    arrived: Arrived, n_buckets: int, worker: BucketWorker, most: int | None = None
+) -> DriverAnswer | None:
     """Return what a worker answers of the rows of a batch; None if results are too many.
+
+    Args:
+        arrived: the rows by bucket.
+        n_buckets: all buckets.
+        worker: answers each of them.
+        most: results; ``MOST_FETCHED`` if None.
 
     Raises:
         StateError: the state of a bucket cannot be read or written.
@@ -484,11 +498,11 @@ def answered_here(arrived: Arrived, n_buckets: int, worker: BucketWorker) -> Ans
     for batch in _answers(arrived, n_buckets, worker, reports):
         results.append(batch)
         n_results += batch.num_rows
-        if n_results > MOST_FETCHED:
+        if n_results > (MOST_FETCHED if most is None else most):
             return None
     table = pa.Table.from_batches(results, worker.outputs).combine_chunks()
     columns = [name for name in table.column_names if name != REPORT]
-    return AnsweredHere(table.select(columns), tuple(reports))
+    return DriverAnswer(table.select(columns), tuple(reports))
 
 
 def _answers(

@@ -527,11 +527,6 @@ class Lane:
             self.choice.sent(batch.n_rows, 0, 0)
         return entries
 
-    def note_covered(self, name: str) -> None:
-        """Note that another operator does the work over the files that it reads."""
-        self._ran, self._fits = "", False
-        self.note = f"lane: the {name} evaluates it over the files that it reads"
-
     def note_not_asked(self, why: str) -> None:
         """Note why tasks were not asked to read a batch."""
         self._ran, self._fits, self.note = "", False, f"lane: no, because {why}"

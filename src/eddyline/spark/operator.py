@@ -120,6 +120,8 @@ class Laid:
     table: pa.Table | None = None
     """The result, where the driver holds it and ``Batch.takes_arrow``; ``df`` then only tells the
     columns."""
+    is_local: bool = False
+    """Whether ``df`` has few rows, which the driver has given to Spark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,29 +176,27 @@ class Clock(Protocol):
 
 
 class Covering(Protocol):
-    """An operator whose tasks may read files, and then do the work of filters before it."""
+    """An operator whose tasks may read files, and then evaluate the filters before it."""
 
-    def covers(self, df: DataFrame, batch: Batch) -> bool:
-        """Return whether it does so in a batch; called before the filters are laid."""
+    name: str
+
+    def plan_coverage(self, df: DataFrame, batch: Batch) -> None:
+        """Decide whether it does so in a batch; called once, before the filters are laid."""
         ...
 
     @property
     def is_covering(self) -> bool:
-        """Whether it does so in the batch that ``covers`` was called for last."""
+        """Whether it does so in the batch that was decided on last."""
         ...
 
 
 class Filter(Protocol):
-    """A filter whose work an operator behind it may do."""
+    """A filter that an operator behind it may evaluate."""
 
     predicates: tuple[Predicate, ...]
     """Its conjuncts as written."""
     covered_by: Covering | None
     """That operator; None if there is none."""
-
-    def note_covered(self, name: str) -> None:
-        """Note that an operator of some name does its work in the batch that is laid."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +281,7 @@ class Operator:
     task_module: str = ""
     """The module of its tasks in Python workers, if it has some that import much."""
     covered_by: Covering | None = None
-    """The operator behind it that may do its work, too."""
+    """The operator behind it that may evaluate it, if it is a filter."""
     passes_all: bool = False
     """Whether its result has each row that it is laid over, as it was: it only looks at them."""
 

@@ -11,13 +11,13 @@ from eddyline.report.formatting import one_line
 from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match.row_test import RowTest
 from eddyline.spark.lane import Refused
-from eddyline.spark.rules.binding import RuleBinder
+from eddyline.spark.rules.binding import RuleBinder, session_settings
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from eddyline.query.predicates import Predicate
 
@@ -49,4 +49,11 @@ def row_test(rows: DataFrame, predicates: Sequence[Predicate]) -> RowTest | None
     columns = tuple(names.get(text, "") for text in program.columns)
     if not all(columns):
         raise Refused(f"Spark evaluates {one_line(rule.text)}")
-    return RowTest(program, columns)
+    return RowTest(program, columns, tuple(session_settings(rows.sparkSession)))
+
+
+def check_settings(conditions: Iterable[RowTest | None], spark: SparkSession) -> None:
+    """Raise Refused if a condition means something else by the settings of a session."""
+    known = {each.settings for each in conditions if each is not None}
+    if known and known != {tuple(session_settings(spark))}:
+        raise Refused("settings that conditions depend on have changed since the query was made")

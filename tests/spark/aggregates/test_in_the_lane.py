@@ -27,6 +27,7 @@ from eddyline.lane.choice import FILES
 from eddyline.lane.exchange import BUCKET, by_bucket
 from eddyline.spark.aggregates import operator, task
 from eddyline.spark.aggregates.operator import AggregatingOperator
+from eddyline.spark.run.chain import Chain
 from tests.examples import examples
 from tests.oracles.aggregate_strategies import aggregate_cases, over_cases
 from tests.spark.aggregates.aggregate_streams import has_answers
@@ -37,7 +38,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 FILES_ARE_ASKED = pytest.mark.parametrize("asked", ["files"], indirect=True)
 BOTH_READ = pytest.mark.parametrize("reads_here", [False, True], indirect=True)
-TASKS_READ = pytest.mark.parametrize("reads_here", [False], indirect=True)
 
 START = datetime(2026, 5, 1, tzinfo=UTC)
 
@@ -212,6 +212,10 @@ def query(spark, folder, text=TEXT, **options):
     return engine.query(text, name="laned", **options)
 
 
+def n_jobs(spark):
+    return spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs()
+
+
 def told(run):
     """What a run says of itself, as one line."""
     return " ".join(run.explain().split())
@@ -298,6 +302,7 @@ CONDITIONS = [
     "w BETWEEN -5 AND 5 AND v IN (1.25, 2.5, 3)",
     "v < 0 OR v IS NULL",
     "w > 1000",
+    "ts > '2020-09-13 05:26:50' AND ts <= TIMESTAMP '2020-09-13 05:27:20'",
     "TRUE",
 ]
 
@@ -307,10 +312,12 @@ CONDITIONS = [
 @pytest.mark.filterwarnings("ignore::eddyline.errors.LateRowsWarning")
 @pytest.mark.parametrize("condition", CONDITIONS)
 def test_a_condition_before_the_aggregate_is_evaluated_over_the_files(
-    spark, asked, reads_here, source, tmp_path, batches_read, condition
+    spark, asked, reads_here, source, tmp_path, batches_read, request, condition
 ):
     for number in range(3):
         write(source, number, late=40 * (number == 2))
+    spark.conf.set("spark.sql.session.timeZone", "America/Los_Angeles")
+    request.addfinalizer(lambda: spark.conf.unset("spark.sql.session.timeZone"))
     text = TEXT.replace("GROUP BY", f"WHERE {condition} GROUP BY")
     base = run_to_end(query(spark, source, text, lane="off"), tmp_path / "base")
     run = run_to_end(query(spark, source, text, lane="on"), tmp_path / "laned")
@@ -344,6 +351,69 @@ def test_why_a_condition_is_not_evaluated_over_the_files_is_said(
     text = TEXT.replace("GROUP BY", f"WHERE {condition} GROUP BY")
     run = run_to_end(engine.query(text, name="laned"), tmp_path / "laned")
     assert f"lane: no, because {why}" in told(run)
+
+
+@FILES_ARE_ASKED
+def test_a_condition_that_settings_change_is_left_to_spark(spark, asked, source, tmp_path, request):
+    for number in range(2):
+        write(source, number)
+    text = TEXT.replace("GROUP BY", "WHERE ts > '2020-09-13 12:26:50' GROUP BY")
+    made = query(spark, source, text, lane="on")
+    spark.conf.set("spark.sql.session.timeZone", "America/Los_Angeles")
+    request.addfinalizer(lambda: spark.conf.unset("spark.sql.session.timeZone"))
+    run = run_to_end(made, tmp_path / "laned")
+    assert "lane: no, because settings that conditions depend on have changed" in told(run)
+    run_to_end(query(spark, source, text, lane="off"), tmp_path / "base")
+    assert rows_of(spark, tmp_path) == rows_of(spark, tmp_path, "base")
+
+
+OUTPUTS = {
+    "k, window.end AS until, count(*) AS n, avg(v) AS mean, k AS again": False,
+    "window, first(t) AS opening, window.start AS since, max(w)": False,
+    "k, count(v) AS n, round(avg(v), 1) AS mean": True,
+}
+
+
+@FILES_ARE_ASKED
+@pytest.mark.parametrize("reads_here", [True], indirect=True)
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_an_aggregate_of_few_rows_takes_no_job_of_spark(
+    spark, asked, reads_here, source, tmp_path, output
+):
+    for number in range(3):
+        write(source, number)
+    text = f"SELECT {output} FROM s [RANGE 10 SECONDS SLIDE 4 SECONDS] WHERE w > 0 GROUP BY k"
+    before = n_jobs(spark)
+    run = run_to_end(query(spark, source, text, lane="on"), tmp_path / "laned")
+    assert (n_jobs(spark) > before) == OUTPUTS[output]
+    assert "The first batch has 400 rows: the driver answers the cells" in told(run)
+    run_to_end(query(spark, source, text, lane="off"), tmp_path / "base")
+    found, wanted = (spark.read.parquet(str(tmp_path / name / "out")) for name in ("laned", "base"))
+    assert found.schema == wanted.schema
+    assert sorted(map(repr, found.collect())) == sorted(map(repr, wanted.collect()))
+
+
+@FILES_ARE_ASKED
+@BOTH_READ
+def test_a_batch_that_fails_behind_its_file_is_there_once(
+    spark, asked, reads_here, source, tmp_path, monkeypatch
+):
+    for number in range(3):
+        write(source, number)
+    commit, failed = Chain.commit, []
+
+    def failing(self, seen, batch):
+        if batch.id == 1 and not failed:
+            failed.append(True)
+            raise OSError("the disk is gone")
+        commit(self, seen, batch)
+
+    monkeypatch.setattr(Chain, "commit", failing)
+    with pytest.raises(Exception, match="the disk is gone"):
+        run_to_end(query(spark, source, lane="on"), tmp_path / "laned")
+    run_to_end(query(spark, source, lane="on"), tmp_path / "laned")
+    run_to_end(query(spark, source, lane="off"), tmp_path / "base")
+    assert rows_of(spark, tmp_path) == rows_of(spark, tmp_path, "base")
 
 
 @FILES_ARE_ASKED

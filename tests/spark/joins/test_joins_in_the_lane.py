@@ -17,8 +17,11 @@ from eddyline.data import parquet_spans
 from eddyline.lane.choice import FILES
 from eddyline.query.query import RowsWindow
 from eddyline.query.steps import ProjectStep, steps
+from eddyline.spark import bucketed
+from eddyline.spark.joins import operator
 from eddyline.spark.joins.operator import JoinOperator
 from eddyline.spark.joins.task import FileJoinRows
+from eddyline.spark.run.chain import Chain
 from eddyline.state.grid import Grid, Split
 from tests.examples import examples
 from tests.oracles.join_strategies import join_cases
@@ -37,7 +40,7 @@ SAID = {False: "tasks read the files of each batch", True: "the driver reads the
 @pytest.fixture
 def batches_read(monkeypatch):
     """The numbers of tasks of each batch whose files tasks have read."""
-    found, read = [], JoinOperator._reading
+    found, read = [], JoinOperator._reading_of
 
     def noted(self, batch):
         reading = read(self, batch)
@@ -45,7 +48,7 @@ def batches_read(monkeypatch):
             found.append(reading.n_tasks)
         return reading
 
-    monkeypatch.setattr(JoinOperator, "_reading", noted)
+    monkeypatch.setattr(JoinOperator, "_reading_of", noted)
     return found
 
 
@@ -261,6 +264,75 @@ def test_filters_of_inputs_and_the_join_take_turns(spark, asked, tmp_path, batch
     run_to_end(query(spark, tmp_path, text, lane="off"), tmp_path / "base")
     assert rows_of(spark, tmp_path) == rows_of(spark, tmp_path, "base")
     assert len(rows_of(spark, tmp_path)) > 50
+
+
+def n_jobs(spark):
+    return spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs()
+
+
+@FILES_ARE_ASKED
+@pytest.mark.parametrize("reads_here", [True], indirect=True)
+@pytest.mark.parametrize(
+    ("output", "has_jobs"),
+    [("a.t, b.v AS bv, c.v", False), ("a, c.w AS `c.w`", False), ("a.v + 1 AS more, c.t", True)],
+)
+def test_a_join_of_few_rows_takes_no_job_of_spark(
+    spark, asked, reads_here, tmp_path, output, has_jobs
+):
+    for number in range(3):
+        write(tmp_path, number)
+    text = TEXT.replace("a.t, a.w, b.v AS bv, c.v AS cv", output)
+    before = n_jobs(spark)
+    run_to_end(query(spark, tmp_path, text, lane="on"), tmp_path / "laned")
+    assert (n_jobs(spark) > before) == has_jobs
+    run_to_end(query(spark, tmp_path, text, lane="off"), tmp_path / "base")
+    assert rows_of(spark, tmp_path) == rows_of(spark, tmp_path, "base")
+    found, wanted = (
+        spark.read.parquet(str(tmp_path / name / "out")).schema for name in ("laned", "base")
+    )
+    assert found == wanted
+
+
+@FILES_ARE_ASKED
+@pytest.mark.parametrize("reads_here", [True], indirect=True)
+@pytest.mark.parametrize("bound", ["FEW_RESULTS", "MOST_READ", "MOST_HELD_BYTES"])
+def test_what_is_too_much_for_the_driver_is_left_to_tasks(
+    spark, asked, reads_here, tmp_path, batches_read, monkeypatch, bound
+):
+    """Results, windows and rows each have a bound; answers are the same."""
+    for number in range(3):
+        write(tmp_path, number)
+    run_to_end(query(spark, tmp_path, lane="off"), tmp_path / "base")
+    monkeypatch.setattr(operator, "MOST_READ", 3)
+    for module in (operator, bucketed):
+        monkeypatch.setattr(module, bound, 3)
+    run = run_to_end(query(spark, tmp_path, lane="on"), tmp_path / "laned")
+    assert "lane: tasks read the files" in told(run)
+    assert len(batches_read) == 3
+    assert rows_of(spark, tmp_path) == rows_of(spark, tmp_path, "base")
+
+
+@FILES_ARE_ASKED
+@BOTH_READ
+def test_a_batch_that_fails_behind_its_file_is_there_once(
+    spark, asked, reads_here, tmp_path, monkeypatch
+):
+    for number in range(3):
+        write(tmp_path, number)
+    commit, failed = Chain.commit, []
+
+    def failing(self, seen, batch):
+        if batch.id == 1 and not failed:
+            failed.append(True)
+            raise OSError("the disk is gone")
+        commit(self, seen, batch)
+
+    monkeypatch.setattr(Chain, "commit", failing)
+    with pytest.raises(Exception, match="the disk is gone"):
+        run_to_end(query(spark, tmp_path, lane="on"), tmp_path / "laned")
+    run_to_end(query(spark, tmp_path, lane="on"), tmp_path / "laned")
+    run_to_end(query(spark, tmp_path, lane="off"), tmp_path / "base")
+    assert rows_of(spark, tmp_path) == rows_of(spark, tmp_path, "base")
 
 
 @FILES_ARE_ASKED

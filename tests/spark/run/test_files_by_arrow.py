@@ -65,6 +65,7 @@ def by_spark(monkeypatch):
 def rows(spark):
     given = [{**dict.fromkeys(FIRST), **each} for each in (FIRST, {"id": 2}, EMPTY)]
     schema = T.StructType.fromDDL(SCHEMA)
+    schema["id"].nullable = False
     return spark.createDataFrame([tuple(each.values()) for each in given], schema).coalesce(1)
 
 
@@ -100,7 +101,7 @@ def test_a_file_is_as_spark_writes_it(spark, rows, tmp_path, by_spark, setting, 
     before = spark.conf.get(setting)
     spark.conf.set(setting, value)
     try:
-        sink_of(tmp_path / "arrow").write_arrow(rows.toArrow(), rows, 0)
+        sink_of(tmp_path / "arrow").write_arrow(rows.toArrow(), rows.schema, spark, 0)
         assert by_spark == []
         sink_of(tmp_path / "spark").write(rows, 0)
         found, wanted = (spark.read.parquet(str(tmp_path / each)) for each in ("arrow", "spark"))
@@ -128,20 +129,20 @@ def test_under_other_settings_spark_writes(spark, rows, tmp_path, by_spark, sett
     before = spark.conf.get(setting)
     spark.conf.set(setting, value)
     try:
-        sink_of(tmp_path).write_arrow(rows.toArrow(), rows, 0)
+        sink_of(tmp_path).write_arrow(rows.toArrow(), rows.schema, spark, 0)
     finally:
         spark.conf.set(setting, before)
     assert by_spark == [0]
     assert spark.read.parquet(str(tmp_path)).count() == 3
 
 
-def test_files_that_hadoop_encrypts_are_written_by_spark(spark, rows, tmp_path, monkeypatch):
-    conf = spark.sparkContext._jsc.hadoopConfiguration()
-    conf.set("parquet.crypto.factory.class", "of.some.Company")
-    try:
-        assert files.Parquet.of(spark, rows.schema, None) is None
-    finally:
-        conf.unset("parquet.crypto.factory.class")
+def test_files_that_are_encrypted_are_written_by_spark(spark, rows):
+    for conf in (spark.sparkContext._jsc.hadoopConfiguration(), spark.conf):
+        conf.set("parquet.crypto.factory.class", "of.some.Company")
+        try:
+            assert files.Parquet.of(spark, rows.schema, None) is None
+        finally:
+            conf.unset("parquet.crypto.factory.class")
     assert files.Parquet.of(spark, rows.schema, None) is not None
 
 
@@ -158,7 +159,7 @@ def test_types_that_arrow_writes_otherwise_are_written_by_spark(
     spark, tmp_path, by_spark, kind, value
 ):
     rows = spark.createDataFrame([(value,), (None,)], f"c {kind}")
-    sink_of(tmp_path).write_arrow(rows.toArrow(), rows, 0)
+    sink_of(tmp_path).write_arrow(rows.toArrow(), rows.schema, spark, 0)
     assert by_spark == [0]
     found = spark.read.parquet(str(tmp_path)).collect()
     assert sorted(map(repr, found)) == sorted(map(repr, rows.collect()))
@@ -169,7 +170,7 @@ def test_local_times_are_written_where_instants_are_no_int96(spark, tmp_path, by
     setting = "spark.sql.parquet.outputTimestampType"
     spark.conf.set(setting, "TIMESTAMP_MICROS")
     try:
-        sink_of(tmp_path).write_arrow(rows.toArrow(), rows, 0)
+        sink_of(tmp_path).write_arrow(rows.toArrow(), rows.schema, spark, 0)
     finally:
         spark.conf.unset(setting)
     assert by_spark == []
@@ -181,7 +182,7 @@ def test_a_batch_that_runs_again_takes_the_place_of_the_earlier_attempt(spark, t
     like = spark.createDataFrame([], "id bigint")
 
     def written(ids, batch_id):
-        sink.write_arrow(pa.table({"id": pa.array(ids, pa.int64())}), like, batch_id)
+        sink.write_arrow(pa.table({"id": pa.array(ids, pa.int64())}), like.schema, spark, batch_id)
         found = spark.read.schema("id bigint").parquet(str(tmp_path))
         return sorted(each.id for each in found.collect()), len([*tmp_path.glob("batch-*")])
 
@@ -207,7 +208,9 @@ def test_options_of_spark_alone_keep_its_writer(tmp_path, options):
 
 def test_compression_is_that_of_the_sink(spark, tmp_path, by_spark):
     rows = spark.createDataFrame([(at,) for at in np.arange(9).tolist()], "id bigint").coalesce(1)
-    sink_of(tmp_path / "a", {"compression": "gzip"}).write_arrow(rows.toArrow(), rows, 0)
+    sink_of(tmp_path / "a", {"compression": "gzip"}).write_arrow(
+        rows.toArrow(), rows.schema, spark, 0
+    )
     assert by_spark == []
     sink_of(tmp_path / "b", {"compression": "gzip"}).write(rows, 0)
     assert physical(tmp_path / "a") == physical(tmp_path / "b")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -21,10 +20,11 @@ if TYPE_CHECKING:
     from eddyline.data.arrays import Mask
     from eddyline.rules.compile.program import Program
 
-MOST_KEPT = 8
+MOST_KEPT = 64
 """Conditions whose tables a process keeps."""
 
-_kept: OrderedDict[str, Matcher] = OrderedDict()
+_kept: dict[str, Matcher] = {}
+"""By condition, the oldest first. Threads share it: each looks an entry up once."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,10 @@ class RowTest:
     program: Program
     columns: tuple[str, ...]
     """The columns of the rows that it reads, as ``program.columns`` has them."""
+    settings: tuple[str, ...]
+    """The settings of Spark by which it was read."""
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
-    """Says which condition it is, in every process."""
+    """Key of the condition among the tables that a process keeps."""
 
     def keeps(self, columns: Sequence[pa.Array], n_rows: int) -> Mask:
         """Return the rows for which the condition is true ((N,)).
@@ -44,13 +46,14 @@ class RowTest:
             columns: ``columns`` of the rows.
             n_rows: how many there are.
         """
-        if self.id not in _kept:
+        matcher = _kept.get(self.id)
+        if matcher is None:
             options = SharingOptions(adaptive=False).resolved()
-            _kept[self.id] = Matcher(self.program, RuleChoice(self.program, options).sharing)
-            while len(_kept) > MOST_KEPT:
-                _kept.popitem(last=False)
-        _kept.move_to_end(self.id)
-        matches, _ = _kept[self.id].match(columns, n_rows=n_rows)
+            matcher = Matcher(self.program, RuleChoice(self.program, options).sharing)
+            _kept[self.id] = matcher
+            for oldest in list(_kept)[:-MOST_KEPT]:
+                _kept.pop(oldest, None)
+        matches, _ = matcher.match(columns, n_rows=n_rows)
         keep = np.zeros(n_rows, np.bool_)
         keep[matches.rows] = True
         return keep

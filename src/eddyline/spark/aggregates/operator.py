@@ -87,7 +87,6 @@ from eddyline.spark.analysis import arrow_schema, refused, unlogged
 from eddyline.spark.bucketed import (
     ADAPTIVE,
     REPORTED,
-    AnsweredHere,
     BucketedOperator,
     answered_here,
     are_few,
@@ -101,7 +100,7 @@ from eddyline.spark.operator import UnboundedState
 from eddyline.spark.prepared import Added, Known, Selected
 from eddyline.spark.projection import PlainColumns
 from eddyline.spark.relation import LOCAL, instant_of, micros_of, time_type
-from eddyline.spark.row_tests import row_test
+from eddyline.spark.row_tests import check_settings, row_test
 from eddyline.spark.session import is_ansi
 from eddyline.sql.parsing import plain_path, quoted
 from eddyline.state.rows import ALWAYS
@@ -121,7 +120,7 @@ if TYPE_CHECKING:
     from eddyline.runtime.records import History, Record
     from eddyline.spark.aggregates.columns import LiftedCall, LiftedPartial
     from eddyline.spark.lane import ListedScan, PlainScan
-    from eddyline.spark.operator import Batch, Clock, Filter, Laid, Observed, Pending, Site
+    from eddyline.spark.operator import Batch, Clock, Laid, Observed, Pending, Site
     from eddyline.state.manifest import StatePlace
 
 
@@ -184,12 +183,9 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
         )
         self.where: RowTest | None = None
         """The condition of the filters before it, which tasks evaluate if they read files."""
-        self._filters: tuple[Filter, ...] = ()
         self._files: ListedScan | None = None
         """The files of the batch that is laid, if tasks read them."""
         self._known = Known()
-        self._here: AnsweredHere | None = None
-        """The batch that is being laid, where the driver has answered it."""
         self._begun: list[JournalEntry] = []
         """Decisions of ``prepare`` that nobody has taken yet."""
         # Filters read no sample of rows that are observed; what others do is not known here.
@@ -234,10 +230,8 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
                 read = dict.fromkeys((*self._handed, *tested))
                 rows = rows.select(*[F.col(quoted(name)) for name in read])
             self.lane.follow(rows, asks_files=site.asks_files)
-            if self.where is not None:
-                self._filters = filters
-                for each in filters:
-                    each.covered_by = self
+            for each in filters:
+                each.covered_by = self
 
     # -- what a kind of aggregate says of itself --------------------------------------------------
 
@@ -316,29 +310,27 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
         rows = df if clock is None else clock.unobserved(df)
         return self.lane.files(rows, batch, keeps_plan=False)
 
-    def covers(self, df: DataFrame, batch: Batch) -> bool:
-        """Return whether tasks read the files of a batch, and evaluate the filters before it."""
+    def plan_coverage(self, df: DataFrame, batch: Batch) -> None:
+        """Decide whether tasks read the files of a batch, and evaluate the filters before it."""
         self._files = self._files_of(df, batch)
-        for each in self._filters if self.is_covering else ():
-            each.note_covered(self.name)
-        return self.is_covering
 
     @property
     def is_covering(self) -> bool:
         """Whether tasks evaluate the filters before it in the batch that is laid."""
-        return bool(self._filters) and self._files is not None
+        return self.where is not None and self._files is not None
 
     def prepare(self, df: DataFrame, batch: Batch) -> None:
         """Answer a batch here, by the plan in force, if it is not too large for that."""
-        self._here = None
+        self.driver_answer = None
         clock = self.clock if isinstance(self.clock, StreamClock) else None
-        if not self._filters:
+        if self.where is None:
             self._files = self._files_of(df, batch)
         is_read_here = self._files is not None and are_few(self._files)
         gives_table = batch.takes_arrow and self.gives_table
-        self.loop.few = MANY if is_read_here and gives_table else FEW
+        if not (self.lane.choices and self.lane.choice.is_trial):
+            self.loop.few = MANY if is_read_here and gives_table else FEW
         if is_read_here and self._files is not None:
-            self._begun += self.loop.begin(self._files.size[0], batch.id)
+            self._begun = self.loop.decide_first(self._files.size[0], batch.id)
         if not self.runs_ahead:
             return
         self.laid_by = "driver"
@@ -347,21 +339,15 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
             cells = fetched(self.cells(self._timely(df)), self.n_buckets)
         else:
             assert clock is not None
-            if is_read_here:
-                self.lane.note_read_here()
             work = self._file_rows(self._files, spans=clock.awaits_span)
             cells, span = fetched_of_files(self._files, work)
             if work.spans:
                 clock.tell(span)
         if cells is not None and not self.is_idle:
             worker = self._worker(df, self.place, StructType([*self.fields]))
-            self._here = answered_here(cells, self.n_buckets, worker)
-
-    def lay(self, df: DataFrame, batch: Batch) -> Laid:
-        """Return the results that event time allows after a batch."""
-        if self._here is None:
-            return super().lay(df, batch)
-        return self.laid_here(self._here, df.sparkSession, batch)
+            self.driver_answer = answered_here(cells, self.n_buckets, worker)
+            if is_read_here and self.driver_answer is not None:
+                self.lane.note_read_here()
 
     def answered(self, df: DataFrame, batch: Batch) -> tuple[DataFrame, tuple[Pending, ...]]:  # noqa: ARG002
         """Return what tasks return of the rows of a batch."""
@@ -463,6 +449,7 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
 
     def check_fits(self, scan: PlainScan) -> None:
         """Raise Refused if a group has values that tasks do not hash as Spark does."""
+        check_settings([self.where], scan.spark)
         kinds = {column.name: column.type_text for column in scan.columns}
         for name in (self.time, *self._hashed(self.hashed.names)):
             if kinds.get(name) not in KINDS:
@@ -789,13 +776,12 @@ class AggregateOperator(AggregatingOperator):
 
     @property
     def gives_table(self) -> bool:
-        """Whether ``results_here`` returns results."""
+        """Whether the driver makes results without Spark; see ``laid_table``."""
         return self._plain is not None
 
-    def results_here(self, found: pa.Table) -> Laid | None:
-        """Return the results of what the driver has, as a table; None if Spark has to make them."""
-        if self._plain is None:
-            return None
+    def laid_table(self, found: pa.Table) -> Laid:
+        """Return the results in what the driver has answered, as a table."""
+        assert self._plain is not None
         columns = {name: found[name] for name in self.groups.names}
         for call in self.calls:
             if call.is_plain:

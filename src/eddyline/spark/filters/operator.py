@@ -219,10 +219,6 @@ class FilterOperator(Operator):
             ]
             return entries + self.lane.learn(observed, batch)
 
-    def note_covered(self, name: str) -> None:
-        """Note that an operator of some name does its work in the batch that is laid."""
-        self.lane.note_covered(name)
-
     @property
     def passes_all(self) -> bool:  # type: ignore[override]
         """Whether it has no predicate."""
@@ -341,8 +337,9 @@ class FilterOperator(Operator):
         with self._lock:
             blocks = tuple(map(self._block_view, self.learning.values()))
         has_python = any(isinstance(part, ArrowPart) for part in self.parts)
-        is_covered = self.covered_by is not None and self.covered_by.is_covering
-        lane = (self.lane.note,) if (has_python or is_covered) and self.lane.note else ()
+        lane = (self.lane.note,) if has_python and self.lane.note else ()
+        if self.covered_by is not None and self.covered_by.is_covering:
+            lane = (f"lane: the {self.covered_by.name} evaluates it over the files that it reads",)
         notes = (*self.notes.values(), *lane)
         return FilterView(self.query, blocks, self.bound.pinned, notes)
 

@@ -304,7 +304,7 @@ class BoundJoin:
             found[each.name] = tuple(KeyColumn(*column, kind) for column, kind in columns)
         return found
 
-    @property
+    @cached_property
     def empty_results(self) -> DataFrame:
         """No results, for analysis."""
         return self.spark.createDataFrame([], self.result_schema)
@@ -315,10 +315,8 @@ class BoundJoin:
             return df.select(*self._structs)
         return df.select(*self._structs, FOUND).where(self._is_result).drop(FOUND)
 
-    def results_here(self, found: pa.Table) -> Laid | None:
-        """Return the same of a table; None if Spark says which of its rows are results."""
-        if not gives_all(self):
-            return None
+    def laid_table(self, found: pa.Table) -> Laid:
+        """Return the results in a table that tasks would return, of a join that ``gives_all``."""
         schema = to_arrow_schema(self.result_schema, timezone="UTC")
         structs = []
         for name, kind in zip(schema.names, schema.types, strict=True):
@@ -327,11 +325,7 @@ class BoundJoin:
                 for each in kind
             ]
             structs.append(pa.StructArray.from_arrays(columns, fields=[*kind]))
-        return Laid(self._like, table=pa.Table.from_arrays(structs, schema=schema))
-
-    @cached_property
-    def _like(self) -> DataFrame:
-        return self.empty_results
+        return Laid(self.empty_results, table=pa.Table.from_arrays(structs, schema=schema))
 
     @property
     def _is_result(self) -> str:

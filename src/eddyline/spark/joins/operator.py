@@ -45,7 +45,7 @@ from eddyline.joins.view import (
     PipelineView,
     ProbeView,
 )
-from eddyline.lane.exchange import Reading, by_blob
+from eddyline.lane.exchange import Reading
 from eddyline.options import DISCARD, JoinOptions
 from eddyline.query.query import UnboundedWindow
 from eddyline.query.steps import FilterStep, ProjectStep
@@ -55,6 +55,7 @@ from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.arrow_tasks import map_batches
 from eddyline.spark.bucketed import (
     FEW_RESULTS,
+    MOST_HELD_BYTES,
     MOST_READ,
     BucketedOperator,
     answered_here,
@@ -71,7 +72,7 @@ from eddyline.spark.joins.tables import Broadcast, TableFilter, one_bucket
 from eddyline.spark.joins.task import BatchWorker, FileJoinRows, OnceWorker, Shape
 from eddyline.spark.lane import Lane, Refused
 from eddyline.spark.relation import LOCAL, time_type
-from eddyline.spark.row_tests import row_test
+from eddyline.spark.row_tests import check_settings, row_test
 from eddyline.sql.parsing import quoted
 from eddyline.state.grid import Moved, buckets_for
 from eddyline.state.late_rows import late_rows, settle_late
@@ -89,7 +90,6 @@ if TYPE_CHECKING:
     from eddyline.runtime.choice import Choice
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History, Record
-    from eddyline.spark.bucketed import AnsweredHere
     from eddyline.spark.joins.bound import BoundJoin
     from eddyline.spark.joins.layout import InputLayout, JoinInput
     from eddyline.spark.lane import ListedScan, PlainScan
@@ -198,8 +198,8 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         self._placement: Placement | None = None
         self._conditions: dict[str, RowTest | None] = {}
         """By input; see ``_where``."""
-        self._covering: Reading | None = None
-        """What reads the files of the batch that is laid, and evaluates the filters of inputs."""
+        self._reading: Reading | None = None
+        """What reads the files of the batch that is laid; None if Spark hands its rows over."""
         self._key_columns: dict[str, dict[int, str]] = {}
         """By input, the column of each key class; of those whose keys are columns."""
         self._last_batch = -1
@@ -320,22 +320,51 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         """The columns that tasks return; the last one is the report."""
         return self.bound.task_schema
 
-    def answered(
-        self, df: DataFrame, batch: Batch
-    ) -> tuple[DataFrame | AnsweredHere, tuple[Pending, ...]]:
-        """Return what tasks return of the rows of a batch, and what is observed before them."""
-        bound, plan = self.bound, self._plan(batch.id)
-        shape = Shape(bound.source.layouts, arrow_schema(df.sparkSession, self.task_schema))
-        worker = BatchWorker(
-            shape.results,
+    def prepare(self, df: DataFrame, batch: Batch) -> None:
+        """Let the driver answer a batch whose files have few rows."""
+        self.driver_answer = None
+        if self._broadcasts is not None:
+            return
+        if not self._filters:
+            self._reading = self._reading_of(batch)
+        if self._reading is not None and self._is_small(self._reading, batch):
+            arrived = read_here(self._reading)
+            if arrived is not None:
+                worker, most = self._worker(df, batch), self._most_results(batch)
+                self.driver_answer = answered_here(arrived, self.n_buckets, worker, most)
+        if self.driver_answer is not None:
+            self.lane.note_read_here()
+
+    def _is_small(self, reading: Reading, batch: Batch) -> bool:
+        """Return whether the driver can answer a batch, as far as files and windows tell."""
+        files = [file for name in self.graph.inputs for file in self.part.files(name)]
+        n_results = self._results_per_row * reading.size[0]
+        return (
+            are_few(reading)
+            and n_results <= self._most_results(batch)
+            and sum(file.n_bytes for file in files) <= MOST_HELD_BYTES
+        )
+
+    def _most_results(self, batch: Batch) -> int:
+        """Return the results up to which the driver answers a batch."""
+        return MOST_READ if batch.takes_arrow and self.gives_table else FEW_RESULTS
+
+    def _worker(self, df: DataFrame, batch: Batch) -> BatchWorker:
+        """Return what answers the buckets of a batch."""
+        results = arrow_schema(df.sparkSession, self.task_schema)
+        return BatchWorker(
+            results,
             self.place,
-            plan,
-            shape,
+            self._plan(batch.id),
+            Shape(self.bound.source.layouts, results),
             buckets_for(self._grid, self.part.grid, self.part.buckets, self.graph.classes_of),
         )
-        if reading := self._covering if self._filters else self._reading(batch):
-            here = self._answered_here(reading, worker, batch)
-            return here or self.exchange_files(df.sparkSession, reading, worker), ()
+
+    def answered(self, df: DataFrame, batch: Batch) -> tuple[DataFrame, tuple[Pending, ...]]:
+        """Return what tasks return of the rows of a batch, and what is observed before them."""
+        bound, worker = self.bound, self._worker(df, batch)
+        if self._reading is not None:
+            return self.exchange_files(df.sparkSession, self._reading, worker), ()
         if self._placement is None or self._placement.grid != self._grid:
             self._placement = Placement(self._grid, bound.source)
         rows: DataFrame = bound.source.keyed(df)
@@ -343,7 +372,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         if self.inputs.mode.has_tables:
             with state_of(0, "tables", self.place.folder):
                 self.drops.read(df, self.part, self.place)
-            rows, dropped = self.drops.lay(rows, plan.lows)
+            rows, dropped = self.drops.lay(rows, worker.plan.lows)
         rows, by = self._placement.lay(rows)
         return self.exchange(rows, worker, by=by), dropped
 
@@ -359,7 +388,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         with suppress(Refused):  # which the lane says itself
             self.check_may_read()
             streams += [
-                each.df.select(*[F.col(quoted(name)) for name in self._needed(each)])
+                each.df.select(*[F.col(quoted(name)) for name in self._columns_read(each)])
                 for each in self._read
             ]
             numbers = {number for number, _ in self.bound.source.in_files}
@@ -367,6 +396,11 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
                 if isinstance(step, InputFilter) and step.step.own.number in numbers:
                     step.covered_by = self
         self.lane.follow(*streams, asks_files=site.asks_files)
+
+    def _columns_read(self, of: JoinInput) -> tuple[str, ...]:
+        """Return the columns of an input that tasks read, those of its condition included."""
+        where = self._where(of)
+        return (*dict.fromkeys((*self._needed(of), *(where.columns if where else ()))),)
 
     def _where(self, of: JoinInput) -> RowTest | None:
         """Return the condition on the rows of an input, which tasks evaluate if they read files.
@@ -386,17 +420,14 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         filters = (each for each in self._of_inputs if isinstance(each, InputFilter))
         return [each for each in filters if each.covered_by is self]
 
-    def covers(self, df: DataFrame, batch: Batch) -> bool:  # noqa: ARG002 - inputs have them
-        """Return whether tasks read the files of a batch, and evaluate the filters of inputs."""
-        self._covering = self._reading(batch)
-        for each in self._filters if self.is_covering else ():
-            each.note_covered(self.name)
-        return self.is_covering
+    def plan_coverage(self, df: DataFrame, batch: Batch) -> None:  # noqa: ARG002 - inputs have them
+        """Decide whether tasks read the files of a batch, and evaluate the filters of inputs."""
+        self._reading = self._reading_of(batch)
 
     @property
     def is_covering(self) -> bool:
         """Whether tasks evaluate the filters of inputs in the batch that is laid."""
-        return self._covering is not None
+        return self._reading is not None
 
     @property
     def _read(self) -> list[JoinInput]:
@@ -429,9 +460,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         """Return the columns of an input that tasks read; see ``_columns_of_keys``."""
         assert of.time is not None
         keys = self._columns_of_keys(of).values()
-        where = self._where(of)
-        tested = () if where is None else where.columns
-        return (*dict.fromkeys([of.time, *keys, *self._layout(of).slots, *tested]),)
+        return (*dict.fromkeys([of.time, *keys, *self._layout(of).slots]),)
 
     def check_may_read(self) -> None:
         """Raise Refused if tasks may not read files, whatever the input is."""
@@ -451,27 +480,14 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
 
     def check_fits(self, *scans: PlainScan) -> None:
         """Raise Refused if keys have values that tasks do not compare as Spark does."""
+        check_settings(self._conditions.values(), scans[0].spark)
         for scan, each in zip(scans, self._read, strict=True):
             kinds = {column.name: column.type_text for column in scan.columns}
             for key, name in self._columns_of_keys(each).items():
                 if kinds[name] not in KINDS or self.bound.source.kinds[key] not in KINDS:
                     raise Refused(f"tasks do not compare {name!r}, of type {kinds[name]}")
 
-    def _answered_here(
-        self, reading: Reading, worker: BatchWorker, batch: Batch
-    ) -> AnsweredHere | None:
-        """Return what the driver answers of files that have few rows; None if tasks answer them."""
-        n_results = self._results_per_row * reading.size[0]
-        most = MOST_READ if batch.takes_arrow and self.gives_table else FEW_RESULTS
-        if not are_few(reading) or n_results > most:
-            return None
-        arrived = by_blob(read_here(reading.n_tasks, reading.blobs).to_batches())
-        here = answered_here(arrived, self.n_buckets, worker)
-        if here is not None:
-            self.lane.note_read_here()
-        return here
-
-    def _reading(self, batch: Batch) -> Reading | None:
+    def _reading_of(self, batch: Batch) -> Reading | None:
         """Return the tasks that read the files of a batch; None if Spark hands its rows over."""
         source, mode = self.bound.source, self.inputs.mode
         if source.tables is not None and not mode.has_tables:
@@ -523,12 +539,12 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
 
     @property
     def gives_table(self) -> bool:
-        """Whether ``results_here`` returns results."""
+        """Whether the driver makes results without Spark; see ``laid_table``."""
         return gives_all(self.bound)
 
-    def results_here(self, found: pa.Table) -> Laid | None:
-        """Return the results of what the driver has, as a table; None if Spark has to make them."""
-        return self.bound.results_here(found)
+    def laid_table(self, found: pa.Table) -> Laid:
+        """Return the results in what the driver has answered, as a table."""
+        return self.bound.laid_table(found)
 
     def once(self, df: DataFrame) -> DataFrame:
         """Return the results over all rows of batch DataFrames; nothing is kept."""

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from eddyline.runtime.choice import Choice
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History, Record
-    from eddyline.spark.operator import Observed, Operator, Pending
+    from eddyline.spark.operator import Covering, Observed, Operator, Pending
     from eddyline.state.manifest import Manifest, ManifestFolder, StatePart
 
 WHOLE_WAIT_S = 60.0
@@ -84,7 +84,7 @@ class Chain:
         self._n_ahead = 0
         """The operators that Spark computes where it reads the stream."""
         self._covered: set[Operator] = set()
-        """Those whose work others behind them do in the batch that is laid."""
+        """The filters that operators behind them evaluate in the batch that is laid."""
         self._folder: ManifestFolder | None = None
         if self._stateful:
             self._folder = folder()
@@ -177,11 +177,18 @@ class Chain:
         """Lay the operators; they are prepared for the batch if there are rows to look at."""
         awaited: Awaited = {each.name: () for each in self.operators[: self._n_ahead]}
         is_prepared, counted, table = look_at is not None, None, None
-        self._covered = set()
+        batch_session = df.sparkSession
+        self._covered, is_local = set(), False
+        asked: list[Covering] = []
         for at, each in enumerate(self.operators[self._n_ahead :], self._n_ahead + 1):
-            if self._is_covered(each, df, batch, asks=is_prepared):
-                awaited[each.name] = ()
-                continue
+            if (by := each.covered_by) is not None:
+                if is_prepared and by not in asked:
+                    by.plan_coverage(df, batch)
+                    asked.append(by)
+                if by.is_covering:
+                    self._covered.add(each)
+                    awaited[each.name] = ()
+                    continue
             if table is not None:
                 laid = each.lay_arrow(table)
             else:
@@ -193,18 +200,8 @@ class Chain:
                 laid = each.lay(df, own)
             df, look_at, awaited[each.name] = laid.df, laid.look_at, laid.pending
             counted, table = counted if each.is_plain else laid.counted, laid.table
-        return Results(df, counted, table), awaited
-
-    def _is_covered(self, each: Operator, df: DataFrame, batch: Batch, *, asks: bool) -> bool:
-        """Return whether an operator behind another one does its work in a batch."""
-        by = each.covered_by
-        if by is None:
-            return False
-        is_first = not any(other.covered_by is by for other in self._covered)
-        is_covered = by.covers(df, batch) if asks and is_first else by.is_covering
-        if is_covered:
-            self._covered.add(each)
-        return is_covered
+            is_local = laid.is_local or (is_local and each.is_plain)
+        return Results(df, batch_session, counted, table, is_local), awaited
 
     @staticmethod
     def collect(awaited: Awaited, timeout_s: float) -> Seen:

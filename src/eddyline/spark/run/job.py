@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from eddyline.query.identity import Identity
     from eddyline.spark.operator import Operator
@@ -27,10 +27,14 @@ class Results:
     """The results of a micro-batch, on their way to a sink."""
 
     df: DataFrame
+    spark: SparkSession
+    """The session of the micro-batch."""
     counted: Counted | KnownCount | None = None
     """Their number, where it is observed already or known."""
     table: pa.Table | None = None
     """The results, where the driver holds them; ``df`` then only tells the columns."""
+    is_local: bool = False
+    """Whether ``df`` has few rows, which the driver has given to Spark."""
 
 
 class Outlet(Protocol):
@@ -117,11 +121,11 @@ class SinkOutlet:
 
     def write(self, results: Results, batch_id: int) -> Callable[[float], int]:
         """Write the results of a micro-batch."""
-        df, counted = results.df, results.counted
-        if results.table is not None:
-            assert self._arrow is not None
-            self._arrow.write_arrow(results.table, df, batch_id)
-            return partial(count_of, KnownCount(results.table.num_rows))
+        df, counted, table = results.df, results.counted, results.table
+        if self._arrow is not None and (results.is_local or table is not None):
+            table = df.toArrow() if table is None else table
+            self._arrow.write_arrow(table, df.schema, results.spark, batch_id)
+            return partial(count_of, KnownCount(table.num_rows))
         if counted is None:
             df, counted = self._results.over(df)
         self.sink.write(df, batch_id)

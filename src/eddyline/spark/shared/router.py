@@ -270,7 +270,8 @@ def _write_together(rows: DataFrame, members: list[tuple[int, Member]], batch_id
         taken = own.get(place, np.zeros(0, np.int64))
         part = table.select([at[text] for text in member.texts or ()]).take(taken)
         assert isinstance(member.sink, MemorySink)
-        member.sink.write_arrow(_typed(part, member.fields), rows, batch_id)
+        own_rows = _typed(part, member.fields)
+        member.sink.write_arrow(own_rows, rows.schema, rows.sparkSession, batch_id)
         member.n_kept = len(taken)
 
 

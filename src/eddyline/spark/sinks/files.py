@@ -17,6 +17,7 @@ from pyspark.sql import types as T
 
 from eddyline.errors import OptionError, SourceError
 from eddyline.registry import checked_text
+from eddyline.spark.analysis import frame_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -82,7 +83,7 @@ class FileSink:
                 f"from it, or write to another folder"
             )
             raise SourceError(msg, path=self.path)
-        self._newest = -1
+        self._newest, self._parquet = -1, None
 
     def write(self, df: DataFrame, batch_id: int) -> None:
         """Write the batch as ``batch-<id>-<part>.<suffix>``."""
@@ -93,17 +94,16 @@ class FileSink:
         self.take(f"{self.root}/{staging}", batch_id)
         self.files.delete_dir(f"{self.root}/{staging}")
 
-    def write_arrow(self, table: pa.Table, like: DataFrame, batch_id: int) -> None:
+    def write_arrow(
+        self, table: pa.Table, schema: T.StructType, spark: SparkSession, batch_id: int
+    ) -> None:
         """Write the rows of a table as the file of a batch."""
-        if self._parquet is None or self._parquet[0] != like.schema:
-            compression = self.options.get("compression")
-            made = Parquet.of(like.sparkSession, like.schema, compression)
-            self._parquet = like.schema, made
+        if self._parquet is None or self._parquet[0] != schema:
+            made = Parquet.of(spark, schema, self.options.get("compression"))
+            self._parquet = schema, made
         parquet = self._parquet[1]
         if parquet is None:
-            # PySpark does not take a table without rows that has nested columns.
-            rows: Any = table if table.num_rows else []
-            self.write(like.sparkSession.createDataFrame(rows, like.schema), batch_id)
+            self.write(frame_of(spark, table, schema), batch_id)
             return
         staging = f"{self.root}/{self.staging_of(batch_id)}"
         self.files.create_dir(staging, recursive=True)
@@ -185,13 +185,15 @@ _AS_WRITTEN = {
 """Settings under which Arrow writes what Spark would, and their values."""
 
 _INSTANTS = "spark.sql.parquet.outputTimestampType"
+"""Setting of the type of instants in files."""
 
 _CODEC = "spark.sql.parquet.compression.codec"
+"""Setting of the compression of files."""
 
 _ENCRYPTS = "parquet.crypto.factory.class"
 """A setting of Hadoop by which Spark encrypts the files that it writes."""
 
-_PLAIN = (
+_SCALARS = (
     T.BooleanType,
     T.ByteType,
     T.ShortType,
@@ -203,6 +205,7 @@ _PLAIN = (
     T.BinaryType,
     T.DateType,
 )
+"""Types of values that Arrow writes as Spark does under any settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +219,7 @@ class Parquet:
     is_int96: bool
     """Whether instants are of the type INT96."""
     says: Mapping[str, str]
-    """What the files say of themselves."""
+    """Key-value metadata of the files."""
 
     @classmethod
     def of(cls, spark: SparkSession, schema: T.StructType, compression: Any) -> Self | None:
@@ -230,12 +233,12 @@ class Parquet:
         settings = {name: str(spark.conf.get(name)) for name in (*_AS_WRITTEN, _INSTANTS, _CODEC)}
         codec = str(compression or settings[_CODEC]).lower()
         is_int96 = settings[_INSTANTS].upper() == "INT96"
-        java: Any = spark.sparkContext
+        java: Any = spark
         if (
             any(settings[name].lower() != value.lower() for name, value in _AS_WRITTEN.items())
             or settings[_INSTANTS].upper() not in ("INT96", "TIMESTAMP_MICROS")
             or codec not in _CODECS
-            or java._jsc.hadoopConfiguration().get(_ENCRYPTS) is not None
+            or java._jsparkSession.sessionState().newHadoopConf().get(_ENCRYPTS) is not None
             or not _is_written_alike(schema, is_int96=is_int96)
         ):
             return None
@@ -275,7 +278,7 @@ def _is_written_alike(kind: T.DataType, *, is_int96: bool) -> bool:
         return kind.collation == "UTF8_BINARY"
     if isinstance(kind, T.TimestampNTZType):
         return not is_int96  # Arrow writes all timestamps of a file in one way, Spark does not
-    return isinstance(kind, (*_PLAIN, T.TimestampType))
+    return isinstance(kind, (*_SCALARS, T.TimestampType))
 
 
 def _prefix(batch_id: int) -> str:

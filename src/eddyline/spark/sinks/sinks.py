@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
     BatchWriter = Callable[[DataFrame, int], None]
 
@@ -77,12 +78,15 @@ class ArrowSink(Sink, Protocol):
     takes_arrow: bool
     """Whether it does so; depends on its options."""
 
-    def write_arrow(self, table: pa.Table, like: DataFrame, batch_id: int) -> None:
+    def write_arrow(
+        self, table: pa.Table, schema: StructType, spark: SparkSession, batch_id: int
+    ) -> None:
         """Take the rows of one micro-batch, as ``write`` does.
 
         Args:
-            table: the rows, as ``toArrow`` of the DataFrame would return them.
-            like: a DataFrame with the columns of the rows.
+            table: the rows, as ``toArrow`` of a DataFrame returns them.
+            schema: the columns of that DataFrame.
+            spark: the session of the micro-batch.
             batch_id: the micro-batch.
         """
         ...
@@ -108,9 +112,15 @@ class MemorySink(_Fresh):
 
     def write(self, df: DataFrame, batch_id: int) -> None:
         """Keep the batch; one that runs again takes the place of the earlier attempt."""
-        self.write_arrow(df.toArrow(), df, batch_id)
+        self.batches[batch_id] = df.toArrow()
 
-    def write_arrow(self, table: pa.Table, like: DataFrame, batch_id: int) -> None:  # noqa: ARG002
+    def write_arrow(
+        self,
+        table: pa.Table,
+        schema: StructType,  # noqa: ARG002
+        spark: SparkSession,  # noqa: ARG002
+        batch_id: int,
+    ) -> None:
         """Keep a table; see ``write``."""
         self.batches[batch_id] = table
 
@@ -144,9 +154,15 @@ class ConsoleSink(_Fresh):
     def write(self, df: DataFrame, batch_id: int) -> None:
         """Print the batch, or nothing if it is empty."""
         # All of the rows, as Spark's own console takes them: a limit would end the job.
-        self.write_arrow(df.toArrow(), df, batch_id)
+        self.write_arrow(df.toArrow(), df.schema, df.sparkSession, batch_id)
 
-    def write_arrow(self, table: pa.Table, like: DataFrame, batch_id: int) -> None:  # noqa: ARG002
+    def write_arrow(
+        self,
+        table: pa.Table,
+        schema: StructType,  # noqa: ARG002
+        spark: SparkSession,  # noqa: ARG002
+        batch_id: int,
+    ) -> None:
         """Print a table; see ``write``."""
         if table.num_rows == 0:
             return
