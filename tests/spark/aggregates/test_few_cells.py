@@ -102,6 +102,7 @@ def test_the_job_that_makes_the_cells_tells_the_clock(engine, looks, tmp_path):
 
 
 @pytest.mark.parametrize("too_many", ["fetched", "answered_here"])
+@pytest.mark.usefixtures("rows_are_asked")
 def test_what_is_too_much_for_the_driver_is_left_to_tasks(engine, wanted, monkeypatch, too_many):
     original, found = getattr(operator, too_many), []
 

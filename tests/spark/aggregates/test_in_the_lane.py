@@ -212,6 +212,13 @@ def query(spark, folder, text=TEXT, **options):
     return engine.query(text, name="laned", **options)
 
 
+def in_los_angeles(spark, request):
+    """Let the session have another time zone until the test ends."""
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/Los_Angeles")
+    request.addfinalizer(lambda: spark.conf.set("spark.sql.session.timeZone", before))
+
+
 def n_jobs(spark):
     return spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs()
 
@@ -302,7 +309,7 @@ CONDITIONS = [
     "w BETWEEN -5 AND 5 AND v IN (1.25, 2.5, 3)",
     "v < 0 OR v IS NULL",
     "w > 1000",
-    "ts > '2020-09-13 05:26:50' AND ts <= TIMESTAMP '2020-09-13 05:27:20'",
+    "ts > '2026-04-30 17:00:10' AND ts <= TIMESTAMP '2026-04-30 17:00:40'",
     "TRUE",
 ]
 
@@ -316,8 +323,7 @@ def test_a_condition_before_the_aggregate_is_evaluated_over_the_files(
 ):
     for number in range(3):
         write(source, number, late=40 * (number == 2))
-    spark.conf.set("spark.sql.session.timeZone", "America/Los_Angeles")
-    request.addfinalizer(lambda: spark.conf.unset("spark.sql.session.timeZone"))
+    in_los_angeles(spark, request)
     text = TEXT.replace("GROUP BY", f"WHERE {condition} GROUP BY")
     base = run_to_end(query(spark, source, text, lane="off"), tmp_path / "base")
     run = run_to_end(query(spark, source, text, lane="on"), tmp_path / "laned")
@@ -357,10 +363,9 @@ def test_why_a_condition_is_not_evaluated_over_the_files_is_said(
 def test_a_condition_that_settings_change_is_left_to_spark(spark, asked, source, tmp_path, request):
     for number in range(2):
         write(source, number)
-    text = TEXT.replace("GROUP BY", "WHERE ts > '2020-09-13 12:26:50' GROUP BY")
+    text = TEXT.replace("GROUP BY", "WHERE ts > '2026-04-30 17:00:10' GROUP BY")
     made = query(spark, source, text, lane="on")
-    spark.conf.set("spark.sql.session.timeZone", "America/Los_Angeles")
-    request.addfinalizer(lambda: spark.conf.unset("spark.sql.session.timeZone"))
+    in_los_angeles(spark, request)
     run = run_to_end(made, tmp_path / "laned")
     assert "lane: no, because settings that conditions depend on have changed" in told(run)
     run_to_end(query(spark, source, text, lane="off"), tmp_path / "base")
@@ -383,11 +388,11 @@ def test_an_aggregate_of_few_rows_takes_no_job_of_spark(
     for number in range(3):
         write(source, number)
     text = f"SELECT {output} FROM s [RANGE 10 SECONDS SLIDE 4 SECONDS] WHERE w > 0 GROUP BY k"
+    run_to_end(query(spark, source, text, lane="off"), tmp_path / "base")
     before = n_jobs(spark)
     run = run_to_end(query(spark, source, text, lane="on"), tmp_path / "laned")
     assert (n_jobs(spark) > before) == OUTPUTS[output]
     assert "The first batch has 400 rows: the driver answers the cells" in told(run)
-    run_to_end(query(spark, source, text, lane="off"), tmp_path / "base")
     found, wanted = (spark.read.parquet(str(tmp_path / name / "out")) for name in ("laned", "base"))
     assert found.schema == wanted.schema
     assert sorted(map(repr, found.collect())) == sorted(map(repr, wanted.collect()))
