@@ -126,7 +126,7 @@ class AggregateLoop(OneOfFew):
 
         Args:
             n_rows: of the batch, at most.
-            batch_id: the micro-batch, for the journal.
+            batch_id: the micro-batch; the journal has the decision as of the one before.
         """
         is_new = not (self.known.n_rows or self.newest.n_rows)
         may_change = self.is_adaptive and not self.is_held and self.plan != "driver"
@@ -134,7 +134,7 @@ class AggregateLoop(OneOfFew):
             return []
         before, self.plan = self.plan, "driver"
         evidence = {"n_rows": n_rows}
-        return [JournalEntry(batch_id, COMPONENT, "place", before, self.plan, evidence)]
+        return [JournalEntry(batch_id - 1, COMPONENT, "place", before, self.plan, evidence)]
 
     def best(self) -> str | None:
         """Return the plan that the evidence calls the best; None if it does not tell."""

@@ -23,7 +23,7 @@ CHANGES = ("place",)
 PLANS = {
     "early": "rows become cells before they are shuffled, and cells are shuffled",
     "late": "rows are shuffled, and become cells once, where their group is",
-    "driver": "rows become cells before they are shuffled, and the driver fetches and answers them",
+    "driver": "rows become cells where they are read, and the driver answers the cells",
     "": "rows are answered one by one",
 }
 

@@ -14,7 +14,8 @@ A bucket has the rows of some keys, and the state that later rows of these keys 
 
 Invariants:
 
-* A partition is a bucket, so Spark must not put partitions together (``ADAPTIVE`` is switched off).
+* A partition is a bucket, so Spark must not put partitions together, nor leave out those without
+  rows (``buckets_stay``).
 * The files of a batch have new names, and only the manifest after the batch names them. A task that
   is retried or runs twice leaves nothing behind: its newest attempt counts.
 * A batch without rows changes no state: no bucket works in it.
@@ -81,6 +82,12 @@ FOUND = "found"
 ADAPTIVE = "spark.sql.adaptive.enabled"
 """Spark's setting to plan each stage when the one before has run: a job for each of them, and
 partitions put together, which here are buckets."""
+
+EXCLUDED = "spark.sql.optimizer.excludedRules"
+"""Spark's setting of rules that its optimizer leaves out."""
+
+EMPTY = "org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation"
+"""The rule that drops a job, and what observes it, where a condition is never true."""
 
 MOST_ROWS = 65_536
 """Rows of one Arrow batch of results: Spark holds a batch as a whole."""
@@ -199,8 +206,7 @@ class BucketedOperator(Operator, Generic[StateT, ReportT]):
             return self._laid_answer(self.driver_answer, df.sparkSession, batch)
         if self.is_idle:
             return Laid(self.shape(df))
-        # A micro-batch has a session of its stream's own.
-        df.sparkSession.conf.set(ADAPTIVE, "false")
+        buckets_stay(df.sparkSession)
         found, pending = self.answered(df, batch)
         done = Observation()
         found = found.observe(done, *self._metrics)
@@ -293,6 +299,17 @@ class BucketedOperator(Operator, Generic[StateT, ReportT]):
             if not self.is_idle:
                 self.part = self.state_after(self.reports(observed))
             return self.part.packed()
+
+
+def buckets_stay(spark: SparkSession) -> None:
+    """Let Spark run a task for each bucket, with rows or not.
+
+    A micro-batch has a session of its stream's own, so this concerns no other query.
+    """
+    spark.conf.set(ADAPTIVE, "false")
+    excluded = spark.conf.get(EXCLUDED, "") or ""
+    if EMPTY not in excluded:
+        spark.conf.set(EXCLUDED, ",".join(filter(None, [excluded, EMPTY])))
 
 
 def shuffled(rows: DataFrame, n_buckets: int, by: Column | None = None) -> DataFrame:

@@ -334,7 +334,7 @@ def test_a_condition_before_the_aggregate_is_evaluated_over_the_files(
     late = [each.late_rows("s").num_rows for each in (base, run)]
     assert late[0] == late[1]
     if condition != "TRUE":
-        assert "lane: the aggregate evaluates it over the files that it reads" in told(run)
+        assert "lane: the aggregate evaluates the filters over the files that it reads" in told(run)
 
 
 @FILES_ARE_ASKED
@@ -370,6 +370,22 @@ def test_a_condition_that_settings_change_is_left_to_spark(spark, asked, source,
     assert "lane: no, because settings that conditions depend on have changed" in told(run)
     run_to_end(query(spark, source, text, lane="off"), tmp_path / "base")
     assert rows_of(spark, tmp_path) == rows_of(spark, tmp_path, "base")
+
+
+@FILES_ARE_ASKED
+@pytest.mark.parametrize("condition", ["w > NULL", "NOT (t = 'a' OR w IN (3, NULL))"])
+@pytest.mark.parametrize("lane", ["off", "on"])
+def test_a_condition_that_spark_knows_to_be_false_gives_no_rows(
+    spark, asked, source, tmp_path, condition, lane
+):
+    for number in range(2):
+        write(source, number)
+    text = TEXT.replace("GROUP BY", f"WHERE {condition} GROUP BY")
+    run = run_to_end(query(spark, source, text, lane=lane), tmp_path / "laned")
+    assert rows_of(spark, tmp_path) == []
+    assert [each.n_rows for each in run.records] == [400, 400]
+    places = [each for each in run.journal if each["event"] == "place"]
+    assert len(places) <= 1
 
 
 OUTPUTS = {
@@ -432,7 +448,7 @@ def test_a_filter_and_the_aggregate_behind_it_take_turns(
         write(source, number)
         run = run_to_end(query(spark, source, text, lane=lane), tmp_path / "laned")
     assert len(batches_read) == 2
-    assert "the aggregate evaluates it" not in told(run)
+    assert "the aggregate evaluates the filters" not in told(run)
     whole = tmp_path / "whole"
     whole.mkdir()
     for number in range(4):

@@ -85,11 +85,11 @@ from eddyline.spark.aggregates.columns import (
 from eddyline.spark.aggregates.task import END, AggregateWorker, FileRows
 from eddyline.spark.analysis import arrow_schema, refused, unlogged
 from eddyline.spark.bucketed import (
-    ADAPTIVE,
     REPORTED,
     BucketedOperator,
     answered_here,
     are_few,
+    buckets_stay,
     fetched,
     fetched_of_files,
 )
@@ -334,7 +334,7 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
         if not self.runs_ahead:
             return
         self.laid_by = "driver"
-        df.sparkSession.conf.set(ADAPTIVE, "false")
+        buckets_stay(df.sparkSession)
         if self._files is None:
             cells = fetched(self.cells(self._timely(df)), self.n_buckets)
         else:

@@ -338,8 +338,8 @@ class FilterOperator(Operator):
             blocks = tuple(map(self._block_view, self.learning.values()))
         has_python = any(isinstance(part, ArrowPart) for part in self.parts)
         lane = (self.lane.note,) if has_python and self.lane.note else ()
-        if self.covered_by is not None and self.covered_by.is_covering:
-            lane = (f"lane: the {self.covered_by.name} evaluates it over the files that it reads",)
+        if by := self._evaluated_by:
+            lane = (f"lane: the {by} evaluates the filters over the files that it reads",)
         notes = (*self.notes.values(), *lane)
         return FilterView(self.query, blocks, self.bound.pinned, notes)
 
@@ -359,7 +359,15 @@ class FilterOperator(Operator):
             route_note="" if loop.routes is None else loop.routes.note,
         )
 
+    @property
+    def _evaluated_by(self) -> str:
+        """The operator that evaluates the filters in the batch that is laid; "" if none does."""
+        by = self.covered_by
+        return by.name if by is not None and by.is_covering else ""
+
     def _note(self, component: str) -> str:
+        if by := self._evaluated_by:
+            return f"this order is not used while the {by} evaluates the filters"
         if not self.options.adaptive:
             return "adaptation is switched off: the order stands as written"
         return self.notes.get(component, "")
