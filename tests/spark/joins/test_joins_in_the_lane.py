@@ -274,7 +274,7 @@ def n_jobs(spark):
 @pytest.mark.parametrize("reads_here", [True], indirect=True)
 @pytest.mark.parametrize(
     ("output", "has_jobs"),
-    [("a.t, b.v AS bv, c.v", False), ("a, c.w AS `c.w`", False), ("a.v + 1 AS more, c.t", True)],
+    [("a.t, b.v AS bv, c.v", False), ("a.t AS `a.t`, c.w AS `c.w`, a.w", False), ("a.v + 1 AS more, c.t", True)],
 )
 def test_a_join_of_few_rows_takes_no_job_of_spark(
     spark, asked, reads_here, tmp_path, output, has_jobs
