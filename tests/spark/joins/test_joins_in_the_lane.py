@@ -274,7 +274,11 @@ def n_jobs(spark):
 @pytest.mark.parametrize("reads_here", [True], indirect=True)
 @pytest.mark.parametrize(
     ("output", "has_jobs"),
-    [("a.t, b.v AS bv, c.v", False), ("a.t AS `a.t`, c.w AS `c.w`, a.w", False), ("a.v + 1 AS more, c.t", True)],
+    [
+        ("a.t, b.v AS bv, c.v", False),
+        ("a.t AS `a.t`, c.w AS `c.w`, a.w", False),
+        ("a.v + 1 AS more, c.t", True),
+    ],
 )
 def test_a_join_of_few_rows_takes_no_job_of_spark(
     spark, asked, reads_here, tmp_path, output, has_jobs
@@ -282,6 +286,7 @@ def test_a_join_of_few_rows_takes_no_job_of_spark(
     for number in range(3):
         write(tmp_path, number)
     text = TEXT.replace("a.t, a.w, b.v AS bv, c.v AS cv", output)
+    text = text.replace("b.t = c.t", "b.k = c.k")  # texts are compared over the results
     run_to_end(query(spark, tmp_path, text, lane="off"), tmp_path / "base")
     before = n_jobs(spark)
     run_to_end(query(spark, tmp_path, text, lane="on"), tmp_path / "laned")

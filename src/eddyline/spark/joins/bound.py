@@ -324,7 +324,8 @@ class BoundJoin:
                 as_type(found[result_column(name, each.name)], each.type).combine_chunks()
                 for each in kind
             ]
-            structs.append(pa.StructArray.from_arrays(columns, fields=[*kind]))
+            # Of an input that no output column reads, results have a struct without fields.
+            structs.append(pa.Array.from_buffers(kind, found.num_rows, [None], children=columns))
         return Laid(self.empty_results, table=pa.Table.from_arrays(structs, schema=schema))
 
     @property
