@@ -27,12 +27,11 @@ from eddyline.lane.choice import FILES
 from eddyline.lane.exchange import BUCKET, by_bucket
 from eddyline.spark.aggregates import operator, task
 from eddyline.spark.aggregates.operator import AggregatingOperator
-from eddyline.spark.run.chain import Chain
 from tests.examples import examples
 from tests.oracles.aggregate_strategies import aggregate_cases, over_cases
 from tests.spark.aggregates.aggregate_streams import has_answers
 from tests.spark.aggregates.test_any_cut import PHASES, Turning, check
-from tests.spark.joins.join_streams import run_to_end
+from tests.spark.joins.join_streams import commit_fails_once, n_jobs, run_to_end, told
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -217,15 +216,6 @@ def in_los_angeles(spark, request):
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", "America/Los_Angeles")
     request.addfinalizer(lambda: spark.conf.set("spark.sql.session.timeZone", before))
-
-
-def n_jobs(spark):
-    return spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs()
-
-
-def told(run):
-    """What a run says of itself, as one line."""
-    return " ".join(run.explain().split())
 
 
 def rows_of(spark, tmp_path, name="laned"):
@@ -421,15 +411,7 @@ def test_a_batch_that_fails_behind_its_file_is_there_once(
 ):
     for number in range(3):
         write(source, number)
-    commit, failed = Chain.commit, []
-
-    def failing(self, seen, batch):
-        if batch.id == 1 and not failed:
-            failed.append(True)
-            raise OSError("the disk is gone")
-        commit(self, seen, batch)
-
-    monkeypatch.setattr(Chain, "commit", failing)
+    commit_fails_once(monkeypatch, 1)
     with pytest.raises(Exception, match="the disk is gone"):
         run_to_end(query(spark, source, lane="on"), tmp_path / "laned")
     run_to_end(query(spark, source, lane="on"), tmp_path / "laned")

@@ -11,6 +11,7 @@ from eddyline.query.steps import steps
 from eddyline.spark.analysis import column_types
 from eddyline.spark.query import Query
 from eddyline.spark.relation import Relation
+from eddyline.spark.run.chain import Chain
 from tests.spark.parquet_files import schema_of
 
 FIRST_S = 1_700_000_000
@@ -40,6 +41,29 @@ def run_to_end(query, folder, sink="out"):
     run = query.start("parquet", **where, trigger="available_now")
     assert run.await_termination(400)
     return run
+
+
+def told(run):
+    """What a run says of itself, as one line."""
+    return " ".join(run.explain().split())
+
+
+def n_jobs(spark):
+    """The jobs that Spark has run so far."""
+    return spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs()
+
+
+def commit_fails_once(monkeypatch, batch_id):
+    """Let a batch fail once, when its results are written and its state is not committed."""
+    commit, failed = Chain.commit, []
+
+    def failing(self, seen, batch):
+        if batch.id == batch_id and not failed:
+            failed.append(True)
+            raise OSError("the disk is gone")
+        commit(self, seen, batch)
+
+    monkeypatch.setattr(Chain, "commit", failing)
 
 
 def join_of(text, frames, times, lateness=None, name="join", functions=None, **options):

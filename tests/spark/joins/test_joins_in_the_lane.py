@@ -21,13 +21,19 @@ from eddyline.spark import bucketed
 from eddyline.spark.joins import operator
 from eddyline.spark.joins.operator import JoinOperator
 from eddyline.spark.joins.task import FileJoinRows
-from eddyline.spark.run.chain import Chain
 from eddyline.state.grid import Grid, Split
 from tests.examples import examples
 from tests.oracles.join_strategies import join_cases
 from tests.oracles.joins import bag, results
 from tests.spark.aggregates.test_any_cut import PHASES
-from tests.spark.joins.join_streams import run_to_end, stream_of, write_batch
+from tests.spark.joins.join_streams import (
+    commit_fails_once,
+    n_jobs,
+    run_to_end,
+    stream_of,
+    told,
+    write_batch,
+)
 from tests.spark.joins.test_join_streams import T0, answered, drawn_join
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -168,11 +174,6 @@ def query(spark, folder, text=TEXT, **options):
     return engine.query(text, name="laned", **options)
 
 
-def told(run):
-    """What a run says of itself, as one line."""
-    return " ".join(run.explain().split())
-
-
 def rows_of(spark, folder, name="laned"):
     return sorted(map(repr, spark.read.parquet(str(folder / name / "out")).collect()))
 
@@ -266,10 +267,6 @@ def test_filters_of_inputs_and_the_join_take_turns(spark, asked, tmp_path, batch
     assert len(rows_of(spark, tmp_path)) > 50
 
 
-def n_jobs(spark):
-    return spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs()
-
-
 @FILES_ARE_ASKED
 @pytest.mark.parametrize("reads_here", [True], indirect=True)
 @pytest.mark.parametrize(
@@ -308,7 +305,6 @@ def test_what_is_too_much_for_the_driver_is_left_to_tasks(
     for number in range(3):
         write(tmp_path, number)
     run_to_end(query(spark, tmp_path, lane="off"), tmp_path / "base")
-    monkeypatch.setattr(operator, "MOST_READ", 3)
     for module in (operator, bucketed):
         monkeypatch.setattr(module, bound, 3)
     run = run_to_end(query(spark, tmp_path, lane="on"), tmp_path / "laned")
@@ -324,15 +320,7 @@ def test_a_batch_that_fails_behind_its_file_is_there_once(
 ):
     for number in range(3):
         write(tmp_path, number)
-    commit, failed = Chain.commit, []
-
-    def failing(self, seen, batch):
-        if batch.id == 1 and not failed:
-            failed.append(True)
-            raise OSError("the disk is gone")
-        commit(self, seen, batch)
-
-    monkeypatch.setattr(Chain, "commit", failing)
+    commit_fails_once(monkeypatch, 1)
     with pytest.raises(Exception, match="the disk is gone"):
         run_to_end(query(spark, tmp_path, lane="on"), tmp_path / "laned")
     run_to_end(query(spark, tmp_path, lane="on"), tmp_path / "laned")
