@@ -12,13 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eddyline.data.outcomes import unpack
+from eddyline.data.outcomes import pack, unpack
 from eddyline.filters.executor import ArrowExecutor
-from eddyline.filters.loop import run_batch
+from eddyline.filters.loop import FilterLoop, run_batch
+from eddyline.options import FilterOptions
 from eddyline.query.attributes import Attribute
 from eddyline.query.predicates import predicate
 from eddyline.routing.table import Partition, RouteTable
-from eddyline.stats.profile import FilterProfile, merge_tasks
+from eddyline.stats.costs import CostSums
+from eddyline.stats.profile import AttributeSample, FilterProfile, merge_tasks
 from tests.filters.world import loop_of
 from tests.oracles.star import StarStream
 
@@ -274,3 +276,22 @@ def test_one_task_or_none_that_observed_anything():
     mixed = merge_tasks([empty, task], 1_000, 1_000)
     assert mixed.attributes.n_rows == 100
     assert mixed.n_tuples == task.n_tuples
+
+
+@pytest.mark.parametrize(
+    ("costs_ns", "is_routed"),
+    [([22.0, 120.0, 130.0, 140.0], False), ([1_000.0, 3_000.0, 3_000.0, 3_000.0], True)],
+)
+def test_one_low_timing_does_not_route_what_the_jvm_compares_cheaply(costs_ns, is_routed):
+    passes, values = rows_of(4_000)
+    ids = tuple(f"f{f}" for f in range(N_FILTERS))
+    attributes = (Attribute("kind", "number", "kind"),)
+    loop = FilterLoop(
+        "native", ids, FilterOptions.of(), attributes=attributes, in_workers=False, clock=lambda: 0
+    )
+    costs = CostSums.of_rows(len(passes), np.array(costs_ns))
+    weights = np.ones(len(passes))
+    sample = AttributeSample(("kind",), values[:, :1], pack(~passes), weights)
+    found = FilterProfile.of_sample(ids, ~passes, costs=costs, basis=loop.order)
+    loop.step(replace(found, attributes=sample, n_rows=1_000_000))
+    assert (loop.table is not None) == is_routed

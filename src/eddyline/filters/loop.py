@@ -104,7 +104,8 @@ took two to four times as long as one chain, with 32 it did not."""
 
 MAX_CONDITION_NS = 200.0
 """Most that the JVM is taken to spend on telling whether a row is of a class (ns). It is a
-comparison or two, so where filters are as cheap as that it costs what the cheapest of them does."""
+comparison or two, so where filters are as cheap as that it costs what a usual one of them does: the
+median, because the least of several noisy timings is too low, and rows were routed for nothing."""
 
 GROWN, COSTS_MOVED = 1.5, 1.2
 """An order is looked at again after so many times its rows, if a cost has moved by such a factor:
@@ -476,7 +477,7 @@ class Routes:
         """Return the costs of filters and of routing."""
         fixed_ns, per_row_ns = costs.fit()
         if not self._hands_over:
-            condition_ns = min(float(per_row_ns.min()), MAX_CONDITION_NS)
+            condition_ns = min(float(np.median(per_row_ns)), MAX_CONDITION_NS)
             # Half of the conditions are looked at.
             return Prices(order, per_row_ns, condition_ns, condition_ns / 2.0)
         handed_over_ns = HAND_OVER_NS * len(self.names)
