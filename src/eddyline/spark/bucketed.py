@@ -364,8 +364,12 @@ class BucketWorker:
         with state_of(bucket, self.keeps, "" if self.place is None else self.place.folder):
             task, rows = self.task(bucket, arrived)
             for table in task.run(rows):
-                yield from as_sent(table, self.outputs).to_batches(MOST_ROWS)
+                yield from self.sent(table).to_batches(MOST_ROWS)
         return task.report
+
+    def sent(self, table: pa.Table) -> pa.Table:
+        """Return results as Spark takes them; see ``as_sent``."""
+        return as_sent(table, self.outputs)
 
 
 def packed(report: BucketReport, attempt: int = 0) -> bytes:

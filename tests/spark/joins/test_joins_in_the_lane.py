@@ -18,7 +18,7 @@ from eddyline.lane.choice import FILES
 from eddyline.query.query import RowsWindow
 from eddyline.query.steps import ProjectStep, steps
 from eddyline.spark import bucketed
-from eddyline.spark.joins import operator
+from eddyline.spark.joins import operator, task
 from eddyline.spark.joins.operator import JoinOperator
 from eddyline.spark.joins.task import FileJoinRows
 from eddyline.state.grid import Grid, Split
@@ -26,6 +26,7 @@ from tests.examples import examples
 from tests.oracles.join_strategies import join_cases
 from tests.oracles.joins import bag, results
 from tests.spark.aggregates.test_any_cut import PHASES
+from tests.spark.facts import facts_of
 from tests.spark.joins.join_streams import (
     commit_fails_once,
     n_jobs,
@@ -283,7 +284,6 @@ def test_a_join_of_few_rows_takes_no_job_of_spark(
     for number in range(3):
         write(tmp_path, number)
     text = TEXT.replace("a.t, a.w, b.v AS bv, c.v AS cv", output)
-    text = text.replace("b.t = c.t", "b.k = c.k")  # texts are compared over the results
     run_to_end(query(spark, tmp_path, text, lane="off"), tmp_path / "base")
     before = n_jobs(spark)
     run_to_end(query(spark, tmp_path, text, lane="on"), tmp_path / "laned")
@@ -297,6 +297,21 @@ def test_a_join_of_few_rows_takes_no_job_of_spark(
 
 @FILES_ARE_ASKED
 @pytest.mark.parametrize("reads_here", [True], indirect=True)
+def test_texts_of_one_hash_are_compared(spark, asked, reads_here, tmp_path, monkeypatch):
+    for number in range(2):
+        write(tmp_path, number)
+    base = run_to_end(query(spark, tmp_path, lane="off"), tmp_path / "base")
+    monkeypatch.setattr(task, "add_hash", lambda hashes, column: None)
+    run = run_to_end(query(spark, tmp_path, lane="on"), tmp_path / "laned")
+    assert SAID[True] in told(run)
+    assert rows_of(spark, tmp_path) == rows_of(spark, tmp_path, "base")
+    assert len(rows_of(spark, tmp_path)) > 100
+    n_combined = [facts_of(each).n_results for each in (base, run)]
+    assert n_combined[1] > 2 * n_combined[0]
+
+
+@FILES_ARE_ASKED
+@pytest.mark.parametrize("reads_here", [True], indirect=True)
 @pytest.mark.parametrize("bound", ["FEW_RESULTS", "MOST_READ", "MOST_HELD_BYTES"])
 def test_what_is_too_much_for_the_driver_is_left_to_tasks(
     spark, asked, reads_here, tmp_path, batches_read, monkeypatch, bound
@@ -304,10 +319,11 @@ def test_what_is_too_much_for_the_driver_is_left_to_tasks(
     """Results, windows and rows each have a bound; answers are the same."""
     for number in range(3):
         write(tmp_path, number)
-    run_to_end(query(spark, tmp_path, lane="off"), tmp_path / "base")
+    text = TEXT.replace("b.v AS bv", "b.v + 1 AS bv") if bound == "FEW_RESULTS" else TEXT
+    run_to_end(query(spark, tmp_path, text, lane="off"), tmp_path / "base")
     for module in (operator, bucketed):
         monkeypatch.setattr(module, bound, 3)
-    run = run_to_end(query(spark, tmp_path, lane="on"), tmp_path / "laned")
+    run = run_to_end(query(spark, tmp_path, text, lane="on"), tmp_path / "laned")
     assert "lane: tasks read the files" in told(run)
     assert len(batches_read) == 3
     assert rows_of(spark, tmp_path) == rows_of(spark, tmp_path, "base")

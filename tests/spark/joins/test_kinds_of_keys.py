@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.sql import functions as F
 
 import eddyline as el
 from eddyline.errors import NotSupportedError
+from eddyline.spark.joins import layout
 
 pytestmark = pytest.mark.spark
 
@@ -57,6 +59,33 @@ def test_results_are_those_of_spark(frame, spark, on):
     wanted = sorted(map(tuple, spark.sql(text).collect()))
     assert sorted(map(tuple, joined(frame, on).to_df().collect())) == wanted
     assert wanted
+
+
+@pytest.mark.parametrize(
+    ("on", "who_compares"),
+    [
+        ("l.k = r.k", "tasks"),
+        ("l.i % 2 = r.i % 2 AND l.k = r.k", "tasks"),
+        ("l.k = r.k AND l.k = concat('k', r.i % 3)", "Spark"),
+        ("l.k = r.k AND l.v = r.v", "Spark"),
+        ("upper(l.k) = upper(r.k)", "Spark"),
+    ],
+)
+def test_keys_of_one_hash_are_compared(frame, spark, monkeypatch, on, who_compares):
+    code = layout._code
+
+    def colliding(text, kind):
+        found = code(text, kind)
+        return found if kind in layout.EXACT else F.when(found.isNotNull(), 7).cast("bigint")
+
+    monkeypatch.setattr(layout, "_code", colliding)
+    text = f"SELECT l.i AS a, r.i AS b FROM rows_of_keys l JOIN rows_of_keys r ON {on}"
+    wanted = sorted(map(tuple, spark.sql(text).collect()))
+    found = joined(frame, on).to_df()
+    assert sorted(map(tuple, found.collect())) == wanted
+    assert wanted
+    plan = found._jdf.queryExecution().optimizedPlan().toString()
+    assert ("Filter" in plan.partition("MapInArrow")[0]) == (who_compares == "Spark")
 
 
 def test_null_has_a_partner_where_null_equals_null(frame):

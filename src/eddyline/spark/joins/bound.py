@@ -35,7 +35,7 @@ from eddyline.spark.joins.layout import JoinInput
 from eddyline.spark.joins.source import declared_keys, facts_of, source_of
 from eddyline.spark.operator import Laid, UnboundedState
 from eddyline.spark.relation import Relation, check_one_type, lateness_rule
-from eddyline.sql.parsing import quoted
+from eddyline.sql.parsing import plain_path, quoted
 from eddyline.state.event_time import OrderPlan
 from eddyline.state.rows import KeyColumn, result_column
 
@@ -52,6 +52,9 @@ if TYPE_CHECKING:
     from eddyline.spark.operator import Site
     from eddyline.state.event_time import EventTime
 
+
+COMPARED = ("string", "binary")
+"""Types of keys that tasks compare: by their bytes, as Spark does."""
 
 IS_ROW = "__is_row"
 """A field of the rows that are found for a row, beside their own: a struct has one or more."""
@@ -96,9 +99,35 @@ class BoundJoin:
         equalities = self.step.equalities if self.source.rough else ()
         return (*equalities, *self.step.conditions)
 
+    @cached_property
+    def compared_by_tasks(self) -> tuple[tuple[str, str], ...]:
+        """Pairs of result columns that are keys and may differ where their hashes are equal.
+
+        Tasks compare them. There are none if codes are the keys themselves, or if Spark compares:
+        keys that are computed or of other types than text and binary, joins that are not inner, and
+        tables, which may be joined by codes where the rows are.
+        """
+        if self.step.kind != "inner" or len(self.timed) < 2:
+            return ()
+        pairs = []
+        for key in self.source.rough:
+            members = self.step.keys[key].members.items()
+            columns = [self._key_column(name, text) for name, texts in members for text in texts]
+            if self.source.kinds[key] not in COMPARED or not all(columns):
+                return ()
+            pairs += [(columns[0], each) for each in columns[1:]]
+        return tuple(pairs)
+
+    def _key_column(self, name: str, text: str) -> str:
+        """Return the result column that a key is; empty if it is computed."""
+        (carried,) = (each.columns for each in self.source.layouts if each.name == name)
+        path = plain_path(text) or ()
+        same = [column for column, _ in carried if (column.lower(),) == tuple(map(str.lower, path))]
+        return result_column(name, same[0]) if len(same) == 1 else ""
+
     def then(self, steps: Sequence[Step]) -> Sequence[Step]:
-        """Return the steps over results. Where codes are hashes, keys are compared again first."""
-        if not self.source.rough or self.step.kind != "inner":
+        """Return the steps over results; keys that tasks have not compared are compared first."""
+        if not self.source.rough or self.step.kind != "inner" or self.compared_by_tasks:
             return steps
         equalities = tuple(map(SqlPredicate, self.step.equalities))
         if steps and isinstance(first := steps[0], FilterStep):

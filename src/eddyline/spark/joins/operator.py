@@ -356,7 +356,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             results,
             self.place,
             self._plan(batch.id),
-            Shape(self.bound.source.layouts, results),
+            Shape(self.bound.source.layouts, results, self.bound.compared_by_tasks),
             buckets_for(self._grid, self.part.grid, self.part.buckets, self.graph.classes_of),
         )
 
@@ -557,7 +557,8 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             order=bound.order(self.inputs.streams, {}),
             partners=bound.partners(self.inputs.streams, {}),
         )
-        shape = Shape(source.layouts, arrow_schema(df.sparkSession, bound.task_schema))
+        results = arrow_schema(df.sparkSession, bound.task_schema)
+        shape = Shape(source.layouts, results, bound.compared_by_tasks)
         placement = Placement(chosen_grid(self.graph, bound.n_buckets), source)
         rows, by = placement.lay(source.keyed(df))
         placed = shuffled(rows, placement.grid.n_buckets, by)

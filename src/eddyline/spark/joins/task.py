@@ -53,6 +53,8 @@ class Shape:
     layouts: tuple[InputLayout, ...]
     results: pa.Schema
     """The columns of all inputs, named ``input.column``; behind them the report."""
+    compared: tuple[tuple[str, str], ...] = ()
+    """Pairs of these columns that are equal in a result, beside codes."""
 
     def inputs(self, batches: Iterable[pa.RecordBatch]) -> tuple[dict[str, Rows], dict[str, int]]:
         """Return the rows of a partition by input, and the latest event times (µs) of the others.
@@ -105,9 +107,13 @@ class Shape:
     def _kind(self, of: InputLayout, column: str) -> pa.DataType:
         return self.results.field(result_column(of.name, column)).type
 
-    def outputs(self, found: pa.Table) -> Iterator[pa.RecordBatch]:
-        """Yield results as Spark takes them; a column that they lack is NULL."""
-        yield from as_sent(found, self.results).to_batches()
+    def sent(self, found: pa.Table) -> pa.Table:
+        """Return results as Spark takes them; a column that they lack is NULL."""
+        for one, other in self.compared:
+            is_equal = pc.equal(found[one], found[other])
+            if not pc.all(is_equal).as_py():
+                found = found.filter(is_equal)
+        return as_sent(found, self.results)
 
 
 @dataclass(frozen=True)
@@ -122,7 +128,7 @@ class OnceWorker:
         begin_task()
         inputs, _ = self.shape.inputs(batches)
         for found in self._results(inputs):
-            yield from self.shape.outputs(found)
+            yield from self.shape.sent(found).to_batches()
 
     def _results(self, inputs: Mapping[str, Rows]) -> Iterator[pa.Table]:
         if self.plan.order is not None:
@@ -155,6 +161,10 @@ class BatchWorker(BucketWorker):
         if self.plan.partners is not None:
             return PartnerBatch(*state, latest), inputs
         return BucketBatch(*state), inputs
+
+    def sent(self, table: pa.Table) -> pa.Table:
+        """Return results as Spark takes them."""
+        return self.shape.sent(table)
 
 
 @dataclass(frozen=True)
