@@ -228,11 +228,14 @@ class AlarmOptions(_Keywords):
     """Monitor, which tells fresh evidence; see ``FilterOptions.monitor``."""
     adaptive: bool = True
     """False solves all templates covered, in the order as written, and takes no profile."""
+    lane: str = "auto"
+    """See ``ModelOptions.lane``."""
     seed: int = 0
     """Chooses what policies draw; never changes an answer (≥ 0)."""
 
     def __post_init__(self) -> None:
         in_range(self, "seed", 0, 2**63)
+        is_one_of(self, "lane", LANES)
         is_switch(self, "adaptive")
 
 
@@ -246,8 +249,12 @@ class ModelOptions(_Keywords):
 
     adaptive: bool = True
     """False has joins ask by samples, and nothing estimated."""
+    lane: str = "auto"
+    """``auto``: tasks read the Parquet files of a stream while that is faster; ``on``: they do
+    wherever they can; ``off``: Spark reads files and hands over rows."""
 
     def __post_init__(self) -> None:
+        is_one_of(self, "lane", LANES)
         is_switch(self, "adaptive")
 
 
@@ -287,7 +294,7 @@ METHODS = ("auto", "witnesses", "blocks", "every_row", "statement")
 """Values of ``SharingOptions.method``."""
 
 LANES = ("auto", "on", "off")
-"""Values of the option ``lane`` of filters, rules, aggregates and joins."""
+"""Values of the option ``lane``."""
 
 SEQUENCES = ("macro", "greedy", "hybrid", "fixed")
 """Values of ``SharingOptions.sequence``."""

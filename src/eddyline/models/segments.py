@@ -268,16 +268,22 @@ def entity_ids(table: pa.Table, keys: Sequence[str]) -> tuple[Ints, Indices]:
     Returns:
         The id of each row, ``[n]``, and the first row of each entity.
     """
-    codes = np.zeros(table.num_rows, np.int64)
-    for each in keys:
-        encoded = _encoded(table.column(each))
-        own = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        codes = np.unique(codes * (len(encoded.dictionary) + 1) + own, return_inverse=True)[1]
-    _, first, ids = np.unique(codes, return_index=True, return_inverse=True)
+    _, first, ids = np.unique(entity_numbers(table, keys), return_index=True, return_inverse=True)
     order = np.argsort(first)
     number = np.empty(len(order), np.int64)
     number[order] = np.arange(len(order))
     return number[ids], first[order]
+
+
+def entity_numbers(table: pa.Table, keys: Sequence[str]) -> Ints:
+    """Return a number for the entity of each row, less than the number of rows, ``[n]``."""
+    numbers = np.zeros(table.num_rows, np.int64)
+    for place, each in enumerate(keys):
+        encoded = _encoded(table.column(each))
+        own: Ints = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        both = numbers * (len(encoded.dictionary) + 1) + own
+        numbers = np.unique(both, return_inverse=True)[1] if place else own
+    return numbers
 
 
 def codes_by(table: pa.Table, keys: Sequence[str]) -> Ints:

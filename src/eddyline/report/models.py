@@ -9,7 +9,7 @@ from eddyline.models.streams.plan import COMPONENT
 from eddyline.models.streams.view import ModelRecord, pictures
 from eddyline.report.decisions import last_change
 from eddyline.report.formatting import clipped, count, finite, instant, percent, ratio, size, span
-from eddyline.report.sections import Facts, Figure, Line, Section, Table, Text, Tile, columns
+from eddyline.report.sections import Facts, Figure, Line, Section, Table, Text, Tile, columns, notes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -113,6 +113,7 @@ def sections(view: ModelView, history: History) -> list[Section]:
     return [
         Section("Models", tuple(parts), tuple(tiles)),
         *last_change(history.last(*CHANGES, components=(COMPONENT,))),
+        *notes(view.notes),
         *drawn(pictures(view.sketch, view.plan) if view.plan else ()),
         Section("Words of models", (Facts(WORDS),), is_aside=True),
     ]

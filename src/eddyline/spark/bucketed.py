@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -54,10 +54,13 @@ from eddyline.lane.exchange import (
 from eddyline.runtime.journal import TaskReport
 from eddyline.spark.analysis import frame_of
 from eddyline.spark.arrow_tasks import begin_task, bucket_of, map_batches
-from eddyline.spark.lane import read_by_tasks
+from eddyline.spark.clock import StreamClock
+from eddyline.spark.lane import Lane, Refused, read_by_tasks
 from eddyline.spark.operator import Laid, Operator, Pending
 from eddyline.spark.prepared import Counted
+from eddyline.spark.row_tests import row_test
 from eddyline.spark.run.observations import PendingMetrics
+from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -66,8 +69,9 @@ if TYPE_CHECKING:
 
     from eddyline.data.parquet_spans import Span
     from eddyline.lane.exchange import FileBuckets, Reading
-    from eddyline.spark.lane import ListedScan
-    from eddyline.spark.operator import Batch, Clock, Observed
+    from eddyline.rules.match.row_test import RowTest
+    from eddyline.spark.lane import ListedScan, PlainScan
+    from eddyline.spark.operator import Batch, Clock, Observed, Site
     from eddyline.state.manifest import StatePart, StatePlace
 
 REPORT = "__report"
@@ -299,6 +303,80 @@ class BucketedOperator(Operator, Generic[StateT, ReportT]):
             if not self.is_idle:
                 self.part = self.state_after(self.reports(observed))
             return self.part.packed()
+
+
+class StreamOperator(BucketedOperator[StateT, ReportT]):
+    """A bucketed operator over one stream, whose files its tasks may read in the lane.
+
+    Filters between the stream and the operator become one condition, which is evaluated where the
+    files are read. They are not laid in such a batch.
+
+    Args:
+        spark: the session of the query.
+        lane: the option of that name.
+        is_adaptive: whether the lane tries the other way.
+    """
+
+    def __init__(self, spark: SparkSession, lane: str, *, is_adaptive: bool) -> None:
+        super().__init__(spark)
+        self.lane = Lane(self, "lane", lane, is_adaptive=is_adaptive, keeps_rows=False)
+        self.where: RowTest | None = None
+        """The condition of the filters before it, which tasks evaluate if they read files."""
+        self.files: ListedScan | None = None
+        """The files of the batch that is laid, if tasks read them."""
+
+    @property
+    def handed(self) -> tuple[str, ...]:
+        """The columns of the rows that tasks read, but for those of the condition."""
+        raise NotImplementedError
+
+    def check_may_read(self) -> None:
+        """Raise Refused if tasks may not read files, whatever the input is."""
+        raise NotImplementedError
+
+    def check_fits(self, scan: PlainScan) -> None:
+        """Raise Refused if tasks need more than the columns of a scan."""
+        raise NotImplementedError
+
+    def follow_stream(self, site: Site) -> None:
+        """Let tasks read the files of a query's stream, if only conditions stand before it."""
+        filters = site.filters
+        if filters is None:
+            self.lane.note_not_asked("its rows are results of other steps")
+        elif not site.is_alone:
+            self.lane.note_not_asked("other inputs of the query come with its rows")
+        elif site.df.isStreaming:
+            rows = site.df if site.stream is None else site.stream
+            try:
+                self.where = row_test(rows, [own for each in filters for own in each.predicates])
+            except Refused as why:
+                self.lane.note_not_asked(str(why))
+                return
+            with suppress(Refused):  # which the lane says itself
+                self.check_may_read()
+                tested = () if self.where is None else self.where.columns
+                read = dict.fromkeys((*self.handed, *tested))
+                rows = rows.select(*[F.col(quoted(name)) for name in read])
+            self.lane.follow(rows, asks_files=site.asks_files)
+            for each in filters:
+                each.covered_by = self
+
+    def plan_coverage(self, df: DataFrame, batch: Batch) -> None:
+        """Decide whether tasks read the files of a batch, and evaluate the filters before it."""
+        clock = self.rows_clock if isinstance(self.rows_clock, StreamClock) else None
+        rows = df if clock is None else clock.unobserved(df)
+        self.files = self.lane.files(rows, batch, keeps_plan=False)
+
+    @property
+    def is_covering(self) -> bool:
+        """Whether tasks evaluate the filters before it in the batch that is laid."""
+        return self.where is not None and self.files is not None
+
+    def prepare(self, df: DataFrame, batch: Batch) -> None:
+        """Decide whether tasks read the files of a batch, if no filter had it decided before."""
+        self.driver_answer = None
+        if self.where is None:
+            self.plan_coverage(df, batch)
 
 
 def buckets_stay(spark: SparkSession) -> None:

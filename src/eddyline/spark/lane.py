@@ -401,7 +401,8 @@ class Lane:
         self.note = ""
         """Note for ``explain()``; empty before the first decision."""
         self._operator = operator
-        self._wanted = wanted
+        self.wanted = wanted
+        """The option ``lane``."""
         self._streams: tuple[DataFrame, ...] = ()
         """The streams whose files tasks may read."""
         self._scans: tuple[PlainScan, ...] = ()
@@ -453,10 +454,10 @@ class Lane:
             if batch.id >= 0:
                 found = self._files_of_batch(df, batch)
                 return replace(found[0], schema=df.schema) if found else None
-            if keeps_plan and self._wanted != "on":
+            if keeps_plan and self.wanted != "on":
                 raise Refused("rows of a batch DataFrame keep Spark's own plan; lane='on' takes it")
             (scan,) = self._fitting((PlainScan.of(df),))
-            if scan.is_table and self._wanted != "on":
+            if scan.is_table and self.wanted != "on":
                 raise Refused("a table may be written before the job; lane='on' takes it")
             listed = scan.listed(scan.files())
             _check_has_rows([listed])
@@ -532,7 +533,7 @@ class Lane:
         self._ran, self._fits, self.note = "", False, f"lane: no, because {why}"
 
     def _check_may_read(self) -> None:
-        if self._wanted == "off":
+        if self.wanted == "off":
             raise Refused("the option lane is 'off'")
         self._operator.check_may_read()
 

@@ -324,7 +324,7 @@ def test_a_condition_before_the_aggregate_is_evaluated_over_the_files(
     late = [each.late_rows("s").num_rows for each in (base, run)]
     assert late[0] == late[1]
     if condition != "TRUE":
-        assert "lane: the aggregate evaluates the filters over the files that it reads" in told(run)
+        assert "lane: the filters run where files are read for the aggregate" in told(run)
 
 
 @FILES_ARE_ASKED
@@ -430,7 +430,7 @@ def test_a_filter_and_the_aggregate_behind_it_take_turns(
         write(source, number)
         run = run_to_end(query(spark, source, text, lane=lane), tmp_path / "laned")
     assert len(batches_read) == 2
-    assert "the aggregate evaluates the filters" not in told(run)
+    assert "the filters run where files are read" not in told(run)
     whole = tmp_path / "whole"
     whole.mkdir()
     for number in range(4):

@@ -250,7 +250,7 @@ def test_conditions_on_inputs_are_evaluated_over_the_files(
     assert batches_read == [3] * 3
     assert rows_of(spark, tmp_path) == rows_of(spark, tmp_path, "base")
     assert bool(rows_of(spark, tmp_path)) == (condition != "b.v > 1000")
-    assert "lane: the join evaluates the filters over the files that it reads" in told(run)
+    assert "lane: the filters run where files are read for the join" in told(run)
     for name in "abc":
         late = [each.late_rows(name).num_rows for each in (base, run)]
         assert late[0] == late[1]

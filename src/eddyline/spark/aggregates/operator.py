@@ -14,7 +14,6 @@ if and only if values do: then tasks see which results changed.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
@@ -86,7 +85,7 @@ from eddyline.spark.aggregates.task import END, AggregateWorker, FileRows
 from eddyline.spark.analysis import arrow_schema, refused, unlogged
 from eddyline.spark.bucketed import (
     REPORTED,
-    BucketedOperator,
+    StreamOperator,
     answered_here,
     are_few,
     buckets_stay,
@@ -95,12 +94,12 @@ from eddyline.spark.bucketed import (
 )
 from eddyline.spark.clock import StreamClock
 from eddyline.spark.event_time import ResultClock
-from eddyline.spark.lane import Lane, Refused
+from eddyline.spark.lane import Refused
 from eddyline.spark.operator import UnboundedState
 from eddyline.spark.prepared import Added, Known, Selected
 from eddyline.spark.projection import PlainColumns
 from eddyline.spark.relation import LOCAL, instant_of, micros_of, time_type
-from eddyline.spark.row_tests import check_settings, row_test
+from eddyline.spark.row_tests import check_settings
 from eddyline.spark.session import is_ansi
 from eddyline.sql.parsing import plain_path, quoted
 from eddyline.state.rows import ALWAYS
@@ -114,7 +113,6 @@ if TYPE_CHECKING:
     from eddyline.query.query import AggregateCall, Window
     from eddyline.query.steps import AggregateStep
     from eddyline.report.sections import Section
-    from eddyline.rules.match.row_test import RowTest
     from eddyline.runtime.choice import Choice
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History, Record
@@ -124,7 +122,7 @@ if TYPE_CHECKING:
     from eddyline.state.manifest import StatePlace
 
 
-class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
+class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
     """What all aggregates are: rows or cells in buckets, answered as event time allows.
 
     Args:
@@ -176,15 +174,9 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
         self.laid_by = self.loop.plan
         """The plan that rows are laid by: read once, so that what is laid fits together whoever
         decides meanwhile."""
-        super().__init__(site.df.sparkSession)
+        is_adaptive = self.options.adaptive
+        super().__init__(site.df.sparkSession, self.options.lane, is_adaptive=is_adaptive)
         self.total = AggregateProfile()
-        self.lane = Lane(
-            self, "lane", self.options.lane, is_adaptive=self.options.adaptive, keeps_rows=False
-        )
-        self.where: RowTest | None = None
-        """The condition of the filters before it, which tasks evaluate if they read files."""
-        self._files: ListedScan | None = None
-        """The files of the batch that is laid, if tasks read them."""
         self._known = Known()
         self._begun: list[JournalEntry] = []
         """Decisions of ``prepare`` that nobody has taken yet."""
@@ -209,29 +201,6 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
             return 1
         partitions = self.spark.conf.get("spark.sql.shuffle.partitions")
         return self.options.buckets or int(partitions or 1)
-
-    def follow_stream(self, site: Site) -> None:
-        """Let tasks read the files of a query's stream, if nothing stands before the aggregate."""
-        filters = site.filters
-        if filters is None:
-            self.lane.note_not_asked("its rows are results of other steps")
-        elif not site.is_alone:
-            self.lane.note_not_asked("other inputs of the query come with its rows")
-        elif site.df.isStreaming:
-            rows = site.df if site.stream is None else site.stream
-            try:
-                self.where = row_test(rows, [own for each in filters for own in each.predicates])
-            except Refused as why:
-                self.lane.note_not_asked(str(why))
-                return
-            with suppress(Refused):  # which the lane says itself
-                self.check_may_read()
-                tested = () if self.where is None else self.where.columns
-                read = dict.fromkeys((*self._handed, *tested))
-                rows = rows.select(*[F.col(quoted(name)) for name in read])
-            self.lane.follow(rows, asks_files=site.asks_files)
-            for each in filters:
-                each.covered_by = self
 
     # -- what a kind of aggregate says of itself --------------------------------------------------
 
@@ -304,43 +273,26 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
         """Whether the driver answers a batch before it is laid."""
         return self.loop.plan == "driver"
 
-    def _files_of(self, df: DataFrame, batch: Batch) -> ListedScan | None:
-        """Return the files of a batch, if tasks are to read them."""
-        clock = self.clock if isinstance(self.clock, StreamClock) else None
-        rows = df if clock is None else clock.unobserved(df)
-        return self.lane.files(rows, batch, keeps_plan=False)
-
-    def plan_coverage(self, df: DataFrame, batch: Batch) -> None:
-        """Decide whether tasks read the files of a batch, and evaluate the filters before it."""
-        self._files = self._files_of(df, batch)
-
-    @property
-    def is_covering(self) -> bool:
-        """Whether tasks evaluate the filters before it in the batch that is laid."""
-        return self.where is not None and self._files is not None
-
     def prepare(self, df: DataFrame, batch: Batch) -> None:
         """Answer a batch here, by the plan in force, if it is not too large for that."""
-        self.driver_answer = None
+        super().prepare(df, batch)
         clock = self.clock if isinstance(self.clock, StreamClock) else None
-        if self.where is None:
-            self._files = self._files_of(df, batch)
-        is_read_here = self._files is not None and are_few(self._files)
+        is_read_here = self.files is not None and are_few(self.files)
         gives_table = batch.takes_arrow and self.gives_table
         if not (self.lane.choices and self.lane.choice.is_trial):
             self.loop.few = MANY if is_read_here and gives_table else FEW
-        if is_read_here and self._files is not None:
-            self._begun = self.loop.decide_first(self._files.size[0], batch.id)
+        if is_read_here and self.files is not None:
+            self._begun = self.loop.decide_first(self.files.size[0], batch.id)
         if not self.runs_ahead:
             return
         self.laid_by = "driver"
         buckets_stay(df.sparkSession)
-        if self._files is None:
+        if self.files is None:
             cells = fetched(self.cells(self._timely(df)), self.n_buckets)
         else:
             assert clock is not None
-            work = self._file_rows(self._files, spans=clock.awaits_span)
-            cells, span = fetched_of_files(self._files, work)
+            work = self._file_rows(self.files, spans=clock.awaits_span)
+            cells, span = fetched_of_files(self.files, work)
             if work.spans:
                 clock.tell(span)
         if cells is not None and not self.is_idle:
@@ -381,11 +333,11 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
     ) -> DataFrame:
         """Return what tasks return of the rows of a batch, up to the clock's instant or another."""
         self.laid_by = self.loop.plan
-        if self._files is not None:
+        if self.files is not None:
             # Tasks make cells of the rows that they read, whatever the plan is.
             self.laid_by = "early"
             worker = self._worker(rows, place, self.task_schema, until)
-            reading = Reading((self._file_rows(self._files),))
+            reading = Reading((self._file_rows(self.files),))
             return self.exchange_files(rows.sparkSession, reading, worker)
         worker, cells = self._worker(rows, place, self.task_schema, until), self.cells(rows)
         return self.exchange(cells, worker, is_shuffled=self.placement.is_late)
@@ -481,7 +433,7 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
         return tuple(self._hashed(each) for each in (self.hashed.names, *self.hashed.coarser))
 
     @property
-    def _handed(self) -> tuple[str, ...]:
+    def handed(self) -> tuple[str, ...]:
         """The columns of the rows that tasks read."""
         groups = (each for level in self._levels for each in level)
         return (*dict.fromkeys([self.time, *groups, *self._in_files.plain.values()]),)
@@ -489,7 +441,7 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
     @property
     def _lifts(self) -> Mapping[str, Lift]:
         """How tasks make columns of those of rows that travel in the batch that is laid."""
-        return (self._travels if self._files is None else self._in_files).lifts
+        return (self._travels if self.files is None else self._in_files).lifts
 
     def _file_rows(self, files: ListedScan, *, spans: bool = False) -> FileRows:
         """Return what reads the rows of files.
@@ -500,7 +452,7 @@ class AggregatingOperator(BucketedOperator[AggregatePart, BucketReport]):
         """
         found = self._in_files
         return FileRows(
-            **files.reading(self._handed),
+            **files.reading(self.handed),
             n_buckets=self.n_buckets,
             most_rows=None,
             time=self.time,

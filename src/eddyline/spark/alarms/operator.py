@@ -90,8 +90,8 @@ class AlarmOperator(ModelOperator):
         planned = self._planned()
         return replace(planned, node=graph.Unary(Changes(), graph.Unary(ranges, planned.node)))
 
-    def prepare(self, df: DataFrame, batch: Batch) -> None:  # noqa: ARG002
-        """Take in what has changed in the set, and the plan that is in force by now."""
+    def _taken_in(self, batch: Batch) -> StreamPlan:
+        """Take in what has changed in the set, and return the plan that is in force by now."""
         self._alarms.asked_by(self._binder, self._shown)
         version, texts = self._alarms.now()
         if version != self._version:
@@ -100,7 +100,7 @@ class AlarmOperator(ModelOperator):
                 self.loop.follow(self._program)
             self._entries += _entries_of(self._texts, texts, batch.id)
             self._version, self._texts = version, texts
-        self.asked = self._plan()
+        return self._plan()
 
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
         """Take in what the buckets of a batch did, and what their alarms took."""

@@ -339,7 +339,7 @@ class FilterOperator(Operator):
         has_python = any(isinstance(part, ArrowPart) for part in self.parts)
         lane = (self.lane.note,) if has_python and self.lane.note else ()
         if by := self._evaluated_by:
-            lane = (f"lane: the {by} evaluates the filters over the files that it reads",)
+            lane = (f"lane: the filters run where files are read for the {by}",)
         notes = (*self.notes.values(), *lane)
         return FilterView(self.query, blocks, self.bound.pinned, notes)
 
@@ -367,7 +367,7 @@ class FilterOperator(Operator):
 
     def _note(self, component: str) -> str:
         if by := self._evaluated_by:
-            return f"this order is not used while the {by} evaluates the filters"
+            return f"this order is not used while the filters run where files are read for the {by}"
         if not self.options.adaptive:
             return "adaptation is switched off: the order stands as written"
         return self.notes.get(component, "")

@@ -35,7 +35,7 @@ from eddyline.models.revisions import layout_of
 from eddyline.models.segments import COEF, ERR, FLAGS, RESERVED, TIMES
 from eddyline.models.solving import earth
 from eddyline.models.steps import Shape
-from eddyline.options import check_names
+from eddyline.options import LANES, check_names
 from eddyline.registry import checked_text, unknown
 from eddyline.spark.analysis import refused, unlogged
 from eddyline.spark.models.frame import Segments
@@ -67,6 +67,7 @@ def fit(
     lateness: str | None = None,
     results: str = "final",
     name: str = "models",
+    lane: str = "auto",
     **options: Any,
 ) -> Segments:
     """Replace the rows of each entity by polynomials of time that are nowhere far from them.
@@ -97,6 +98,9 @@ def fit(
             them, or ``early``, what the rows that have come give, which later ones take back; see
             ``latest``.
         name: of the query of a stream.
+        lane: who reads the Parquet files of ``df``. ``auto``: of a stream tasks while that is
+            faster, of a batch DataFrame tasks unless it is a table of the catalog or has more than
+            twenty million rows; ``on``: tasks wherever they can; ``off``: Spark.
         **options: ``method``, ``degree``, ``prefix_rows`` and ``rounding``; see
             ``eddyline.models.fitting.bounds.FitOptions``.
 
@@ -128,7 +132,11 @@ def fit(
     earth.outputs(names)
     how = Fit(keys, time, bounds, _options(options, max_gap), unbounded, track=place)
     is_early = read_results(results, is_streaming=frame.isStreaming)
-    return _segments(frame, Shape(keys, names), how, name, lateness, is_early=is_early)
+    if lane not in LANES:
+        msg = f"lane is {', '.join(map(repr, LANES))}; got {lane!r}"
+        raise OptionError(msg, lane=lane)
+    shape = Shape(keys, names)
+    return _segments(frame, shape, how, name, lateness, is_early=is_early, lane=lane)
 
 
 def declare(
@@ -287,9 +295,10 @@ def _segments(
     lateness: str | None,
     *,
     is_early: bool,
+    lane: str = "auto",
 ) -> Segments:
     checked_relation(f"the input of query {checked_text('name', name)!r}", df, how.time, lateness)
-    return Segments(Graph.of(Source(df, shape, how, name, lateness, is_early)))
+    return Segments(Graph.of(Source(df, shape, how, name, lateness, is_early, lane=lane)))
 
 
 def check_keys(df: DataFrame, keys: Sequence[str], time: str, what: str) -> None:

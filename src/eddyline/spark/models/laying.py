@@ -30,6 +30,7 @@ from eddyline.models.steps import CELL, OverEntities, Shape
 from eddyline.models.streams.plan import staged
 from eddyline.registry import unknown
 from eddyline.spark.arrow_tasks import begin_task, map_batches, map_groups
+from eddyline.spark.models.files import FitOfFiles, segments_of_files
 from eddyline.spark.relation import checked_frame
 from eddyline.sql.parsing import quoted
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from eddyline.models.fitting.declared import Declared
     from eddyline.models.fitting.fit import Fit
     from eddyline.models.steps import DifferentEntities
+    from eddyline.spark.models.files import FileModelRows
 
     Maker = Fit | Declared
     """How rows become segments."""
@@ -94,6 +96,8 @@ class Source:
     """The same of all entities, if it has some."""
     holding: Callable[[DataFrame], DataFrame] | None = None
     """Returns those of segments that hold, if ``df`` has them as they were written."""
+    lane: str = "auto"
+    """Whether tasks read the files of rows; the option of that name."""
 
     @property
     def every(self) -> Source:
@@ -125,6 +129,11 @@ class Source:
         conditions = (*self.conditions, text)
         return replace(self, df=self.df.where(text), conditions=conditions, first=self.every)
 
+    def reading(self) -> FileModelRows | None:
+        """Return what reads the files of the rows; None if Spark does."""
+        assert self.maker is not None
+        return FitOfFiles(self.maker, self.lane, self.conditions).task(self.every.df)
+
     @property
     def segments(self) -> DataFrame:
         """The segments as rows."""
@@ -149,9 +158,9 @@ def laid(
 
 def in_degrees(results: DataFrame, shape: Shape) -> DataFrame:
     """Replace positions by degrees, and vectors by lengths, in results that are rows."""
-    instead = {} if shape.kind == "segments" else earth.outputs(shape.attributes)
-    if not instead:
+    if not has_positions(shape):
         return results
+    instead = earth.outputs(shape.attributes)
     texts: list[str] = []
     for name in results.columns:
         if name in instead:
@@ -161,6 +170,11 @@ def in_degrees(results: DataFrame, shape: Shape) -> DataFrame:
         elif name.removeprefix(ERR) not in instead:
             texts.append(quoted(name))
     return results.selectExpr(*texts)
+
+
+def has_positions(shape: Shape) -> bool:
+    """Return whether results that are rows have positions, or vectors."""
+    return shape.kind != "segments" and bool(earth.outputs(shape.attributes))
 
 
 def as_modelled(
@@ -173,8 +187,11 @@ def as_modelled(
     schema = schema_of(node.shape, [*made, *first.key_fields], first.time_type)
     is_whole = graph.sees_entities(node)
     if how is not None and len(sources) == 1:
+        task, reading = _task(how.tables, node, [first.shape]), first.reading()
+        if reading is not None:
+            return segments_of_files(first.df.sparkSession, reading, task, schema)
         ordered = by_entity(rows_to_fit(first.df, how), keys, how.time)
-        return map_batches(ordered, _task(how.tables, node, [first.shape]), schema)
+        return map_batches(ordered, task, schema)
     segments = first.segments if len(sources) == 1 else _together(sources)
     if isinstance(node, graph.Input):
         return segments

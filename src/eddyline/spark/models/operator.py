@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType, TimestampNTZType
 
 from eddyline.data.learned import restored
 from eddyline.errors import QueryError
-from eddyline.lane.exchange import BUCKET
+from eddyline.lane.exchange import BUCKET, Reading
 from eddyline.models.entities.kept import CODE
 from eddyline.models.graph import SIDE
 from eddyline.models.planning.choice import AskingChoice
@@ -30,13 +30,24 @@ from eddyline.models.streams.view import ModelCounts, ModelView, told_bounds, wa
 from eddyline.options import ModelOptions
 from eddyline.report import models as words
 from eddyline.spark.analysis import arrow_schema
-from eddyline.spark.bucketed import REPORT, REPORTED, BucketedOperator
+from eddyline.spark.bucketed import (
+    FEW_RESULTS,
+    MOST_READ,
+    REPORT,
+    REPORTED,
+    StreamOperator,
+    answered_here,
+    are_few,
+    read_here,
+)
 from eddyline.spark.clock import StreamClock
 from eddyline.spark.event_time import ResultClock
+from eddyline.spark.models.files import check_columns, columns_of, file_rows, fit_of
 from eddyline.spark.models.graphs import fields_of
 from eddyline.spark.models.laying import (
     Source,
     as_final,
+    has_positions,
     in_degrees,
     laid,
     rows_to_fit,
@@ -44,20 +55,25 @@ from eddyline.spark.models.laying import (
     with_revisions,
 )
 from eddyline.spark.models.task import ModelWorker
+from eddyline.spark.operator import Laid
 from eddyline.spark.relation import lateness_rule, micros_of
+from eddyline.spark.row_tests import check_settings
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
+    from eddyline.models.fitting.fit import Fit
     from eddyline.models.streams.plan import ModelStep, StreamPlan
     from eddyline.query.steps import Step
     from eddyline.report.sections import Section
     from eddyline.runtime.choice import Choice
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History, Record
+    from eddyline.spark.lane import ListedScan, PlainScan
     from eddyline.spark.operator import Batch, Clock, Observed, Operator, Pending, Site
     from eddyline.state.manifest import StatePart
 
@@ -65,7 +81,7 @@ COUNTS = "counts"
 """The name of the counts in saved state."""
 
 
-class ModelOperator(BucketedOperator[ModelPart, BucketReport]):
+class ModelOperator(StreamOperator[ModelPart, BucketReport]):
     """Runs a ``ModelStep``, over the rows of one stream or of several inputs.
 
     Raises:
@@ -85,9 +101,10 @@ class ModelOperator(BucketedOperator[ModelPart, BucketReport]):
         """What is done with the rows of a batch, by the plan in force."""
         partitions = site.df.sparkSession.conf.get("spark.sql.shuffle.partitions")
         self._n_buckets = int(partitions or 1) if step.plan.together else 1
-        super().__init__(site.df.sparkSession)
-        options, self.left = ModelOptions.taken(site.options)
-        self.planning = AskingChoice(options.resolved(), step.plan.node)
+        given, self.left = ModelOptions.taken(site.options)
+        options = given.resolved()
+        super().__init__(site.df.sparkSession, options.lane, is_adaptive=options.adaptive)
+        self.planning = AskingChoice(options, step.plan.node)
         """Estimates what steps give, and plans what joins ask."""
         self.time: str | None = None
         self.times: Mapping[str, int] = {}
@@ -113,7 +130,8 @@ class ModelOperator(BucketedOperator[ModelPart, BucketReport]):
             )
             raise QueryError(msg, query=site.query)
         self.source = site.df
-        self._sources: tuple[Source, ...] = (Source(site.df, only.shape, only.maker),)
+        source = Source(site.df, only.shape, only.maker, lane=self.lane.wanted)
+        self._sources: tuple[Source, ...] = (source,)
         self.rows_clock = self.asked_clock = site.clock
         self._micros = micros_of(site.df, only.maker.time, site.query)
         self.before = ()
@@ -148,7 +166,12 @@ class ModelOperator(BucketedOperator[ModelPart, BucketReport]):
     @classmethod
     def of(cls, step: ModelStep, site: Site) -> Self:
         """Return the operator of a step."""
-        return cls(step, site)
+        made = cls(step, site)
+        if len(step.inputs) > 1:
+            made.lane.note_not_asked("it reads several inputs")
+        else:
+            made.follow_stream(site)
+        return made
 
     def then(self, steps: Sequence[Step]) -> Sequence[Step]:
         """Return the steps over its result."""
@@ -178,12 +201,25 @@ class ModelOperator(BucketedOperator[ModelPart, BucketReport]):
 
     @property
     def choices(self) -> tuple[Choice, ...]:
-        """What joins ask before."""
-        return (self.planning,) if self.planning.joins else ()
+        """What joins ask before, and who reads files."""
+        return (*((self.planning,) if self.planning.joins else ()), *self.lane.choices)
 
-    def prepare(self, df: DataFrame, batch: Batch) -> None:  # noqa: ARG002
-        """Take in the plan that is in force by now."""
-        self.asked = self._planned()
+    def prepare(self, df: DataFrame, batch: Batch) -> None:
+        """Take in the plan that is in force by now; answer a batch here whose files are small."""
+        super().prepare(df, batch)
+        self.asked = self._taken_in(batch)
+        if self.files is not None and are_few(self.files) and not self.is_idle:
+            arrived = read_here(self._reading(self.files))
+            if arrived is not None:
+                most = MOST_READ if batch.takes_arrow and self.gives_table else FEW_RESULTS
+                worker = self._worker(df, batch)
+                self.driver_answer = answered_here(arrived, self.n_buckets, worker, most)
+        if self.driver_answer is not None:
+            self.lane.note_read_here()
+
+    def _taken_in(self, batch: Batch) -> StreamPlan:  # noqa: ARG002
+        """Return what is done with the rows of a batch, once its plan is taken in."""
+        return self._planned()
 
     def _planned(self) -> StreamPlan:
         """Return what is done with the rows of a batch, by the plan in force."""
@@ -192,18 +228,72 @@ class ModelOperator(BucketedOperator[ModelPart, BucketReport]):
 
     def answered(self, df: DataFrame, batch: Batch) -> tuple[DataFrame, tuple[Pending, ...]]:
         """Return what tasks return of the rows of a batch that are not late."""
+        worker, clock = self._worker(df, batch), self.asked_clock
+        if self.files is not None:
+            return self.exchange_files(df.sparkSession, self._reading(self.files), worker), ()
+        late = self._micros + F.lit(clock.offset) < F.lit(clock.before)
+        return self.exchange(self._read(df.where(~late) if clock.has_late else df), worker), ()
+
+    def _worker(self, df: DataFrame, batch: Batch) -> ModelWorker:
+        """Return what answers the buckets of a batch."""
         clock, is_local = self.asked_clock, isinstance(self._sources[0].time_type, TimestampNTZType)
-        worker = ModelWorker(
+        return ModelWorker(
             arrow_schema(df.sparkSession, self.task_schema), self.place, self.asked, self.part,
             clock.after, clock.offset, None if is_local else "UTC", self._sketch.cut,
             None if self._arriving is None else self._arriving.columns, batch.id,
         )  # fmt: skip
-        late = self._micros + F.lit(clock.offset) < F.lit(clock.before)
-        return self.exchange(self._read(df.where(~late) if clock.has_late else df), worker), ()
 
     def results(self, found: DataFrame) -> DataFrame:
         """Return the results in what tasks returned."""
         return in_degrees(found.drop(REPORT), self.asked.node.shape)
+
+    @property
+    def gives_table(self) -> bool:
+        """Whether results are what tasks return, and no positions to be put in degrees."""
+        return not has_positions(self.asked.node.shape)
+
+    def laid_table(self, found: pa.Table) -> Laid:
+        """Return the results in what the driver has answered, as a table."""
+        return Laid(self.empty_results, table=found)
+
+    @cached_property
+    def empty_results(self) -> DataFrame:
+        """No results, for analysis."""
+        return self.spark.createDataFrame([], StructType(self.task_schema.fields[:-1]))
+
+    # -- the lane -------------------------------------------------------------------------------
+
+    @property
+    def _fit(self) -> Fit:
+        """How the rows of files become segments; see ``files.fit_of``."""
+        return fit_of(self.step.plan.inputs[0].maker)
+
+    @property
+    def handed(self) -> tuple[str, ...]:
+        """The columns of the rows that tasks read."""
+        return columns_of(self._fit)
+
+    def check_may_read(self) -> None:
+        """Raise Refused if tasks may not read files, whatever the input is."""
+        fit_of(self.step.plan.inputs[0].maker)
+
+    def check_fits(self, scan: PlainScan) -> None:
+        """Raise Refused if rows have values that tasks do not hash or cast as Spark does."""
+        check_settings([self.where], scan.spark)
+        check_columns(self._fit, scan)
+
+    def _reading(self, files: ListedScan) -> Reading:
+        """Return the tasks that read the files of a batch."""
+        clock = self.asked_clock
+        rows = file_rows(
+            files,
+            self._fit,
+            self.n_buckets,
+            together=self.step.plan.together,
+            where=self.where,
+            since=clock.before - clock.offset if clock.has_late else None,
+        )
+        return Reading((rows,))
 
     def _read(self, rows: DataFrame) -> DataFrame:
         """Return what is read of rows, with what was there from the start, code and bucket."""
@@ -239,12 +329,12 @@ class ModelOperator(BucketedOperator[ModelPart, BucketReport]):
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
         """Take in what the buckets of a batch did."""
         reports = self.reports(observed)
-        entries: list[JournalEntry] = []
+        entries = self.lane.learn(observed, batch)
         if reports and not self.is_idle:
             with self._lock:
                 for each in reports:
                     self.counts.add(each)
-                entries = self._learn_joins(reports, batch.id)
+                entries += self._learn_joins(reports, batch.id)
                 drawn = [each.sketch for each in reports if each.sketch is not None]
                 self._sketch = self._sketch.with_later(drawn, self.asked.row_times)
         return entries
@@ -280,6 +370,7 @@ class ModelOperator(BucketedOperator[ModelPart, BucketReport]):
                 steps=self.planning.steps(),
                 joins=self.planning.views(),
                 ways=self.planning.plan if self.planning.joins else None,
+                notes=(self.lane.note,) if self.lane.note else (),
             )
 
     def records(self) -> tuple[Record, ...]:

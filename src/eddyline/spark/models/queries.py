@@ -140,7 +140,8 @@ def query_of(
     made = [*reads, step(tuple(names), plan)]
     if conditions:
         made.append(FilterStep(RESULT, tuple(map(SqlPredicate, conditions))))
-    return Query(sources[0].name, "", made, relations, options or {}, rename=RENAME)
+    lane = {"lane": sources[0].lane} if sources[0].lane != "auto" else {}
+    return Query(sources[0].name, "", made, relations, {**lane, **(options or {})}, rename=RENAME)
 
 
 def _conditions(given: Graph) -> tuple[str, ...]:
