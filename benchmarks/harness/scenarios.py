@@ -37,6 +37,7 @@ MODULES: dict[str, tuple[str, ...]] = {
         "door",
         "early",
         "one_sided",
+        "lane",
     ),
     "constraints": ("learned", "thesis", "discard", "expressway", "real", "spark", "lateness"),
     "alarms": ("estimates", "sharing", "adaptive", "vessels"),

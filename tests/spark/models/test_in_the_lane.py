@@ -89,7 +89,7 @@ ASKED = {
     "segments": lambda s: s.to_df(),
     "ranges": lambda s: s.where("x > 0 AND whole < 100").changes(),
     "values": lambda s: s.avg("x", window="10 seconds").sample("5 seconds"),
-    "pairs": lambda s: s.join(s.max("x", window="9 seconds"), "a.x < b.x", names="ab").changes(),
+    "pairs": lambda s: s.join(s.max("x", window="9 seconds"), "a.x < b.x", names=("a", "b")).changes(),
 }
 
 
@@ -241,7 +241,7 @@ def asked_in_sql(spark, folder, where="", **options):
     engine = el.Engine(spark)
     schema = schema_of(folder)
     rows = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
-    engine.stream("s", rows, time="ts", lateness="37 seconds")
+    engine.stream("s", rows, time="ts", lateness="1 minute")
     text = (
         "SELECT ship, time, x FROM s MODEL x WITHIN 1 BY ship MAX GAP 20 SECONDS AT ts "
         f"WHERE x > 0{where} SAMPLE EVERY 5 SECONDS"
