@@ -490,27 +490,84 @@ def test_a_file_that_is_replaced_in_a_batch_fails_it_and_it_runs_again(
     assert rows_of(spark, tmp_path) == rows_of(spark, tmp_path, "base")
 
 
+SHARING = {
+    "values": "count(*) AS n, max(w) AS most, avg(v) AS mean",
+    "a computed column": "count(*) + 1 AS n, max(w) AS most, avg(v) AS mean",
+}
+
+
 @FILES_ARE_ASKED
-def test_queries_that_share_cells_read_files(spark, asked, source, tmp_path, batches_read):
+@BOTH_READ
+@pytest.mark.parametrize("columns", SHARING)
+@pytest.mark.parametrize("sink", ["memory", "parquet"])
+def test_queries_that_share_cells_read_files(
+    spark, asked, reads_here, source, tmp_path, batches_read, columns, sink
+):
     for number in range(3):
         write(source, number)
     found = {}
     for lane in ("off", "on"):
         engine = el.Engine(spark)
         engine.stream("s", stream(spark, source), time="ts", lateness="1 second")
+        names = []
         for length, by in ((4, "k"), (6, "t"), (10, "k")):
+            names.append(f"q{length}")
             engine.query(
-                f"SELECT {by} AS g, window.end AS until, count(*) AS n, max(w) AS most FROM s "
+                f"SELECT {by} AS g, window.end AS until, {SHARING[columns]} FROM s "
                 f"[RANGE {length} SECONDS SLIDE 2 SECONDS] GROUP BY {by}",
-                name=f"q{length}",
+                name=names[-1],
                 lane=lane,
             )
-        runs = engine.start_all(checkpoint=tmp_path / lane, trigger="available_now")
+        path = {} if sink == "memory" else {"path": tmp_path / lane / "out"}
+        before = n_jobs(spark)
+        runs = engine.start_all(
+            sink, **path, checkpoint=tmp_path / lane / "ckpt", trigger="available_now"
+        )
         for run in runs:
             assert run.await_termination(240)
-        found[lane] = [sorted(map(repr, run.to_arrow().to_pylist())) for run in runs]
+        has_jobs = n_jobs(spark) > before
+        if sink == "memory":
+            tables = [run.to_arrow() for run in runs]
+        else:
+            folders = [str(tmp_path / lane / "out" / name) for name in names]
+            tables = [spark.read.parquet(each).toArrow() for each in folders]
+        found[lane] = [(each.schema, sorted(map(repr, each.to_pylist()))) for each in tables]
     assert found["on"] == found["off"]
-    assert all(found["on"])
+    assert all(rows for _, rows in found["on"])
+    assert batches_read
+    if reads_here and columns == "values":
+        assert not has_jobs
+
+
+@FILES_ARE_ASKED
+@pytest.mark.parametrize("reads_here", [True], indirect=True)
+def test_of_queries_together_one_may_leave_and_come_again(
+    spark, asked, reads_here, source, tmp_path, batches_read
+):
+    """Each run has other queries; the answers of each are those that it has alone."""
+    here = {0: (4, 6), 1: (6,), 2: (4, 6, 10), 3: (4, 6, 10)}
+    for number, lengths in here.items():
+        write(source, number)
+        engine = el.Engine(spark)
+        engine.stream("s", stream(spark, source), time="ts", lateness="1 second")
+        for length in lengths:
+            text = f"SELECT k, window.end AS until, count(*) AS n FROM s [RANGE {length} SECONDS]"
+            engine.query(f"{text} GROUP BY k", name=f"q{length}", lane="on")
+        runs = engine.start_all(
+            "parquet",
+            path=tmp_path / "out",
+            checkpoint=tmp_path / "ckpt",
+            trigger="available_now",
+        )
+        for run in runs:
+            assert run.await_termination(240)
+    engine = el.Engine(spark)
+    engine.stream("s", stream(spark, source), time="ts", lateness="1 second")
+    text = "SELECT k, window.end AS until, count(*) AS n FROM s [RANGE 6 SECONDS] GROUP BY k"
+    run = engine.query(text, name="alone", lane="off").start("memory", trigger="available_now")
+    assert run.await_termination(240)
+    rows = spark.read.parquet(str(tmp_path / "out" / "q6")).toArrow()
+    assert sorted(map(repr, rows.to_pylist())) == sorted(map(repr, run.to_arrow().to_pylist()))
     assert batches_read
 
 

@@ -89,7 +89,9 @@ ASKED = {
     "segments": lambda s: s.to_df(),
     "ranges": lambda s: s.where("x > 0 AND whole < 100").changes(),
     "values": lambda s: s.avg("x", window="10 seconds").sample("5 seconds"),
-    "pairs": lambda s: s.join(s.max("x", window="9 seconds"), "a.x < b.x", names=("a", "b")).changes(),
+    "pairs": lambda s: s.join(
+        s.max("x", window="9 seconds"), "a.x < b.x", names=("a", "b")
+    ).changes(),
 }
 
 

@@ -255,6 +255,36 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
         """The columns that tasks return; the last one is the report."""
         return StructType([*self.fields, REPORTED])
 
+    # -- results of the driver ------------------------------------------------------------------
+
+    @property
+    def plain_fields(self) -> StructType:
+        """The columns of ``plain_values``."""
+        values = [StructField(each.call.column, each.kind) for each in self.calls if each.is_plain]
+        instant = TimestampNTZType() if self.is_local else TimestampType()
+        window = StructType([StructField(name, instant) for name in ("start", "end")])
+        groups = [StructField(each.name, each.dataType) for each in self.groups.fields]
+        return StructType([*groups, *values, StructField(WINDOW, window)])
+
+    def plain_values(self, found: pa.Table, start: pa.ChunkedArray | None) -> pa.Table:
+        """Return groups, windows, and the values that are what tasks return.
+
+        Args:
+            found: what tasks return.
+            start: of each window (µs); None: windows have none.
+        """
+        columns = {name: found[name] for name in self.groups.names}
+        for call in self.calls:
+            if call.is_plain:
+                value = found[call.partials[0].column]
+                columns[call.call.column] = value.fill_null(0) if call.is_count else value
+        instant = pa.timestamp("us", None if self.is_local else "UTC")
+        n_results, end = found.num_rows, found[INSTANT].combine_chunks()
+        first = pa.nulls(n_results, pa.int64()) if start is None else start.combine_chunks()
+        ends = [first.cast(instant), end.cast(instant)]
+        columns[WINDOW] = pa.StructArray.from_arrays(ends, ["start", "end"])
+        return pa.table(columns)
+
     @property
     def placement(self) -> Placement:
         """The way of rows to their buckets."""
@@ -719,12 +749,8 @@ class AggregateOperator(AggregatingOperator):
         """The output columns, where they are groups, values and parts of the window."""
         if self._tells_old or self.step.having or isinstance(self.window, SessionWindow):
             return None
-        groups = self.fields[: len(self.groups.fields)]
-        values = [StructField(each.call.column, each.kind) for each in self.calls if each.is_plain]
-        instant = TimestampNTZType() if self.is_local else TimestampType()
-        window = StructType([StructField(name, instant) for name in ("start", "end")])
-        source = StructType([*groups, *values, StructField(WINDOW, window)])
-        return PlainColumns.of(self.step.projections, source, self.shape(self.rows_shape))
+        shape = self.shape(self.rows_shape)
+        return PlainColumns.of(self.step.projections, self.plain_fields, shape)
 
     @property
     def gives_table(self) -> bool:
@@ -734,19 +760,9 @@ class AggregateOperator(AggregatingOperator):
     def laid_table(self, found: pa.Table) -> Laid:
         """Return the results in what the driver has answered, as a table."""
         assert self._plain is not None
-        columns = {name: found[name] for name in self.groups.names}
-        for call in self.calls:
-            if call.is_plain:
-                value = found[call.partials[0].column]
-                columns[call.call.column] = value.fill_null(0) if call.is_count else value
-        instant = pa.timestamp("us", None if self.is_local else "UTC")
-        end = found[INSTANT].combine_chunks()
-        start = pa.nulls(len(end), pa.int64())
-        if not self._has_no_start:
-            start = pc.subtract(end, self.window.length)
-        ends = [start.cast(instant), end.cast(instant)]
-        columns[WINDOW] = pa.StructArray.from_arrays(ends, ["start", "end"])
-        return self._plain.laid(pa.table(columns))
+        start = None if self._has_no_start else pc.subtract(found[INSTANT], self.window.length)
+        columns = self.plain_values(found, start)
+        return self._plain.laid(columns)
 
     @property
     def _tells_old(self) -> bool:

@@ -3,7 +3,8 @@
 A shared scan says of each row which queries it is of (``PLACES``). The router keeps the rows of a
 micro-batch once (``SinkRouter.write``) and gives each sink its own: files that are alike by one job
 (``_write_files``), rows that stay in memory out of one table (``_write_together``), all else by a
-job for each sink. A query leaves between two micro-batches.
+job for each sink. Where the driver holds the results, no job runs: each sink takes its part of the
+table (``_write_table``). A query leaves between two micro-batches.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from eddyline.spark.operator import PREFIX
+from eddyline.spark.projection import PlainColumns
 from eddyline.spark.shared.scans import PLACES
 from eddyline.spark.sinks.files import FileSink
 from eddyline.spark.sinks.sinks import MemorySink
@@ -27,7 +29,7 @@ from eddyline.sql.parsing import quoted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from eddyline.spark.query import Query
     from eddyline.spark.run.job import Results
@@ -53,6 +55,8 @@ class Member:
     """Its output columns, where they can be taken out of one table of all queries' rows."""
     fields: tuple[tuple[str, bool], ...] = ()
     """Names of the output columns, and whether they may be NULL."""
+    plain: PlainColumns | None = None
+    """Its output columns, where its sink takes a table and none has to be computed."""
 
     @property
     def name(self) -> str:
@@ -70,6 +74,9 @@ def member_of(query: Query, sink: Sink, projections: tuple[str, ...], rows: Data
         rows: a DataFrame with the columns of these, for analysis only.
     """
     member = Member(query, sink, projections)
+    if getattr(sink, "takes_arrow", False):
+        own = rows.drop(PLACES)
+        member.plain = PlainColumns.of(projections, own.schema, own.selectExpr(*projections))
     columns = [name for name in rows.columns if name != PLACES]
     names = [name.lower() for name in columns]
     if not isinstance(sink, MemorySink) or len(set(names)) < len(names):
@@ -102,7 +109,6 @@ class SinkRouter:
     takes_all = False
     """Those that are stopped take no more rows."""
     calls_user = False
-    takes_arrow = False
 
     def __init__(self, members: Iterable[Member]) -> None:
         self.members = {each.name: each for each in members}
@@ -116,6 +122,11 @@ class SinkRouter:
         """The last micro-batch that was written."""
         self.kept_by: Mapping[str, int] = {}
         """Rows of the last micro-batch by query."""
+
+    @property
+    def takes_arrow(self) -> bool:
+        """Whether all sinks take their part of a table."""
+        return all(each.plain is not None for each in self.members.values())
 
     def begin(self, *, continues: bool) -> None:
         """Let the sinks get ready."""
@@ -133,7 +144,9 @@ class SinkRouter:
                 each.n_kept = None
             apart = [(place, each) for place, each in here if each.texts is None]
             together = [(place, each) for place, each in here if each.texts is not None]
-            if apart:
+            if results.table is not None:
+                _write_table(results.table, results.spark, here, batch_id)
+            elif apart:
                 self._write_apart(df, apart, together, batch_id)
             else:
                 _write_together(df, together, batch_id)
@@ -252,6 +265,20 @@ def _write_files(kept: DataFrame, members: list[tuple[int, Member]], batch_id: i
         assert isinstance(sink, FileSink)
         sink.take(f"{first.sink.root}/{staging}/{_PLACE}={place}", batch_id)
     first.sink.files.delete_dir(f"{first.sink.root}/{staging}")
+
+
+def _write_table(
+    table: pa.Table, spark: SparkSession, members: list[tuple[int, Member]], batch_id: int
+) -> None:
+    """Give each sink its part of the results, which the driver holds."""
+    own = _rows_by_place(table[PLACES])
+    for place, member in members:
+        assert member.plain is not None
+        taken = own.get(place, np.zeros(0, np.int64))
+        part = member.plain.laid(table.take(pa.array(taken)))
+        sink: Any = member.sink
+        sink.write_arrow(part.table, part.df.schema, spark, batch_id)
+        member.n_kept = len(taken)
 
 
 def _write_together(rows: DataFrame, members: list[tuple[int, Member]], batch_id: int) -> None:

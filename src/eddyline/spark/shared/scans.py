@@ -16,9 +16,11 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import msgspec
+import pyarrow as pa
 from pyspark.sql import functions as F
 
 from eddyline.aggregates.functions import AGGREGATES, function_of
@@ -355,7 +357,7 @@ class SharedAggregates(SharedScan):
         """Return the operators, with nothing learned yet."""
         first = self._first
         made = laid_out(self.steps, first.relations, first.name, first.options)
-        return [*made.make(), _Placed()]
+        return [*made.make(), _Placed(made.shape)]
 
     def shape(self) -> DataFrame:
         """Return a DataFrame with the columns of the rows of all, for analysis only."""
@@ -450,9 +452,29 @@ class _Placed(Operator):
 
     name = "places"
 
+    def __init__(self, rows: DataFrame) -> None:
+        self._rows = rows
+        """A DataFrame with the columns of its input, for analysis only."""
+
     def lay(self, df: DataFrame, batch: Batch) -> Laid:  # noqa: ARG002
         """Return the rows with their places."""
         return Laid(self.shape(df))
+
+    @property
+    def makes_arrow(self) -> bool:
+        """Whether it places the rows of a table; it always does."""
+        return True
+
+    def lay_arrow(self, table: pa.Table) -> Laid:
+        """Return a table with the place of each row; its query alone has it."""
+        place = table[PLACE].combine_chunks()
+        offsets = pa.array(range(len(place) + 1), pa.int32())
+        places = pa.ListArray.from_arrays(offsets, place)
+        return Laid(self._empty, table=table.drop_columns([PLACE]).append_column(PLACES, places))
+
+    @cached_property
+    def _empty(self) -> DataFrame:
+        return self.shape(self._rows)
 
     def shape(self, df: DataFrame) -> DataFrame:
         """Return the rows with their places."""
