@@ -6,6 +6,8 @@ import tempfile
 import time
 from typing import Any
 
+from pyspark.sql import SparkSession
+
 import eddyline as el
 from benchmarks.harness.processor import seconds_below
 
@@ -28,16 +30,10 @@ def run(job: dict[str, Any], options: dict[str, Any] | None = None) -> dict[str,
             "spark.sql.warehouse.dir": f"{folder}/warehouse",
         }
         spark = el.session(conf, master=f"local[{CORES}]", app="eddyline beside Flink")
+        engine = el.Engine(spark)
         ready_s = time.time() - job["spawned"]
         busy, started = seconds_below(), time.perf_counter()
-        engine = el.Engine(spark)
-        for name, columns in job["streams"].items():
-            schema = ", ".join(f"`{column}` {kind}" for column, kind in columns.items())
-            rows = spark.readStream.schema(schema).csv(f"{job['folder']}/{name}")
-            lateness = f"{job['lateness_s']} seconds"
-            engine.stream(name, rows, time=job["times"][name], lateness=lateness)
-        for name, text, instant in job["steps"]:
-            engine.stream(name, engine.query(text), time=instant)
+        add_streams(engine, job, spark)
         query = engine.query(job["eddyline"], name="peer", **(options or {}))
         run = query.start(
             "csv", path=job["out"], checkpoint=f"{folder}/checkpoint", trigger="available_now"
@@ -52,3 +48,20 @@ def run(job: dict[str, Any], options: dict[str, Any] | None = None) -> dict[str,
         }
         spark.stop()
         return times
+
+
+def add_streams(engine: el.Engine, job: dict[str, Any], spark: SparkSession) -> None:
+    """Add the streams of a job to an engine.
+
+    Args:
+        engine: a new one.
+        job: see ``PeerQuery.job``.
+        spark: the session of the engine.
+    """
+    for name, columns in job["streams"].items():
+        schema = ", ".join(f"`{column}` {kind}" for column, kind in columns.items())
+        rows = spark.readStream.schema(schema).csv(f"{job['folder']}/{name}")
+        lateness = f"{job['lateness_s']} seconds"
+        engine.stream(name, rows, time=job["times"][name], lateness=lateness)
+    for name, text, instant in job["steps"]:
+        engine.stream(name, engine.query(text), time=instant)

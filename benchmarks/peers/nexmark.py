@@ -13,6 +13,7 @@ Instants of events, a tenth of a millisecond apart, are cut to whole millisecond
 from __future__ import annotations
 
 import math
+import re
 import shutil
 from typing import Any
 
@@ -94,7 +95,7 @@ FLINK: dict[int, str] = {
 }
 """Queries as Flink reads them, by number."""
 
-PRICE = "DECIMAL(23, 3)"
+PRICE = "DECIMAL(24, 3)"
 
 TYPES = {
     **dict.fromkeys(("dateTime", "bid_dateTime", "auction_dateTime"), "TIMESTAMP"),
@@ -134,8 +135,18 @@ def query_of(number: int) -> PeerQuery:
     times = {name: TIMES[name] for name in source.streams}
     # Ids of the last rows are negative.
     return PeerQuery(
-        source.asked.text, FLINK[number], results, f"{key} >= 0", times, source.asked.results
+        source.asked.text,
+        quoted(FLINK[number]),
+        results,
+        f"{key} >= 0",
+        times,
+        source.asked.results,
     )
+
+
+def quoted(text: str) -> str:
+    """Return a query with the column ``dateTime`` quoted: to Flink the bare word is a keyword."""
+    return re.sub(r"\bdateTime\b", "`dateTime`", text)
 
 
 def tables_v1(n_events: int, seed: int) -> dict[str, pa.Table]:

@@ -33,6 +33,9 @@ CHILD = "benchmarks.peers.flink_child"
 HEAP = "6g"
 """Most memory of Flink's JVM: as much as Spark's in ``eddyline_child``."""
 
+SETTINGS = {"PYTHONDONTWRITEBYTECODE": ""}
+"""Variables of both processes: users keep the bytecode of packages, so cold processes do too."""
+
 RUN_S = 1_800
 """A run of Flink is given up after this (s)."""
 
@@ -53,6 +56,7 @@ def in_flink(job: Job) -> Times:
         path = Path(folder) / "job.json"
         path.write_text(json.dumps({**job, "spawned": time.time()}), "utf-8")
         settings = {"JVM_ARGS": f"-Xmx{HEAP}", "FLINK_LOG_DIR": folder, "PYTHONPATH": str(ROOT)}
+        settings |= SETTINGS
         done = subprocess.run(
             [str(flink.interpreter()), "-m", CHILD, str(path)],
             capture_output=True,
@@ -78,7 +82,8 @@ def _cause(errors: str) -> str:
 
 def in_eddyline(job: Job) -> Times:
     """Run a job in eddyline."""
-    return alone(eddyline_child.HERE, job={**job, "spawned": time.time()})
+    job = {**job, "spawned": time.time()}
+    return alone(eddyline_child.HERE, environment=SETTINGS, job=job)
 
 
 ENGINES: dict[str, Callable[[Job], Times]] = {"eddyline": in_eddyline, "flink": in_flink}
