@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pyflink.table import EnvironmentSettings, TableEnvironment
+from pyflink.version import __version__
 
 from benchmarks.harness.processor import seconds_below
 
@@ -32,8 +33,8 @@ def _columns(columns: dict[str, str]) -> str:
     return ", ".join(f"`{name}` {kinds.get(kind, kind)}" for name, kind in columns.items())
 
 
-def run(job: dict[str, Any]) -> dict[str, float]:
-    """Run a job; returns its times (s)."""
+def run(job: dict[str, Any]) -> dict[str, Any]:
+    """Run a job; returns its times (s) and the version of Flink."""
     tables = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     for name, value in SETTINGS.items():
         tables.get_config().set(name, value)
@@ -52,7 +53,8 @@ def run(job: dict[str, Any]) -> dict[str, float]:
     )
     tables.execute_sql(f"INSERT INTO results {job['flink']}").wait()
     seconds = time.perf_counter() - started
-    return {"ready_s": ready_s, "seconds": seconds, "busy_s": seconds_below() - busy}
+    busy = seconds_below() - busy
+    return {"ready_s": ready_s, "seconds": seconds, "busy_s": busy, "version": __version__}
 
 
 if __name__ == "__main__":

@@ -183,7 +183,8 @@ def beside_flink(settings: Settings) -> Measurement:
         f"{number}: {gain:.2f} (Flink {times[number]['flink'][0]['seconds']:.3g} s)"
         for number, gain in gains.items()
     )
-    note = f"{n_events:,} events; worst query {worst}, {gains[worst]:.2f}; {words}"
+    version = times[worst]["flink"][0]["version"]
+    note = f"Flink {version}; {n_events:,} events; worst query {worst}, {gains[worst]:.2f}; {words}"
     return Measurement(value, note, {str(number): runs for number, runs in times.items()})
 
 

@@ -158,10 +158,10 @@ def measured(job: Job, n_rounds: int, rows: str) -> Measurement:
         times = race(job, n_rounds)
     finally:
         shutil.rmtree(job["folder"], ignore_errors=True)
-    gains = ratios(times)
+    gains, peer = ratios(times), times["flink"][0]
     note = (
-        f"{rows}, {times['flink'][0]['n_results']:,} results; ratio of runs {spread(gains)}, of "
-        f"processor time {median(ratios(times, 'busy_s')):.2f}; {told(times)}"
+        f"Flink {peer['version']}; {rows}, {peer['n_results']:,} results; ratio of runs "
+        f"{spread(gains)}, of processor time {median(ratios(times, 'busy_s')):.2f}; {told(times)}"
     )
     return Measurement(median(gains), note, dict(times))
 

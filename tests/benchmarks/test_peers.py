@@ -125,7 +125,7 @@ def test_a_figure_is_the_time_of_flink_over_ours(monkeypatch):
     def engine(name, seconds):
         def run(job):
             order.append(name)
-            return {"seconds": seconds, "ready_s": 1.0, "busy_s": 2.0}
+            return {"seconds": seconds, "ready_s": 1.0, "busy_s": 2.0, "version": "2.3.0"}
 
         return run
 
