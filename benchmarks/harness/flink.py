@@ -36,7 +36,7 @@ def problem() -> str:
     """Return why Flink cannot run here, and the command that installs it; empty if it can."""
     python = interpreter()
     if not python.is_file():
-        return f"no Flink: no file {python.name} in its environment; install it by {COMMAND}"
+        return f"no Flink is installed; install it by {COMMAND}"
     look = "import importlib.util, sys; sys.exit(importlib.util.find_spec('pyflink') is None)"
     try:
         looked = subprocess.run([str(python), "-c", look], capture_output=True, check=False)
