@@ -6,7 +6,7 @@ RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help setup demo test test-large test-all check lint type fmt sizes docs pictures release bench bench-quick kernels clean java
+.PHONY: help setup demo test test-large test-all check lint type fmt sizes docs pictures release bench bench-quick flink kernels clean java
 
 help:  ## Show the commands.
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
@@ -79,7 +79,7 @@ release: java $(VENV)/.with-release  ## Build wheel and source archive into dist
 pictures: java $(STAMP)  ## Draw the pictures of the docs anew; needs Chromium.
 	@$(RUN) -m tools.pictures
 
-SUITES := filters change routing sharing joins aggregates models constraints alarms page
+SUITES := filters change routing sharing joins aggregates models constraints alarms page peers
 
 bench: java $(STAMP)  ## Run all benchmarks and print value against target.
 	@for suite in $(SUITES); do $(RUN) -m benchmarks run $$suite || exit 1; done
@@ -87,8 +87,11 @@ bench: java $(STAMP)  ## Run all benchmarks and print value against target.
 bench-quick: java $(STAMP)  ## The same on less data: the targets may be missed.
 	@for suite in $(SUITES); do $(RUN) -m benchmarks run $$suite --quick || exit 1; done
 
+flink: $(STAMP)  ## Install Flink into an environment of its own, .venv-flink, for the benchmarks beside it.
+	@$(RUN) -m benchmarks install-flink
+
 kernels:  ## Remove the machine code of kernels, which is then compiled anew.
 	@find src -name '*.nb[icl]' -delete
 
 clean:  ## Remove what was installed and built.
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-flink build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

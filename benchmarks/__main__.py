@@ -1,4 +1,4 @@
-"""Command line of the benchmarks: ``python -m benchmarks run|list|compare|report``."""
+"""Command line of the benchmarks: ``python -m benchmarks run|list|compare|report|…``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import get_args
 
-from benchmarks.harness import results
+from benchmarks.harness import flink, results
 from benchmarks.harness.machine import machine
 from benchmarks.harness.scenario import Settings, Status
 from benchmarks.harness.scenarios import MODULES, scenarios
@@ -64,6 +64,11 @@ def report(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def install_flink(_arguments: argparse.Namespace) -> int:
+    """Install Flink, the peer of ``peers_flink_*``."""
+    return flink.install()
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     top = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
@@ -92,6 +97,10 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("result", type=Path)
     command.add_argument("--into", dest="page", type=Path, help="a page to put the table into")
     command.set_defaults(call=report)
+    command = commands.add_parser(
+        "install-flink", help=f"install {flink.PACKAGE} for peers_flink_*"
+    )
+    command.set_defaults(call=install_flink)
     return top
 
 

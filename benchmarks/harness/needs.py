@@ -1,4 +1,4 @@
-"""What scenarios need that may not be there: a Java for Spark, packages, and real data sets."""
+"""What scenarios need that may not be there: a Java, packages, real data sets, peers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 
+from benchmarks.harness import flink
 from eddyline.spark import java
 
 
@@ -21,6 +22,10 @@ def missing(needs: Iterable[str]) -> str:
     for need in needs:
         if need == "spark":
             why = java.problem()
+            if why:
+                return why
+        elif need == "flink":
+            why = flink.problem()
             if why:
                 return why
         elif "/" in need:

@@ -85,7 +85,7 @@ class Scenario:
     counted: bool = True
     """Whether the value counts work and repeats exactly; otherwise it is a ratio of times."""
     needs: tuple[str, ...] = ()
-    """``spark``: a Java for it; packages; files of the folder with real data sets."""
+    """``spark``: a Java for it; ``flink``: an environment with it; packages; files of data sets."""
 
     def measure(self, settings: Settings) -> Measurement:
         """Run it; an error is a measurement too, so that the other scenarios still run."""

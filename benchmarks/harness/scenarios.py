@@ -42,6 +42,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "constraints": ("learned", "thesis", "discard", "expressway", "real", "spark", "lateness"),
     "alarms": ("estimates", "sharing", "adaptive", "vessels"),
     "page": ("cost",),
+    "peers": ("windows", "nexmark"),
 }
 """Modules of scenarios by suite: ``python -m benchmarks run SUITE`` runs one of them."""
 

