@@ -249,7 +249,11 @@ def _packed(bucket: int, parts: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _sent(bucket: int | None, blob: pa.Buffer | bytes | None) -> pa.RecordBatch:
-    binary = pa.array([None if blob is None else memoryview(blob)], pa.binary())
+    binary = pa.nulls(1, pa.binary())
+    if blob is not None:
+        data = pa.py_buffer(blob)
+        ends = pa.py_buffer(np.array([0, data.size], np.int32))
+        binary = pa.Array.from_buffers(pa.binary(), 1, [None, ends, data])
     return pa.RecordBatch.from_arrays([pa.array([bucket], pa.int32()), binary], schema=SENT)
 
 

@@ -44,7 +44,7 @@ from eddyline.aggregates.functions import (
     is_plain,
     number_type,
 )
-from eddyline.aggregates.monoids import MONOIDS
+from eddyline.aggregates.monoids import MONOIDS, Monoid
 from eddyline.aggregates.plan import WAYS, Lift
 from eddyline.aggregates.user import UserMonoid
 from eddyline.errors import NotSupportedError, QueryError
@@ -60,7 +60,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
 
-    from eddyline.aggregates.monoids import Monoid
     from eddyline.aggregates.plan import Way
     from eddyline.aggregates.slides import Slides
     from eddyline.query.query import AggregateCall
@@ -331,8 +330,10 @@ def as_nullable(kind: DataType) -> DataType:
 
 def value_type(monoid: Monoid, kind: DataType) -> DataType:
     """Return the type of what a monoid gives of partials of a type."""
-    none = np.empty(0, np.int64)
     column = pa.array([], to_arrow_type(kind, timezone="UTC"))
+    if type(monoid).value is Monoid.value:  # the partial itself: no kernel is loaded to ask
+        return from_arrow_type(column.type)
+    none = np.empty(0, np.int64)
     return from_arrow_type(monoid.value(column, none, none).type)
 
 
