@@ -90,9 +90,14 @@ def of_the_day(settings: Settings) -> Measurement:
     for _ in range(settings.pick(N_SHAPES, 1)):
         shape = drawn(rng, settings)
         folder, target = files(shape, rng), tempfile.mkdtemp(prefix="eddyline_bench_")
-        ways = {lane: partial(fit, folder, shape, target, lane) for lane in ("auto", "off")}
+        ways = {
+            lane: partial(fit, folder, shape, f"{target}/{lane}", lane) for lane in ("auto", "off")
+        }
         times = interleaved(ways, settings.pick(N_ROUNDS, 1))
-        n_segments = spark_session().read.parquet(target).count()
+        written_rows = [spark_session().read.parquet(f"{target}/{lane}") for lane in ways]
+        n_segments, n_others = (rows.count() for rows in written_rows)
+        left = written_rows[0].exceptAll(written_rows[1]).count()
+        assert (left, n_segments) == (0, n_others), f"{shape}: segments differ"
         ratios = [
             off / auto
             for off, auto in zip(times["off"].seconds, times["auto"].seconds, strict=True)

@@ -251,7 +251,8 @@ class ModelOptions(_Keywords):
     """False has joins ask by samples, and nothing estimated."""
     lane: str = "auto"
     """``auto``: tasks read the Parquet files of a stream while that is faster; ``on``: they do
-    wherever they can; ``off``: Spark reads files and hands over rows."""
+    wherever they can; ``off``: Spark reads files and hands over rows. Batch DataFrames as in
+    ``el.models.fit``."""
 
     def __post_init__(self) -> None:
         is_one_of(self, "lane", LANES)
@@ -294,7 +295,7 @@ METHODS = ("auto", "witnesses", "blocks", "every_row", "statement")
 """Values of ``SharingOptions.method``."""
 
 LANES = ("auto", "on", "off")
-"""Values of the option ``lane``."""
+"""Values of the option ``lane`` of every operator."""
 
 SEQUENCES = ("macro", "greedy", "hybrid", "fixed")
 """Values of ``SharingOptions.sequence``."""

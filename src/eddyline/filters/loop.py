@@ -103,9 +103,8 @@ COMPILED_CHAINS = 32
 took two to four times as long as one chain, with 32 it did not."""
 
 MAX_CONDITION_NS = 200.0
-"""Most that the JVM is taken to spend on telling whether a row is of a class (ns). It is a
-comparison or two, so where filters are as cheap as that it costs what a usual one of them does: the
-median, because the least of several noisy timings is too low, and rows were routed for nothing."""
+"""Upper bound for the price of testing whether a row is in a class (ns). The test is one or two
+comparisons, so it is priced as the median filter: the least of noisy timings is too low."""
 
 GROWN, COSTS_MOVED = 1.5, 1.2
 """An order is looked at again after so many times its rows, if a cost has moved by such a factor:

@@ -63,6 +63,12 @@ class Condition(Protocol):
         ...
 
 
+def columns_to_read(handed: Sequence[str], where: Condition | None) -> tuple[str, ...]:
+    """Return the columns that are handed on, and behind them the others that a condition reads."""
+    tested = () if where is None else where.columns
+    return (*dict.fromkeys((*handed, *tested)),)
+
+
 @dataclass(frozen=True)
 class FileBuckets(FileReader):
     """Reads row groups and sends rows to buckets; derive one with the work of an operator."""
@@ -80,8 +86,7 @@ class FileBuckets(FileReader):
     @property
     def looked_at(self) -> tuple[str, ...]:
         """The columns that are read: ``handed``, and those of the condition."""
-        tested = () if self.where is None else self.where.columns
-        return (*dict.fromkeys((*self.handed, *tested)),)
+        return columns_to_read(self.handed, self.where)
 
     def passing(self, blocks: Iterator[tuple[pa.Array, ...]]) -> Iterator[tuple[pa.Array, ...]]:
         """Yield the columns ``handed`` of the rows that pass the condition."""

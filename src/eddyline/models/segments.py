@@ -278,11 +278,11 @@ def entity_ids(table: pa.Table, keys: Sequence[str]) -> tuple[Ints, Indices]:
 def entity_numbers(table: pa.Table, keys: Sequence[str]) -> Ints:
     """Return a number for the entity of each row, less than the number of rows, ``[n]``."""
     numbers = np.zeros(table.num_rows, np.int64)
-    for place, each in enumerate(keys):
-        encoded = _encoded(table.column(each))
-        own: Ints = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        both = numbers * (len(encoded.dictionary) + 1) + own
-        numbers = np.unique(both, return_inverse=True)[1] if place else own
+    for key_number, key in enumerate(keys):
+        encoded = _encoded(table.column(key))
+        codes: Ints = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        pairs = numbers * (len(encoded.dictionary) + 1) + codes
+        numbers = np.unique(pairs, return_inverse=True)[1] if key_number else codes
     return numbers
 
 

@@ -20,7 +20,8 @@ Invariants:
   is retried or runs twice leaves nothing behind: its newest attempt counts.
 * A batch without rows changes no state: no bucket works in it.
 
-Read ``BucketedOperator`` first, then ``BucketWorker``. What is in a bucket, the columns that go
+Read ``BucketedOperator`` first, then ``BucketWorker``, then ``StreamOperator``, which reads the
+files of one stream in the lane. What is in a bucket, the columns that go
 there, and what is learned are the operator's own.
 """
 
@@ -48,6 +49,7 @@ from eddyline.lane.exchange import (
     SENT,
     by_blob,
     by_bucket,
+    columns_to_read,
     span_and_blobs,
     unpacked,
 )
@@ -63,7 +65,7 @@ from eddyline.spark.run.observations import PendingMetrics
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -141,6 +143,8 @@ class BucketedOperator(Operator, Generic[StateT, ReportT]):
     """The event time of the rows, which says whether a batch has some."""
     gives_all = False
     """Whether each row that tasks return is a result, but for the report."""
+    lane: Lane
+    """Whether tasks read the files of a batch; of those that may."""
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
@@ -156,6 +160,8 @@ class BucketedOperator(Operator, Generic[StateT, ReportT]):
         """New rows of each bucket in the newest batch."""
         self.driver_answer: DriverAnswer | None = None
         """What the driver has answered of the batch that is laid; None if tasks answer it."""
+        self.results_per_row = 0.0
+        """Results for each row of the newest batch."""
 
     # -- what an operator says of itself --------------------------------------------------------
 
@@ -258,6 +264,31 @@ class BucketedOperator(Operator, Generic[StateT, ReportT]):
         """Return what a worker answers of the rows of files, which tasks read and send as blobs."""
         return self.exchange(read_by_tasks(spark, read.n_tasks, read.blobs, BLOBS), worker)
 
+    def answer_files(
+        self,
+        reading: Reading,
+        worker: Callable[[], BucketWorker],
+        batch: Batch,
+        n_kept_bytes: int,
+    ) -> None:
+        """Answer a batch in the driver, if that is foreseen to be small.
+
+        Args:
+            reading: the tasks that read the files of the batch.
+            worker: makes what answers its buckets.
+            batch: the micro-batch.
+            n_kept_bytes: bytes of the state that the buckets read.
+        """
+        most = MOST_READ if batch.takes_arrow and self.gives_table else FEW_RESULTS
+        n_results = self.results_per_row * reading.size[0]
+        if not are_few(reading) or n_results > most or n_kept_bytes > MOST_HELD_BYTES:
+            return
+        arrived = read_here(reading)
+        if arrived is not None:
+            self.driver_answer = answered_here(arrived, self.n_buckets, worker(), most)
+        if self.driver_answer is not None:
+            self.lane.note_read_here()
+
     @cached_property
     def _metrics(self) -> tuple[Column, ...]:
         """The reports of tasks, and how many rows are results."""
@@ -354,8 +385,7 @@ class StreamOperator(BucketedOperator[StateT, ReportT]):
                 return
             with suppress(Refused):  # which the lane says itself
                 self.check_may_read()
-                tested = () if self.where is None else self.where.columns
-                read = dict.fromkeys((*self.handed, *tested))
+                read = columns_to_read(self.handed, self.where)
                 rows = rows.select(*[F.col(quoted(name)) for name in read])
             self.lane.follow(rows, asks_files=site.asks_files)
             for each in filters:

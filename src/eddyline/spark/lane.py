@@ -335,6 +335,8 @@ def read_by_tasks(
     n_tasks: int,
     work: Callable[[int], Iterator[pa.RecordBatch]],
     schema: Any,
+    *,
+    is_sized: bool = True,
 ) -> DataFrame:
     """Return what tasks make of files.
 
@@ -343,6 +345,8 @@ def read_by_tasks(
         n_tasks: how many there are.
         work: maps the number of a task to its result batches.
         schema: of the result.
+        is_sized: whether Spark may estimate the size of the result by that of the numbers. Code
+            behind it may join the result, and Spark broadcasts what it takes to be small.
     """
 
     def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -351,7 +355,12 @@ def read_by_tasks(
             for number in batch.column(0).to_pylist():
                 yield from work(number)
 
-    return spark.range(0, n_tasks, 1, n_tasks).mapInArrow(run, schema)
+    numbers = spark.range(0, n_tasks, 1, n_tasks)
+    if not is_sized:  # of an RDD Spark knows no size
+        java: Any = numbers._jdf
+        rdd = java.toDF().toJavaRDD()
+        numbers = type(numbers)(spark._jsparkSession.createDataFrame(rdd, java.schema()), spark)
+    return numbers.mapInArrow(run, schema)
 
 
 def guarded(df: DataFrame, read: DataFrame) -> DataFrame:

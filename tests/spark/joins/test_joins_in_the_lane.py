@@ -18,7 +18,7 @@ from eddyline.lane.choice import FILES
 from eddyline.query.query import RowsWindow
 from eddyline.query.steps import ProjectStep, steps
 from eddyline.spark import bucketed
-from eddyline.spark.joins import operator, task
+from eddyline.spark.joins import task
 from eddyline.spark.joins.operator import JoinOperator
 from eddyline.spark.joins.task import FileJoinRows
 from eddyline.state.grid import Grid, Split
@@ -321,8 +321,7 @@ def test_what_is_too_much_for_the_driver_is_left_to_tasks(
         write(tmp_path, number)
     text = TEXT.replace("b.v AS bv", "b.v + 1 AS bv") if bound == "FEW_RESULTS" else TEXT
     run_to_end(query(spark, tmp_path, text, lane="off"), tmp_path / "base")
-    for module in (operator, bucketed):
-        monkeypatch.setattr(module, bound, 3)
+    monkeypatch.setattr(bucketed, bound, 3)
     run = run_to_end(query(spark, tmp_path, text, lane="on"), tmp_path / "laned")
     assert "lane: tasks read the files" in told(run)
     assert len(batches_read) == 3

@@ -8,10 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import functions as F
 
 import eddyline as el
 from eddyline.errors import OptionError
 from eddyline.lane.choice import FILES
+from eddyline.spark import bucketed
 from eddyline.spark.models import files as lane_of_models
 from tests.spark.joins.join_streams import commit_fails_once, n_jobs, run_to_end, told
 from tests.spark.parquet_files import schema_of
@@ -98,11 +100,9 @@ ASKED = {
 @pytest.mark.large
 @pytest.mark.parametrize("asked_for", ASKED)
 @pytest.mark.parametrize(
-    "key", [(), ("ship",), ("port",), ("ship", "port", "day"), ("ts",)], ids=len
+    "key", [(), ("ship",), ("port",), ("ship", "port", "day"), ("day", "ship")], ids=" ".join
 )
 def test_segments_are_those_of_rows_that_spark_sorts(spark, folder, key, asked_for):
-    if key == ("ts",):
-        key = ("day", "ship")
     if not key and asked_for == "pairs":
         pytest.skip("a join of one entity with itself is asked above")
     df = spark.read.parquet(str(folder))
@@ -169,9 +169,32 @@ def test_spark_reads_what_it_has_to_compute(spark, folder, name):
     assert found.count() > 1
 
 
-def test_of_very_many_rows_spark_sorts(spark, folder, monkeypatch):
-    monkeypatch.setattr(lane_of_models, "MOST_SORTED", 100)
+@pytest.mark.parametrize("bound", ["MOST_SORTED", "MOST_SORTED_BYTES"])
+def test_of_very_many_rows_spark_sorts(spark, folder, monkeypatch, bound):
+    monkeypatch.setattr(lane_of_models, bound, 100)
     assert not is_read_by_tasks(fitted(spark.read.parquet(str(folder))).to_df())
+
+
+def test_spark_broadcasts_no_segments_whose_size_it_does_not_know(spark, folder):
+    df = spark.read.parquet(str(folder))
+    segments = fitted(df).to_df()
+    plan = segments.join(spark.range(9), F.col("ship") == F.col("id"), "left")
+    assert is_read_by_tasks(segments)
+    assert "BroadcastExchange" in str(plan._jdf.queryExecution().executedPlan())  # of the numbers
+    plan = spark.range(10**12).join(segments, F.col("ship") == F.col("id"))
+    assert "BroadcastExchange" not in str(plan._jdf.queryExecution().executedPlan())
+
+
+def test_a_table_of_the_catalog_is_read_by_spark_unless_asked(spark, folder):
+    spark.read.parquet(str(folder)).write.mode("overwrite").saveAsTable("laned_rows")
+    try:
+        table = spark.table("laned_rows")
+        found = {lane: fitted(table, lane=lane).to_df() for lane in ("off", "auto", "on")}
+        read = {lane: is_read_by_tasks(df) for lane, df in found.items()}
+        assert read == {"off": False, "auto": False, "on": True}
+        assert bag(found["on"]) == bag(found["off"])
+    finally:
+        spark.sql("DROP TABLE laned_rows")
 
 
 def test_no_rows_give_no_segments(spark, tmp_path):
@@ -225,6 +248,56 @@ def test_a_restart_may_read_rows_and_the_next_one_files(spark, asked, reads_here
     assert len(out(spark, tmp_path)) > 10
     late = [each.late_rows("rows").num_rows for each in (run, wanted)]
     assert late[0] == late[1] > 0
+
+
+@FILES_ARE_ASKED
+@pytest.mark.parametrize("kind", ["TIMESTAMP", "TIMESTAMP_NTZ"])
+def test_instants_are_the_same_in_another_time_zone(spark, asked, tmp_path, monkeypatch, kind):
+    """Of batches that the driver answers, and of one that is left to tasks."""
+    for number in range(N_FILES):
+        write(tmp_path / "rows", number)
+    if kind == "TIMESTAMP_NTZ":
+        for path in (tmp_path / "rows").iterdir():
+            table = pq.read_table(path)
+            times = table["ts"].cast(pa.timestamp("us"))
+            pq.write_table(table.set_column(4, "ts", times), path)
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Kathmandu")
+    found = {}
+    try:
+        for lane in ("off", "on", "both"):
+            query = STREAMED["ranges"](
+                streamed(spark, tmp_path / "rows", lane=lane.replace("both", "on"))
+            )
+            if lane == "both":
+                monkeypatch.setattr(bucketed, "MOST_READ", 380)
+            run = query.start("memory", trigger="available_now")
+            assert run.await_termination(240)
+            found[lane] = run.to_arrow()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+    assert found["on"].schema == found["off"].schema == found["both"].schema
+    wanted = sorted(map(repr, found["off"].to_pylist()))
+    assert wanted
+    for lane in ("on", "both"):
+        assert sorted(map(repr, found[lane].to_pylist())) == wanted
+
+
+@FILES_ARE_ASKED
+@pytest.mark.parametrize("reads_here", [True], indirect=True)
+@pytest.mark.parametrize("bound", ["MOST_READ", "MOST_READ_BYTES", "MOST_HELD_BYTES"])
+def test_what_is_too_much_for_the_driver_is_left_to_tasks(
+    spark, asked, reads_here, tmp_path, monkeypatch, bound
+):
+    for number in range(N_FILES):
+        write(tmp_path / "rows", number)
+    monkeypatch.setattr(bucketed, bound, 30)
+    run = run_to_end(STREAMED["ranges"](streamed(spark, tmp_path / "rows", lane="on")), tmp_path)
+    assert SAID[False] in told(run)
+    run_to_end(
+        STREAMED["ranges"](streamed(spark, tmp_path / "rows", lane="off")), tmp_path / "base"
+    )
+    assert out(spark, tmp_path) == out(spark, tmp_path / "base")
 
 
 @FILES_ARE_ASKED
@@ -293,3 +366,6 @@ def test_why_there_is_no_lane_is_said(spark, asked, tmp_path):
     )
     run = run_to_end(query.where("x > 0").changes(), tmp_path)
     assert "lane: no, because Spark computes the coefficients of equations" in told(run)
+    query = streamed(spark, tmp_path / "rows").where("port = 'Oslo' AND x > 0").changes()
+    run = run_to_end(query, tmp_path / "by keys")
+    assert "lane: no, because Filter stands between the files and it" in told(run)

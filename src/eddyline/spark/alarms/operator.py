@@ -90,7 +90,7 @@ class AlarmOperator(ModelOperator):
         planned = self._planned()
         return replace(planned, node=graph.Unary(Changes(), graph.Unary(ranges, planned.node)))
 
-    def _taken_in(self, batch: Batch) -> StreamPlan:
+    def _plan_of_batch(self, batch: Batch) -> StreamPlan:
         """Take in what has changed in the set, and return the plan that is in force by now."""
         self._alarms.asked_by(self._binder, self._shown)
         version, texts = self._alarms.now()

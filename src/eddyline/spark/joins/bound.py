@@ -101,11 +101,10 @@ class BoundJoin:
 
     @cached_property
     def compared_by_tasks(self) -> tuple[tuple[str, str], ...]:
-        """Pairs of result columns that are keys and may differ where their hashes are equal.
+        """Pairs of result columns whose values tasks compare, because only their hashes are equal.
 
-        Tasks compare them. There are none if codes are the keys themselves, or if Spark compares:
-        keys that are computed or of other types than text and binary, joins that are not inner, and
-        tables, which may be joined by codes where the rows are.
+        It is empty if codes are exact or if Spark compares: computed keys, keys of other types than
+        text and binary, joins that are not inner, and one stream with tables.
         """
         if self.step.kind != "inner" or len(self.timed) < 2:
             return ()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import msgspec
@@ -45,7 +45,7 @@ from eddyline.joins.view import (
     PipelineView,
     ProbeView,
 )
-from eddyline.lane.exchange import Reading
+from eddyline.lane.exchange import Reading, columns_to_read
 from eddyline.options import DISCARD, JoinOptions
 from eddyline.query.query import UnboundedWindow
 from eddyline.query.steps import FilterStep, ProjectStep
@@ -54,13 +54,7 @@ from eddyline.report.formatting import one_line
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.arrow_tasks import map_batches
 from eddyline.spark.bucketed import (
-    FEW_RESULTS,
-    MOST_HELD_BYTES,
-    MOST_READ,
     BucketedOperator,
-    answered_here,
-    are_few,
-    read_here,
     shuffled,
     state_of,
 )
@@ -189,8 +183,6 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         self.n_joined = dict.fromkeys(self.graph.inputs, 0)
         self.n_results = 0
         self._newest = (0, 0)
-        self._results_per_row = 0.0
-        """Results for each row of the newest batch."""
         self._decided: list[JournalEntry] = []
         """Decisions on the strategy since the last batch that was learned of."""
         self._told: list[JournalEntry] = []
@@ -327,27 +319,11 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             return
         if not self._filters:
             self._reading = self._reading_of(batch)
-        if self._reading is not None and self._is_small(self._reading, batch):
-            arrived = read_here(self._reading)
-            if arrived is not None:
-                worker, most = self._worker(df, batch), self._most_results(batch)
-                self.driver_answer = answered_here(arrived, self.n_buckets, worker, most)
-        if self.driver_answer is not None:
-            self.lane.note_read_here()
-
-    def _is_small(self, reading: Reading, batch: Batch) -> bool:
-        """Return whether the driver can answer a batch, as far as files and windows tell."""
-        files = [file for name in self.graph.inputs for file in self.part.files(name)]
-        n_results = self._results_per_row * reading.size[0]
-        return (
-            are_few(reading)
-            and n_results <= self._most_results(batch)
-            and sum(file.n_bytes for file in files) <= MOST_HELD_BYTES
-        )
-
-    def _most_results(self, batch: Batch) -> int:
-        """Return the results up to which the driver answers a batch."""
-        return MOST_READ if batch.takes_arrow and self.gives_table else FEW_RESULTS
+        if self._reading is not None:
+            files = [file for name in self.graph.inputs for file in self.part.files(name)]
+            n_kept_bytes = sum(file.n_bytes for file in files)
+            worker = partial(self._worker, df, batch)
+            self.answer_files(self._reading, worker, batch, n_kept_bytes)
 
     def _worker(self, df: DataFrame, batch: Batch) -> BatchWorker:
         """Return what answers the buckets of a batch."""
@@ -399,8 +375,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
 
     def _columns_read(self, of: JoinInput) -> tuple[str, ...]:
         """Return the columns of an input that tasks read, those of its condition included."""
-        where = self._where(of)
-        return (*dict.fromkeys((*self._needed(of), *(where.columns if where else ()))),)
+        return columns_to_read(self._needed(of), self._where(of))
 
     def _where(self, of: JoinInput) -> RowTest | None:
         """Return the condition on the rows of an input, which tasks evaluate if they read files.
@@ -641,7 +616,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             n_late.update(each.n_late)
         self.inputs.count_late(n_late, self.place, self._last_batch)
         self._newest = n_late.total(), n_results
-        self._results_per_row = n_results / max(sum(n_rows.values()), 1)
+        self.results_per_row = n_results / max(sum(n_rows.values()), 1)
         self.n_results += n_results
         self._loads = tuple(each.n_here for each in reports)
         return n_rows

@@ -108,9 +108,12 @@ class Shape:
         return self.results.field(result_column(of.name, column)).type
 
     def sent(self, found: pa.Table) -> pa.Table:
-        """Return results as Spark takes them; a column that they lack is NULL."""
+        """Return the results whose compared keys are equal, in Spark's types.
+
+        A column that they lack is NULL.
+        """
         for one, other in self.compared:
-            is_equal = pc.equal(found[one], found[other])
+            is_equal = pc.fill_null(pc.equal(found[one], found[other]), False)
             if not pc.all(is_equal).as_py():
                 found = found.filter(is_equal)
         return as_sent(found, self.results)
@@ -163,7 +166,7 @@ class BatchWorker(BucketWorker):
         return BucketBatch(*state), inputs
 
     def sent(self, table: pa.Table) -> pa.Table:
-        """Return results as Spark takes them."""
+        """Return the results whose compared keys are equal, in Spark's types."""
         return self.shape.sent(table)
 
 

@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eddyline.data.hashes import KINDS, add_hash, seeds, whole_numbers
-from eddyline.lane.exchange import BLOBS, BUCKET, FileBuckets, unpacked
+from eddyline.lane.exchange import BLOBS, BUCKET, FileBuckets, columns_to_read, unpacked
 from eddyline.models.entities.kept import CODE
 from eddyline.models.fitting.fit import Fit
-from eddyline.models.segments import entity_numbers, micros_of
+from eddyline.models.segments import BLOCK_ROWS, entity_numbers, micros_of
 from eddyline.query.predicates import SqlPredicate
 from eddyline.spark.arrow_tasks import map_batches
 from eddyline.spark.bucketed import shuffled
@@ -45,9 +45,10 @@ if TYPE_CHECKING:
 NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double")
 """Types of attributes that tasks cast to double as Spark does."""
 
-MOST_SORTED = 20_000_000
-"""Rows of a batch DataFrame up to which tasks sort them. A task holds the rows of its entities,
-which may be all. Of more rows Spark sorts them, on disk where memory is short."""
+MOST_SORTED, MOST_SORTED_BYTES = 10_000_000, 1 << 30
+"""Rows of a batch DataFrame, and bytes of the columns that are read, up to which tasks sort them. A
+task holds the rows of its entities twice, and these may be all rows. Of more of them Spark sorts
+them, on disk where memory is short."""
 
 BUCKET_ROWS = 500_000
 """Rows of a batch DataFrame for each task that fits some, on average."""
@@ -73,11 +74,11 @@ def columns_of(how: Fit) -> tuple[str, ...]:
 
 def check_columns(how: Fit, scan: PlainScan) -> None:
     """Raise Refused if rows have values that tasks do not hash or cast as Spark does."""
-    kinds = {column.name: column.type_text for column in scan.columns}
-    for names, known in (((*how.keys, how.time), KINDS), (how.columns, NUMBERS)):
+    types = {column.name: column.type_text for column in scan.columns}
+    for names, readable in (((*how.keys, how.time), KINDS), (how.columns, NUMBERS)):
         for name in names:
-            if kinds.get(name) not in known:
-                raise Refused(f"tasks do not read {name!r}, which is of type {kinds.get(name)}")
+            if types.get(name) not in readable:
+                raise Refused(f"tasks do not read {name!r}, which is of type {types.get(name)}")
 
 
 @dataclass(frozen=True)
@@ -170,20 +171,24 @@ class FitOfFiles:
         """Raise Refused if rows have values that tasks do not hash or cast as Spark does."""
         check_columns(fit_of(self.how), scan)
 
-    def task(self, df: DataFrame) -> FileModelRows | None:
+    def rows_to_read(self, df: DataFrame) -> FileModelRows | None:
         """Return what reads the files of the DataFrame; None if Spark is to read them."""
-        lane = Lane(self, "lane", self.lane, is_adaptive=False, keeps_rows=False)
+        if self.lane == "off":
+            return None
         try:
             how = fit_of(self.how)
             where = row_test(df, [*map(SqlPredicate, self.conditions)])
-            tested = () if where is None else where.columns
-            names = dict.fromkeys((*columns_of(how), *tested))
         except Refused:
             return None
-        files = lane.files(df.select(*map(quoted, names)), Batch(), keeps_plan=False)
-        if files is None or files.size[0] > MOST_SORTED:
+        lane = Lane(self, "lane", self.lane, is_adaptive=False, keeps_rows=False)
+        rows = df.select(*map(quoted, columns_to_read(columns_of(how), where)))
+        files = lane.files(rows, Batch(), keeps_plan=False)
+        if files is None:
             return None
-        n_tasks = max(len(files.tasks), -(-files.size[0] // BUCKET_ROWS)) if how.keys else 1
+        n_rows, n_bytes = files.size
+        if n_rows > MOST_SORTED or n_bytes > MOST_SORTED_BYTES:
+            return None
+        n_tasks = max(len(files.tasks), -(-n_rows // BUCKET_ROWS)) if how.keys else 1
         return file_rows(files, how, n_tasks, together=how.keys, where=where)
 
 
@@ -194,7 +199,7 @@ def segments_of_files(
     schema: StructType,
 ) -> DataFrame:
     """Return what a task makes of the rows of its entities, which come by entity and time."""
-    sent = read_by_tasks(spark, len(reading.tasks), reading.blobs, BLOBS)
+    sent = read_by_tasks(spark, len(reading.tasks), reading.blobs, BLOBS, is_sized=False)
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return solve(iter(rows_of_entities(batches, reading.keys, reading.time)))
@@ -210,9 +215,10 @@ def rows_of_entities(
     if not rows:
         return []
     table = pa.Table.from_batches(rows).drop_columns([BUCKET, CODE]).combine_chunks()
+    del rows  # and with them the blobs
     order = _by_entity_and_time(entity_numbers(table, keys), micros_of(table.column(time)))
-    found: list[pa.RecordBatch] = table.take(pa.array(order)).to_batches()
-    return found
+    batches: list[pa.RecordBatch] = table.take(pa.array(order)).to_batches(BLOCK_ROWS)
+    return batches
 
 
 def _by_entity_and_time(entities: Ints, times: Ints) -> Ints:

@@ -100,7 +100,8 @@ def fit(
         name: of the query of a stream.
         lane: who reads the Parquet files of ``df``. ``auto``: of a stream tasks while that is
             faster, of a batch DataFrame tasks unless it is a table of the catalog or has more than
-            twenty million rows; ``on``: tasks wherever they can; ``off``: Spark.
+            ten million rows; ``on``: tasks wherever they can, tables of that size included;
+            ``off``: Spark.
         **options: ``method``, ``degree``, ``prefix_rows`` and ``rounding``; see
             ``eddyline.models.fitting.bounds.FitOptions``.
 

@@ -132,7 +132,7 @@ class Source:
     def reading(self) -> FileModelRows | None:
         """Return what reads the files of the rows; None if Spark does."""
         assert self.maker is not None
-        return FitOfFiles(self.maker, self.lane, self.conditions).task(self.every.df)
+        return FitOfFiles(self.maker, self.lane, self.conditions).rows_to_read(self.every.df)
 
     @property
     def segments(self) -> DataFrame:

@@ -12,10 +12,11 @@ from the start come with the first batch.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType, TimestampNTZType
 
 from eddyline.data.learned import restored
@@ -30,16 +31,7 @@ from eddyline.models.streams.view import ModelCounts, ModelView, told_bounds, wa
 from eddyline.options import ModelOptions
 from eddyline.report import models as words
 from eddyline.spark.analysis import arrow_schema
-from eddyline.spark.bucketed import (
-    FEW_RESULTS,
-    MOST_READ,
-    REPORT,
-    REPORTED,
-    StreamOperator,
-    answered_here,
-    are_few,
-    read_here,
-)
+from eddyline.spark.bucketed import REPORT, REPORTED, StreamOperator, as_sent
 from eddyline.spark.clock import StreamClock
 from eddyline.spark.event_time import ResultClock
 from eddyline.spark.models.files import check_columns, columns_of, file_rows, fit_of
@@ -166,12 +158,12 @@ class ModelOperator(StreamOperator[ModelPart, BucketReport]):
     @classmethod
     def of(cls, step: ModelStep, site: Site) -> Self:
         """Return the operator of a step."""
-        made = cls(step, site)
+        operator = cls(step, site)
         if len(step.inputs) > 1:
-            made.lane.note_not_asked("it reads several inputs")
+            operator.lane.note_not_asked("it reads several inputs")
         else:
-            made.follow_stream(site)
-        return made
+            operator.follow_stream(site)
+        return operator
 
     def then(self, steps: Sequence[Step]) -> Sequence[Step]:
         """Return the steps over its result."""
@@ -207,17 +199,14 @@ class ModelOperator(StreamOperator[ModelPart, BucketReport]):
     def prepare(self, df: DataFrame, batch: Batch) -> None:
         """Take in the plan that is in force by now; answer a batch here whose files are small."""
         super().prepare(df, batch)
-        self.asked = self._taken_in(batch)
-        if self.files is not None and are_few(self.files) and not self.is_idle:
-            arrived = read_here(self._reading(self.files))
-            if arrived is not None:
-                most = MOST_READ if batch.takes_arrow and self.gives_table else FEW_RESULTS
-                worker = self._worker(df, batch)
-                self.driver_answer = answered_here(arrived, self.n_buckets, worker, most)
-        if self.driver_answer is not None:
-            self.lane.note_read_here()
+        self.asked = self._plan_of_batch(batch)
+        if self.files is not None and not self.is_idle:
+            states = self.part.buckets.values()
+            n_kept_bytes = sum(file.n_bytes for state in states for file in state.files)
+            reading = self._reading(self.files)
+            self.answer_files(reading, partial(self._worker, df, batch), batch, n_kept_bytes)
 
-    def _taken_in(self, batch: Batch) -> StreamPlan:  # noqa: ARG002
+    def _plan_of_batch(self, batch: Batch) -> StreamPlan:  # noqa: ARG002
         """Return what is done with the rows of a batch, once its plan is taken in."""
         return self._planned()
 
@@ -254,7 +243,8 @@ class ModelOperator(StreamOperator[ModelPart, BucketReport]):
 
     def laid_table(self, found: pa.Table) -> Laid:
         """Return the results in what the driver has answered, as a table."""
-        return Laid(self.empty_results, table=found)
+        schema = to_arrow_schema(self.empty_results.schema, timezone="UTC")
+        return Laid(self.empty_results, table=as_sent(found, schema))
 
     @cached_property
     def empty_results(self) -> DataFrame:
@@ -334,6 +324,8 @@ class ModelOperator(StreamOperator[ModelPart, BucketReport]):
             with self._lock:
                 for each in reports:
                     self.counts.add(each)
+                n_results, n_rows = sum(each.n_results for each in reports), batch.n_rows
+                self.results_per_row = n_results / max(n_rows or 0, 1)
                 entries += self._learn_joins(reports, batch.id)
                 drawn = [each.sketch for each in reports if each.sketch is not None]
                 self._sketch = self._sketch.with_later(drawn, self.asked.row_times)

@@ -126,7 +126,8 @@ class SinkRouter:
     @property
     def takes_arrow(self) -> bool:
         """Whether all sinks take their part of a table."""
-        return all(each.plain is not None for each in self.members.values())
+        members = tuple(self.members.values())  # one may leave meanwhile
+        return all(member.plain is not None for member in members)
 
     def begin(self, *, continues: bool) -> None:
         """Let the sinks get ready."""
@@ -145,7 +146,7 @@ class SinkRouter:
             apart = [(place, each) for place, each in here if each.texts is None]
             together = [(place, each) for place, each in here if each.texts is not None]
             if results.table is not None:
-                _write_table(results.table, results.spark, here, batch_id)
+                self._write_table(results.table, results.spark, here, batch_id)
             elif apart:
                 self._write_apart(df, apart, together, batch_id)
             else:
@@ -154,6 +155,26 @@ class SinkRouter:
             self.kept_by = {each.name: each.n_kept for _, each in here if each.n_kept is not None}
             n_kept = sum(self.kept_by.values())
             return lambda _timeout_s: n_kept
+
+    def _write_table(
+        self,
+        table: pa.Table,
+        spark: SparkSession,
+        members: list[tuple[int, Member]],
+        batch_id: int,
+    ) -> None:
+        """Give each sink its part of the results, which the driver holds."""
+        rows_by_place = _rows_by_place(table[PLACES])
+        table = table.drop_columns([PLACES])
+        for place, member in members:
+            if member.name not in self.members:
+                continue  # stopped by the sink of another
+            assert member.plain is not None
+            numbers = rows_by_place.get(place, np.zeros(0, np.int64))
+            part = member.plain.laid(table.take(pa.array(numbers)))
+            sink: Any = member.sink
+            sink.write_arrow(part.table, part.df.schema, spark, batch_id)
+            member.n_kept = len(numbers)
 
     def _write_apart(
         self,
@@ -265,20 +286,6 @@ def _write_files(kept: DataFrame, members: list[tuple[int, Member]], batch_id: i
         assert isinstance(sink, FileSink)
         sink.take(f"{first.sink.root}/{staging}/{_PLACE}={place}", batch_id)
     first.sink.files.delete_dir(f"{first.sink.root}/{staging}")
-
-
-def _write_table(
-    table: pa.Table, spark: SparkSession, members: list[tuple[int, Member]], batch_id: int
-) -> None:
-    """Give each sink its part of the results, which the driver holds."""
-    own = _rows_by_place(table[PLACES])
-    for place, member in members:
-        assert member.plain is not None
-        taken = own.get(place, np.zeros(0, np.int64))
-        part = member.plain.laid(table.take(pa.array(taken)))
-        sink: Any = member.sink
-        sink.write_arrow(part.table, part.df.schema, spark, batch_id)
-        member.n_kept = len(taken)
 
 
 def _write_together(rows: DataFrame, members: list[tuple[int, Member]], batch_id: int) -> None:

@@ -20,6 +20,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as F
 
@@ -468,8 +469,8 @@ class _Placed(Operator):
     def lay_arrow(self, table: pa.Table) -> Laid:
         """Return a table with the place of each row; its query alone has it."""
         place = table[PLACE].combine_chunks()
-        offsets = pa.array(range(len(place) + 1), pa.int32())
-        places = pa.ListArray.from_arrays(offsets, place)
+        offsets = np.arange(len(place) + 1, dtype=np.int32)
+        places = pa.ListArray.from_arrays(pa.array(offsets), place)
         return Laid(self._empty, table=table.drop_columns([PLACE]).append_column(PLACES, places))
 
     @cached_property
