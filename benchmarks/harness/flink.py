@@ -36,9 +36,8 @@ def problem() -> str:
     """Return why Flink cannot run here, and the command that installs it; empty if it can."""
     python = interpreter()
     if not python.is_file() and os.environ.get(VARIABLE):
-        return (
-            f"{VARIABLE} names {python}, which is no file; unset it, or install Flink by {COMMAND}"
-        )
+        advice = f"unset it, or install Flink by {COMMAND}"
+        return f"{VARIABLE} names {python}, which is no file; {advice}"
     if not python.is_file():
         return f"no Flink is installed; install it by {COMMAND}"
     look = "import importlib.util, sys; sys.exit(importlib.util.find_spec('pyflink') is None)"
