@@ -62,17 +62,7 @@ FROM TABLE(SESSION(TABLE bid PARTITION BY bidder, DESCRIPTOR(dateTime), INTERVAL
 GROUP BY bidder, window_start, window_end
 """
 
-_Q14 = """
-SELECT auction, bidder, 0.908 * price AS price,
-    CASE
-        WHEN hour(dateTime) >= 8 AND hour(dateTime) <= 18 THEN 'dayTime'
-        WHEN hour(dateTime) <= 6 OR hour(dateTime) >= 20 THEN 'nightTime'
-        ELSE 'otherTime'
-    END AS bidTimeType,
-    dateTime, extra, char_length(extra) - char_length(replace(extra, 'c', '')) AS c_counts
-FROM bid
-WHERE 0.908 * price > 1000000 AND 0.908 * price < 50000000
-"""
+_Q14 = QUERIES[14].asked.text.replace("length(extra) -", "char_length(extra) -")
 
 _Q22 = """
 SELECT auction, bidder, price, channel, split_index(url, '/', 3) AS dir1,
