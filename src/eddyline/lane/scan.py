@@ -185,7 +185,7 @@ def _column_refusal(
     """Return why a column of a file would not be read as Spark reads it; empty if it would be."""
     leaf = footer.schema.column(at)
     if _is_nested(leaf):
-        return "has nested values"
+        return "has nested values, or a dot in its name"
     stored = f"{leaf.physical_type} {leaf.logical_type}"
     if not _is_read_as(stored, column.type_text):
         return f"is stored as {stored}, which is not {column.type_text}"

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import functions as F
 
 import eddyline as el
-from eddyline.errors import OptionError
+from eddyline.errors import OptionError, QueryError
 from eddyline.lane.choice import FILES
 from eddyline.spark import bucketed
 from eddyline.spark.models import files as lane_of_models
@@ -185,6 +185,26 @@ def test_spark_broadcasts_no_segments_whose_size_it_does_not_know(spark, folder)
     assert "BroadcastExchange" not in str(plan._jdf.queryExecution().executedPlan())
 
 
+@pytest.mark.parametrize("name", ["__bucket", "__entity"])
+def test_columns_with_names_of_temporary_ones_are_left_to_spark(spark, folder, name):
+    df = spark.read.parquet(str(folder)).select("ts", "ship", F.col("x").alias(name))
+    found = fitted(df, within={name: 1.0}).to_df()
+    assert not is_read_by_tasks(found)
+    assert found.count() > 10
+    stream = spark.readStream.schema(schema_of(folder)).parquet(str(folder))
+    stream = stream.select("ts", "ship", F.col("x").alias(name))
+    with pytest.raises(QueryError, match=f"'{name}' is the name of a temporary column; rename"):
+        fitted(stream, within={name: 1.0}, name="named").changes().start("memory")
+
+
+def test_the_time_may_be_a_key(spark, folder):
+    df = spark.read.parquet(str(folder))
+    wanted, found = (fitted(df, ("ts", "ship"), lane=lane).to_df() for lane in ("off", "auto"))
+    assert is_read_by_tasks(found)
+    assert bag(found) == bag(wanted)
+    assert len(bag(wanted)) > 10
+
+
 def test_a_table_of_the_catalog_is_read_by_spark_unless_asked(spark, folder):
     spark.read.parquet(str(folder)).write.mode("overwrite").saveAsTable("laned_rows")
     try:
@@ -294,6 +314,22 @@ def test_what_is_too_much_for_the_driver_is_left_to_tasks(
         STREAMED["ranges"](streamed(spark, tmp_path / "rows", lane="off")), tmp_path / "base"
     )
     assert out(spark, tmp_path) == out(spark, tmp_path / "base")
+
+
+@FILES_ARE_ASKED
+@BOTH_READ
+def test_a_stream_may_have_its_time_as_a_key(spark, asked, reads_here, tmp_path):
+    for number in range(N_FILES):
+        write(tmp_path / "rows", number)
+    schema = schema_of(tmp_path / "rows")
+    reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
+    for lane in ("on", "off"):
+        rows = reader.parquet(str(tmp_path / "rows"))
+        segments = fitted(rows, ("ts", "ship"), name="tracks", lateness="1 minute", lane=lane)
+        run = run_to_end(segments.where("x > 0").changes(), tmp_path / lane)
+        assert lane == "off" or SAID[reads_here] in told(run)
+    assert out(spark, tmp_path / "on") == out(spark, tmp_path / "off")
+    assert out(spark, tmp_path / "on")
 
 
 @FILES_ARE_ASKED

@@ -425,7 +425,9 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             texts = self.bound.step.keys[key].members[of.name]
             known = {quoted(name): name for name in of.df.columns}
             known |= {name: name for name in of.df.columns}
-            if len(texts) > 1 or texts[0].strip() not in known:
+            if len(texts) > 1:
+                raise Refused(f"two columns of {of.name} have one value in each result")
+            if texts[0].strip() not in known:
                 raise Refused(f"Spark computes the key {one_line(texts[-1])} of {of.name}")
             found[key] = known[texts[0].strip()]
         self._key_columns[of.name] = found

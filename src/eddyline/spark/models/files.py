@@ -75,6 +75,8 @@ def columns_of(how: Fit) -> tuple[str, ...]:
 def check_columns(how: Fit, scan: PlainScan) -> None:
     """Raise Refused if rows have values that tasks do not hash or cast as Spark does."""
     types = {column.name: column.type_text for column in scan.columns}
+    if taken := {BUCKET, CODE} & types.keys():
+        raise Refused(f"{min(taken)!r} is the name of a temporary column")
     for names, readable in (((*how.keys, how.time), KINDS), (how.columns, NUMBERS)):
         for name in names:
             if types.get(name) not in readable:

@@ -319,7 +319,7 @@ def rows_to_fit(rows: DataFrame, how: Maker, *more: str) -> DataFrame:
 
     Rows without an instant are in no segment.
     """
-    columns = [*map(quoted, how.keys), quoted(how.time)]
+    columns = [*map(quoted, dict.fromkeys((*how.keys, how.time)))]
     columns += [f"{text} AS {quoted(name)}" for name, text in how.columns.items()]
     return rows.where(_column(how.time).isNotNull()).selectExpr(*columns, *more)
 

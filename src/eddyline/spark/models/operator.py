@@ -89,6 +89,7 @@ class ModelOperator(StreamOperator[ModelPart, BucketReport]):
 
     def __init__(self, step: ModelStep, site: Site) -> None:
         self.step, self.query = step, site.query
+        _check_names(step, site.query)
         self.asked = step.plan
         """What is done with the rows of a batch, by the plan in force."""
         partitions = site.df.sparkSession.conf.get("spark.sql.shuffle.partitions")
@@ -392,6 +393,16 @@ class ModelOperator(StreamOperator[ModelPart, BucketReport]):
             self.counts = restored(state.get(COUNTS, {}), ModelCounts, "models")
             if (learned := state.get(self.planning.component)) is not None:
                 self.planning.restore(learned)
+
+
+def _check_names(step: ModelStep, query: str) -> None:
+    """Raise QueryError if a key or an attribute has the name of a column that rows travel with."""
+    for name in (
+        name for each in step.plan.inputs for name in (*each.shape.keys, *each.shape.attributes)
+    ):
+        if name in (BUCKET, CODE, SIDE):
+            msg = f"query {query!r}: {name!r} is the name of a temporary column; rename the column"
+            raise QueryError(msg, query=query, column=name)
 
 
 # -- what comes to the buckets --------------------------------------------------------------------
