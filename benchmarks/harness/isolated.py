@@ -1,7 +1,8 @@
 """Runs a function in a process of its own: what is measured there starts from nothing.
 
 ``python -m benchmarks.harness.isolated module:function JSON`` calls the function with the arguments
-and prints its result.
+and prints its result. The module needs Python's own packages only, as peers have environments of
+their own.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from benchmarks.harness.processor import processes_below
+
 TIMEOUT_S = 3_600
 """After this a child is given up (s)."""
 
@@ -22,20 +25,26 @@ MARK = "result: "
 
 
 def alone(
-    function: str, *, environment: dict[str, str] | None = None, **arguments: Any
+    function: str,
+    *,
+    environment: dict[str, str] | None = None,
+    python: Path | str = sys.executable,
+    **arguments: Any,
 ) -> dict[str, Any]:
     """Call a function in a fresh Python process and return what it returns.
 
     Args:
         function: ``module:function``; it returns plain values.
         environment: variables that are set for it.
+        python: the Python that runs it.
         **arguments: plain values.
 
     Raises:
-        RuntimeError: it failed; the message ends with what it printed last.
+        RuntimeError: it failed; the message ends with the last cause that Java told, or with what
+            it printed last.
     """
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.harness.isolated", function, json.dumps(arguments)],
+        [str(python), "-m", "benchmarks.harness.isolated", function, json.dumps(arguments)],
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
@@ -45,10 +54,16 @@ def alone(
     )
     results = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
     if done.returncode or not results:
-        msg = f"{function} exited with {done.returncode}: {done.stderr.strip()[-300:]}"
+        msg = f"{function} exited with {done.returncode}: {_cause(done.stderr)}"
         raise RuntimeError(msg)
     found: dict[str, Any] = json.loads(results[-1].removeprefix(MARK))
     return found
+
+
+def _cause(errors: str) -> str:
+    """Return the last cause in a stack trace of Java, or the end of other text."""
+    causes = [line for line in errors.splitlines() if line.startswith("Caused by")]
+    return (causes[-1] if causes else errors.strip())[-300:]
 
 
 def peak_bytes(pid: int | str = "self") -> int:
@@ -63,20 +78,12 @@ def peak_bytes(pid: int | str = "self") -> int:
 
 def python_below(pid: int | str) -> list[int]:
     """Return the processes below one that run Python: Spark's workers among them."""
-    found, pending = [], [int(pid)]
-    while pending:
-        at = pending.pop()
-        try:
-            tasks = Path(f"/proc/{at}/task").iterdir()
-            children = [int(c) for t in tasks for c in (t / "children").read_text().split()]
-        except OSError:
-            continue
-        for child in children:
-            pending.append(child)
-            name = Path(f"/proc/{child}/comm")
-            if name.is_file() and name.read_text().startswith("python"):
-                found.append(child)
-    return found
+    names = {child: Path(f"/proc/{child}/comm") for child in processes_below(int(pid))}
+    return [
+        child
+        for child, name in names.items()
+        if name.is_file() and name.read_text().startswith("python")
+    ]
 
 
 def pin(core: int) -> None:

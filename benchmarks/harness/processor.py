@@ -1,4 +1,4 @@
-"""Processor time of a process and all processes below it, read from ``/proc``.
+"""Processes below a process, and their processor time, read from ``/proc``.
 
 On a busy machine the wall clock counts the neighbours too. Processor time hardly does. The module
 needs Python's own packages only, so the environments of peers can import it.
@@ -18,18 +18,23 @@ def seconds_below(pid: int | None = None) -> float:
     Args:
         pid: the process; this one if omitted.
     """
-    seconds, pending = 0.0, [os.getpid() if pid is None else pid]
+    own = os.getpid() if pid is None else pid
+    ticks = sum(map(_ticks, (own, *processes_below(own))))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def processes_below(pid: int) -> list[int]:
+    """Return the living descendants of a process."""
+    below, pending = [], [pid]
     while pending:
-        process = Path(f"/proc/{pending.pop()}")
         try:
-            # The name of the program, in brackets, may hold spaces.
-            fields = (process / "stat").read_text("utf-8").rpartition(")")[2].split()
-            tasks = list((process / "task").iterdir())
-            pending += [int(child) for task in tasks for child in _children(task)]
+            tasks = list(Path(f"/proc/{pending.pop()}/task").iterdir())
         except OSError:
             continue
-        seconds += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
-    return seconds
+        children = [int(child) for task in tasks for child in _children(task)]
+        below += children
+        pending += children
+    return below
 
 
 def _children(task: Path) -> list[str]:
@@ -37,3 +42,13 @@ def _children(task: Path) -> list[str]:
         return (task / "children").read_text("utf-8").split()
     except OSError:
         return []
+
+
+def _ticks(pid: int) -> int:
+    """Return the processor time of a process and of its children that have ended (ticks)."""
+    try:
+        # The name of the program, in brackets, may hold spaces.
+        fields = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return sum(map(int, fields[11:15]))

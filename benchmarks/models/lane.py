@@ -19,7 +19,7 @@ import eddyline as el
 from benchmarks.harness.scenario import Measurement, Runs, Settings
 from benchmarks.harness.spark import spark_session, written
 from benchmarks.harness.statistics import median, spread
-from benchmarks.harness.timing import interleaved
+from benchmarks.harness.timing import interleaved, seconds_of
 from benchmarks.models.data import T0_US
 
 N_COLUMNS, N_SHAPES, N_ROUNDS = 20, 3, 5
@@ -86,7 +86,7 @@ def of_the_day(settings: Settings) -> Measurement:
     """Time of ``lane="off"`` over the default: the median of some shapes."""
     rng = np.random.default_rng([settings.unseen, 85])
     gains, notes = [], []
-    raw: dict[str, list[float]] = {}
+    raw: dict[str, tuple[float, ...]] = {}
     for _ in range(settings.pick(N_SHAPES, 1)):
         shape = drawn(rng, settings)
         folder, target = files(shape, rng), tempfile.mkdtemp(prefix="eddyline_bench_")
@@ -107,7 +107,7 @@ def of_the_day(settings: Settings) -> Measurement:
             f"{shape}, {n_segments:,} segments: {median(ratios):.2f} ({spread(ratios)}; "
             f"auto {times['auto']}, off {times['off']})"
         )
-        raw |= {f"{way} {len(gains)}": [*each.seconds] for way, each in times.items()}
+        raw |= {f"{way} {len(gains)}": seconds for way, seconds in seconds_of(times).items()}
         shutil.rmtree(target)
     return Measurement(median(gains), "; ".join(notes), raw)
 

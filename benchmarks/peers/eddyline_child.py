@@ -15,6 +15,9 @@ HERE = "benchmarks.peers.eddyline_child:run"
 
 CORES = 2
 
+HEAP = "6g"
+"""Most memory of the JVM, Flink's too."""
+
 
 def run(job: dict[str, Any], options: dict[str, Any] | None = None) -> dict[str, Any]:
     """Run a job; returns its times (s), and those of Spark's micro-batches.
@@ -25,7 +28,7 @@ def run(job: dict[str, Any], options: dict[str, Any] | None = None) -> dict[str,
     """
     with tempfile.TemporaryDirectory(prefix="eddyline_peer_") as folder:
         conf = {
-            "spark.driver.memory": "6g",
+            "spark.driver.memory": HEAP,
             "spark.local.dir": f"{folder}/local",
             "spark.sql.warehouse.dir": f"{folder}/warehouse",
         }

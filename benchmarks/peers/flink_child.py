@@ -1,15 +1,11 @@
 """One query in Flink, run by the Python of its own environment, which lacks eddyline.
 
-``python -m benchmarks.peers.flink_child JOB`` reads the JSON of a job (see ``PeerQuery.job``), runs
-the query in streaming mode over the bounded files, and prints a line of JSON with its times.
+``run`` takes a job (see ``PeerQuery.job``) and runs its query in streaming mode over bounded files.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 import time
-from pathlib import Path
 from typing import Any
 
 from pyflink.table import EnvironmentSettings, TableEnvironment
@@ -55,9 +51,3 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     seconds = time.perf_counter() - started
     busy = seconds_below() - busy
     return {"ready_s": ready_s, "seconds": seconds, "busy_s": busy, "version": __version__}
-
-
-if __name__ == "__main__":
-    print(
-        "result: " + json.dumps(run(json.loads(Path(sys.argv[1]).read_text("utf-8")))), flush=True
-    )

@@ -8,36 +8,24 @@ eddyline comes first, because a machine compiles its kernels once and keeps them
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import duckdb
 
 from benchmarks.harness import flink
-from benchmarks.harness.isolated import MARK, alone
+from benchmarks.harness.isolated import alone
 from benchmarks.harness.scenario import Measurement
 from benchmarks.harness.statistics import median, spread
 from benchmarks.peers import eddyline_child
 
-ROOT = Path(__file__).resolve().parents[2]
-
-CHILD = "benchmarks.peers.flink_child"
-
-HEAP = "6g"
-"""Most memory of Flink's JVM: as much as Spark's in ``eddyline_child``."""
+CHILD = "benchmarks.peers.flink_child:run"
 
 SETTINGS = {"PYTHONDONTWRITEBYTECODE": ""}
 """Variables of both processes: users keep the bytecode of packages, so cold processes do too."""
-
-RUN_S = 1_800
-"""A run of Flink is given up after this (s)."""
 
 N_SHOWN = 3
 """Rows that differ which an error shows."""
@@ -50,34 +38,13 @@ def in_flink(job: Job) -> Times:
     """Run a job in Flink.
 
     Raises:
-        RuntimeError: it failed; the message ends with what Flink printed last.
+        RuntimeError: it failed; the message ends with the last cause that Flink told.
     """
     with tempfile.TemporaryDirectory(prefix="eddyline_flink_") as folder:
-        path = Path(folder) / "job.json"
-        path.write_text(json.dumps({**job, "spawned": time.time()}), "utf-8")
-        settings = {"JVM_ARGS": f"-Xmx{HEAP}", "FLINK_LOG_DIR": folder, "PYTHONPATH": str(ROOT)}
-        settings |= SETTINGS
-        done = subprocess.run(
-            [str(flink.interpreter()), "-m", CHILD, str(path)],
-            capture_output=True,
-            text=True,
-            timeout=RUN_S,
-            cwd=folder,
-            env={**os.environ, **settings},
-            check=False,
-        )
-    lines = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
-    if done.returncode or not lines:
-        msg = f"Flink exited with {done.returncode}: {_cause(done.stderr)}"
-        raise RuntimeError(msg)
-    times: Times = json.loads(lines[-1].removeprefix(MARK))
-    return times
-
-
-def _cause(errors: str) -> str:
-    """Return the last cause in a stack trace of Java, or the end of other text."""
-    causes = [line for line in errors.splitlines() if line.startswith(("Caused by", ": org.ap"))]
-    return (causes[-1] if causes else errors.strip())[-300:]
+        heap = f"-Xmx{eddyline_child.HEAP}"
+        settings = {"JVM_ARGS": heap, "FLINK_LOG_DIR": folder, **SETTINGS}
+        job = {**job, "spawned": time.time()}
+        return alone(CHILD, environment=settings, python=flink.interpreter(), job=job)
 
 
 def in_eddyline(job: Job) -> Times:

@@ -21,8 +21,8 @@ Invariants:
 * A batch without rows changes no state: no bucket works in it.
 
 Read ``BucketedOperator`` first, then ``BucketWorker``, then ``StreamOperator``, which reads the
-files of one stream in the lane. What is in a bucket, the columns that go
-there, and what is learned are the operator's own.
+files of one stream in the lane. What is in a bucket, the columns that go there, and what is learned
+are the operator's own.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class BucketedOperator(Operator, Generic[StateT, ReportT]):
         self.driver_answer: DriverAnswer | None = None
         """What the driver has answered of the batch that is laid; None if tasks answer it."""
         self.results_per_row = 0.0
-        """Results for each row of the newest batch."""
+        """Results for each row of the newest batch whose results are known."""
 
     # -- what an operator says of itself --------------------------------------------------------
 

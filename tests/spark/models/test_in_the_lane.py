@@ -103,8 +103,6 @@ ASKED = {
     "key", [(), ("ship",), ("port",), ("ship", "port", "day"), ("day", "ship")], ids=" ".join
 )
 def test_segments_are_those_of_rows_that_spark_sorts(spark, folder, key, asked_for):
-    if not key and asked_for == "pairs":
-        pytest.skip("a join of one entity with itself is asked above")
     df = spark.read.parquet(str(folder))
     wanted = ASKED[asked_for](fitted(df, key, lane="off"))
     found = ASKED[asked_for](fitted(df, key))
@@ -226,7 +224,7 @@ def test_no_rows_give_no_segments(spark, tmp_path):
 
 
 def test_a_lane_that_is_none_is_an_error(spark, folder):
-    with pytest.raises(OptionError, match="lane is 'auto', 'on', 'off'; got 'fast'"):
+    with pytest.raises(OptionError, match="option 'lane' must be one of auto, on, off, got 'fast'"):
         fitted(spark.read.parquet(str(folder)), lane="fast")
 
 
@@ -370,6 +368,19 @@ def test_a_model_in_sql_is_read_from_files(spark, asked, reads_here, tmp_path):
     assert (n_own == 0) == reads_here
     assert out(spark, tmp_path / "on") == out(spark, tmp_path / "off")
     assert len(out(spark, tmp_path / "on")) > 10
+
+
+@FILES_ARE_ASKED
+@pytest.mark.parametrize("reads_here", [True], indirect=True)
+def test_results_are_foreseen_by_those_of_a_row_where_conditions_leave_rows_out(
+    spark, asked, reads_here, tmp_path, monkeypatch
+):
+    """Some results a batch, and files of 400 rows: both are below the bound."""
+    for number in range(N_FILES):
+        write(tmp_path / "rows", number)
+    monkeypatch.setattr(bucketed, "MOST_READ", 2_000)
+    run = run_to_end(asked_in_sql(spark, tmp_path / "rows", " AND ship <> 3", lane="on"), tmp_path)
+    assert SAID[True] in told(run)
 
 
 @FILES_ARE_ASKED

@@ -112,8 +112,10 @@ class FileModelRows(FileBuckets):
         for name in self.attributes:
             # As Spark casts: a whole number becomes the nearest double.
             sent[name] = columns[name].cast(pa.float64(), safe=False)
-        code = self._hashed(columns, self.keys, n)
-        buckets = self._hashed(columns, self.together, n) % self.n_buckets
+        code = groups = self._hashed(columns, self.keys, n)
+        if self.together != self.keys:
+            groups = self._hashed(columns, self.together, n)
+        buckets = groups % self.n_buckets
         return pa.RecordBatch.from_pydict(
             {**sent, CODE: code, BUCKET: pa.array(buckets.astype(np.int32))}
         )

@@ -35,7 +35,7 @@ from eddyline.models.revisions import layout_of
 from eddyline.models.segments import COEF, ERR, FLAGS, RESERVED, TIMES
 from eddyline.models.solving import earth
 from eddyline.models.steps import Shape
-from eddyline.options import LANES, check_names
+from eddyline.options import ModelOptions, check_names
 from eddyline.registry import checked_text, unknown
 from eddyline.spark.analysis import refused, unlogged
 from eddyline.spark.models.frame import Segments
@@ -133,9 +133,7 @@ def fit(
     earth.outputs(names)
     how = Fit(keys, time, bounds, _options(options, max_gap), unbounded, track=place)
     is_early = read_results(results, is_streaming=frame.isStreaming)
-    if lane not in LANES:
-        msg = f"lane is {', '.join(map(repr, LANES))}; got {lane!r}"
-        raise OptionError(msg, lane=lane)
+    ModelOptions(lane=lane)  # says what is wrong with it
     shape = Shape(keys, names)
     return _segments(frame, shape, how, name, lateness, is_early=is_early, lane=lane)
 

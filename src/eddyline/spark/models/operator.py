@@ -325,8 +325,9 @@ class ModelOperator(StreamOperator[ModelPart, BucketReport]):
             with self._lock:
                 for each in reports:
                     self.counts.add(each)
-                n_results, n_rows = sum(each.n_results for each in reports), batch.n_rows
-                self.results_per_row = n_results / max(n_rows or 0, 1)
+                if self.files is not None:
+                    n_results = sum(each.n_results for each in reports)
+                    self.results_per_row = n_results / max(self.files.size[0], 1)
                 entries += self._learn_joins(reports, batch.id)
                 drawn = [each.sketch for each in reports if each.sketch is not None]
                 self._sketch = self._sketch.with_later(drawn, self.asked.row_times)

@@ -383,7 +383,13 @@ class SharedQueries:
         self.scan = scan
         shape = scan.shape()
         self.router = SinkRouter(
-            member_of(each.query, each.made_sink(), scan.projections(each.query), shape)
+            member_of(
+                each.query,
+                each.made_sink(),
+                scan.projections(each.query),
+                shape,
+                may_be_table=scan.may_give_table,
+            )
             for each in starts
         )
         self.router.names = lambda: scan.names

@@ -64,7 +64,14 @@ class Member:
         return self.query.name
 
 
-def member_of(query: Query, sink: Sink, projections: tuple[str, ...], rows: DataFrame) -> Member:
+def member_of(
+    query: Query,
+    sink: Sink,
+    projections: tuple[str, ...],
+    rows: DataFrame,
+    *,
+    may_be_table: bool,
+) -> Member:
     """Return a query as one of several, whose rows go to a sink.
 
     Args:
@@ -72,9 +79,10 @@ def member_of(query: Query, sink: Sink, projections: tuple[str, ...], rows: Data
         sink: its sink.
         projections: its output columns over the rows of all queries, as SQL.
         rows: a DataFrame with the columns of these, for analysis only.
+        may_be_table: whether the driver may hold these rows as a table.
     """
     member = Member(query, sink, projections)
-    if getattr(sink, "takes_arrow", False):
+    if may_be_table and getattr(sink, "takes_arrow", False):
         own = rows.drop(PLACES)
         member.plain = PlainColumns.of(projections, own.schema, own.selectExpr(*projections))
     columns = [name for name in rows.columns if name != PLACES]

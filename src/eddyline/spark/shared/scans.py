@@ -17,7 +17,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 import numpy as np
@@ -109,6 +109,8 @@ class SharedScan(ABC):
     """What they have in common, in words."""
     names: Sequence[str]
     """The queries by their places in the micro-batch that was laid last."""
+    may_give_table: ClassVar[bool] = False
+    """Whether the driver may hold the rows as a table."""
 
     @abstractmethod
     def __init__(self, queries: Sequence[Query], gone: Mapping[str, Listed]) -> None: ...
@@ -259,6 +261,8 @@ class SharedAggregates(SharedScan):
         queries: one or more.
         gone: those that shared cells with them and left, by their names: what is kept has theirs.
     """
+
+    may_give_table = True
 
     def __init__(self, queries: Sequence[Query], gone: Mapping[str, Listed]) -> None:
         again = [_read_again(name, each.written, queries[0]) for name, each in gone.items()]
