@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections import namedtuple
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import pyarrow as pa
@@ -128,6 +129,7 @@ CASES = st.one_of(aggregate_cases(), over_cases()).filter(may_be_read)
 
 @FILES_ARE_ASKED
 @BOTH_READ
+@pytest.mark.large
 def test_any_case_gives_what_the_definition_gives(
     spark, asked, reads_here, batches_read, monkeypatch
 ):
@@ -148,6 +150,7 @@ def test_any_case_gives_what_the_definition_gives(
 
 
 @FILES_ARE_ASKED
+@pytest.mark.large
 def test_plans_and_ways_may_change_from_batch_to_batch(spark, asked, batches_read, monkeypatch):
     """Some batches are read by tasks, the others by Spark, under every plan."""
     files, turn = AggregatingOperator.prepare, [0]
@@ -230,49 +233,76 @@ def source(tmp_path):
     return folder
 
 
+Answer = namedtuple("Answer", "source rows n_late schema said")
+
+
+@pytest.fixture(scope="module")
+def by_spark(spark, tmp_path_factory):
+    """Return what a query says of files that Spark scans; each is asked once."""
+
+    @cache
+    def answered(text=TEXT, n_files=3, late=0):
+        folder = tmp_path_factory.mktemp("base")
+        (source := folder / "in").mkdir()
+        for number in range(n_files):
+            write(source, number, late=late * (number == 2))
+        run = run_to_end(query(spark, source, text, lane="off"), folder / "laned")
+        schema = spark.read.parquet(str(folder / "laned" / "out")).schema
+        n_late = run.late_rows("s").num_rows
+        return Answer(source, rows_of(spark, folder), n_late, schema, told(run))
+
+    return answered
+
+
 @FILES_ARE_ASKED
+@pytest.mark.large
 @pytest.mark.filterwarnings("ignore::eddyline.errors.LateRowsWarning")
-@pytest.mark.parametrize("plan", PLANS)
-@pytest.mark.parametrize("has_statistics", [True, False])
-@BOTH_READ
+@pytest.mark.parametrize(
+    ("plan", "has_statistics", "reads_here"),
+    [
+        ("driver", True, True),
+        ("driver", False, True),
+        *((plan, False, False) for plan in PLANS),
+    ],
+    indirect=["reads_here"],
+)
 def test_every_plan_reads_files_and_says_so(
-    spark, asked, reads_here, source, tmp_path, batches_read, monkeypatch, plan, has_statistics
+    spark, by_spark, asked, reads_here, tmp_path, batches_read, monkeypatch, plan, has_statistics
 ):
     """The driver reads few rows itself, and has tasks read them where they are many."""
+    wanted = by_spark(late=40)
+    assert "lane: no, because the option lane is 'off'" in wanted.said
     monkeypatch.setattr(operator, "AggregateLoop", partial(AggregateLoop, plan=plan))
     monkeypatch.setattr(parquet_spans, "MOST_ROWS_READ", 0)
-    for number in range(4):
-        write(source, number, late=40 * (number == 2), write_statistics=has_statistics)
-    base = run_to_end(query(spark, source, lane="off"), tmp_path / "base")
-    assert "lane: no, because the option lane is 'off'" in base.explain()
+    source = wanted.source
+    if not has_statistics:
+        (source := tmp_path / "in").mkdir()
+        for number in range(3):
+            write(source, number, late=40 * (number == 2), write_statistics=False)
     run = run_to_end(query(spark, source, lane="on", adaptive=False), tmp_path / "laned")
     assert run.plan() == {"aggregate": plan, "lane": FILES}
-    assert batches_read == [2] * 4
+    assert batches_read == [2] * 3
     who = "the driver reads" if plan == "driver" and reads_here else "tasks read"
-    assert f"lane: {who} the files of each batch" in run.explain()
-    assert rows_of(spark, tmp_path) == rows_of(spark, tmp_path, "base")
-    late = [each.late_rows("s").num_rows for each in (base, run)]
-    assert late[0] == late[1] > 10
+    assert f"lane: {who} the files of each batch" in told(run)
+    assert rows_of(spark, tmp_path) == wanted.rows
+    assert run.late_rows("s").num_rows == wanted.n_late > 10
 
 
 @FILES_ARE_ASKED
+@pytest.mark.large
 def test_a_restart_may_read_rows_and_the_next_one_files(
-    spark, asked, source, tmp_path, batches_read
+    spark, by_spark, asked, source, tmp_path, batches_read
 ):
-    for number, lane in enumerate(["on", "off", "on", "auto"]):
+    for number, lane in enumerate(["on", "off", "auto"]):
         write(source, number)
         run = run_to_end(query(spark, source, lane=lane), tmp_path / "laned")
         assert ("lane" in run.plan()) == (lane != "off")
-    assert len(batches_read) == 3
-    whole = tmp_path / "whole"
-    whole.mkdir()
-    for number in range(4):
-        write(whole, number)
-    run_to_end(query(spark, whole, lane="off"), tmp_path / "base")
-    assert rows_of(spark, tmp_path) == rows_of(spark, tmp_path, "base")
+    assert len(batches_read) == 2
+    assert rows_of(spark, tmp_path) == by_spark().rows
 
 
 @FILES_ARE_ASKED
+@pytest.mark.large
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -294,10 +324,8 @@ def test_why_there_is_no_lane_is_said(spark, asked, source, tmp_path, text, why)
 
 
 CONDITIONS = [
-    "w > 0",
     "w > 10 AND (t = 'a' OR t LIKE 'b%') AND k IS NOT NULL",
-    "w BETWEEN -5 AND 5 AND v IN (1.25, 2.5, 3)",
-    "v < 0 OR v IS NULL",
+    "w BETWEEN -5 AND 5 AND v IN (1.25, 2.5, 3) OR v < 0 OR v IS NULL",
     "w > 1000",
     "ts > '2026-04-30 17:00:10' AND ts <= TIMESTAMP '2026-04-30 17:00:40'",
     "TRUE",
@@ -305,29 +333,39 @@ CONDITIONS = [
 
 
 @FILES_ARE_ASKED
-@BOTH_READ
 @pytest.mark.filterwarnings("ignore::eddyline.errors.LateRowsWarning")
-@pytest.mark.parametrize("condition", CONDITIONS)
+@pytest.mark.parametrize(
+    ("condition", "reads_here"),
+    [
+        (CONDITIONS[0], True),
+        *(
+            pytest.param(condition, reads_here, marks=pytest.mark.large)
+            for condition, reads_here in [
+                (CONDITIONS[0], False),
+                *zip(CONDITIONS[1:], [False, True, True, False], strict=True),
+            ]
+        ),
+    ],
+    indirect=["reads_here"],
+)
 def test_a_condition_before_the_aggregate_is_evaluated_over_the_files(
-    spark, asked, reads_here, source, tmp_path, batches_read, request, condition
+    spark, by_spark, asked, reads_here, tmp_path, batches_read, request, condition
 ):
-    for number in range(3):
-        write(source, number, late=40 * (number == 2))
     in_los_angeles(spark, request)
     text = TEXT.replace("GROUP BY", f"WHERE {condition} GROUP BY")
-    base = run_to_end(query(spark, source, text, lane="off"), tmp_path / "base")
-    run = run_to_end(query(spark, source, text, lane="on"), tmp_path / "laned")
+    wanted = by_spark(text, late=40)
+    run = run_to_end(query(spark, wanted.source, text, lane="on"), tmp_path / "laned")
     assert len(batches_read) == 3
     assert run.plan()["lane"] == FILES
-    assert rows_of(spark, tmp_path) == rows_of(spark, tmp_path, "base")
-    assert bool(rows_of(spark, tmp_path)) == (condition != "w > 1000")
-    late = [each.late_rows("s").num_rows for each in (base, run)]
-    assert late[0] == late[1]
+    assert rows_of(spark, tmp_path) == wanted.rows
+    assert bool(wanted.rows) == (condition != "w > 1000")
+    assert run.late_rows("s").num_rows == wanted.n_late
     if condition != "TRUE":
         assert "lane: the filters run where files are read for the aggregate" in told(run)
 
 
 @FILES_ARE_ASKED
+@pytest.mark.large
 @pytest.mark.parametrize(
     ("condition", "why"),
     [
@@ -350,9 +388,9 @@ def test_why_a_condition_is_not_evaluated_over_the_files_is_said(
 
 
 @FILES_ARE_ASKED
+@pytest.mark.large
 def test_a_condition_that_settings_change_is_left_to_spark(spark, asked, source, tmp_path, request):
-    for number in range(2):
-        write(source, number)
+    write(source, 0)
     text = TEXT.replace("GROUP BY", "WHERE ts > '2026-04-30 17:00:10' GROUP BY")
     made = query(spark, source, text, lane="on")
     in_los_angeles(spark, request)
@@ -363,8 +401,11 @@ def test_a_condition_that_settings_change_is_left_to_spark(spark, asked, source,
 
 
 @FILES_ARE_ASKED
-@pytest.mark.parametrize("condition", ["w > NULL", "NOT (t = 'a' OR w IN (3, NULL))"])
-@pytest.mark.parametrize("lane", ["off", "on"])
+@pytest.mark.large
+@pytest.mark.parametrize(
+    ("condition", "lane"),
+    [("w > NULL", "off"), ("w > NULL", "on"), ("NOT (t = 'a' OR w IN (3, NULL))", "on")],
+)
 def test_a_condition_that_spark_knows_to_be_false_gives_no_rows(
     spark, asked, source, tmp_path, condition, lane
 ):
@@ -378,86 +419,82 @@ def test_a_condition_that_spark_knows_to_be_false_gives_no_rows(
     assert len(places) <= 1
 
 
-OUTPUTS = {
-    "k, window.end AS until, count(*) AS n, avg(v) AS mean, k AS again": False,
-    "window, first(t) AS opening, window.start AS since, max(w)": False,
-    "k, count(v) AS n, round(avg(v), 1) AS mean": True,
-}
-
-
 @FILES_ARE_ASKED
 @pytest.mark.parametrize("reads_here", [True], indirect=True)
-@pytest.mark.parametrize("output", OUTPUTS)
+@pytest.mark.parametrize(
+    ("output", "has_jobs"),
+    [
+        (
+            "k, window.end AS until, count(*) AS n, avg(v) AS mean, k AS again, window, "
+            "first(t) AS earliest, window.start AS since, max(w)",
+            False,
+        ),
+        pytest.param("k, count(v) AS n, round(avg(v), 1) AS mean", True, marks=pytest.mark.large),
+    ],
+)
 def test_an_aggregate_of_few_rows_takes_no_job_of_spark(
-    spark, asked, reads_here, source, tmp_path, output
+    spark, by_spark, asked, reads_here, tmp_path, output, has_jobs
 ):
-    for number in range(3):
-        write(source, number)
     text = f"SELECT {output} FROM s [RANGE 10 SECONDS SLIDE 4 SECONDS] WHERE w > 0 GROUP BY k"
-    run_to_end(query(spark, source, text, lane="off"), tmp_path / "base")
+    wanted = by_spark(text, n_files=2)
     before = n_jobs(spark)
-    run = run_to_end(query(spark, source, text, lane="on"), tmp_path / "laned")
-    assert (n_jobs(spark) > before) == OUTPUTS[output]
+    run = run_to_end(query(spark, wanted.source, text, lane="on"), tmp_path / "laned")
+    assert (n_jobs(spark) > before) == has_jobs
     assert "The first batch has 400 rows: the driver answers the cells" in told(run)
-    found, wanted = (spark.read.parquet(str(tmp_path / name / "out")) for name in ("laned", "base"))
-    assert found.schema == wanted.schema
-    assert sorted(map(repr, found.collect())) == sorted(map(repr, wanted.collect()))
+    assert spark.read.parquet(str(tmp_path / "laned" / "out")).schema == wanted.schema
+    assert rows_of(spark, tmp_path) == wanted.rows
 
 
 @FILES_ARE_ASKED
 @BOTH_READ
+@pytest.mark.large
 def test_a_batch_that_fails_behind_its_file_is_there_once(
-    spark, asked, reads_here, source, tmp_path, monkeypatch
+    spark, by_spark, asked, reads_here, tmp_path, monkeypatch
 ):
-    for number in range(3):
-        write(source, number)
+    wanted = by_spark()
     commit_fails_once(monkeypatch, 1)
     with pytest.raises(Exception, match="the disk is gone"):
-        run_to_end(query(spark, source, lane="on"), tmp_path / "laned")
-    run_to_end(query(spark, source, lane="on"), tmp_path / "laned")
-    run_to_end(query(spark, source, lane="off"), tmp_path / "base")
-    assert rows_of(spark, tmp_path) == rows_of(spark, tmp_path, "base")
+        run_to_end(query(spark, wanted.source, lane="on"), tmp_path / "laned")
+    run_to_end(query(spark, wanted.source, lane="on"), tmp_path / "laned")
+    assert rows_of(spark, tmp_path) == wanted.rows
 
 
 @FILES_ARE_ASKED
-@BOTH_READ
+@pytest.mark.large
 def test_a_filter_and_the_aggregate_behind_it_take_turns(
-    spark, asked, reads_here, source, tmp_path, batches_read
+    spark, by_spark, asked, source, tmp_path, batches_read
 ):
     """Where rows come by Spark's scan the filter is laid and learns; else the aggregate does it."""
     text = TEXT.replace("GROUP BY", "WHERE w > 0 AND v < 9 GROUP BY")
-    for number, lane in enumerate(["on", "off", "on", "off"]):
+    for number, lane in enumerate(["off", "on", "off"]):
         write(source, number)
         run = run_to_end(query(spark, source, text, lane=lane), tmp_path / "laned")
-    assert len(batches_read) == 2
+    assert len(batches_read) == 1
     assert "the filters run where files are read" not in told(run)
-    whole = tmp_path / "whole"
-    whole.mkdir()
-    for number in range(4):
-        write(whole, number)
-    run_to_end(query(spark, whole, text, lane="off"), tmp_path / "base")
-    assert rows_of(spark, tmp_path) == rows_of(spark, tmp_path, "base")
+    assert rows_of(spark, tmp_path) == by_spark(text).rows
 
 
 @FILES_ARE_ASKED
 @BOTH_READ
+@pytest.mark.large
 def test_groups_that_are_cells_of_their_own_are_too_many_for_the_driver(
-    spark, asked, reads_here, source, tmp_path, monkeypatch
+    spark, by_spark, asked, reads_here, source, tmp_path, monkeypatch
 ):
     """The driver holds none of them, and knows the event times all the same."""
+    wanted = by_spark()
     monkeypatch.setattr("eddyline.spark.bucketed.MOST_FETCHED", 20)
     monkeypatch.setattr(parquet_spans, "MOST_ROWS_READ", 0)
     for number in range(3):
         write(source, number, write_statistics=False)
     monkeypatch.setattr(operator, "AggregateLoop", partial(AggregateLoop, plan="driver"))
-    for name, lane in (("base", "off"), ("laned", "on")):
-        run_to_end(query(spark, source, lane=lane, adaptive=False), tmp_path / name)
-    assert rows_of(spark, tmp_path) == rows_of(spark, tmp_path, "base")
+    run_to_end(query(spark, source, lane="on", adaptive=False), tmp_path / "laned")
+    assert rows_of(spark, tmp_path) == wanted.rows
 
 
 @FILES_ARE_ASKED
+@pytest.mark.large
 def test_a_file_that_is_replaced_in_a_batch_fails_it_and_it_runs_again(
-    spark, asked, source, tmp_path, monkeypatch
+    spark, by_spark, asked, source, tmp_path, monkeypatch
 ):
     write(source, 0)
     wanted_rows = tmp_path / "kept.parquet"
@@ -469,25 +506,12 @@ def test_a_file_that_is_replaced_in_a_batch_fails_it_and_it_runs_again(
         return file_rows(self, files, **more)
 
     monkeypatch.setattr(AggregatingOperator, "_file_rows", replaced)
-    run = query(spark, source, lane="on").start(
-        "parquet",
-        path=tmp_path / "laned" / "out",
-        checkpoint=tmp_path / "laned" / "ckpt",
-        trigger="available_now",
-    )
     with pytest.raises(Exception, match="was written again after Spark had listed it"):
-        run.await_termination(240)
+        run_to_end(query(spark, source, lane="on"), tmp_path / "laned")
     monkeypatch.undo()
     shutil.copy(wanted_rows, source / "0.parquet")
-    again = query(spark, source, lane="on").start(
-        "parquet",
-        path=tmp_path / "laned" / "out",
-        checkpoint=tmp_path / "laned" / "ckpt",
-        trigger="available_now",
-    )
-    assert again.await_termination(240)
-    run_to_end(query(spark, source, lane="off"), tmp_path / "base")
-    assert rows_of(spark, tmp_path) == rows_of(spark, tmp_path, "base")
+    run_to_end(query(spark, source, lane="on"), tmp_path / "laned")
+    assert rows_of(spark, tmp_path) == by_spark(n_files=1).rows
 
 
 SHARING = {
@@ -497,13 +521,22 @@ SHARING = {
 
 
 @FILES_ARE_ASKED
-@BOTH_READ
-@pytest.mark.parametrize("columns", SHARING)
-@pytest.mark.parametrize("sink", ["memory", "parquet"])
+@pytest.mark.large
+@pytest.mark.parametrize(
+    ("columns", "sink", "reads_here"),
+    [
+        ("values", "memory", True),
+        ("values", "parquet", True),
+        ("values", "parquet", False),
+        ("a computed column", "memory", False),
+        ("a computed column", "parquet", True),
+    ],
+    indirect=["reads_here"],
+)
 def test_queries_that_share_cells_read_files(
     spark, asked, reads_here, source, tmp_path, batches_read, columns, sink
 ):
-    for number in range(3):
+    for number in range(2):
         write(source, number)
     found = {}
     for lane in ("off", "on"):
@@ -540,6 +573,7 @@ def test_queries_that_share_cells_read_files(
 
 
 @FILES_ARE_ASKED
+@pytest.mark.large
 @pytest.mark.parametrize("reads_here", [True], indirect=True)
 def test_of_queries_together_one_may_leave_and_come_again(
     spark, asked, reads_here, source, tmp_path, batches_read
