@@ -178,6 +178,7 @@ def test_sums_are_exact_beyond_64_bits(tmp_path):
     assert [each.time for each in found[0]] == [1, 4]
 
 
+@pytest.mark.large
 def test_what_is_kept_ends_with_the_timespan(tmp_path):
     rule = Correlation("c", "event_count", RULES, 10, (("gte", 2),))
     place = StatePlace(fs.LocalFileSystem(), str(tmp_path), "correlate")

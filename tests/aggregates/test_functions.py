@@ -162,6 +162,7 @@ def normal(values):
     return [each + 0.0 if isinstance(each, float) else each for each in values]
 
 
+@pytest.mark.large
 @pytest.mark.spark
 def test_functions_give_what_spark_gives(spark, given):
     calls = [Made(number, call, given) for number, call in enumerate(CALLS)]
@@ -198,6 +199,7 @@ def in_arrow(df):
     return df.mapInArrow(lambda batches: batches, df.schema.simpleString()).toArrow()
 
 
+@pytest.mark.large
 @pytest.mark.spark
 def test_rows_that_a_filter_takes_out_do_not_count(spark, given):
     where = "i % 3 = 0"
@@ -240,6 +242,7 @@ def test_sums_that_do_not_fit_out_of_ansi_mode(spark, change):
     compare(finals(spark, combined(cells, calls), calls, expected), expected.toArrow(), calls)
 
 
+@pytest.mark.large
 @pytest.mark.spark
 def test_sketches_stay_within_their_errors(spark, given):
     calls = [Made(n, call, given) for n, call in enumerate([*QUANTILES, ("median", ["d"], 0)])]

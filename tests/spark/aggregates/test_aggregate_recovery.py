@@ -100,6 +100,7 @@ def forget(checkpoint, run):
         (checkpoint / "spark" / "commits" / name).unlink()
 
 
+@pytest.mark.large
 def test_a_restart_with_another_window_is_refused(spark, tmp_path):
     rows = pa.table(
         {

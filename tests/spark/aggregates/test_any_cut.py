@@ -52,7 +52,10 @@ def of_duckdb(case):
     return duckdb_aggregates.results(case.on_time, case.of, case.window, low, case.emits)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=[pytest.mark.large] * (kind != "slides")) for kind in KINDS],
+)
 def test_group_by(spark, kind):
     @given(case=aggregate_cases([kind]).filter(has_answers))
     @examples(12, phases=PHASES)
@@ -83,6 +86,7 @@ class Turning(AggregateLoop):
         return found
 
 
+@pytest.mark.large
 @given(case=aggregate_cases().filter(has_answers), first=st.sampled_from(["early", "late"]))
 @examples(10, phases=PHASES)
 def test_another_plan_for_each_batch(spark, case, first):

@@ -143,6 +143,7 @@ def test_what_is_no_event_time_of_results(engine):
         engine.query("SELECT max(n) AS m FROM counts [RANGE 5 SECONDS SLIDE 5 SECONDS]")
 
 
+@pytest.mark.large
 def test_a_union_is_aggregated_when_all_its_streams_are_there(engine, folder, low):
     both = engine.query(
         "SELECT k, ts, v FROM s WHERE v > 900 UNION ALL SELECT k + 100, ts, v FROM t WHERE v < 50"

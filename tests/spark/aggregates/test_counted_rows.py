@@ -31,6 +31,7 @@ def answers(frame, window, by, where=None, **asked):
     ]
 
 
+@pytest.mark.large
 def test_groups_are_others_than_partitions(frame):
     of_all = [(0, "a", 1), (1, "a", 2), (2, "a", 1), (2, "b", 1)]
     assert answers(frame, "ROWS 2", ["k"]) == of_all
@@ -40,6 +41,7 @@ def test_groups_are_others_than_partitions(frame):
     assert answers(frame, "PARTITION BY k ROWS 2", ["g"]) == coarser
 
 
+@pytest.mark.large
 def test_where_is_asked_of_rows_in_the_window(frame):
     # Of those of "a" the one of 0 counts until the second one behind it has come.
     kept = [(0, "a", 1), (2, "b", 1)]
@@ -54,6 +56,7 @@ def test_what_where_drops_makes_nothing_raise(frame, spark):
     assert found == [(0, "a", 2, 25), (2, "b", 2, 20), (3, "a", 5, 50)]
 
 
+@pytest.mark.large
 def test_calls_that_have_a_partial_in_common(frame):
     asked = {"a": "var_pop(v)", "b": "stddev_pop(v)", "n": "count(v)", "c": "sum(v) + sum(v)"}
     found = answers(frame, "PARTITION BY k ROWS 2", ["k"], **asked)
@@ -66,6 +69,7 @@ def test_a_condition_that_spark_refuses(frame):
         answers(frame, "ROWS 2", ["k"], "v + 1")
 
 
+@pytest.mark.large
 def test_windows_of_the_newest_row(frame):
     """Those of one instant come together: the greatest, by its columns, is the last."""
     asked = {"g": "last(g)", "v": "last(v)", "at": "last(ts)"}
@@ -78,6 +82,7 @@ def test_windows_of_the_newest_row(frame):
     assert [(at, k, v) for at, k, _, v, _ in kept] == [(2, "b", 8)]
 
 
+@pytest.mark.large
 def test_a_row_that_equals_the_one_before_is_none_that_came(frame):
     """By the definition of ISTREAM; where rows tell their time, none equals another."""
     plain = frame.selectExpr("k", "ts", "IF(k = 'a' AND v > 0, 1, v) AS v")
@@ -90,6 +95,7 @@ def test_a_row_that_equals_the_one_before_is_none_that_came(frame):
     assert [row[:3] for row in timed] == [(0, "a", 1), (3, "a", 1)]
 
 
+@pytest.mark.large
 def test_what_crosses_to_tasks_and_back(frame, monkeypatch):
     """Of ties, groups and partials that are columns of the rows: these columns, once."""
     plans, original = [], AggregateOperator.plan_of

@@ -25,7 +25,7 @@ pytestmark = [
 ]
 
 SECOND = 1_000_000
-N_BATCHES, N_ROWS = 4, 60
+N_BATCHES, N_ROWS = 3, 60
 SUMS = (
     "SELECT k, count(*) AS n, sum(v) AS total, window.end AS e "
     "FROM s [RANGE 4 SECONDS SLIDE 2 SECONDS] WHERE v <> 7 AND v < 90 GROUP BY k"
@@ -84,6 +84,7 @@ def looks(monkeypatch, rows_are_asked):
     return found
 
 
+@pytest.mark.large
 def test_the_job_that_makes_the_cells_tells_the_clock(engine, looks, tmp_path):
     wanted = answers(ended(engine.query(SUMS, name="written", adaptive=False)))
     assert len(looks) == N_BATCHES
@@ -101,6 +102,7 @@ def test_the_job_that_makes_the_cells_tells_the_clock(engine, looks, tmp_path):
     assert view.total.n_rows == len(kept)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("too_many", ["fetched", "answered_here"])
 @pytest.mark.usefixtures("rows_are_asked")
 def test_what_is_too_much_for_the_driver_is_left_to_tasks(engine, wanted, monkeypatch, too_many):
@@ -119,6 +121,7 @@ def test_what_is_too_much_for_the_driver_is_left_to_tasks(engine, wanted, monkey
     assert run.chain.plan()["aggregate"] == "driver", "by what batches turned out to have"
 
 
+@pytest.mark.large
 def test_a_batch_is_laid_by_one_plan_whoever_decides_meanwhile(engine, wanted, monkeypatch):
     plans = cycle(["late", "early", "late", "driver", "early"])  # another one for each look
     every = property(lambda _: next(plans), lambda *_: None)
@@ -138,6 +141,7 @@ def test_a_batch_without_rows_counts_none_of_the_one_before():
     assert loop.known.n_rows == 100, "what plans are chosen by stays"
 
 
+@pytest.mark.large
 def test_a_sink_that_takes_a_part_has_the_rest_run_behind_the_driver(engine, monkeypatch):
     """What the driver has answered is not run again, nor are its filters waited for."""
     monkeypatch.setattr(chain, "WHOLE_WAIT_S", 20.0)

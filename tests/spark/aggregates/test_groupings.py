@@ -68,6 +68,7 @@ def finished(engine, **where):
     return runs
 
 
+@pytest.mark.large
 @given(cases=nested(), partitions=st.permutations([1, 2, 5]))
 @examples(8, phases=PHASES)
 def test_each_answers_as_defined_whatever_the_cut_and_the_partitions(spark, cases, partitions):
@@ -126,6 +127,7 @@ def groups_of(engine):
     return sorted(found.values(), key=sorted)
 
 
+@pytest.mark.large
 def test_parts_of_the_finest_groups_go_together(spark, folder):
     engine = engine_of(spark, folder, TEXTS, 0)
     assert groups_of(engine) == [{"all"}, {"user", "city", "turned"}, {"other"}, {"sketch"}]
@@ -173,6 +175,7 @@ def test_it_is_said_who_shares_and_why_others_do_not(spark, folder):
 # -- checkpoints ----------------------------------------------------------------------------------
 
 
+@pytest.mark.large
 def test_a_finer_query_that_is_new_leaves_the_others_where_they_were(spark, folder):
     where = {"path": str(folder / "out"), "checkpoint": str(folder / "ckpt")}
     texts = {name: TEXTS[name] for name in ("user", "city")}
@@ -186,6 +189,7 @@ def test_a_finer_query_that_is_new_leaves_the_others_where_they_were(spark, fold
     assert spark.read.parquet(str(folder / "out" / "finer")).count() > 0
 
 
+@pytest.mark.large
 def test_a_coarser_query_does_not_go_on_by_itself(spark, folder):
     where = {"path": str(folder / "out"), "checkpoint": str(folder / "ckpt")}
     texts = {name: TEXTS[name] for name in ("user", "city")}

@@ -113,6 +113,7 @@ def test_a_row_before_what_has_come_is_late_whatever_the_window(spark, window):
     assert sum(late_of(case).values()) == 3
 
 
+@pytest.mark.large
 def test_many_late_rows_are_warned_of_once_with_the_way_out(spark, tmp_path):
     newest, early = (
         [(600, 0)],
@@ -134,6 +135,7 @@ def test_disorder_inside_a_batch_is_never_late(spark):
     assert not late_of(case)
 
 
+@pytest.mark.large
 def test_rows_that_where_drops_are_never_late(spark):
     of = replace(COUNTED, where=Expression("id > 9", lambda row: row["id"] > 9))
     window = SlideWindow(10_000_000, 10_000_000)

@@ -15,6 +15,7 @@ from eddyline.query.query import (
     SessionWindow,
     SlideWindow,
 )
+from tests import examples
 from tests.oracles import duckdb_aggregates
 from tests.oracles.aggregate_strategies import (
     GROUPS,
@@ -35,7 +36,8 @@ pytestmark = [
 ]
 
 WORLD, SECOND = WORLDS[0], 1_000_000
-N_ROWS, N_BATCHES, LATENESS_S, SPAN_S = 6_000, 14, 5, 1_500
+N_ROWS, LATENESS_S, SPAN_S = 6_000, 5, 1_500
+N_BATCHES, N_FEW_BATCHES = 14, 5
 
 CALLS = (
     Call("count", "n"),
@@ -71,7 +73,8 @@ def batches_of(seed):
         rows.append(row | {"k": group, "x": rng.choice([None, 0.25, 1.5, -3.75, 10.0])})
     rows = disordered(rows, LATENESS_S * SECOND, rng)
     rows.append(row_at(rng, WORLD.base + 3 * SPAN_S * SECOND, N_ROWS))
-    bounds = sorted(rng.randrange(N_ROWS) for _ in range(N_BATCHES - 1))
+    n_batches = N_FEW_BATCHES if examples.are_few() else N_BATCHES
+    bounds = sorted(rng.randrange(N_ROWS) for _ in range(n_batches - 1))
     bounds = [0, *bounds, N_ROWS, N_ROWS + 1]
     return tuple(tuple(rows[lo:hi]) for lo, hi in pairwise(bounds))
 

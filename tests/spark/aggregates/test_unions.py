@@ -25,6 +25,7 @@ pytestmark = pytest.mark.spark
 WINDOW = "[RANGE 5 SECONDS SLIDE 5 SECONDS]"
 
 
+@pytest.mark.large
 def test_parts_that_call_python_are_aggregated(engine, folder, low):  # noqa: F811
     engine.function("often", lambda v: v.to_numpy() % 3 == 0, reads=["v"], arrays="arrow")
     both = "SELECT k, ts, v FROM s WHERE often(v) AND v > 100 UNION ALL SELECT k, ts, -v FROM t"
@@ -40,6 +41,7 @@ def test_parts_that_call_python_are_aggregated(engine, folder, low):  # noqa: F8
     assert len(found) > 20
 
 
+@pytest.mark.large
 def test_aggregates_of_two_streams_are_aggregated(engine, folder, low):  # noqa: F811
     part = "SELECT k, window.end AS e, {0} AS n FROM {1} [RANGE 1 SECOND SLIDE 1 SECOND] GROUP BY k"
     both = f"{part.format('count(*)', 's')} UNION ALL {part.format('max(v)', 't')}"
@@ -56,6 +58,7 @@ def test_aggregates_of_two_streams_are_aggregated(engine, folder, low):  # noqa:
     assert len(found) > 4
 
 
+@pytest.mark.large
 def test_a_row_that_a_part_of_an_outer_union_waits_for_is_not_late(spark, tmp_path):
     seconds = {"s": [[100], [60, 200]], "t": [[100], [200]], "v": [[50], [200]]}
     streams = el.Engine(spark)
