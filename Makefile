@@ -73,7 +73,7 @@ docs: $(VENV)/.with-docs  ## Build the site into build/docs, from docs/ and the 
 	@$(RUN) -m sphinx -b html -W --keep-going -q -c docs . build/docs
 	@echo "build/docs/index.html"
 
-release: java $(VENV)/.with-release  ## Build wheel and source archive into dist, check them, run the README with the wheel.
+release: java $(VENV)/.with-release  ## Build wheel and source archive into dist, check them, run the first pages with the wheel.
 	@$(RUN) -m tools.release
 
 pictures: java $(STAMP)  ## Draw the pictures of the docs anew; needs Chromium.

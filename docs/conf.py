@@ -48,6 +48,7 @@ default_role = "code"
 
 CONTENTS = {
     "Start here": [
+        "docs/tour",
         "docs/tutorials/detection_with_sigma",
         "docs/tutorials/features_for_serving",
         "docs/tutorials/fleet_of_vessels",

@@ -1,7 +1,7 @@
 """Build the package as it is published, and check it: ``make release``.
 
 Wheel and source archive are built, checked for what must and what must not be in them, and the
-wheel is installed without the checkout into a clean environment, where the README's snippets run.
+wheel is installed without the checkout into a clean environment. The first pages run there.
 Nothing is uploaded. The first check that fails ends it with exit code 1.
 """
 
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
+PAGES = ("README.md", "docs/tour.md")
+"""Pages that a user tries first."""
 EXTRAS = "report,sigma"
-"""What the README's snippets need, as it says."""
+"""Extras that these pages need."""
 BESIDE = {"CHANGELOG.md", "CITATION.cff", "LICENSE", "PKG-INFO", "README.md", "SECURITY.md"}
 BESIDE |= {".gitignore", "pyproject.toml"}
 """Files of the source archive besides the package and its pages."""
@@ -140,8 +142,8 @@ def build() -> tuple[Path, Path]:
     return wheel, archive
 
 
-def try_readme(wheel: Path, place: Path) -> None:
-    """Run the README's snippets with the wheel, and nothing of the checkout.
+def try_pages(wheel: Path, place: Path) -> None:
+    """Run the snippets of ``PAGES`` with the wheel, and nothing of the checkout.
 
     Raises:
         ReleaseError: they do not run; with the end of what they said.
@@ -151,10 +153,12 @@ def try_readme(wheel: Path, place: Path) -> None:
     quiet = ("--quiet", "--disable-pip-version-check")
     needs = ("--constraint", ROOT / "constraints.txt", f"{wheel}[{EXTRAS}]")
     run(python, "-m", "pip", "install", *quiet, *needs)
-    done = snippets.run(ROOT / "README.md", str(python), place)
-    if done.returncode != 0:
-        msg = f"the README does not run with the wheel:\n{done.stderr[-4000:]}"
-        raise ReleaseError(msg)
+    for page in PAGES:
+        (own := place / Path(page).stem).mkdir()
+        done = snippets.run(ROOT / page, str(python), own)
+        if done.returncode != 0:
+            msg = f"{page} does not run with the wheel:\n{done.stderr[-4000:]}"
+            raise ReleaseError(msg)
 
 
 def main() -> int:
@@ -163,9 +167,9 @@ def main() -> int:
         version = check_versions()
         print(f"eddyline {version}")
         made = build()
-        print("Installing the wheel into a clean environment, and running the README there ...")
+        print("Installing the wheel into a clean environment, and running pages there ...")
         with tempfile.TemporaryDirectory(prefix="eddyline-release-") as place:
-            try_readme(made[0], Path(place))
+            try_pages(made[0], Path(place))
     except (ReleaseError, subprocess.CalledProcessError) as error:
         print(error)
         return 1

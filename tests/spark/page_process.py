@@ -1,7 +1,7 @@
 """A process that runs pages one after the other, in one JVM: most of a page's time is to start it.
 
 Each page has an empty folder, a ``__main__`` and a Spark context of its own. Commands run in the
-process, as other tests start them, and ``make release`` runs those of the README so.
+process, as other tests start them, and ``make release`` runs those of the first pages so.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files beside the README's script: events and rules for the command line, a predicate."""
+"""Files beside the script of the tour: events and rules for the command line, a predicate."""
 
 from pathlib import Path
 
