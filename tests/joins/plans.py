@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 from pyarrow import fs
 
@@ -13,6 +14,26 @@ from eddyline.joins.caches.selection import CacheProblem
 from eddyline.joins.graph import JoinGraph
 from eddyline.state.grid import N_BINS, Grid, Split, bins_of
 from eddyline.state.manifest import ManifestFolder
+
+
+def each_seed(n):
+    """Run a test with so many seeds, fifty to a case; an error says its seed."""
+
+    def decorated(test):
+        @pytest.mark.parametrize("seeds", [range(at, min(at + 50, n)) for at in range(0, n, 50)])
+        def runs(seeds):
+            for seed in seeds:
+                try:
+                    test(seed)
+                except BaseException as error:
+                    error.add_note(f"seed {seed}")
+                    raise
+
+        runs.__name__, runs.__doc__ = test.__name__, test.__doc__
+        return runs
+
+    return decorated
+
 
 Q3 = JoinGraph(("r", "s", "t"), (frozenset("rs"), frozenset("st")))
 """R(A), S(A, B), T(B)."""

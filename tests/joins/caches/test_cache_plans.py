@@ -10,6 +10,7 @@ from eddyline.joins.caches.choice import CacheStates, Worths
 from eddyline.joins.caches.prefix_invariant import are_compatible, candidates
 from tests.joins.plans import (
     Q3,
+    each_seed,
     find,
     on_one_attribute,
     orders,
@@ -83,7 +84,7 @@ def change(rng, join, domain):
     return join.expected(name, *values), join.insert(name, *values)
 
 
-@pytest.mark.parametrize("seed", range(200))
+@each_seed(200)
 def test_h6_caches_never_change_the_answer(seed):
     rng = random.Random(seed)
     graph = random_graph(rng, rng.randint(3, 5))
@@ -97,7 +98,7 @@ def test_h6_caches_never_change_the_answer(seed):
 
 
 @pytest.mark.large
-@pytest.mark.parametrize("seed", range(200))
+@each_seed(200)
 def test_whatever_becomes_of_caches_the_answer_stays(seed):
     rng = random.Random(seed)
     graph = random_graph(rng, rng.randint(3, 5))

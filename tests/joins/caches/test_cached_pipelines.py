@@ -288,6 +288,7 @@ def test_caches_spare_work_where_they_can_and_cost_little_where_not(rates, n_key
     assert bool(caches.views()) is (most < 1)
 
 
+@pytest.mark.large
 def test_a_cache_goes_when_keys_stop_coming_again():
     arrivals = join_runs.uniform((1, 1, 8), 400, 160_000, length=6_000)
     codes = arrivals.codes.copy()
@@ -303,6 +304,7 @@ def test_a_cache_goes_when_keys_stop_coming_again():
     assert done.share(plain) <= 1.05
 
 
+@pytest.mark.large
 def test_less_memory_means_fewer_hits_and_the_same_answers():
     arrivals = join_runs.uniform((1, 1, 8), 400, 60_000, length=6_000)
     shares, checks = [], set()

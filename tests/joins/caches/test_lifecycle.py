@@ -3,13 +3,12 @@ from __future__ import annotations
 import pickle
 import random
 
-import pytest
-
 from eddyline.joins.caches.choice import CacheStates, State, Worths
 from eddyline.joins.caches.prefix_invariant import are_compatible, candidates, prefix_invariant
 from tests.joins.plans import (
     E5,
     SIX,
+    each_seed,
     find,
     on_one_attribute,
     orders,
@@ -207,7 +206,7 @@ def test_a_reorder_forgets_what_was_paused_in_its_pipeline():
     assert during.reordered({"6"}, FOUND).is_measuring
 
 
-@pytest.mark.parametrize("seed", range(200))
+@each_seed(200)
 def test_caches_in_use_are_sound_whatever_happens(seed):
     rng = random.Random(seed)
     graph = random_graph(rng, rng.randint(3, 6))

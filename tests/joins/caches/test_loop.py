@@ -96,6 +96,7 @@ def test_a_cache_is_bypassed_ever_more_rarely_while_nothing_changes():
     assert gaps == [BYPASSED, 2 * BYPASSED]
 
 
+@pytest.mark.large
 def test_after_a_first_choice_of_nothing_the_next_is_soon_and_later_ones_ever_more_rare():
     arrivals = join_runs.uniform((1, 1, 1), 2_000, 240_000, length=12_000)
     done = join_runs.run(arrivals, 2_000, caches=join_runs.decided(arrivals))
@@ -108,6 +109,7 @@ def test_after_a_first_choice_of_nothing_the_next_is_soon_and_later_ones_ever_mo
     assert gaps == [around + INTERVAL, around + 2 * INTERVAL]
 
 
+@pytest.mark.large
 def test_another_order_ends_caches_and_their_measures():
     caches = join_runs.decided(ARRIVALS)
     join_runs.run(ARRIVALS, 2_000, caches=caches)

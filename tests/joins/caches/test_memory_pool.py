@@ -2,10 +2,9 @@ from __future__ import annotations
 
 import random
 
-import pytest
-
 from eddyline.joins.caches.choice import PAGE_BYTES, limits, shared_out
 from eddyline.joins.caches.prefix_invariant import Store
+from tests.joins.plans import each_seed
 
 A, B, C = (Store(frozenset(windows), (0,), frozenset(windows)) for windows in ("12", "34", "56"))
 
@@ -50,7 +49,7 @@ def on_request(n_pages, priorities, wanted, rng):
     return held
 
 
-@pytest.mark.parametrize("seed", range(200))
+@each_seed(200)
 def test_pages_end_up_where_they_earn_most_in_whatever_order_they_are_asked_for(seed):
     rng = random.Random(seed)
     stores = [Store(frozenset(f"{at}x"), (0,), frozenset(f"{at}x")) for at in range(5)]

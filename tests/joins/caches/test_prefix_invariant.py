@@ -20,6 +20,7 @@ from tests.joins.plans import (
     Q3,
     SIX,
     by_number,
+    each_seed,
     find,
     on_one_attribute,
     orders,
@@ -130,7 +131,7 @@ def test_h3_caches_that_straddle_each_others_taps_exclude_each_other():
     assert not are_compatible(ordinary, supported)
 
 
-@pytest.mark.parametrize("seed", range(300))
+@each_seed(300)
 def test_closed_sets_are_nested_or_apart_and_few(seed):
     graph, pipelines = some_plan(seed)
     closed = closed_sets(pipelines)
@@ -140,7 +141,7 @@ def test_closed_sets_are_nested_or_apart_and_few(seed):
         assert all({name, *pipelines[name][: len(each) - 1]} == each for name in each)
 
 
-@pytest.mark.parametrize("seed", range(300))
+@each_seed(300)
 def test_closed_sets_are_all_there_are(seed):
     graph, pipelines = some_plan(seed)
     by_definition = {
@@ -152,7 +153,7 @@ def test_closed_sets_are_all_there_are(seed):
     assert set(closed_sets(pipelines)) == by_definition
 
 
-@pytest.mark.parametrize("seed", range(300))
+@each_seed(300)
 def test_caches_with_closed_windows_exclude_each_other_only_by_nesting(seed):
     graph, pipelines = some_plan(seed)
     found = prefix_invariant(graph, pipelines)
@@ -163,7 +164,7 @@ def test_caches_with_closed_windows_exclude_each_other_only_by_nesting(seed):
     assert sorted(map(id, (*trees.roots, *held))) == sorted(map(id, found))
 
 
-@pytest.mark.parametrize("seed", range(300))
+@each_seed(300)
 def test_taps_and_keys_of_all_candidates(seed):
     graph, pipelines = some_plan(seed)
     for each in candidates(graph, pipelines, budget=30):

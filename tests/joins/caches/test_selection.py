@@ -26,7 +26,16 @@ from eddyline.joins.caches.selection import (
     relaxation,
     select,
 )
-from tests.joins.plans import E5, SIX, find, on_one_attribute, orders, random_problem, some_problem
+from tests.joins.plans import (
+    E5,
+    SIX,
+    each_seed,
+    find,
+    on_one_attribute,
+    orders,
+    random_problem,
+    some_problem,
+)
 
 
 def rng():
@@ -156,7 +165,7 @@ def test_v3_the_root_or_what_is_inside_it(root, children, expected):
         assert len(chosen) == 1
 
 
-@pytest.mark.parametrize("seed", range(400))
+@each_seed(400)
 def test_the_exact_choice_is_the_best_of_all_sets(seed):
     problem = some_problem(seed)
     expected = best_of_all_sets(problem)
@@ -166,7 +175,7 @@ def test_the_exact_choice_is_the_best_of_all_sets(seed):
         assert problem.net(chosen) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("seed", range(200))
+@each_seed(200)
 def test_without_shared_stores_pipelines_are_on_their_own(seed):
     problem = some_problem(seed)
     some = {group[0] for group in problem.groups.values()}
@@ -178,7 +187,7 @@ def test_without_shared_stores_pipelines_are_on_their_own(seed):
     assert problem.net(by_groups(problem)) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("seed", range(200))
+@each_seed(200)
 def test_what_is_saved_and_what_is_left_are_all_there_is(seed):
     problem = some_problem(seed)
     for chosen in (by_groups(problem), greedy(problem), NOTHING):
@@ -219,7 +228,7 @@ def test_approximations_are_near_the_best():
     assert max(rounded_ratios) < 1.1
 
 
-@pytest.mark.parametrize("seed", range(200))
+@each_seed(200)
 def test_caches_that_exclude_each_other_are_tried_in_all_sets(seed):
     problem = some_problem(seed, sizes=(3, 4), budget=8, most=10)
     found = select(problem, rng())
@@ -263,6 +272,7 @@ def test_fifteen_shared_stores_are_tried_in_all_sets():
     assert nearly <= problem.net(found) <= bound + 1e-6
 
 
+@pytest.mark.large
 def test_many_shared_stores_are_left_to_the_approximations():
     problem = nested(20)
     assert n_shared(problem) == 17

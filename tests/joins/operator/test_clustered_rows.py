@@ -139,7 +139,7 @@ def test_whatever_is_closed_and_whatever_is_lost_no_result_changes(batches, seed
 
 def test_rows_whose_clusters_are_over_are_not_hot_and_those_that_wait_are(tmp_path):
     plain, leaving = Clustered(tmp_path / "plain", 1), Clustered(tmp_path / "leaving", 1)
-    for _ in range(60):
+    for _ in range(44):
         plain.batch()
         leaving.batch(leaving=[CLOSED])
     assert leaving.got() == leaving.wanted() == plain.got()
@@ -158,12 +158,13 @@ def test_rows_whose_clusters_are_over_are_not_hot_and_those_that_wait_are(tmp_pa
     assert len(lost) <= 0.05 * len(waiting), "those that pass filters by chance"
 
 
+@pytest.mark.large
 def test_all_rules_together_let_go_of_what_each_does_alone(tmp_path):
     """A joint fixpoint: no rule asks what another keeps, so that their order does not matter."""
     hot = {}
     for rules in ((CLOSED,), (PASSED,), (MATCHED,), ALL):
         streams = Clustered(tmp_path / "-".join(rules), 4)
-        for _ in range(48):
+        for _ in range(32):
             streams.batch(leaving=rules)
         hot[rules] = {*streams.hot()}
         assert streams.got() == streams.wanted()
@@ -172,9 +173,10 @@ def test_all_rules_together_let_go_of_what_each_does_alone(tmp_path):
         assert len(hot[ALL]) <= len(rows), rules
 
 
+@pytest.mark.large
 def test_spans_are_those_from_the_first_row_of_a_key_cold_ones_included(tmp_path):
     streams = Clustered(tmp_path, 2, n=20)
-    for _ in range(70):
+    for _ in range(52):
         streams.batch()
     report, first, spans = streams.reports[-1], {}, []
     low = streams.at - streams.n
@@ -203,7 +205,7 @@ def test_where_nothing_is_measured_nothing_is_looked_up_for_it(tmp_path):
 
 def test_a_cold_tier_says_by_filters_what_runs_had_that_began_by_an_instant(tmp_path):
     streams = Clustered(tmp_path, 5)
-    for _ in range(70):
+    for _ in range(52):
         streams.batch()
     opened = []
     parts = streams.state.cold["b"]

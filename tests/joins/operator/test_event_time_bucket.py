@@ -319,7 +319,7 @@ def test_a_stream_that_stops_holds_up_and_loses_nothing(tmp_path):
 def test_long_runs_give_the_definition_and_keep_little(emits, window, tmp_path):
     rng = np.random.default_rng(5)
     feed = Feed(tmp_path, {"s": window, "t": RowsWindow(4, ("k",))}, emits=emits, lateness=12)
-    n_batches, found, whole = 60, [], {"s": [], "t": []}
+    n_batches, found, whole = 36, [], {"s": [], "t": []}
     for number in range(n_batches):
         batch = {}
         for name in "st":

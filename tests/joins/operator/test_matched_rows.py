@@ -170,7 +170,7 @@ def test_whatever_leaves_and_whatever_is_lost_no_result_changes(batches, seed):
 
 def test_rows_that_were_matched_are_not_hot_and_no_row_is_written_more_often(tmp_path):
     plain, leaving = Keyed(tmp_path / "plain", 1), Keyed(tmp_path / "leaving", 1)
-    for _ in range(60):
+    for _ in range(40):
         plain.batch()
         leaving.batch(leaving=[MATCHED])
     assert leaving.got() == leaving.wanted() == plain.got()
@@ -184,9 +184,10 @@ def test_rows_that_were_matched_are_not_hot_and_no_row_is_written_more_often(tmp
     assert before.n_left == before.ns == 0
 
 
+@pytest.mark.large
 def test_rows_whose_key_was_passed_are_not_hot_new_ones_neither(tmp_path):
     plain, leaving = Keyed(tmp_path / "plain", 2), Keyed(tmp_path / "leaving", 2)
-    for _ in range(60):
+    for _ in range(40):
         plain.batch(below=plain.at)
         leaving.batch(leaving=[PASSED], below=leaving.at)
     assert leaving.got() == leaving.wanted() == plain.got()
@@ -196,15 +197,16 @@ def test_rows_whose_key_was_passed_are_not_hot_new_ones_neither(tmp_path):
     assert before.n_old_done > after.n_old_done == after.n_left > 0
 
 
+@pytest.mark.large
 def test_of_batches_that_are_not_measured_rules_are_counted_by_which_rows_leave_alone(tmp_path):
     """The others take no time in them, and all runs are as they would be."""
     measured, plain = Keyed(tmp_path / "measured", 3), Keyed(tmp_path / "plain", 3)
     none = Keyed(tmp_path / "none", 3)
-    for _ in range(60):
+    for _ in range(40):
         measured.batch(leaving=[MATCHED], below=measured.at)
         plain.batch(leaving=[MATCHED], below=plain.at, measures=False)
         none.batch(below=none.at, measures=False)
-    assert none.counts == [{}] * 60
+    assert none.counts == [{}] * 40
     of = [merged_counts(each.counts, MATCHED)["p"] for each in (measured, plain)]
     for each in of:
         assert each.ns > 0

@@ -151,12 +151,19 @@ def cut(drawn, tables, sizes):
     return tuple(batches)
 
 
+LENGTHS = [(LENGTH, 5), (5, LENGTH), (0, 0), (3, FOREVER)]
+SIZES = [[0, 1], [0, 0, 40], [3, 0, 9], [N_ROWS]]
+
+
 @pytest.mark.large
 @pytest.mark.parametrize(
-    "sizes", [pytest.param([0, 1], marks=pytest.mark.large), [0, 0, 40], [3, 0, 9], [N_ROWS]]
+    ("kind", "lengths", "sizes"),
+    [
+        (sorted(TEXTS)[(i + j) % 3], lengths, sizes)
+        for i, lengths in enumerate(LENGTHS)
+        for j, sizes in enumerate(SIZES)
+    ],
 )
-@pytest.mark.parametrize("lengths", [(LENGTH, 5), (5, LENGTH), (0, 0), (3, FOREVER)])
-@pytest.mark.parametrize("kind", sorted(TEXTS))
 def test_long_runs_give_the_definition_and_keep_little(tmp_path, kind, lengths, sizes):
     """One stream or the other is ahead; each batch is tried twice."""
     drawn = random.Random(f"{kind}{lengths}{sizes}")

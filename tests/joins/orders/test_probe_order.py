@@ -8,7 +8,7 @@ import pytest
 
 from eddyline.joins.graph import JoinGraph
 from eddyline.joins.orders.probe_order import way_filters
-from tests.joins.plans import Q3, closed_outwards, on_one_attribute, random_graph
+from tests.joins.plans import Q3, closed_outwards, each_seed, on_one_attribute, random_graph
 
 
 def edges(*pairs):
@@ -146,7 +146,7 @@ def least_tree(pairs, pass_fracs, names):
     return tree
 
 
-@pytest.mark.parametrize("seed", range(200))
+@each_seed(200)
 def test_the_ways_are_those_of_the_least_spanning_tree(seed):
     rng = random.Random(seed)
     names = tuple("123456")
@@ -165,7 +165,7 @@ def test_the_ways_are_those_of_the_least_spanning_tree(seed):
             assert steps <= tree
 
 
-@pytest.mark.parametrize("seed", range(300))
+@each_seed(300)
 def test_every_ranking_gives_a_legal_order(seed):
     rng = random.Random(seed)
     graph = random_graph(rng, rng.randint(2, 7))
@@ -182,7 +182,7 @@ def test_every_ranking_gives_a_legal_order(seed):
             assert order[: len(filters.head) + len(best)] == (*filters.head, *best)
 
 
-@pytest.mark.parametrize("seed", range(200))
+@each_seed(200)
 def test_bits_grow_along_the_ways(seed):
     rng = random.Random(seed)
     graph = random_graph(rng, rng.randint(3, 7))

@@ -27,7 +27,7 @@ from eddyline.ordering.a_greedy import AGreedyOptions
 from eddyline.state.manifest import ManifestFolder
 from eddyline.state.rows import ALWAYS, Rows, SortedRun
 from tests.joins.operator.test_bucket import Operator, bag, is_supported
-from tests.joins.plans import closed_outwards, place_in, random_graph
+from tests.joins.plans import closed_outwards, each_seed, place_in, random_graph
 from tests.oracles.join_strategies import join_cases
 from tests.oracles.joins import results
 
@@ -108,7 +108,7 @@ def expected(graph, windows, news):
         seen[name].append(news[name])
 
 
-@pytest.mark.parametrize("seed", range(150))
+@each_seed(150)
 def test_bits_are_those_of_trying_all(seed):
     graph, windows, news = random_world(seed)
     found = {

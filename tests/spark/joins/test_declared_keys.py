@@ -48,6 +48,7 @@ def started(spark, folder, *, key):
     )
 
 
+@pytest.mark.large
 def test_a_second_row_with_a_key_ends_the_query_with_nothing_lost(spark, tmp_path):
     write(tmp_path, "orders", 0, ["a", "b"], [1, 3])
     write(tmp_path, "payments", 0, ["b", "a"])

@@ -20,7 +20,7 @@ TEXT = (
     "SELECT r.v AS a, s.v AS b, t.v AS c FROM r [RANGE 40 SECONDS], s [RANGE 40 SECONDS], "
     "t [RANGE 40 SECONDS] WHERE r.k = s.k AND s.k = t.k"
 )
-N_BATCHES, BATCH_ROWS = 8, 60
+N_BATCHES, BATCH_ROWS = 5, 60
 
 
 def drawn(seed):
@@ -48,7 +48,7 @@ def test_caches_in_workers_never_change_an_answer(spark, tmp_path, monkeypatch, 
     def for_batch(self, orders, batch_id):
         used = prefix_invariant(self.graph, orders)
         limits = {each.store: 1 << 20 for each in used}
-        return CachePlan(used, limits=limits) if batch_id % 5 else NO_CACHES
+        return CachePlan(used, limits=limits) if batch_id % 3 else NO_CACHES
 
     def step(self, fresh, batch_id=-1):
         reports.append(fresh.caches)

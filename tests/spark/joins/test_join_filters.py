@@ -125,6 +125,7 @@ def test_an_error_counts_only_if_its_row_passes_everything_else(engine, conditio
     assert found == wanted(passes)
 
 
+@pytest.mark.large
 def test_an_error_on_a_row_that_passes_ends_the_query(engine):
     query = engine.query(TEXT.format("CAST(s.text AS INT) < 50 AND s.v < 9"), name="raises")
     with pytest.raises(Exception, match="CAST_INVALID_INPUT"):

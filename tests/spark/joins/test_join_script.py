@@ -80,6 +80,7 @@ def test_two_streams_and_a_table_are_joined(spark, folder):
     assert [record.operators[-1].n_results for record in run.records] == [1, 1]
 
 
+@pytest.mark.large
 def test_the_console_shows_what_is_joined(spark, folder, capfd):
     (run,) = run_script(script_of(folder), spark=spark, trigger="available_now")
     assert run.await_termination(120)
@@ -93,6 +94,7 @@ def test_a_table_that_is_not_there_is_said(spark, folder):
         run_script(script_of(folder, table="nowhere.csv"), spark=spark)
 
 
+@pytest.mark.large
 def test_orders_that_nobody_paid(spark, folder):
     out, file = folder / "unpaid", script_of(folder)
     text = file.read_text("utf-8").partition("CREATE QUERY")[0]

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import tempfile
+from functools import cache
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
+from pyspark.sql.types import StructType
 
 import eddyline as el
 from eddyline.data import parquet_spans
 from eddyline.lane.choice import FILES
 from eddyline.query.query import RowsWindow
+from eddyline.query.select.reader import read_query
 from eddyline.query.steps import ProjectStep, steps
 from eddyline.spark import bucketed
 from eddyline.spark.joins import task
@@ -37,10 +41,16 @@ from tests.spark.joins.join_streams import (
 )
 from tests.spark.joins.test_join_streams import T0, answered, drawn_join
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.timeout(900),
+    pytest.mark.filterwarnings("ignore::eddyline.errors.LateRowsWarning"),
+]
 
 FILES_ARE_ASKED = pytest.mark.parametrize("asked", ["files"], indirect=True)
-BOTH_READ = pytest.mark.parametrize("reads_here", [False, True], indirect=True)
+HERE = pytest.mark.parametrize("reads_here", [True], indirect=True)
+BY_TASKS = pytest.param(False, marks=pytest.mark.large)
+BOTH_READ = pytest.mark.parametrize("reads_here", [BY_TASKS, True], indirect=True)
 SAID = {False: "tasks read the files of each batch", True: "the driver reads the files"}
 
 
@@ -77,7 +87,7 @@ def test_any_cut_gives_the_definition(spark, asked, reads_here, batches_read):
         case=join_cases(max_inputs=4, expressions=False, statics=False).filter(may_be_read),
         n_buckets=st.integers(1, 6),
     )
-    @examples(40, phases=PHASES)
+    @examples(40, few=3, phases=PHASES)
     def each(case, n_buckets):
         n_before = len(batches_read)
         with tempfile.TemporaryDirectory() as folder:
@@ -142,61 +152,126 @@ TEXT = (
     "SELECT a.t, a.w, b.v AS bv, c.v AS cv FROM a [RANGE 6 SECONDS] JOIN b [RANGE 4 SECONDS] ON "
     "a.k = b.k JOIN c [RANGE 9 SECONDS] ON b.t = c.t"
 )
+COLUMNS = {"ts": "timestamp", "k": "bigint", "v": "int", "t": "string", "w": "double"}
+LATENESS_US = 4_000_000
+
+TABLE_TEXT = (
+    "SELECT a.t, b.v, d.w FROM a [RANGE 6 SECONDS] JOIN b [RANGE 4 SECONDS] ON a.k = b.k "
+    "JOIN d ON a.k = d.k"
+)
+TABLE = pa.table({"k": range(30), "w": [f"w{key}" for key in range(30)]})
+TABLE_COLUMNS = {"k": "bigint", "w": "string"}
 
 
-def write(folder, number, n_rows=120, **options):
-    """Write a file of ten seconds for each stream."""
-    for at, name in enumerate("abc"):
-        rng = np.random.default_rng([number, at])
-        micros = rng.integers(-2_000_000, 10_000_000, n_rows) + 10_000_000 * number
-        times = pa.array(micros + int(T0.timestamp()) * 1_000_000, mask=rng.random(n_rows) < 0.02)
-        rows = pa.table(
-            {
-                "ts": times.cast(pa.timestamp("us", "UTC")),
-                "k": pa.array(rng.integers(0, 20, n_rows), mask=rng.random(n_rows) < 0.1),
-                "v": pa.array(rng.integers(0, 99, n_rows), pa.int32()),
-                "t": pa.array(rng.choice(["x", "yy", "zzz", "ä"], n_rows)),
-                "w": pa.array(rng.normal(size=n_rows)),
-                "unread": pa.array([[1, 2]] * n_rows),
-            }
-        )
-        if options:
-            (folder / name).mkdir(parents=True, exist_ok=True)
-            parquet.write_table(rows, folder / name / f"{number:05d}.parquet", **options)
-        else:
-            write_batch(folder, name, number, rows)
+@cache
+def rows_of(name, number):
+    """Return a batch of a stream: ten seconds and the six before, from which some are late."""
+    rng, n_rows = np.random.default_rng([number, "abc".index(name)]), 120
+    micros = rng.integers(-6_000_000, 10_000_000, n_rows) + 10_000_000 * number
+    times = pa.array(micros + int(T0.timestamp()) * 1_000_000, mask=rng.random(n_rows) < 0.02)
+    return pa.table(
+        {
+            "ts": times.cast(pa.timestamp("us", "UTC")),
+            "k": pa.array(rng.integers(0, 20, n_rows), mask=rng.random(n_rows) < 0.1),
+            "v": pa.array(rng.integers(0, 99, n_rows), pa.int32()),
+            "t": pa.array(rng.choice(["x", "yy", "zzz", "ä"], n_rows)),
+            "w": pa.array(rng.normal(size=n_rows)),
+            "unread": pa.array([[1, 2]] * n_rows),
+        }
+    )
 
 
-def query(spark, folder, text=TEXT, **options):
+def write(folder, *numbers):
+    """Write a file of each stream for each batch."""
+    for number in numbers:
+        for name in "abc":
+            write_batch(folder, name, number, rows_of(name, number))
+
+
+@cache
+def parted(name, n_batches):
+    """Return the rows of a stream that come in time, and those that are late."""
+    parts, latest = {False: [], True: []}, -(2**63) + LATENESS_US
+    for number in range(n_batches):
+        rows = rows_of(name, number)
+        micros = rows["ts"].cast(pa.int64()).to_pandas()
+        is_late = (micros < latest - LATENESS_US).to_numpy()
+        latest = max(latest, int(micros.max()))
+        for late, found in parts.items():
+            found.append(rows.filter(pa.array(is_late == late)))
+    return tuple(pa.concat_tables(each) for each in parts.values())
+
+
+@cache
+def wanted(text, n_batches):
+    """Return the results by the definition, over the rows that come in time."""
+    tables = {name: parted(name, n_batches)[0] for name in "abc"} | {"d": TABLE}
+    columns = dict.fromkeys("abc", COLUMNS) | {"d": TABLE_COLUMNS}
+    times = dict.fromkeys("abc", "ts") | {"d": None}
+    return bag(results(read_query(text, columns), tables, times).drop_columns("_at"))
+
+
+def late_times(name, n_batches, condition="true"):
+    """Return the event times of the late rows that have keys and meet a condition."""
+    rows = parted(name, n_batches)[1]
+    keys = {"a": "k", "b": "k", "c": "t"}[name]
+    text = f"SELECT ts FROM rows AS {name} WHERE {keys} IS NOT NULL AND {condition} ORDER BY ts"
+    found = duckdb.sql(text).to_arrow_table()["ts"].cast(pa.int64())
+    assert rows.num_rows
+    return found.to_pylist()
+
+
+def late_in(run, name):
+    return sorted(run.late_rows(name)["_time"].cast(pa.int64()).to_pylist())
+
+
+def query(spark, folder, text=TEXT, names="abc", **options):
     engine = el.Engine(spark)
-    for name in "abc":
+    for name in names:
         stream = stream_of(spark, folder, name)
-        engine.stream(name, stream, time="ts", lateness="4 seconds")
+        engine.stream(name, stream, time="ts", lateness=f"{LATENESS_US} microseconds")
+    if names == "ab":
+        engine.table("d", spark.createDataFrame(TABLE))
     return engine.query(text, name="laned", **options)
 
 
-def rows_of(spark, folder, name="laned"):
-    return sorted(map(repr, spark.read.parquet(str(folder / name / "out")).collect()))
+def ran(spark, folder, text=TEXT, **options):
+    """Run over all that is there, from where the run before stopped."""
+    return run_to_end(query(spark, folder, text, **options), folder / "laned")
+
+
+def found(folder):
+    return bag(parquet.read_table(folder / "laned" / "out"))
 
 
 @FILES_ARE_ASKED
-@BOTH_READ
+@pytest.mark.parametrize(
+    ("reads_here", "own"),
+    [
+        pytest.param(False, {"a": "a.v > 30", "b": "b.v < 90"}, marks=pytest.mark.large),
+        (True, {}),
+    ],
+    indirect=["reads_here"],
+)
 def test_a_restart_may_read_rows_and_the_next_one_files(
-    spark, asked, reads_here, tmp_path, batches_read
+    spark, asked, reads_here, tmp_path, batches_read, own
 ):
-    for number, lane in enumerate(["on", "off", "on", "auto"]):
+    """So may the filters of inputs, which go with the join."""
+    text = TEXT + (f" WHERE {' AND '.join(own.values())}" if own else "")
+    for number, lane in enumerate(["on", "off", "auto"]):
         write(tmp_path, number)
-        run = run_to_end(query(spark, tmp_path, lane=lane), tmp_path / "laned")
+        run = ran(spark, tmp_path, text, lane=lane)
         assert run.plan().get("lane") == (None if lane == "off" else FILES)
         said = "no, because the option lane is 'off'" if lane == "off" else SAID[reads_here]
         assert f"lane: {said}" in run.explain()
-    assert batches_read == [3] * 3
-    base = run_to_end(query(spark, tmp_path, lane="off"), tmp_path / "base")
-    assert rows_of(spark, tmp_path) == rows_of(spark, tmp_path, "base")
-    assert len(rows_of(spark, tmp_path)) > 100
+    assert batches_read == [3] * 2
+    assert found(tmp_path) == wanted(text, 3)
+    assert found(tmp_path).total() > 50
     for name in "abc":
-        late = [each.late_rows(name).num_rows for each in (base, run)]
-        assert late[0] == late[1]
+        assert late_in(run, name) == late_times(name, 3, own.get(name, "true")) != []
+
+
+NO_PARTNER = "rows that have no partner are needed, or their order"
 
 
 @FILES_ARE_ASKED
@@ -213,119 +288,123 @@ def test_a_restart_may_read_rows_and_the_next_one_files(
         ),
         (
             "SELECT a.t, b.v FROM a [RANGE 6 SECONDS] LEFT JOIN b [RANGE 4 SECONDS] ON a.k = b.k",
-            "rows that have no partner are needed, or their order",
+            NO_PARTNER,
         ),
-        (
-            "SELECT a.t, b.v FROM a [ROWS 3] JOIN b [RANGE 4 SECONDS] ON a.k = b.k",
-            "rows that have no partner are needed, or their order",
-        ),
+        ("SELECT a.t, b.v FROM a [ROWS 3] JOIN b [RANGE 4 SECONDS] ON a.k = b.k", NO_PARTNER),
     ],
 )
-def test_why_there_is_no_lane_is_said(spark, asked, tmp_path, text, why):
+def test_why_there_is_no_lane_is_known_before_a_run(spark, asked, tmp_path, text, why):
     write(tmp_path, 0)
-    assert f"lane: no, because {why}" in told(
-        run_to_end(query(spark, tmp_path, text), tmp_path / "laned")
-    )
+    (join,) = (of for of in query(spark, tmp_path, text).operators if of.name == "join")
+    assert join.lane.note == f"lane: no, because {why}"
+
+
+@pytest.mark.large
+@FILES_ARE_ASKED
+def test_a_run_says_why_there_is_no_lane(spark, asked, tmp_path):
+    write(tmp_path, 0)
+    run = ran(spark, tmp_path, TEXT + " WHERE a.v + 1 > 3", lane="on")
+    assert "lane: no, because Spark evaluates v + 1 > 3" in told(run)
+
+
+@pytest.mark.large
+@FILES_ARE_ASKED
+def test_files_that_do_not_say_their_event_times_are_read_by_spark(
+    spark, asked, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(parquet_spans, "MOST_ROWS_READ", 0)
+    for name in "abc":
+        (tmp_path / name).mkdir()
+        file = tmp_path / name / "0.parquet"
+        parquet.write_table(rows_of(name, 0), file, write_statistics=False)
+    run = ran(spark, tmp_path, lane="on")
+    assert "lane: no, because the files do not say how far their event times go" in told(run)
+    assert found(tmp_path) == wanted(TEXT, 1)
+
+
+OF_ALL = {"a": "a.v > 30", "b": "b.t IN ('x', 'yy')", "c": "(c.v < 50 OR c.w IS NULL)"}
 
 
 @FILES_ARE_ASKED
-@BOTH_READ
 @pytest.mark.parametrize(
-    "condition",
+    ("reads_here", "own", "more"),
     [
-        "a.v > 30",
-        "a.v > 30 AND b.t IN ('x', 'yy') AND (c.v < 50 OR c.w IS NULL)",
-        "a.v > 30 AND a.v + b.v < 99",
-        "b.v > 1000",
+        (True, OF_ALL, []),
+        (True, {"a": "a.v > 30"}, ["a.v + b.v < 99"]),
+        (True, {"b": "b.v > 1000"}, []),
+        pytest.param(False, OF_ALL, ["a.v + b.v < 99"], marks=pytest.mark.large),
+        pytest.param(False, {"b": "b.v > 1000"}, [], marks=pytest.mark.large),
     ],
+    indirect=["reads_here"],
 )
 def test_conditions_on_inputs_are_evaluated_over_the_files(
-    spark, asked, reads_here, tmp_path, batches_read, condition
+    spark, asked, reads_here, tmp_path, batches_read, own, more
 ):
-    for number in range(3):
-        write(tmp_path, number)
-    text = f"{TEXT} WHERE {condition}"
-    base = run_to_end(query(spark, tmp_path, text, lane="off"), tmp_path / "base")
-    run = run_to_end(query(spark, tmp_path, text, lane="on"), tmp_path / "laned")
-    assert batches_read == [3] * 3
-    assert rows_of(spark, tmp_path) == rows_of(spark, tmp_path, "base")
-    assert bool(rows_of(spark, tmp_path)) == (condition != "b.v > 1000")
+    write(tmp_path, 0, 1)
+    text = f"{TEXT} WHERE {' AND '.join([*own.values(), *more])}"
+    run = ran(spark, tmp_path, text, lane="on")
+    assert batches_read == [3] * 2
+    assert found(tmp_path) == wanted(text, 2)
+    assert bool(found(tmp_path)) == (own.get("b") != "b.v > 1000")
     assert "lane: the filters run where files are read for the join" in told(run)
     for name in "abc":
-        late = [each.late_rows(name).num_rows for each in (base, run)]
-        assert late[0] == late[1]
+        assert late_in(run, name) == late_times(name, 2, own.get(name, "true"))
 
 
 @FILES_ARE_ASKED
-def test_filters_of_inputs_and_the_join_take_turns(spark, asked, tmp_path, batches_read):
-    text = TEXT + " WHERE a.v > 30 AND b.v < 90"
-    for number, lane in enumerate(["on", "off", "auto", "off"]):
-        write(tmp_path, number)
-        run_to_end(query(spark, tmp_path, text, lane=lane), tmp_path / "laned")
-    assert batches_read == [3] * 2
-    run_to_end(query(spark, tmp_path, text, lane="off"), tmp_path / "base")
-    assert rows_of(spark, tmp_path) == rows_of(spark, tmp_path, "base")
-    assert len(rows_of(spark, tmp_path)) > 50
-
-
-@FILES_ARE_ASKED
-@pytest.mark.parametrize("reads_here", [True], indirect=True)
+@HERE
 @pytest.mark.parametrize(
-    ("output", "has_jobs"),
+    ("output", "schema", "has_jobs"),
     [
-        ("a.t, b.v AS bv, c.v", False),
-        ("a.t AS `a.t`, c.w AS `c.w`, a.w", False),
-        ("a.v + 1 AS more, c.t", True),
+        (
+            "a.t AS `a.t`, b.v AS bv, c.v, c.w AS `c.w`, a.w",
+            "`a.t` string, bv int, v int, `c.w` double, w double",
+            False,
+        ),
+        ("a.v + 1 AS more, c.t", "more int, t string", True),
     ],
 )
 def test_a_join_of_few_rows_takes_no_job_of_spark(
-    spark, asked, reads_here, tmp_path, output, has_jobs
+    spark, asked, reads_here, tmp_path, output, schema, has_jobs
 ):
-    for number in range(3):
-        write(tmp_path, number)
+    write(tmp_path, 0, 1)
     text = TEXT.replace("a.t, a.w, b.v AS bv, c.v AS cv", output)
-    run_to_end(query(spark, tmp_path, text, lane="off"), tmp_path / "base")
     before = n_jobs(spark)
-    run_to_end(query(spark, tmp_path, text, lane="on"), tmp_path / "laned")
+    ran(spark, tmp_path, text, lane="on")
     assert (n_jobs(spark) > before) == has_jobs
-    assert rows_of(spark, tmp_path) == rows_of(spark, tmp_path, "base")
-    found, wanted = (
-        spark.read.parquet(str(tmp_path / name / "out")).schema for name in ("laned", "base")
-    )
-    assert found == wanted
+    assert found(tmp_path) == wanted(text, 2)
+    written = spark.read.parquet(str(tmp_path / "laned" / "out")).schema
+    assert written == StructType.fromDDL(schema)
 
 
 @FILES_ARE_ASKED
-@pytest.mark.parametrize("reads_here", [True], indirect=True)
+@HERE
 def test_texts_of_one_hash_are_compared(spark, asked, reads_here, tmp_path, monkeypatch):
-    for number in range(2):
-        write(tmp_path, number)
-    base = run_to_end(query(spark, tmp_path, lane="off"), tmp_path / "base")
+    write(tmp_path, 0, 1)
     monkeypatch.setattr(task, "add_hash", lambda hashes, column: None)
-    run = run_to_end(query(spark, tmp_path, lane="on"), tmp_path / "laned")
+    run = ran(spark, tmp_path, lane="on")
     assert SAID[True] in told(run)
-    assert rows_of(spark, tmp_path) == rows_of(spark, tmp_path, "base")
-    assert len(rows_of(spark, tmp_path)) > 100
-    n_combined = [facts_of(each).n_results for each in (base, run)]
-    assert n_combined[1] > 2 * n_combined[0]
+    assert found(tmp_path) == wanted(TEXT, 2)
+    assert found(tmp_path).total() > 100
+    assert facts_of(run).n_results > 2 * found(tmp_path).total(), "combinations of one hash"
 
 
 @FILES_ARE_ASKED
-@pytest.mark.parametrize("reads_here", [True], indirect=True)
-@pytest.mark.parametrize("bound", ["FEW_RESULTS", "MOST_READ", "MOST_HELD_BYTES"])
+@HERE
+@pytest.mark.parametrize(
+    "bound", ["FEW_RESULTS", pytest.param("MOST_HELD_BYTES", marks=pytest.mark.large)]
+)
 def test_what_is_too_much_for_the_driver_is_left_to_tasks(
     spark, asked, reads_here, tmp_path, batches_read, monkeypatch, bound
 ):
-    """Results, windows and rows each have a bound; answers are the same."""
-    for number in range(3):
-        write(tmp_path, number)
+    """Results and windows each have a bound, as rows have: ``reads_here`` sets that of rows."""
+    write(tmp_path, 0, 1)
     text = TEXT.replace("b.v AS bv", "b.v + 1 AS bv") if bound == "FEW_RESULTS" else TEXT
-    run_to_end(query(spark, tmp_path, text, lane="off"), tmp_path / "base")
     monkeypatch.setattr(bucketed, bound, 3)
-    run = run_to_end(query(spark, tmp_path, text, lane="on"), tmp_path / "laned")
+    run = ran(spark, tmp_path, text, lane="on")
     assert "lane: tasks read the files" in told(run)
-    assert len(batches_read) == 3
-    assert rows_of(spark, tmp_path) == rows_of(spark, tmp_path, "base")
+    assert len(batches_read) == 2
+    assert found(tmp_path) == wanted(text, 2)
 
 
 @FILES_ARE_ASKED
@@ -333,25 +412,12 @@ def test_what_is_too_much_for_the_driver_is_left_to_tasks(
 def test_a_batch_that_fails_behind_its_file_is_there_once(
     spark, asked, reads_here, tmp_path, monkeypatch
 ):
-    for number in range(3):
-        write(tmp_path, number)
+    write(tmp_path, 0, 1)
     commit_fails_once(monkeypatch, 1)
     with pytest.raises(Exception, match="the disk is gone"):
-        run_to_end(query(spark, tmp_path, lane="on"), tmp_path / "laned")
-    run_to_end(query(spark, tmp_path, lane="on"), tmp_path / "laned")
-    run_to_end(query(spark, tmp_path, lane="off"), tmp_path / "base")
-    assert rows_of(spark, tmp_path) == rows_of(spark, tmp_path, "base")
-
-
-@FILES_ARE_ASKED
-def test_files_that_do_not_say_their_event_times_are_read_by_spark(
-    spark, asked, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(parquet_spans, "MOST_ROWS_READ", 0)
-    write(tmp_path, 0, write_statistics=False)
-    run = run_to_end(query(spark, tmp_path, lane="on"), tmp_path / "laned")
-    assert "lane: no, because the files do not say how far their event times go" in told(run)
-    assert rows_of(spark, tmp_path)
+        ran(spark, tmp_path, lane="on")
+    ran(spark, tmp_path, lane="on")
+    assert found(tmp_path) == wanted(TEXT, 2)
 
 
 @FILES_ARE_ASKED
@@ -360,22 +426,8 @@ def test_a_static_table_comes_with_the_first_batch_and_files_are_read_then(
     spark, asked, reads_here, tmp_path, batches_read
 ):
     """Of two streams and a table; that of one stream is sent to the rows."""
-    for number in range(3):
-        write(tmp_path, number)
-    text = (
-        "SELECT a.t, b.v, d.w FROM a [RANGE 6 SECONDS] JOIN b [RANGE 4 SECONDS] ON a.k = b.k "
-        "JOIN d ON a.k = d.k"
-    )
-    found = {}
-    for lane in ("off", "on"):
-        engine = el.Engine(spark)
-        for name in "ab":
-            engine.stream(name, stream_of(spark, tmp_path, name), time="ts", lateness="4 seconds")
-        rows = [(key, f"w{key}") for key in range(30)]
-        engine.table("d", spark.createDataFrame(rows, "k bigint, w string"))
-        asked_for = engine.query(text, name="laned", lane=lane, adaptive=False)
-        run = run_to_end(asked_for, tmp_path / lane)
-        found[lane] = rows_of(spark, tmp_path, lane)
-    assert found["on"] == found["off"]
-    assert batches_read == [2] * 2
+    write(tmp_path, 0, 1)
+    run = ran(spark, tmp_path, TABLE_TEXT, names="ab", lane="on", adaptive=False)
+    assert found(tmp_path) == wanted(TABLE_TEXT, 2)
+    assert batches_read == [2]
     assert f"lane: {SAID[reads_here]}" in told(run)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 import pytest
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 import eddyline as el
@@ -41,9 +44,22 @@ def joined(frame, on, how="inner", select="l.i AS a, r.i AS b"):
     return el.window_join(inputs, on=on, time=time, windows=windows, select=select, how=how)
 
 
-@pytest.mark.parametrize(
-    "on",
-    [
+def plain(spark, on):
+    """Return Spark's own join."""
+    return spark.sql(f"SELECT l.i AS a, r.i AS b FROM rows_of_keys l JOIN rows_of_keys r ON {on}")
+
+
+def pairs(frames):
+    """Return the pairs of each frame, in order, found by one job of Spark."""
+    numbered = [frame.select(F.lit(at), "a", "b") for at, frame in enumerate(frames)]
+    found = {at: [] for at in range(len(frames))}
+    for at, *pair in reduce(DataFrame.unionAll, numbered).collect():
+        found[at].append(pair)
+    return [sorted(each) for each in found.values()]
+
+
+def test_results_are_those_of_spark(frame, spark):
+    conditions = [
         "l.st = r.st",
         "l.a = r.a AND l.i <= r.i",
         "l.d = r.d",
@@ -52,26 +68,13 @@ def joined(frame, on, how="inner", select="l.i AS a, r.i AS b"):
         "(l.v, l.k) = (r.v, r.k)",
         "(l.v, l.k) = (r.v, 'k1')",
         "l.i = r.i AND l.v <=> r.v",
-    ],
-)
-def test_results_are_those_of_spark(frame, spark, on):
-    text = f"SELECT l.i AS a, r.i AS b FROM rows_of_keys l JOIN rows_of_keys r ON {on}"
-    wanted = sorted(map(tuple, spark.sql(text).collect()))
-    assert sorted(map(tuple, joined(frame, on).to_df().collect())) == wanted
-    assert wanted
+    ]
+    wanted = pairs([plain(spark, on) for on in conditions])
+    assert pairs([joined(frame, on).to_df() for on in conditions]) == wanted
+    assert all(wanted)
 
 
-@pytest.mark.parametrize(
-    ("on", "who_compares"),
-    [
-        ("l.k = r.k", "tasks"),
-        ("l.i % 2 = r.i % 2 AND l.k = r.k", "tasks"),
-        ("l.k = r.k AND l.k = concat('k', r.i % 3)", "Spark"),
-        ("l.k = r.k AND l.v = r.v", "Spark"),
-        ("upper(l.k) = upper(r.k)", "Spark"),
-    ],
-)
-def test_keys_of_one_hash_are_compared(frame, spark, monkeypatch, on, who_compares):
+def test_keys_of_one_hash_are_compared(frame, spark, monkeypatch):
     code = layout._code
 
     def colliding(text, kind):
@@ -79,13 +82,21 @@ def test_keys_of_one_hash_are_compared(frame, spark, monkeypatch, on, who_compar
         return found if kind in layout.EXACT else F.when(found.isNotNull(), 7).cast("bigint")
 
     monkeypatch.setattr(layout, "_code", colliding)
-    text = f"SELECT l.i AS a, r.i AS b FROM rows_of_keys l JOIN rows_of_keys r ON {on}"
-    wanted = sorted(map(tuple, spark.sql(text).collect()))
-    found = joined(frame, on).to_df()
-    assert sorted(map(tuple, found.collect())) == wanted
-    assert wanted
-    plan = found._jdf.queryExecution().optimizedPlan().toString()
-    assert ("Filter" in plan.partition("MapInArrow")[0]) == (who_compares == "Spark")
+    who_compares = {
+        "l.k = r.k": "tasks",
+        "l.i % 2 = r.i % 2 AND l.k = r.k": "tasks",
+        "l.k = r.k AND l.k = concat('k', r.i % 3)": "Spark",
+        "l.k = r.k AND l.v = r.v": "Spark",
+        "upper(l.k) = upper(r.k)": "Spark",
+    }
+    found = {on: joined(frame, on).to_df() for on in who_compares}
+    wanted = pairs([plain(spark, on) for on in who_compares])
+    assert pairs([*found.values()]) == wanted
+    assert all(wanted)
+    for on, df in found.items():
+        plan = df._jdf.queryExecution().optimizedPlan().toString()
+        is_filtered = "Filter" in plan.partition("MapInArrow")[0]
+        assert is_filtered == (who_compares[on] == "Spark"), on
 
 
 def test_null_has_a_partner_where_null_equals_null(frame):

@@ -9,13 +9,14 @@ import eddyline as el
 from eddyline.errors import QueryError
 from tests.spark.aggregates.aggregate_streams import ended
 from tests.spark.aggregates.test_composed import (
+    N_BATCHES,
     SECOND,
     answers,
     end,
     engine,  # noqa: F401 - a fixture
-    folder,  # noqa: F401
     low,  # noqa: F401
     of_duckdb,
+    rows,
 )
 from tests.spark.facts import facts_of
 from tests.spark.joins.join_streams import stream_of, write_batch
@@ -34,6 +35,16 @@ def counts(name, slide_s, below):
         f"{name} AS (SELECT k, {end(slide_s)} AS e, {end(slide_s)} - 1 AS at, count(*) AS n, "
         f"sum(v)::BIGINT AS s FROM s WHERE v < {below} GROUP BY ALL)"
     )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The rows of ``test_composed`` in two batches."""
+    found = tmp_path_factory.mktemp("composed")
+    for number in range(2):
+        parts = map(rows, range(number * N_BATCHES // 2, (number + 1) * N_BATCHES // 2))
+        write_batch(found, "s", number, pa.concat_tables(parts))
+    return found
 
 
 def made(engine, name, text, time=None):  # noqa: F811
@@ -64,6 +75,7 @@ def test_aggregates_are_joined_with_aggregates(both, folder, low):  # noqa: F811
     assert len(answers(run)) > 50
 
 
+@pytest.mark.large
 def test_aggregates_are_joined_with_a_stream_and_aggregated(both, folder, low):  # noqa: F811
     both.stream(
         "busy",
@@ -91,6 +103,7 @@ def test_aggregates_are_joined_with_a_stream_and_aggregated(both, folder, low): 
     assert len(answers(run)) > 10
 
 
+@pytest.mark.large
 def test_a_join_is_joined_with_its_streams_and_a_table(engine, spark, folder):  # noqa: F811
     made(
         engine,
@@ -116,6 +129,7 @@ def test_a_join_is_joined_with_its_streams_and_a_table(engine, spark, folder):  
     assert len(answers(run)) > 100
 
 
+@pytest.mark.large
 def test_rows_with_their_aggregates_meet_a_union(engine, folder, low):  # noqa: F811
     made(
         engine,
@@ -147,16 +161,8 @@ def test_rows_with_their_aggregates_meet_a_union(engine, folder, low):  # noqa: 
     assert len(answers(run)) > 20
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "LEFT",
-        *(
-            pytest.param(kind, marks=pytest.mark.large("runs a join of results"))
-            for kind in ("SEMI", "ANTI")
-        ),
-    ],
-)
+@pytest.mark.large
+@pytest.mark.parametrize("kind", ["LEFT", "SEMI", "ANTI"])
 def test_rows_wait_for_aggregates_that_are_their_partners(both, folder, low, kind):  # noqa: F811
     columns = "t.v, t.k" + (", a.n" if kind == "LEFT" else "")
     run = ended(
@@ -191,6 +197,7 @@ def test_what_has_no_event_time_is_not_joined(engine):  # noqa: F811
         engine.query("SELECT counts.n FROM counts [NOW], t [NOW] WHERE counts.k = t.k")
 
 
+@pytest.mark.large
 def test_rows_without_a_time_are_counted_beside_late_ones(spark, tmp_path):
     for number, seconds in enumerate(([100], [60, None, 200])):
         at = [None if each is None else each * SECOND for each in seconds]
@@ -208,30 +215,27 @@ def test_rows_without_a_time_are_counted_beside_late_ones(spark, tmp_path):
     assert (other.n_arrived, other.n_untimed) == (4, 1), "its late rows are found by its tasks"
 
 
-@pytest.mark.large("starts a join of results three times")
-def test_a_join_of_results_goes_on_from_its_checkpoint(spark, folder, tmp_path):  # noqa: F811
-    """The state of all operators is one; a run that stops at each batch gives the same."""
-    found = {}
-    for name, n_runs in (("whole", 1), ("parts", 2)):
-        place = tmp_path / name
-        (place / "s").mkdir(parents=True)
-        files = sorted((folder / "s").glob("*.parquet"))
-        rows = []
-        for number in range(n_runs):
-            for file in files if n_runs == 1 else files[number * 2 : number * 2 + 2]:
-                (place / "s" / file.name).hardlink_to(file)
-            engine = el.Engine(spark)  # noqa: F811
-            for each in ("s", "t"):
-                stream = stream_of(spark, place, "s")
-                engine.stream(each, stream, time="ts", lateness="1 second")
-            made(engine, "few", MINUTES.format(1, 300), "e")
-            query = engine.query(
-                "SELECT f.k, f.n, t.v FROM few f [RANGE 1 SECOND], t [RANGE 2 SECONDS] "
-                "WHERE f.k = t.k AND t.v > 800",
-                name="q",
-            )
-            run = ended(query, checkpoint=str(place / "ckpt"))
-            rows += answers(run)
-        found[name] = sorted(rows, key=repr)
-    assert found["parts"] == found["whole"]
-    assert len(found["whole"]) > 50
+@pytest.mark.large
+def test_a_join_of_results_goes_on_from_its_checkpoint(spark, folder, low, tmp_path):  # noqa: F811
+    """The state of all operators is one; a run that stops at each batch loses nothing."""
+    found = []
+    (tmp_path / "s").mkdir()
+    for file in sorted((folder / "s").glob("*.parquet")):
+        (tmp_path / "s" / file.name).hardlink_to(file)
+        engine = el.Engine(spark)  # noqa: F811
+        for name in ("s", "t"):
+            stream = stream_of(spark, tmp_path, "s")
+            engine.stream(name, stream, time="ts", lateness="1 second")
+        made(engine, "few", MINUTES.format(1, 300), "e")
+        query = engine.query(
+            "SELECT f.k, f.n, t.v FROM few f [RANGE 1 SECOND], t [RANGE 2 SECONDS] "
+            "WHERE f.k = t.k AND t.v > 800",
+            name="q",
+        )
+        found += answers(ended(query, checkpoint=str(tmp_path / "ckpt")))
+    text = (
+        f"WITH {counts('f', 1, 300)} SELECT f.k, f.n, s.v FROM f JOIN s ON f.k = s.k AND s.v > 800 "
+        f"AND s.t - f.at BETWEEN -{2 * SECOND} AND {SECOND} WHERE f.e <= {low}"
+    )
+    assert sorted(found, key=repr) == of_duckdb(folder, text)
+    assert len(found) > 50

@@ -136,6 +136,7 @@ def test_combinations_come_at_once_and_rows_without_a_partner_later(spark, tmp_p
     assert found == {("a", 5, 6): 1, ("a", 5, 7): 1, ("c", 5, 8): 1, ("b", 5, None): 1}
 
 
+@pytest.mark.large
 def test_rows_that_a_condition_drops_tell_the_time(spark, tmp_path):
     write_batch(tmp_path, "orders", 0, rows_of((0, "a", 5)))
     write_batch(tmp_path, "payments", 0, rows_of((50, "a", -1)))
@@ -144,14 +145,7 @@ def test_rows_that_a_condition_drops_tell_the_time(spark, tmp_path):
 
 
 @pytest.mark.large
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        pytest.param({"adaptive": False}, marks=pytest.mark.large),
-        pytest.param({"caches": True}, marks=pytest.mark.large),
-    ],
-)
+@pytest.mark.parametrize("options", [{"adaptive": False}, {"caches": True}])
 def test_streams_of_queries_and_one_row_a_batch(spark, tmp_path, options):
     orders = [(0, "a", 5), (0, None, 5), (1, "b", 6), (1, "b", -6), (9, "a", 7), (9, None, -1)]
     payments = [(4, "a", 5), (4, "a", 50), (5, "b", -6), (30, None, 1), (31, "a", -1)]

@@ -105,10 +105,8 @@ def normal(table):
 def cuts_of(kind, n_rows, rng):
     if kind == "rows":
         return [1] * n_rows
-    sizes = []
-    while sum(sizes) < n_rows:
-        sizes.append(min(n_rows - sum(sizes), n_rows if kind == "one" else rng.randrange(0, 25)))
-    return sizes
+    first, second = sorted(rng.randrange(n_rows) for _ in range(2))
+    return [n_rows] if kind == "one" else [first, second - first, n_rows - second]
 
 
 def write_streams(folder, streams, kind, rng):
@@ -134,21 +132,19 @@ def answer(engine, text, **options):
     return normal(run.to_arrow())
 
 
-SMALL = ("anti", "left of texts", "two keys")
+IN_ONE = ("anti", "left of texts", "semi with conditions")
+"""Forms whose rows come in one batch, too."""
 
 
 @pytest.mark.large
-@pytest.mark.parametrize(
-    "form",
-    [each if each in SMALL else pytest.param(each, marks=pytest.mark.large) for each in FORMS],
-)
+@pytest.mark.parametrize("form", FORMS)
 def test_any_cut(spark, tmp_path, form):
     seed = list(FORMS).index(form)
     s, t = table_of(rows_of(seed)), table_of(rows_of(seed + 100))
     wanted = expected(form, s, t)
     assert wanted
     streams = {"s": [*rows_of(seed), LAST], "t": [*rows_of(seed + 100), LAST_OF_T]}
-    for kind in ("one", "some"):
+    for kind in ("one", "some") if form in IN_ONE else ("some",):
         folder = tmp_path / kind
         write_streams(folder, streams, kind, random.Random(seed))
         found = answer(engine_of(spark, folder), sql_of(form))
@@ -158,14 +154,14 @@ def test_any_cut(spark, tmp_path, form):
 @pytest.mark.large
 @pytest.mark.parametrize("form", ["left of texts", "anti"])
 def test_batches_of_a_row(spark, tmp_path, form):
-    rows = {"s": [*rows_of(7)[:25], LAST], "t": [*rows_of(8)[:25], LAST_OF_T]}
+    rows = {"s": [*rows_of(12)[:9], LAST], "t": [*rows_of(13)[:9], LAST_OF_T]}
     s, t = table_of(rows["s"][:-1]), table_of(rows["t"][:-1])
     write_streams(tmp_path, rows, "rows", random.Random(1))
-    assert answer(engine_of(spark, tmp_path), sql_of(form)) == expected(form, s, t)
+    assert answer(engine_of(spark, tmp_path), sql_of(form)) == expected(form, s, t) != []
 
 
 @pytest.mark.large
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_batch_data_frames(spark, seed):
     tables = {"s": table_of(rows_of(seed)), "t": table_of(rows_of(seed + 50))}
     frames = {name: spark.createDataFrame(table) for name, table in tables.items()}

@@ -25,7 +25,7 @@ from tests.spark.joins.join_streams import run_to_end
 
 pytestmark = pytest.mark.spark
 
-N_ROWS, N_BATCHES = 3_000, 8
+N_ROWS, N_BATCHES = 3_000, 5
 TEXT = (
     "SELECT s.id AS a, t.id AS b, v.name AS name FROM s [RANGE 100 SECONDS], "
     "t [RANGE 100 SECONDS], v WHERE s.k = t.k AND s.j = v.j AND v.ok"
@@ -114,7 +114,7 @@ def test_answers_late_rows_and_counts_are_as_without_it_also_after_a_restart(
     monkeypatch.setattr(deciding, "LEAST_DROPPED", 0)
     keys = [*range(0, 1_000, 50), 3]
     write_table(tmp_path, keys)
-    for number in range(N_BATCHES - 3):
+    for number in range(N_BATCHES - 2):
         write(tmp_path, number)
     first = run_of(spark, tmp_path)
     journal = [each for each in first.journal if each["event"] == "filtered"]
@@ -123,7 +123,7 @@ def test_answers_late_rows_and_counts_are_as_without_it_also_after_a_restart(
     assert "whose key v has not are dropped before the shuffle" in first.explain()
     assert first.plan()["table filter"] == {"s": True}
     write_table(tmp_path, list(range(1_000)))
-    for number in range(N_BATCHES - 3, N_BATCHES):
+    for number in range(N_BATCHES - 2, N_BATCHES):
         write(tmp_path, number)
     again = run_of(spark, tmp_path)
     found, n_late = wanted(N_BATCHES, keys)
@@ -176,6 +176,7 @@ def test_keys_that_cannot_be_read_are_read_again(spark, tmp_path):
             join.drops.read(spark.range(1), *state)
 
 
+@pytest.mark.large
 def test_a_filter_in_spark_has_every_key_and_hardly_any_other(spark):
     rng = np.random.default_rng(5)
     every = rng.integers(-(2**63), 2**63 - 1, 20_000)
@@ -189,6 +190,7 @@ def test_a_filter_in_spark_has_every_key_and_hardly_any_other(spark):
         assert found.get((False, True), 0) >= 0.99 * (every.size - n_keys)
 
 
+@pytest.mark.large
 def test_a_table_that_is_too_large_filters_nothing(spark, tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "MOST_KEYS", 2)
     write_table(tmp_path, [1, 2, 4])

@@ -23,10 +23,8 @@ DROPPED = {
 }
 """Rows of no result, by what drops them."""
 
-CUTS = [[5], [1, 2, 2]]
+CUTS = [[5], [2, 3], [1, 2, 2], [1] * 5]
 """Rows of each batch."""
-
-MORE_CUTS = [[2, 3], [1] * 5]
 
 
 def table_of(rows):
@@ -67,25 +65,21 @@ ANSWERS = {
 }
 """Windows and results, by what a query emits."""
 
-QUICK = {("DSTREAM", "no key"), ("DSTREAM", "a condition"), ("RSTREAM", "a stream of a query")}
+CASES = [
+    (emits, by, CUTS[(at + number) % 3])
+    for at, emits in enumerate(ANSWERS)
+    for number, by in enumerate(DROPPED)
+]
+"""Each pair of a query, what drops rows, and a cut."""
 
-
-def case(emits, by, cuts):
-    quick = (emits, by) in QUICK and cuts is CUTS
-    return pytest.param(emits, by, cuts, marks=() if quick else pytest.mark.large)
+CASES += [(emits, by, CUTS[3]) for emits, by in zip(ANSWERS, DROPPED, strict=True)]
 
 
 @pytest.mark.large
-@pytest.mark.parametrize(
-    ("emits", "by", "cuts"),
-    [case(emits, by, cuts) for emits in ANSWERS for by in DROPPED for cuts in (CUTS, MORE_CUTS)],
-)
-def test_any_cut_gives_the_same_answer(spark, tmp_path, emits, by, cuts):
+@pytest.mark.parametrize(("emits", "by", "sizes"), CASES)
+def test_any_cut_gives_the_same_answer(spark, tmp_path, emits, by, sizes):
     window, wanted = ANSWERS[emits]
     derived = by == "a stream of a query"
     where = "s.k = t.k" if derived else "s.k = t.k AND s.v >= 0 AND t.v >= 0"
     text = f"{emits}(SELECT s.v AS a, t.v AS b FROM s [{window}], t [{window}] WHERE {where})"
-    for sizes in cuts:
-        folder = tmp_path / str(len(sizes))
-        found = answer(spark, folder, text, ROWS + DROPPED[by], sizes, derived=derived)
-        assert found == wanted, sizes
+    assert answer(spark, tmp_path, text, ROWS + DROPPED[by], sizes, derived=derived) == wanted
