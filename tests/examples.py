@@ -31,12 +31,14 @@ def are_few() -> bool:
     return settings().max_examples < N_EXAMPLES[MANY]
 
 
-def examples(n_examples: int, **more: Any) -> settings:
+def examples(n_examples: int, *, few: int | None = None, **more: Any) -> settings:
     """Return the settings of a test with a number of examples of its own.
 
     Args:
         n_examples: of the profile with many; others take the share that they have of them.
+        few: examples of the profile with few, if not that share.
         **more: other settings.
     """
     share = settings().max_examples / N_EXAMPLES[MANY]
-    return settings(max_examples=max(1, round(n_examples * share)), **more)
+    n = few if few is not None and are_few() else max(1, round(n_examples * share))
+    return settings(max_examples=n, **more)
