@@ -292,6 +292,7 @@ def test_a_plan_of_alarms_is_recalled_after_one_batch():
     assert "per segment)" in section.parts[1].pairs[0][1]
 
 
+@pytest.mark.large
 def test_where_nothing_recurs_nothing_is_recalled():
     life, without = Life(), Life(recalls=False)
     for each in (life, without):
