@@ -168,10 +168,10 @@ NODES = {
 
 
 @pytest.mark.large
-@examples(40)
+@examples(120, few=9)
 @pytest.mark.parametrize("name", NODES)
-@pytest.mark.parametrize("maker", [FIT, DECLARED, DOOR], ids=["fit", "declared", "door"])
 @given(
+    maker=st.sampled_from([FIT, DECLARED, DOOR]),
     seed=st.integers(0, 2**32),
     n=st.integers(1, 100),
     cuts=st.lists(st.floats(0, 1), max_size=5),
@@ -199,10 +199,9 @@ TOGETHER = {
 
 
 @pytest.mark.large
-@examples(25)
+@examples(75, few=6)
 @pytest.mark.parametrize("name", TOGETHER)
-@pytest.mark.parametrize("makers", [(FIT, DECLARED), (DECLARED, FIT), (FIT, None)])
-@given(**OF_TWO)
+@given(makers=st.sampled_from([(FIT, DECLARED), (DECLARED, FIT), (FIT, None)]), **OF_TWO)
 def test_streams_and_what_is_there_are_crossed_in_any_batches(name, makers, **drawn):
     check_together(makers, TOGETHER[name], **drawn)
 

@@ -388,6 +388,7 @@ def test_a_report_can_be_shown():
 
 def test_a_quadratic_leaves_nothing_of_what_stood_in_its_room_before():
     times = np.arange(0, 8_000_000, 1_000_000)
+    times.setflags(write=False)  # as those of a fit are; others would be compiled anew
     mid = (times / 1e6) ** 2
     coefs = np.full(5, 7.0)
     assert polynomial_of(2, times, mid, np.full(8, 0.5), np.empty((8, 16)), coefs)

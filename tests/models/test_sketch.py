@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from itertools import count
+from itertools import count, cycle
 
 import numpy as np
 import pyarrow as pa
@@ -121,9 +121,8 @@ def test_nothing_is_kept_of_other_entities_and_of_nothing():
 
 
 @pytest.mark.large
-@pytest.mark.parametrize("name", NODES)
-@pytest.mark.parametrize("maker", EVERY)
-def test_whatever_is_asked_is_drawn(maker, name):
+@pytest.mark.parametrize(("name", "maker"), [*zip(NODES, cycle(EVERY))])
+def test_whatever_is_asked_is_drawn(name, maker):
     plan = StreamPlan((StreamInput(EVERY[maker], SHAPE),), NODES[name])
     sketch, _, results = sketch_of(plan, coded(8, 120, EVERY[maker]), [50])
     made = pictures(sketch, plan)

@@ -75,10 +75,10 @@ def test_batches_of_a_few_graphs_give_what_all_rows_give(name, seed, n, cuts, ma
 
 
 @pytest.mark.large
-@examples(60)
+@examples(180, few=12)
 @pytest.mark.parametrize("name", NODES)
-@pytest.mark.parametrize("maker", [FIT, DECLARED, DOOR], ids=["fit", "declared", "door"])
 @given(
+    maker=st.sampled_from([FIT, DECLARED, DOOR]),
     seed=st.integers(0, 2**32),
     n=st.integers(1, 120),
     cuts=st.lists(st.floats(0, 1), max_size=5),
@@ -92,16 +92,12 @@ def test_any_batches_give_what_all_rows_give_at_once(name, maker, seed, n, cuts,
     assert shown(found) == shown(at_once(table, maker, NODES[name]))
 
 
-MAKERS = {"fit": FIT, "declared": DECLARED}
-
-
 @pytest.mark.large
-@examples(25)
+@examples(75, few=6)
 @pytest.mark.parametrize("name", TOGETHER)
-@pytest.mark.parametrize("makers", [("fit", "declared"), ("declared", "fit"), ("fit", "static")])
-@given(**OF_TWO)
+@given(makers=st.sampled_from([(FIT, DECLARED), (DECLARED, FIT), (FIT, None)]), **OF_TWO)
 def test_any_batches_of_two_streams_give_what_all_rows_give(name, makers, **drawn):
-    check_together([MAKERS.get(each) for each in makers], TOGETHER[name], **drawn)
+    check_together(makers, TOGETHER[name], **drawn)
 
 
 def written_by_batches(tmp_path, n_idle, node):
@@ -136,7 +132,13 @@ def written_by_batches(tmp_path, n_idle, node):
     return sizes[0], sum(sizes[4:])
 
 
-@pytest.mark.parametrize("node", [INPUT, of(average(60))], ids=["segments", "averages"])
+@pytest.mark.parametrize(
+    "node",
+    [
+        pytest.param(INPUT, id="segments"),
+        pytest.param(of(average(60)), id="averages", marks=pytest.mark.large),
+    ],
+)
 def test_a_batch_writes_what_it_changes_and_not_the_state(tmp_path, node):
     (first, few), (first_of_many, many) = (
         written_by_batches(tmp_path, n, node) for n in (2_000, 20_000)
@@ -372,6 +374,7 @@ def test_what_is_kept_of_many_entities_is_not_read_and_written_in_each_batch(
     assert written[2].sum() <= 0.1 * kept_rows[2].sum()
 
 
+@pytest.mark.large("takes 100 batches")
 def test_rows_of_an_open_run_are_written_once_and_when_files_are_merged(tmp_path, monkeypatch):
     def rows(number):
         """Return ten rows of each of two entities; one goes on in one segment all along."""

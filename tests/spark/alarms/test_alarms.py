@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 import pytest
+from pyspark.sql import DataFrame
 
 import eddyline as el
 from eddyline.errors import NotSupportedError, OptionError, QueryError
 from tests.spark.models.test_streams import (
     N_FILES,
+    copied,
     declared,
     ended,
     fitted,
@@ -28,15 +32,15 @@ TEXTS = {
 
 
 def alone(segments, texts):
-    """Return the rows of alarms one by one."""
-    return sorted((name, *row) for name, text in texts.items() for row in shown_all(segments, text))
+    """Return the rows of alarms one by one, as one job of Spark."""
+    parts = (
+        segments.where(text).changes().selectExpr(f"'{name}' AS alarm", "*")
+        for name, text in texts.items()
+    )
+    return shown(reduce(DataFrame.unionAll, parts).collect())
 
 
-def shown_all(segments, text):
-    return shown(segments.where(text).changes().collect())
-
-
-@pytest.mark.parametrize("make", [fitted, declared])
+@pytest.mark.parametrize("make", [fitted, pytest.param(declared, marks=pytest.mark.large)])
 def test_a_batch_gives_what_each_alarm_gives(spark, folder, make):
     segments = make(spark.read.parquet(str(folder)))
     found = segments.alarms(el.AlarmSet(TEXTS))
@@ -48,12 +52,11 @@ def test_a_batch_gives_what_each_alarm_gives(spark, folder, make):
 
 
 @pytest.mark.large
-@pytest.mark.parametrize("files", [1, 3])
-def test_a_stream_gives_what_a_batch_gives(spark, folder, tmp_path, files):
+def test_a_stream_gives_what_a_batch_gives(spark, folder, tmp_path):
     wanted = alone(fitted(spark.read.parquet(str(folder))), TEXTS)
     alarms = el.AlarmSet(TEXTS)
     for _ in range(2):  # started again there is nothing new
-        query = fitted(stream_of(spark, folder, files), name="tracks").alarms(alarms)
+        query = fitted(stream_of(spark, folder, 3), name="tracks").alarms(alarms)
         run = ended(query, tmp_path)
     assert "alarms" in run.explain()
     assert shown(spark.read.parquet(str(tmp_path / "out")).collect()) == wanted
@@ -61,8 +64,6 @@ def test_a_stream_gives_what_a_batch_gives(spark, folder, tmp_path, files):
 
 @pytest.mark.large
 def test_alarms_change_while_a_query_restarts(spark, folder, tmp_path):
-    seen = tmp_path / "seen"
-    seen.mkdir()
     alarms = el.AlarmSet({"up": "x > -28", "gone": "x < 100", "other": "x < 100"})
     changes = [
         lambda: None,
@@ -72,8 +73,8 @@ def test_alarms_change_while_a_query_restarts(spark, folder, tmp_path):
     ]
     for number, change in enumerate(changes):
         change()
-        (seen / f"{number}.parquet").write_bytes((folder / f"{number}.parquet").read_bytes())
-        query = fitted(stream_of(spark, seen, 1), name="tracks").alarms(alarms)
+        copied(folder, tmp_path / "seen", [number])
+        query = fitted(stream_of(spark, tmp_path / "seen", 1), name="tracks").alarms(alarms)
         ended(query, tmp_path)
     assert len(changes) == N_FILES
     rows = spark.read.parquet(str(tmp_path / "out")).collect()

@@ -9,6 +9,7 @@ from eddyline.errors import OptionError, PlanError
 from tests.spark.alarms.test_alarms import TEXTS, alone
 from tests.spark.models.test_streams import (
     N_FILES,
+    copied,
     fitted,
     folder,
     shown,
@@ -26,10 +27,9 @@ WAYS = (("union", [0, 1]), ("unshared", [1, 0]), ("covered", [1, 0]), ("union", 
 def test_pinned_plans_change_with_each_batch(spark, folder, tmp_path):
     texts = TEXTS | BOTH
     alarms, seen, said = el.AlarmSet(texts), tmp_path / "seen", []
-    seen.mkdir()
     slots = TEXT.split(" AND ")
     for number in range(N_FILES):
-        (seen / f"{number}.parquet").write_bytes((folder / f"{number}.parquet").read_bytes())
+        copied(folder, seen, [number])
         query = fitted(stream_of(spark, seen, 1), name="tracks").alarms(alarms)
         run = query.start(
             "parquet",

@@ -52,6 +52,7 @@ def test_bounds_on_streams_that_depend_on_values_take_ranges(spark, folder, tmp_
     assert "x from -30 to 30, v from 0 to 1 is assumed" in said_by(run)
 
 
+@pytest.mark.large
 def test_rows_outside_are_counted_and_errors_of_results_say_so(spark, folder, tmp_path):
     live = free(stream_of(spark, folder, 4), name="tracks").select(z="x * x")
     query = live.within({"z": 0.5}, ranges={"X": (-0.05, 0.05)})

@@ -158,18 +158,18 @@ def test_a_table_without_rows_gives_none(spark, df):
 
 
 @pytest.mark.large
-@pytest.mark.parametrize("files", [1, 4])
-def test_a_stream_gives_the_rows_of_duckdb(spark, df, rows, folder, tmp_path, files):
+def test_a_stream_gives_the_rows_of_duckdb(spark, df, rows, folder, tmp_path):
     engine = el.Engine(spark)
-    engine.stream("s", stream_of(df, folder, files), time="ts", lateness="1 second")
+    engine.stream("s", stream_of(df, folder, 4), time="ts", lateness="1 second")
     text = CONDITIONS[0]
     query = engine.query(f"SELECT id FROM s {OF_STREAM} WHERE {text} EXACT")
     assert [len(each.predicates) for each in query.steps if isinstance(each, FilterStep)] == [2]
     assert rounded(after(query, tmp_path)) == wanted(rows, text)
 
 
+@pytest.mark.large
 def test_segments_of_a_stream_give_the_rows_of_duckdb(df, rows, folder, tmp_path):
-    stream = stream_of(df, folder, 1)
+    stream = stream_of(df, folder, 2)
     segments = el.models.declare(
         stream, key="ship", time="ts", model={"x": "x + 0 * t"}, horizon="1 minute", name="exact"
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from functools import cache
+from itertools import cycle
 
 import numpy as np
 import pyarrow as pa
@@ -22,11 +24,11 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 SECOND = 1_000_000
 FIRST_S = 1_700_000_000
-N_FILES = 4
+N_FILES = 3
 
 FILES_ARE_ASKED = pytest.mark.parametrize("asked", ["files"], indirect=True)
-BOTH_READ = pytest.mark.parametrize("reads_here", [False, True], indirect=True)
-SAID = {False: "lane: tasks read the files", True: "lane: the driver reads the files"}
+DRIVER_READS = pytest.mark.parametrize("reads_here", [True], indirect=True)
+DRIVER, TASKS = "lane: the driver reads the files", "lane: tasks read the files"
 
 
 def rows_of(number, n_rows=400):
@@ -97,10 +99,19 @@ ASKED = {
 }
 
 
+EVERY_KEY = [(), ("ship",), ("port",), ("ship", "port", "day"), ("day", "ship")]
+
+
 @pytest.mark.large
-@pytest.mark.parametrize("asked_for", ASKED)
 @pytest.mark.parametrize(
-    "key", [(), ("ship",), ("port",), ("ship", "port", "day"), ("day", "ship")], ids=" ".join
+    ("key", "asked_for"),
+    [
+        *((key, "segments") for key in EVERY_KEY),
+        ((), "values"),
+        (("port",), "pairs"),
+        (("ship", "port", "day"), "ranges"),
+    ],
+    ids=str,
 )
 def test_segments_are_those_of_rows_that_spark_sorts(spark, folder, key, asked_for):
     df = spark.read.parquet(str(folder))
@@ -112,11 +123,12 @@ def test_segments_are_those_of_rows_that_spark_sorts(spark, folder, key, asked_f
     assert bag(wanted)
 
 
-@pytest.mark.parametrize("n_rows_of_a_bucket", [1, 700, 10**6])
-def test_any_number_of_buckets_gives_the_same(spark, folder, monkeypatch, n_rows_of_a_bucket):
-    monkeypatch.setattr(lane_of_models, "BUCKET_ROWS", n_rows_of_a_bucket)
+def test_any_number_of_buckets_gives_the_same(spark, folder, monkeypatch):
     df = spark.read.parquet(str(folder))
-    assert bag(fitted(df).to_df()) == bag(fitted(df, lane="off").to_df())
+    wanted = bag(fitted(df, lane="off").to_df())
+    for n_rows_of_a_bucket in (40, 700, 10**6):  # more buckets than entities, fewer, and one
+        monkeypatch.setattr(lane_of_models, "BUCKET_ROWS", n_rows_of_a_bucket)
+        assert bag(fitted(df).to_df()) == wanted
 
 
 def test_rows_in_no_order_are_put_in_order(spark, tmp_path):
@@ -231,147 +243,129 @@ def test_a_lane_that_is_none_is_an_error(spark, folder):
 # -- streams --------------------------------------------------------------------------------------
 
 
-def streamed(spark, folder, **more):
+def stream_of(spark, folder):
     schema = schema_of(folder)
-    rows = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
-    return fitted(rows, ("ship", "port"), name="tracks", lateness="37 seconds", **more)
+    return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
 
 
+def streamed(spark, folder, key=("ship", "port"), **more):
+    return fitted(stream_of(spark, folder), key, name="rows", lateness="37 seconds", **more)
+
+
+def ranges(*rows, **more):
+    return streamed(*rows, **more).where("x > 0 AND whole < 100").changes()
+
+
+def in_sql(spark, folder, **options):
+    engine = el.Engine(spark)
+    engine.stream("rows", stream_of(spark, folder), time="ts", lateness="37 seconds")
+    text = (
+        "SELECT ship, time, x FROM rows MODEL x WITHIN 1 BY ship MAX GAP 20 SECONDS AT ts "
+        "WHERE x > 0 AND ship <> 3 SAMPLE EVERY 5 SECONDS"
+    )
+    return engine.query(text, name="asked", **options)
+
+
+ALARMS = {"up": "x > 0", "here": "port = 'ä' AND x < 9"}
 STREAMED = {
-    "segments": lambda s: s.query(),
-    "ranges": lambda s: s.where("x > 0 AND whole < 100").changes(),
-    "values over ports": lambda s: s.avg("x", window="10 seconds").max("x", by="port").changes(),
-    "alarms": lambda s: s.alarms(el.AlarmSet({"up": "x > 0", "here": "port = 'ä' AND x < 9"})),
+    "segments": lambda *rows, **more: streamed(*rows, **more).query(),
+    "ranges": ranges,
+    "early ranges": lambda *rows, **more: ranges(*rows, results="early", **more),
+    "ranges of keys with the time": lambda *rows, **more: ranges(*rows, ("ts", "ship"), **more),
+    "values over ports": lambda *rows, **more: (
+        streamed(*rows, **more).avg("x", window="10 seconds").max("x", by="port").changes()
+    ),
+    "alarms": lambda *rows, **more: streamed(*rows, **more).alarms(el.AlarmSet(ALARMS)),
+    "in SQL": in_sql,
 }
+TOO_MUCH = dict(
+    zip(STREAMED, cycle([("MOST_READ", 0), ("MOST_READ_BYTES", 30), ("MOST_HELD_BYTES", 30)]))
+)
+"""What is too much for the driver, so that tasks read the files."""
 
 
 def out(spark, folder):
     return bag(spark.read.parquet(str(folder / "out")))
 
 
+@pytest.fixture(scope="module")
+def read_by_spark(spark, tmp_path_factory):
+    """Return a function: results of a query whose rows Spark reads, and how many rows are late."""
+
+    @cache
+    def results(name):
+        place = tmp_path_factory.mktemp("base")
+        for number in range(N_FILES):
+            write(place / "rows", number)
+        run = run_to_end(STREAMED[name](spark, place / "rows", lane="off"), place)
+        return out(spark, place), run.late_rows("rows").num_rows
+
+    return results
+
+
 @FILES_ARE_ASKED
-@BOTH_READ
-@pytest.mark.parametrize("name", STREAMED)
-def test_a_restart_may_read_rows_and_the_next_one_files(spark, asked, reads_here, tmp_path, name):
-    for number, lane in enumerate(["on", "off", "on", "auto"]):
-        write(tmp_path / "rows", number)
-        query = STREAMED[name](streamed(spark, tmp_path / "rows", lane=lane))
-        run = run_to_end(query, tmp_path)
-        said = "lane: no, because the option lane is 'off'" if lane == "off" else SAID[reads_here]
+@DRIVER_READS
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in {"ranges", "in SQL"} else pytest.param(name, marks=pytest.mark.large)
+        for name in STREAMED
+    ],
+)
+def test_driver_spark_and_tasks_may_take_turns(
+    spark, asked, reads_here, tmp_path, monkeypatch, read_by_spark, name
+):
+    """Each start has one file more, and the results are those of a run in which Spark reads all."""
+    wanted, n_late = read_by_spark(name)
+    folder, n_jobs_of = tmp_path / "rows", {}
+    starts = [
+        ("on", DRIVER),
+        ("off", "lane: no, because the option lane is 'off'"),
+        ("auto", TASKS),
+    ]
+    for number, (lane, said) in enumerate(starts):
+        if said == TASKS:
+            monkeypatch.setattr(bucketed, *TOO_MUCH[name])
+        write(folder, number)
+        before = n_jobs(spark)
+        run = run_to_end(STREAMED[name](spark, folder, lane=lane), tmp_path)
+        n_jobs_of[said] = n_jobs(spark) - before
         assert said in told(run)
         assert lane == "off" or run.plan()["lane"] == FILES
-    base = STREAMED[name](streamed(spark, tmp_path / "rows", lane="off"))
-    wanted = run_to_end(base, tmp_path / "base")
-    assert out(spark, tmp_path) == out(spark, tmp_path / "base")
-    assert len(out(spark, tmp_path)) > 10
-    late = [each.late_rows("rows").num_rows for each in (run, wanted)]
-    assert late[0] == late[1] > 0
+    assert n_jobs_of[DRIVER] == 0 < n_jobs_of[TASKS]
+    assert out(spark, tmp_path) == wanted
+    assert len(wanted) > 10
+    assert run.late_rows("rows").num_rows == n_late > 0
 
 
 @FILES_ARE_ASKED
-@pytest.mark.parametrize("kind", ["TIMESTAMP", "TIMESTAMP_NTZ"])
-def test_instants_are_the_same_in_another_time_zone(spark, asked, tmp_path, monkeypatch, kind):
-    """Of batches that the driver answers, and of one that is left to tasks."""
-    for number, n_rows in enumerate((400, 300, 400, 300)):
+@DRIVER_READS
+@pytest.mark.parametrize(
+    "kind", ["TIMESTAMP", pytest.param("TIMESTAMP_NTZ", marks=pytest.mark.large)]
+)
+def test_instants_are_the_same_in_another_time_zone(
+    spark, asked, reads_here, tmp_path, monkeypatch, change, kind
+):
+    """Of a batch that the driver answers, and of one that is left to tasks."""
+    for number, n_rows in enumerate((300, 400)):
         rows = rows_of(number, n_rows)
         times = rows["ts"].cast(pa.timestamp("us", None if kind == "TIMESTAMP_NTZ" else "UTC"))
         write(tmp_path / "rows", number, rows.set_column(4, "ts", times))
-    zone = spark.conf.get("spark.sql.session.timeZone")
-    spark.conf.set("spark.sql.session.timeZone", "Asia/Kathmandu")
+    change(zone="Asia/Kathmandu")
+    monkeypatch.setattr(bucketed, "MOST_READ", 350)
     found = {}
-    try:
-        for lane in ("off", "on", "both"):
-            if lane == "both":
-                monkeypatch.setattr(bucketed, "MOST_READ", 350)
-            segments = streamed(spark, tmp_path / "rows", lane="off" if lane == "off" else "on")
-            query = STREAMED["ranges"](segments)
-            run = query.start("memory", trigger="available_now")
-            assert run.await_termination(240)
-            found[lane] = run.to_arrow()
-    finally:
-        spark.conf.set("spark.sql.session.timeZone", zone)
-    assert found["on"].schema == found["off"].schema == found["both"].schema
-    wanted = sorted(map(repr, found["off"].to_pylist()))
-    assert wanted
-    for lane in ("on", "both"):
-        assert sorted(map(repr, found[lane].to_pylist())) == wanted
-
-
-@FILES_ARE_ASKED
-@pytest.mark.parametrize("reads_here", [True], indirect=True)
-@pytest.mark.parametrize("bound", ["MOST_READ", "MOST_READ_BYTES", "MOST_HELD_BYTES"])
-def test_what_is_too_much_for_the_driver_is_left_to_tasks(
-    spark, asked, reads_here, tmp_path, monkeypatch, bound
-):
-    for number in range(N_FILES):
-        write(tmp_path / "rows", number)
-    monkeypatch.setattr(bucketed, bound, 30)
-    run = run_to_end(STREAMED["ranges"](streamed(spark, tmp_path / "rows", lane="on")), tmp_path)
-    assert SAID[False] in told(run)
-    run_to_end(
-        STREAMED["ranges"](streamed(spark, tmp_path / "rows", lane="off")), tmp_path / "base"
-    )
-    assert out(spark, tmp_path) == out(spark, tmp_path / "base")
-
-
-@FILES_ARE_ASKED
-@BOTH_READ
-def test_a_stream_may_have_its_time_as_a_key(spark, asked, reads_here, tmp_path):
-    for number in range(N_FILES):
-        write(tmp_path / "rows", number)
-    schema = schema_of(tmp_path / "rows")
-    reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
-    for lane in ("on", "off"):
-        rows = reader.parquet(str(tmp_path / "rows"))
-        segments = fitted(rows, ("ts", "ship"), name="tracks", lateness="1 minute", lane=lane)
-        run = run_to_end(segments.where("x > 0").changes(), tmp_path / lane)
-        assert lane == "off" or SAID[reads_here] in told(run)
-    assert out(spark, tmp_path / "on") == out(spark, tmp_path / "off")
-    assert out(spark, tmp_path / "on")
-
-
-@FILES_ARE_ASKED
-@BOTH_READ
-def test_early_results_are_the_same(spark, asked, reads_here, tmp_path):
-    for number in range(N_FILES):
-        write(tmp_path / "rows", number)
-    for lane in ("on", "off"):
-        query = streamed(spark, tmp_path / "rows", lane=lane, results="early")
-        run_to_end(query.where("x > 0").changes(), tmp_path / lane)
-    assert out(spark, tmp_path / "on") == out(spark, tmp_path / "off")
-    assert out(spark, tmp_path / "on")
-
-
-def asked_in_sql(spark, folder, where="", **options):
-    engine = el.Engine(spark)
-    schema = schema_of(folder)
-    rows = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
-    engine.stream("s", rows, time="ts", lateness="1 minute")
-    text = (
-        "SELECT ship, time, x FROM s MODEL x WITHIN 1 BY ship MAX GAP 20 SECONDS AT ts "
-        f"WHERE x > 0{where} SAMPLE EVERY 5 SECONDS"
-    )
-    return engine.query(text, name="asked", **options)
-
-
-@FILES_ARE_ASKED
-@BOTH_READ
-def test_a_model_in_sql_is_read_from_files(spark, asked, reads_here, tmp_path):
-    for number in range(N_FILES):
-        write(tmp_path / "rows", number)
     for lane in ("off", "on"):
-        before = n_jobs(spark)
-        query = asked_in_sql(spark, tmp_path / "rows", " AND ship <> 3", lane=lane)
-        run = run_to_end(query, tmp_path / lane)
-        n_own = n_jobs(spark) - before
-    assert SAID[reads_here] in told(run)
-    assert (n_own == 0) == reads_here
-    assert out(spark, tmp_path / "on") == out(spark, tmp_path / "off")
-    assert len(out(spark, tmp_path / "on")) > 10
+        run = ranges(spark, tmp_path / "rows", lane=lane).start("memory", trigger="available_now")
+        assert run.await_termination(240)
+        found[lane] = run.to_arrow()
+    assert found["on"].schema == found["off"].schema
+    wanted, given = (sorted(map(repr, found[lane].to_pylist())) for lane in ("off", "on"))
+    assert given == wanted
+    assert wanted
 
 
 @FILES_ARE_ASKED
-@pytest.mark.parametrize("reads_here", [True], indirect=True)
+@DRIVER_READS
 def test_results_are_foreseen_by_those_of_a_row_where_conditions_leave_rows_out(
     spark, asked, reads_here, tmp_path, monkeypatch
 ):
@@ -379,23 +373,24 @@ def test_results_are_foreseen_by_those_of_a_row_where_conditions_leave_rows_out(
     for number in range(N_FILES):
         write(tmp_path / "rows", number)
     monkeypatch.setattr(bucketed, "MOST_READ", 2_000)
-    run = run_to_end(asked_in_sql(spark, tmp_path / "rows", " AND ship <> 3", lane="on"), tmp_path)
-    assert SAID[True] in told(run)
+    run = run_to_end(in_sql(spark, tmp_path / "rows", lane="on"), tmp_path)
+    assert DRIVER in told(run)
 
 
 @FILES_ARE_ASKED
-@BOTH_READ
+@pytest.mark.parametrize(
+    "reads_here", [pytest.param(False, marks=pytest.mark.large), True], indirect=True
+)
 def test_a_batch_that_fails_behind_its_file_is_there_once(
-    spark, asked, reads_here, tmp_path, monkeypatch
+    spark, asked, reads_here, tmp_path, monkeypatch, read_by_spark
 ):
     for number in range(N_FILES):
         write(tmp_path / "rows", number)
     commit_fails_once(monkeypatch, 1)
     with pytest.raises(Exception, match="the disk is gone"):
-        run_to_end(asked_in_sql(spark, tmp_path / "rows", lane="on"), tmp_path / "on")
-    run_to_end(asked_in_sql(spark, tmp_path / "rows", lane="on"), tmp_path / "on")
-    run_to_end(asked_in_sql(spark, tmp_path / "rows", lane="off"), tmp_path / "off")
-    assert out(spark, tmp_path / "on") == out(spark, tmp_path / "off")
+        run_to_end(in_sql(spark, tmp_path / "rows", lane="on"), tmp_path)
+    run_to_end(in_sql(spark, tmp_path / "rows", lane="on"), tmp_path)
+    assert out(spark, tmp_path) == read_by_spark("in SQL")[0]
 
 
 @FILES_ARE_ASKED

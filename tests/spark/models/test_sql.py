@@ -16,6 +16,7 @@ import eddyline as el
 from eddyline.errors import NotSupportedError, OptionError, QueryError
 from eddyline.spark.script import run_script
 from tests.examples import examples
+from tests.spark.models.test_streams import copied
 from tests.spark.parquet_files import schema_of
 
 SECOND = 1_000_000
@@ -165,6 +166,7 @@ def test_t15_macd(engine):
     assert seconds(range_.until) == pytest.approx(160 - 20 * 5**0.5, abs=1e-6)
 
 
+@pytest.mark.large
 def test_t16_and_t17_greatest_of_entities_and_of_windows(engine):
     def asked(source, more):
         query = f"SELECT max(x) AS top FROM {source} {more}"
@@ -188,6 +190,7 @@ def test_t16_and_t17_greatest_of_entities_and_of_windows(engine):
     }
 
 
+@pytest.mark.large
 def test_t24_average_distance_of_pairs(engine, spark):
     rows = spark.sql(
         "SELECT timestamp_seconds(0) AS ts, * FROM VALUES (1, -3D, 1D, 0D), (2, 0D, 0D, 4D), "
@@ -320,6 +323,7 @@ def test_bounds_of_results_are_those_of_the_face(engine, df, bound):
         assert 0 < max(row.err_m for row in found.to_df().collect()) <= 0.25
 
 
+@pytest.mark.large
 def test_segments_that_are_kept_are_asked_again(engine, spark, df, tmp_path):
     query = engine.query(f"SELECT ship, x FROM {FITTED} WHERE ship < 3")
     query.to_df().write.parquet(str(tmp_path / "kept"))
@@ -421,13 +425,9 @@ def test_a_stream_gives_what_a_table_gives_and_goes_on_from_its_checkpoint(
 ):
     text = ASKED[name].format(FITTED if name == "macd" else SHIPS)
     wanted = without_end(engine.query(text).to_df().collect())
-    seen = tmp_path / "seen"
-    seen.mkdir()
-    for part in ((0, 1), (2, 3)):
-        for number in part:
-            (seen / f"{number}.parquet").write_bytes((folder / f"{number}.parquet").read_bytes())
-            os.utime(seen / f"{number}.parquet", (1_700_000_000 + number,) * 2)
-        live = streamed(spark, seen, 1).query(text, name="live")
+    for numbers in ((0, 1), (2, 3)):
+        copied(folder, tmp_path / "seen", numbers)
+        live = streamed(spark, tmp_path / "seen", 2).query(text, name="live")
         out, checkpoint = str(tmp_path / "out"), str(tmp_path / "checkpoint")
         run = live.start("parquet", path=out, checkpoint=checkpoint, trigger="available_now")
         run.await_termination()
@@ -436,6 +436,7 @@ def test_a_stream_gives_what_a_table_gives_and_goes_on_from_its_checkpoint(
     assert "segments" in run.explain()
 
 
+@pytest.mark.large
 def test_queries_of_models_start_beside_others(spark, folder, tmp_path):
     engine = streamed(spark, folder, 4)
     engine.query("SELECT ship, x FROM s WHERE x > 0", name="plain")
