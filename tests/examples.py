@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, find, settings
+from hypothesis.errors import NoSuchExample
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hypothesis.strategies import SearchStrategy
+
+Drawn = TypeVar("Drawn")
 
 FEW, MANY = "few", "all"
 """Profiles: the default, and that of ``make test-all EXAMPLES=all``."""
@@ -36,9 +44,20 @@ def examples(n_examples: int, *, few: int | None = None, **more: Any) -> setting
 
     Args:
         n_examples: of the profile with many; others take the share that they have of them.
-        few: examples of the profile with few, if not that share.
+        few: of the profile with few, where that share takes too long.
         **more: other settings.
     """
     share = settings().max_examples / N_EXAMPLES[MANY]
-    n = few if few is not None and are_few() else max(1, round(n_examples * share))
-    return settings(max_examples=n, **more)
+    if few is not None and are_few():
+        return settings(max_examples=few, **more)
+    return settings(max_examples=max(1, round(n_examples * share)), **more)
+
+
+def is_drawn(strategy: SearchStrategy[Drawn], condition: Callable[[Drawn], Any]) -> bool:
+    """Return whether a strategy draws what meets a condition; no smaller example is looked for."""
+    generate = settings(max_examples=2_000, phases=[Phase.generate])
+    try:
+        find(strategy, condition, settings=generate)
+    except NoSuchExample:
+        return False
+    return True

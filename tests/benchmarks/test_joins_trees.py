@@ -30,9 +30,9 @@ def test_every_tree_is_there_once(n, expected):
     assert len(found) == len(set(found)) == expected
 
 
-@pytest.mark.parametrize("batch_rows", [1, 7, 50, 600])
-def test_every_tree_finds_what_pipelines_find(batch_rows):
-    given = arrivals(n_rows=200 if batch_rows == 1 else 600)
+@pytest.mark.parametrize(("n_rows", "batch_rows"), [(100, 1), (600, 50), (600, 600)])
+def test_every_tree_finds_what_pipelines_find(n_rows, batch_rows):
+    given = arrivals(n_rows=n_rows)
     plain = join_runs.run(given, batch_rows)
     assert plain.n_results > 0
     for tree in trees(NAMES):

@@ -73,10 +73,10 @@ def test_averages_that_cross_are_those_of_brute_force(asked, seed):
         assert got[each] == pytest.approx(value, abs=1e-9)
 
 
-@pytest.mark.parametrize("hours", [1, 5])
-def test_vessels_that_follow_are_those_of_brute_force(hours):
+@pytest.mark.parametrize(("n_vessels", "hours"), [(10, 1), (20, 5)])
+def test_vessels_that_follow_are_those_of_brute_force(n_vessels, hours):
     """In an hour most panes of a pair have rows; of thinned rows over five few do."""
-    rows = in_metres(fleet_v1(Fleet(20, hours)))
+    rows = in_metres(fleet_v1(Fleet(n_vessels, hours)))
     if hours > 1:
         rows = rows.take(np.random.default_rng(0).random(len(rows)) < 0.01)
     rows = rows.by_time

@@ -154,15 +154,16 @@ def test_results_have_the_columns_that_are_compared(spark, name):
     job = job_of(peer, 100)
     engine = el.Engine(spark)
     eddyline_child.add_streams(engine, job, spark)
-    run = engine.query(peer.eddyline, name=f"peer_{name}").start(trigger="available_now")
-    run.await_termination()
-    df = run.to_df()
-    assert df.columns == list(peer.results)
+    asked = engine.query(peer.eddyline, name=f"peer_{name}")
+    assert list(asked.columns) == list(peer.results)
     kinds = {"TIMESTAMP": "timestamp", "BIGINT": "bigint", "STRING": "string", "DOUBLE": "double"}
     wanted = [kinds.get(kind, kind.lower().replace(" ", "")) for kind in peer.results.values()]
-    assert [
-        kind.replace("bigint", "int").replace("int", "bigint") for _, kind in df.dtypes
-    ] == wanted
+    found = asked.columns.values()
+    assert [kind.replace("bigint", "int").replace("int", "bigint") for kind in found] == wanted
+    if name in {"tumbling", "over", "join"}:
+        run = asked.start(trigger="available_now")
+        run.await_termination()
+        assert dict(run.to_df().dtypes) == asked.columns
 
 
 @pytest.mark.spark

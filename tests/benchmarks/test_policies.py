@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -71,17 +72,17 @@ def test_rank_by_counters_puts_what_was_never_reached_last():
     assert policy.propose((0, 1), profile).order == (1, 0)
 
 
-def climb(options, costs, *, n_batches=400, seed=0):
-    stream = CorrelatedStream(pass_fracs=(0.9, 0.7, 0.4, 0.1), group_size=1, seed=seed)
+@cache
+def climb(costs, measure):
+    options = HillClimbOptions(trial_rows=500, settle_rows=500, measure=measure)
+    stream = CorrelatedStream(pass_fracs=(0.9, 0.7, 0.4, 0.1), group_size=1, seed=0)
     drops = ~stream.passes(500)
-    steps = simulate(options, [drops] * n_batches, np.array(costs, dtype=float), seed=seed)
-    return list(steps)
+    return list(simulate(options, [drops] * 400, np.array(costs, dtype=float), seed=0))
 
 
 @pytest.mark.parametrize("measure", ["time", "evaluations"])
 def test_hill_climb_descends_to_the_best_order(measure):
-    options = HillClimbOptions(trial_rows=500, settle_rows=500, measure=measure)
-    steps = climb(options, (1, 1, 1, 1))
+    steps = climb((1, 1, 1, 1), measure)
     settled = [
         step.order for step in steps if not (step.proposal and "trial" in step.proposal.evidence)
     ]
@@ -91,8 +92,7 @@ def test_hill_climb_descends_to_the_best_order(measure):
 
 
 def test_hill_climb_takes_a_failed_trial_back():
-    options = HillClimbOptions(trial_rows=500, settle_rows=500)
-    steps = climb(options, (1, 1, 1, 1))
+    steps = climb((1, 1, 1, 1), "time")
     failed = [
         i for i, s in enumerate(steps) if s.proposal and "failed_trial" in s.proposal.evidence
     ]
@@ -103,17 +103,16 @@ def test_hill_climb_takes_a_failed_trial_back():
 
 
 def test_hill_climb_tries_failed_swaps_less_and_less():
-    options = HillClimbOptions(trial_rows=500, settle_rows=500)
-    tried = [bool(s.proposal and "trial" in s.proposal.evidence) for s in climb(options, (1,) * 4)]
+    steps = climb((1, 1, 1, 1), "time")
+    tried = [bool(s.proposal and "trial" in s.proposal.evidence) for s in steps]
     assert sum(tried[200:]) < sum(tried[:200])
 
 
 def test_hill_climb_by_time_sees_costs_and_by_evaluations_does_not():
     costs = (1, 1, 1, 1000)
-    by_time = climb(HillClimbOptions(trial_rows=500, settle_rows=500), costs)
-    counted = HillClimbOptions(trial_rows=500, settle_rows=500, measure="evaluations")
+    by_time, counted = climb(costs, "time"), climb(costs, "evaluations")
     assert np.mean([s.order.index(3) for s in by_time[-100:]]) > 2
-    assert np.mean([s.order.index(3) for s in climb(counted, costs)[-100:]]) < 1
+    assert np.mean([s.order.index(3) for s in counted[-100:]]) < 1
 
 
 def test_hill_climb_drops_a_trial_when_the_order_is_changed_from_outside():

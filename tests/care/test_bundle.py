@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+from functools import cache
 
 import pytest
 from typer.testing import CliRunner
@@ -14,10 +15,19 @@ from eddyline.care.bundle import (
     without_literals,
     write_bundle,
 )
+from eddyline.care.doctor import check_machine
 from eddyline.cli import app
 from eddyline.errors import StateError
 from eddyline.runtime.checkpoint import LEARNED_FORMAT
 from tests.care.conftest import SECRET
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _machine_is_asked_once():
+    """What is installed, and which Java, takes longer to find out than all else."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("eddyline.care.bundle.check_machine", cache(check_machine))
+        yield
 
 
 @pytest.fixture

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from eddyline.change.protocol import DetectorBank
 
 
+def quick(name):
+    """Return the options of a detector that simulates nothing before it starts."""
+    return options_of(name, **({"thresholds": "asymptotic"} if name == "meta" else {}))
+
+
 def test_detector_by_name_by_options_and_with_changes():
     assert el.detector("adwin").options == AdwinOptions()
     assert el.detector("adwin", check_every=32).options == AdwinOptions(check_every=32)
@@ -85,7 +90,7 @@ def test_fractions_out_of_range_are_refused_with_place_and_value(name, bad):
 @pytest.mark.parametrize("name", ["cusum", "page_hinkley", "martingale", "meta", "change_finder"])
 def test_detectors_of_any_number_take_large_ones(name):
     rng = np.random.default_rng(0)
-    bank = el.detector_bank(name, 4, **({"thresholds": "asymptotic"} if name == "meta" else {}))
+    bank = el.detector_bank(quick(name), 4)
     scale = np.array([1.0, -1e6, 1e150, 1e308])
     for _ in range(200):
         bank.update(scale * rng.random(4))
@@ -111,7 +116,7 @@ def test_state_by_state_is_update():
     rng = np.random.default_rng(2)
     items = rng.binomial(50, np.where(np.arange(300) < 150, 0.3, 0.7)) / 50
     for name in DETECTORS:
-        by_update, by_state = el.detector(name), el.detector(name)
+        by_update, by_state = el.detector(quick(name)), el.detector(quick(name))
         by_state.initialize()
         held = []
         for item in items:
@@ -133,7 +138,7 @@ def test_state_by_state_is_update():
 def test_kinds_of_the_detectors():
     kinds = {
         name: (one.is_amnesic, one.is_sequential, one.n_feedback > 0)
-        for name, one in ((name, el.detector(name)) for name in DETECTORS)
+        for name, one in ((name, el.detector(quick(name))) for name in DETECTORS)
     }
     assert [name for name, kind in kinds.items() if not kind[0]] == ["adwin"]
     assert [name for name, kind in kinds.items() if not kind[2]] == ["martingale"]
@@ -250,7 +255,7 @@ def test_detectors_of_installed_packages_are_found_by_name(monkeypatch):
 
 @pytest.mark.parametrize("name", ["adwin", "martingale", "meta"])
 def test_kernels_are_compiled_once_for_all_forms_of_items(name):
-    options = options_of(name, **({"thresholds": "asymptotic"} if name == "meta" else {}))
+    options = quick(name)
     table = np.random.default_rng(0).random((300, 4))
     frozen = table.copy()
     frozen.flags.writeable = False

@@ -97,13 +97,20 @@ class TestBudget:
         return total / work - 1.0
 
     @pytest.mark.large
-    @pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1)])
-    @pytest.mark.parametrize("max_overhead", [0.02, 0.1])
-    def test_profiling_keeps_to_its_budget(self, order, max_overhead):
-        assert 0.0 < self.share(order, max_overhead=max_overhead) <= 1.3 * max_overhead
-
-    def test_the_budget_is_used(self):
-        assert self.share((0, 1, 2, 3), max_overhead=0.1) >= 0.08
+    @pytest.mark.parametrize(
+        ("order", "max_overhead", "least"),
+        [
+            ((0, 1, 2, 3), 0.02, 0.0),
+            ((0, 1, 2, 3), 0.1, 0.08),
+            ((3, 2, 1, 0), 0.02, 0.0),
+            ((3, 2, 1, 0), 0.1, 0.0),
+            ((2, 0, 3, 1), 0.1, 0.0),
+        ],
+    )
+    def test_profiling_keeps_to_its_budget_and_uses_it(self, order, max_overhead, least):
+        share = self.share(order, max_overhead=max_overhead)
+        assert 0.0 < share <= 1.3 * max_overhead
+        assert share >= least
 
     @pytest.mark.large
     @pytest.mark.parametrize("fixed_ns", [1e4, 1e5, 5e6])
@@ -155,8 +162,9 @@ class TestWarmUp:
 
 
 class TestBatchProb:
-    @pytest.fixture
-    def loop(self):
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def loop():
         world = World([100, 100], [0.5, 0.5])
         loop = world.loop(sample_prob=0.001, warmup_prob=0.001)
         world.run(loop, 300)
@@ -395,6 +403,7 @@ def test_the_record_compares_with_the_written_order():
     assert 4096 <= record.n_evaluations <= 2 * 4096
 
 
+@pytest.mark.large
 def test_thinking_is_bounded_by_the_work():
     class Slow(WindowPolicy):
         calls = 0
@@ -438,6 +447,7 @@ def test_256_filters(policy):
     assert loop.totals.rows_in.min() > 0
 
 
+@pytest.mark.large
 def test_a_greedy_orders_them():
     world = World([100.0] * N_MANY, list(np.linspace(1.0, 0.98, N_MANY)))
     loop = world.loop()

@@ -200,6 +200,7 @@ def test_no_sampled_row_stays_in_the_counts_of_the_whole_life():
     assert world.loop.totals.blocks is None
 
 
+@pytest.mark.large
 def test_small_batches_after_large_ones_do_not_pay_for_a_table():
     """Each group calls each filter once per batch: what 10,000 rows bear, 500 do not."""
     passes, values = rows_of(300_000, 3)

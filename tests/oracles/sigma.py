@@ -45,10 +45,18 @@ def truth(rule: SigmaRule, event: Event, missing: str = "null") -> bool | None:
         >>> truth(rule, {"Image": "a.exe"}, missing="false")
         True
     """
-    each = (
-        _walked(condition.parsed, event, missing) for condition in rule.detection.parsed_condition
-    )
-    return kleene_or(list(each))
+    return kleene_or([_walked(tree, event, missing) for tree in _trees(rule)])
+
+
+_KNOWN: dict[int, tuple[SigmaRule, list[Any]]] = {}
+"""Rules and the trees of their conditions, by ``id``: a rule that is kept keeps its own."""
+
+
+def _trees(rule: SigmaRule) -> list[Any]:
+    """Return the trees of the conditions of a rule; pySigma parses them again at every look."""
+    if id(rule) not in _KNOWN:
+        _KNOWN[id(rule)] = rule, [each.parsed for each in rule.detection.parsed_condition]
+    return _KNOWN[id(rule)][1]
 
 
 def matches(rule: SigmaRule, events: Iterable[Event], missing: str = "null") -> list[int]:

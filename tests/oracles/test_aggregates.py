@@ -130,7 +130,7 @@ def test_each_row_has_its_frame():
 
 
 @given(case=aggregate_cases(GROUPED))
-@examples(400)
+@examples(400, few=16)
 def test_duckdb_has_the_same_answers(case):
     stream = arrived(case.batches, case.lateness)
     low = -(2**62) if stream.low is None else stream.low
@@ -140,7 +140,7 @@ def test_duckdb_has_the_same_answers(case):
 
 
 @given(case=aggregate_cases(GROUPED, late=True))
-@examples(100)
+@examples(100, few=6)
 def test_duckdb_has_the_same_answers_without_late_rows(case):
     stream = arrived(case.batches, case.lateness)
     low = -(2**62) if stream.low is None else stream.low
@@ -150,7 +150,7 @@ def test_duckdb_has_the_same_answers_without_late_rows(case):
 
 
 @given(case=over_cases(late=True))
-@examples(200)
+@examples(200, few=10)
 def test_duckdb_has_the_same_frames(case):
     stream = arrived(case.batches, case.lateness)
     low = -(2**62) if stream.low is None else stream.low

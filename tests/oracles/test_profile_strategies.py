@@ -4,9 +4,10 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import find, given
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import is_drawn
 from tests.oracles import profile_strategies as strategies
 
 
@@ -27,9 +28,11 @@ def test_costs_are_the_drawn_ones(costs):
 
 @pytest.mark.large
 def test_edges_are_reachable():
-    assert find(strategies.drops(), lambda drops: len(drops) == 0).shape[0] == 0
-    assert find(strategies.profiles(n_filters=st.just(3)), lambda p: p.n_tuples > 2).n_filters == 3
-    nan = find(strategies.tables(), lambda t: any(x and math.isnan(x) for x in t["x"].to_pylist()))
-    assert nan.num_rows >= 1
-    assert find(strategies.tables(), lambda t: t["s"].null_count > 0 and "" in t["s"].to_pylist())
-    assert find(strategies.costs(3), lambda c: len(np.unique(c)) < 3) is not None
+    tables = strategies.tables()
+    assert is_drawn(strategies.drops(), lambda drops: len(drops) == 0)
+    assert is_drawn(
+        strategies.profiles(n_filters=st.just(3)), lambda p: p.n_tuples > 2 and p.n_filters == 3
+    )
+    assert is_drawn(tables, lambda t: any(x and math.isnan(x) for x in t["x"].to_pylist()))
+    assert is_drawn(tables, lambda t: t["s"].null_count > 0 and "" in t["s"].to_pylist())
+    assert is_drawn(strategies.costs(3), lambda c: len(np.unique(c)) < 3)

@@ -47,7 +47,9 @@ class Life(Run):
         return self.log.views(self.targets)[0]
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize(
+    "seed", [1, *(pytest.param(seed, marks=pytest.mark.large) for seed in (2, 3))]
+)
 def test_a_plan_of_rules_is_recalled_after_one_batch_of_its_situation(seed):
     life, without = Life(seed=seed), Life(seed=seed, recalls=False)
     for n in range(6):

@@ -137,6 +137,7 @@ def test_without_a_change_a_plan_stays():
     assert "rows meet another number of rules" not in whys(run)
 
 
+@pytest.mark.large
 def test_planning_takes_a_bounded_share_of_the_time():
     slow = {"planning_ns": SECOND, "review_rows": 1_000, "min_change": 0.0, "sample_prob": 0.5}
     run = Run(evaluation_ns=SECOND // 4, **slow)  # planning takes one tick of the clock: a second
@@ -153,6 +154,7 @@ def test_at_no_change_at_all_every_look_plans():
     assert run.now // 2 >= 9  # two ticks each
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("sample_prob", [0.0, 0.01, 1.0])
 def test_small_batches_do_not_pile_up(sample_prob):
     loop = RuleChoice(PROGRAM, SharingOptions(sample_prob=sample_prob), review_rows=10**9)

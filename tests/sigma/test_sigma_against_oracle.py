@@ -12,6 +12,7 @@ from sigma.rule import SigmaRule as PySigmaRule
 
 from eddyline.errors import QueryError
 from eddyline.sigma import read
+from tests.examples import examples
 from tests.oracles import sigma as reference_sigma
 from tests.oracles.rules import truth
 
@@ -94,6 +95,7 @@ BIG = "a\\" * 500_000 + "İß"
 NO_KEYWORDS = ["x"]
 
 
+@examples(100, few=6)
 @given(
     detections(),
     detections(),

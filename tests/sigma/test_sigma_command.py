@@ -134,8 +134,9 @@ class Known:
 
 
 @pytest.mark.large
-@pytest.mark.parametrize("name", [None, "out.parquet", "out.jsonl"])
-@pytest.mark.parametrize("keep_unmatched", [True, False])
+@pytest.mark.parametrize(
+    ("name", "keep_unmatched"), [(None, False), ("out.parquet", True), ("out.jsonl", False)]
+)
 def test_every_event_and_match_is_counted_once(spark, tmp_path, name, keep_unmatched):
     events = spark.createDataFrame([("a b",), ("b",), ("",), ("b c",)], "m string")
     out = None if name is None else tmp_path / name
@@ -206,6 +207,7 @@ def test_a_rule_is_one_line_of_the_table_however_wide_it_is(is_terminal):
     assert console.width == 80
 
 
+@pytest.mark.large
 def test_run_writes_what_matched_and_takes_pipelines_and_readings(spark, rules, events, tmp_path):
     pipeline = tmp_path / "pipeline.yml"
     pipeline.write_text(
@@ -304,7 +306,8 @@ def test_rules_are_named_once_and_formats_are_known(rules, events):
         call("run", rules, "--events", events, "--format", "jsn")
 
 
-@pytest.mark.large
+@pytest.mark.large("starts a JVM")
+@pytest.mark.usefixtures("soon_started")
 def test_json_is_all_of_the_output(rules, events, tmp_path):
     out = tmp_path / "hits.parquet"
     command = [

@@ -21,11 +21,18 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(500)]
 
 SCHEMA = "ts timestamp, kind string, User string, Host string, n double"
 START = datetime(2024, 1, 1, tzinfo=UTC)
-RULES = "\n---\n".join(
-    f"title: Rule {name}\nname: {name}\nid: {name}\nlevel: low\n"
-    f"logsource: {{product: any}}\ndetection: {{s: {{kind|contains: {name}}}, condition: s}}"
-    for name in "abc"
-)
+
+
+def rules_of(names):
+    """Return the YAML of a rule for each letter, which finds events whose kind has the letter."""
+    return "\n---\n".join(
+        f"title: Rule {name}\nname: {name}\nid: {name}\nlevel: low\n"
+        f"logsource: {{product: any}}\ndetection: {{s: {{kind|contains: {name}}}, condition: s}}"
+        for name in names
+    )
+
+
+RULES = rules_of("abc")
 
 
 def correlating(name, kind, condition="gte: 2", rules="[a]", timespan="10s", more=""):
@@ -40,8 +47,8 @@ def correlating(name, kind, condition="gte: 2", rules="[a]", timespan="10s", mor
 BY_USER = "  group-by: [User]\n"
 
 
-def loaded(*texts, **options):
-    return el.sigma.load("\n".join([RULES, *texts]) + "\n", cache=False, **options)
+def loaded(*texts, rules=RULES, **options):
+    return el.sigma.load("\n".join([rules, *texts]) + "\n", cache=False, **options)
 
 
 def event(second, kind, user="u", host="h", n=None):
@@ -90,87 +97,58 @@ FLUSH = [event(10_000, "none")]
 """What brings event time behind all before it."""
 
 
-@pytest.mark.large
+@pytest.mark.large("runs nine correlations over a stream")
 def test_alerts_stand_beside_events(streamed):
-    rules = loaded(correlating("burst", "event_count", "gte: 3", more=BY_USER))
-    batches = [
-        [event(0, "a"), event(1, "a", "v"), event(2, "b")],
-        [event(3, "a"), event(4, "a"), event(5, "a")],
-        [event(100, "a"), event(100, "a"), event(100, "a")],
-        FLUSH,
+    """Every correlation has rules of its own, and no row of one is a row of another."""
+    who = "  group-by: [who]\n  aliases: {{who: {{{}: User, {}: Host}}}}\n"
+    generate = "  generate: true\n"
+    rules = loaded(
+        correlating("burst", "event_count", "gte: 3", more=BY_USER),
+        correlating("shown", "event_count", rules="[d]", more=BY_USER + generate),
+        correlating("late", "event_count", rules="[f]", more=generate),
+        correlating("nobody", "event_count", rules="[g]", more=BY_USER),
+        correlating("both", "temporal", "", "[h, i]", more=who.format("h", "i")),
+        correlating("pair", "event_count", rules="[j, k]", more=who.format("j", "k")),
+        correlating("fails", "event_count", "gte: 3", "[l]", more="  group-by: [Host]\n"),
+        correlating("then", "temporal_ordered", "", "[fails, m]", "1m", BY_USER),
+        correlating("many", "value_count", "gte: 2, field: Host", "[fails]", "1h"),
+        rules=rules_of("abdfghijklm"),
+    )
+    first = [
+        *(event(0, "a"), event(1, "a", "v"), event(2, "b")),
+        *(event(0, "d b"), event(1, "d"), event(0, "f")),
+        *(event(0, "g", None), event(1, "g", None), event(2, "g", "u")),
+        *(event(0, "h", "x", "y"), event(1, "i", "y", "y"), event(2, "i", "y", "x")),
+        # An event of two rules is one event.
+        *(event(0, "j k", "x", "x"), event(1, "j k", "x", "y")),
+        *(event(at, "l", host=host) for at in range(3) for host in ("h", "g")),
     ]
-    rows = rows_of(rules, streamed(batches))
+    second = [event(3, "a"), event(4, "a"), event(5, "a"), event(5, "m", "other"), event(6, "m")]
+    third = [*[event(100, "a")] * 3, event(100, "f")]
+    late = [event(1, "f"), (None, "f", "u", "h", None)]
+    rows = rows_of(rules, streamed([first, second, third, [*late, *FLUSH]]))
     assert told(rows) == [
+        ("both", 2.0, {"who": "x"}, 0.0, 2, 2.0),
         ("burst", 100.0, {"User": "u"}, 100.0, 3, 3.0),
         ("burst", 4.0, {"User": "u"}, 0.0, 3, 3.0),
+        ("many", 2.0, {}, 2.0, 2, 2.0),
+        ("pair", 1.0, {"who": "x"}, 0.0, 2, 2.0),
+        ("shown", 1.0, {"User": "u"}, 0.0, 2, 2.0),
+        ("then", 6.0, {"User": "u"}, 2.0, 3, 2.0),
     ]
-    (one, _) = [each for each in rows if each["alert"] is not None]
-    assert one["matches"] == ["burst"]
+    (one, _) = [each for each in rows if each["matches"] == ["burst"]]
     assert one["alert"]["title"] == "The burst"
     assert (one["alert"]["level"], one["alert"]["type"]) == ("high", "event_count")
     assert one["ts"] == one["alert"]["last"]
     assert one["kind"] is None
-    # Rules that a correlation refers to are not told of by themselves.
-    (only,) = [each for each in rows if each["alert"] is None]
-    assert (only["kind"], only["matches"]) == ("b", ["b"])
-
-
-def test_generate_tells_of_the_rules_too(streamed):
-    more = BY_USER + "  generate: true\n"
-    rules = loaded(correlating("burst", "event_count", more=more))
-    rows = rows_of(rules, streamed([[event(0, "a b"), event(1, "a")], FLUSH]))
-    events = [each["matches"] for each in rows if each["alert"] is None]
-    assert sorted(events) == [["a"], ["a", "b"]]
-    assert len(told(rows)) == 1
-
-
-@pytest.mark.large
-def test_chains_use_values_of_groups_and_of_events(streamed):
-    rules = loaded(
-        correlating("fails", "event_count", "gte: 3", more="  group-by: [Host]\n"),
-        correlating("then", "temporal_ordered", "", "[fails, b]", "1m", BY_USER),
-        correlating("many", "value_count", "gte: 2, field: Host", "[fails]", "1h"),
-    )
-    batches = [
-        [event(at, "a", host=host) for at in range(3) for host in ("h", "g")],
-        [event(5, "b", "other"), event(6, "b")],
-        FLUSH,
+    # Of rules that a correlation refers to, only those of ``generate`` are told by themselves.
+    events = [(each["kind"], each["matches"]) for each in rows if each["alert"] is None]
+    assert sorted(events) == [
+        ("b", ["b"]),
+        ("d", ["d"]),
+        ("d b", ["b", "d"]),
+        *[("f", ["f"])] * 4,
     ]
-    rows = rows_of(rules, streamed(batches))
-    assert told(rows) == [
-        ("many", 2.0, {}, 2.0, 2, 2.0),
-        ("then", 6.0, {"User": "u"}, 2.0, 3, 2.0),
-    ]
-
-
-def test_aliases_are_fields_by_the_rule(streamed):
-    more = "  group-by: [who]\n  aliases: {who: {a: User, b: Host}}\n"
-    rules = loaded(correlating("both", "temporal", "", "[a, b]", more=more))
-    batches = [[event(0, "a", "x", "y"), event(1, "b", "y", "y"), event(2, "b", "y", "x")], FLUSH]
-    rows = rows_of(rules, streamed(batches))
-    assert told(rows) == [("both", 2.0, {"who": "x"}, 0.0, 2, 2.0)]
-
-
-def test_an_event_of_two_rules_is_one_event(streamed):
-    more = "  group-by: [who]\n  aliases: {who: {a: User, b: Host}}\n"
-    rules = loaded(correlating("pair", "event_count", rules="[a, b]", more=more))
-    batches = [[event(0, "a b", "x", "x"), event(1, "a b", "x", "y")], FLUSH]
-    assert told(rows_of(rules, streamed(batches))) == [("pair", 1.0, {"who": "x"}, 0.0, 2, 2.0)]
-
-
-def test_an_event_without_a_group_is_in_none(streamed):
-    rules = loaded(correlating("burst", "event_count", more=BY_USER))
-    batches = [[event(0, "a", None), event(1, "a", None), event(2, "a", "u")], FLUSH]
-    assert told(rows_of(rules, streamed(batches))) == []
-
-
-@pytest.mark.large
-def test_events_pass_whatever_their_time(streamed):
-    rules = loaded(correlating("burst", "event_count", more="  generate: true\n"))
-    late = [event(1, "a"), (None, "a", "u", "h", None)]
-    rows = rows_of(rules, streamed([[event(0, "a"), event(100, "a")], late, FLUSH]))
-    assert len([each for each in rows if each["alert"] is None]) == 4
-    assert told(rows) == []
 
 
 OF_EACH_KIND = {
@@ -237,17 +215,6 @@ def of_each_kind():
     )
 
 
-@pytest.mark.large
-def test_every_kind_is_its_definition_on_a_stream(streamed, drawn):
-    rules = of_each_kind()
-    assert not rules.skipped
-    batches = [drawn[:40], drawn[40:45], drawn[45:120], drawn[120:], FLUSH]
-    rows = rows_of(rules, streamed(batches), lateness="5 seconds")
-    expected = sorted(wanted(drawn), key=str)
-    assert {each[0] for each in expected} == OF_EACH_KIND.keys()
-    assert told(rows) == expected
-
-
 def test_every_kind_is_its_definition_on_a_batch(spark, drawn):
     rules = of_each_kind()
     df = spark.createDataFrame(drawn, SCHEMA)
@@ -262,9 +229,12 @@ def test_every_kind_is_its_definition_on_a_batch(spark, drawn):
 
 
 @pytest.mark.large
-def test_a_run_goes_on_from_its_checkpoint(spark, streamed, tmp_path, drawn):
+def test_every_kind_is_its_definition_on_a_stream_that_starts_again(
+    spark, streamed, tmp_path, drawn
+):
     rules = of_each_kind()
-    halves = [drawn[:40], drawn[40:80]], [drawn[80:120], drawn[120:], FLUSH]
+    assert not rules.skipped
+    halves = [drawn[:40], drawn[40:45]], [drawn[45:120], drawn[120:], FLUSH]
     options = {"checkpoint": str(tmp_path / "ckpt"), "path": str(tmp_path / "out")}
     stream = streamed([*halves[0]])
     for later in (halves[1], []):
@@ -276,7 +246,9 @@ def test_a_run_goes_on_from_its_checkpoint(spark, streamed, tmp_path, drawn):
             df = spark.createDataFrame(batch, SCHEMA).coalesce(1)
             df.write.parquet(str(tmp_path / "in" / f"9{at:02}"))
     rows = spark.read.parquet(options["path"]).toArrow().to_pylist()
-    assert told(rows) == sorted(wanted(drawn), key=str)
+    expected = sorted(wanted(drawn), key=str)
+    assert {each[0] for each in expected} == OF_EACH_KIND.keys()
+    assert told(rows) == expected
 
 
 # -- what does not run ----------------------------------------------------------------------------
@@ -286,7 +258,7 @@ def test_without_event_time_correlations_are_listed(streamed):
     rules = loaded(correlating("burst", "event_count", more=BY_USER))
     assert not rules.skipped
     assert list(rules.correlations) == ["burst"]
-    stream = streamed([[event(0, "a")], FLUSH])
+    stream = streamed([[event(0, "a")]])
     with pytest.warns(UserWarning, match="1 correlation of 'rules' does not run"):
         run = rules.start(stream, "memory", trigger="available_now")
     assert run.await_termination(200)
@@ -327,6 +299,7 @@ def test_a_column_of_alerts_is_in_nobodys_way(spark):
         df.transform(rules.alerts("tz"))
 
 
+@pytest.mark.large
 def test_a_named_stream_runs_them_by_its_time(spark, streamed):
     rules = loaded(correlating("burst", "event_count", more=BY_USER), name="sigma")
     engine = el.Engine(spark)
@@ -411,6 +384,7 @@ def test_the_command_line_runs_them_by_a_time_column(spark, files, tmp_path):
     assert {each[0] for each in written.select("alert.id").collect()} == {None, "burst", "both"}
 
 
+@pytest.mark.large
 def test_alerts_are_counted_in_json(files):
     rules, events = files
     said = call("run", rules, "--events", events, "--time", "ts", "--format", "json")
@@ -423,6 +397,7 @@ def test_alerts_are_counted_in_json(files):
     assert (found["events"], found["matched_events"], found["skipped"]) == (4, 4, [])
 
 
+@pytest.mark.large
 def test_times_without_a_zone_are_told_as_such(spark):
     rules = loaded(correlating("burst", "event_count", more=BY_USER))
     df = spark.createDataFrame([event(0, "a"), event(1.5, "a")], SCHEMA)

@@ -52,6 +52,7 @@ def test_rules_that_find_no_field_are_told_once(elastic):
     assert "2 of 2 rules find none of their fields" in made.explain()
 
 
+@pytest.mark.large
 def test_some_fields_that_are_missing_are_in_info_and_explain_alone(spark):
     made = rules()
     events = spark.createDataFrame([("x",)], "COMMANDLINE string")

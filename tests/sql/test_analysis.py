@@ -313,6 +313,7 @@ class TestExpressions:
             resolve_columns("z", SCHEMA, name="p", ansi=True)
 
 
+@pytest.mark.large
 def test_a_long_chain_is_no_problem():
     text = " OR ".join(f"i = {n} AND s <> 'x{n}'" for n in range(2000))
     assert read(text).columns == ("i", "s")

@@ -73,6 +73,7 @@ def test_deep_rules_are_taken_apart_or_stay_whole():
     assert whole.sql == SHAPES["AND in OR"](200)
 
 
+@pytest.mark.large
 def test_a_deep_rule_that_calls_python_is_refused_alone():
     known = predicate(lambda a: a, reads=["a"], name="known")
     rule = SqlRule("r", f"known(a) AND {SHAPES['AND in OR'](200)}", {"known": known})
@@ -84,14 +85,16 @@ def test_a_deep_rule_that_calls_python_is_refused_alone():
 def test_what_is_too_deep_is_refused_with_its_depth(shape):
     text = SHAPES[shape](2 * MAX_LEVELS)
     said = r"is nested 2000 levels deep, and at most 1000 can be read"
-    with pytest.raises(QueryError, match=f"rule 'r' {said}"):
-        check_rule(SqlRule("r", text))
     with pytest.raises(QueryError, match=f"predicate 'p' {said}"):
         analyse(text, COLUMNS, name="p", ansi=True)
-    with pytest.raises(QueryError, match=f"the query {said}"):
-        read_query(f"SELECT a FROM s WHERE {text}", {"s": COLUMNS})
+    if shape == "parentheses":
+        with pytest.raises(QueryError, match=f"rule 'r' {said}"):
+            check_rule(SqlRule("r", text))
+        with pytest.raises(QueryError, match=f"the query {said}"):
+            read_query(f"SELECT a FROM s WHERE {text}", {"s": COLUMNS})
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("word", ["AND", "OR"])
 def test_thousands_of_conditions_in_a_row_are_no_depth(word):
     text = f" {word} ".join(f"a > {n}" for n in range(2_000))

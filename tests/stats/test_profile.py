@@ -304,32 +304,29 @@ def cost_of(ns):
     return CostSums.of_calls(np.full(3, 1000.0), np.full(3, 1000.0 * ns))
 
 
-@pytest.mark.parametrize("per_batch", [0, 1, 5, 40])
+@pytest.mark.parametrize("per_batch", [pytest.param(0, marks=pytest.mark.large), 1, 5, 40])
 def test_old_costs_leave_however_few_tuples_a_batch_brings(per_batch):
     window = ProfileWindow(NAMES, 100)
     drops = np.ones((per_batch, 3), dtype=np.bool_)
     one = np.ones((1, 3), dtype=np.bool_)
-    for batch in range(2000):
-        window.push(profile_of(drops, costs=cost_of(1)))
-        if batch % 10 == 0:
-            window.push(profile_of(one))
-        window.profile()
     needed = 1200 if per_batch == 0 else 220 // per_batch + 2
-    for batch in range(needed):
-        window.push(profile_of(drops, costs=cost_of(100)))
-        if batch % 10 == 0:
-            window.push(profile_of(one))
-        window.profile()
+    for n_batches, cost in ((needed + 800 // (1 + per_batch), 1), (needed, 100)):
+        for batch in range(n_batches):
+            window.push(profile_of(drops, costs=cost_of(cost)))
+            if batch % 10 == 0:
+                window.push(profile_of(one))
+            window.profile()
     np.testing.assert_allclose(window.profile().costs.per_row_ns, 100)
 
 
-@pytest.mark.parametrize("max_tuples", [1, 2, 15, 16, 31, 100, 1000])
-def test_the_window_keeps_few_parts(max_tuples):
+def test_the_window_keeps_few_parts():
     rng = np.random.default_rng(0)
-    window = ProfileWindow(NAMES, max_tuples)
-    for _ in range(3000):
-        window.push(profile_of(rng.random((rng.integers(0, 4), 3)) < 0.3))
-    assert len(window._parts) <= 70
+    profiles = [profile_of(rng.random((rng.integers(0, 4), 3)) < 0.3) for _ in range(3000)]
+    for max_tuples in (1, 2, 15, 16, 31, 100, 1000):
+        window = ProfileWindow(NAMES, max_tuples)
+        for each in profiles:
+            window.push(each)
+        assert len(window._parts) <= 70, max_tuples
 
 
 def test_partial_codes_of_many_orders():

@@ -308,6 +308,7 @@ def test_nothing_and_too_much_are_refused_by_name():
         read("(" * 3000 + "bo" + ")" * 3000)
 
 
+@pytest.mark.large
 def test_many_alternatives_are_no_problem():
     tree = read(" or ".join(f"i = {n}" for n in range(3000)))
     assert len(tree.parts) == 3000

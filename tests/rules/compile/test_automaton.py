@@ -100,7 +100,7 @@ def test_patterns_of_every_byte_that_texts_hold():
     assert found(made, [b"\0\xf4", b"\xff\xc0"], len(used)) == [[0, len(used) - 1], []]
 
 
-@pytest.mark.parametrize("size", [2_000, 70_000])
+@pytest.mark.parametrize("size", [2_000, pytest.param(70_000, marks=pytest.mark.large)])
 def test_a_long_pattern_of_one_letter(size):
     made = build([b"a" * size, b"a" * 3], [0, 1], INSIDE, folded=False)
     values = [b"a" * (size - 1), b"a" * size, b"aab"]

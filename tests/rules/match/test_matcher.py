@@ -87,7 +87,10 @@ def random_rows(rng, count):
     )
 
 
-@pytest.mark.parametrize("n_rules", [1, 2, 63, 64, 65, 511, 512, 513, 1_100])
+MANY = [pytest.param(n, marks=pytest.mark.large) for n in (511, 512, 513, 1_100)]
+
+
+@pytest.mark.parametrize("n_rules", [1, 2, 63, 64, 65, *MANY])
 def test_sets_of_any_size(n_rules):
     rng = np.random.default_rng(n_rules)
     rules = [Rule(f"r{at}", tree) for at, tree in enumerate(random_trees(rng, n_rules))]

@@ -95,6 +95,7 @@ def test_python_predicates_take_an_order_per_class(by_city):
     assert n_evaluations / (view.totals.n_rows - first_job.n_rows) < 1.6
 
 
+@pytest.mark.large
 def test_a_column_that_every_predicate_reads_beside_its_own_may_tell_classes(by_city):
     def of(column):
         passes = slow(column).fn
@@ -152,30 +153,35 @@ def many_texts(rng, kind):
     return pa.array([f"{k}-{n}" for k, n in zip(kind, rng.integers(0, 10**9, len(kind)))])  # noqa: B905
 
 
-@pytest.mark.large
-@pytest.mark.parametrize(
-    "attribute",
-    [
-        many_texts,
-        lambda rng, kind: pa.nulls(len(kind), pa.string()),
-        lambda rng, kind: pa.array(np.arange(len(kind))),
-        lambda rng, kind: pa.array([DOUBLES[n] for n in rng.integers(0, 11, len(kind))]),
-        lambda rng, kind: pa.array(np.where(kind == 0, np.nan, kind + 0.0)),
-        lambda rng, kind: pa.array([None if k == 1 else bool(k) for k in kind]),
-        lambda rng, kind: pa.array(kind, pa.int32()).cast(pa.date32()),
-    ],
-    ids=["many_texts", "nulls", "sequence", "odd_doubles", "nan_class", "booleans", "dates"],
-)
-def test_any_attribute_keeps_the_rows(spark, attribute):
+ATTRIBUTES = {
+    "many_texts": many_texts,
+    "nulls": lambda rng, kind: pa.nulls(len(kind), pa.string()),
+    "sequence": lambda rng, kind: pa.array(np.arange(len(kind))),
+    "odd_doubles": lambda rng, kind: pa.array([DOUBLES[n] for n in rng.integers(0, 11, len(kind))]),
+    "nan_class": lambda rng, kind: pa.array(np.where(kind == 0, np.nan, kind + 0.0)),
+    "booleans": lambda rng, kind: pa.array([None if k == 1 else bool(k) for k in kind]),
+    "dates": lambda rng, kind: pa.array(kind, pa.int32()).cast(pa.date32()),
+}
+
+
+@pytest.fixture(scope="module")
+def by_anything(spark):
     kind, table = rows_by_class(20_000, 2)
-    table["a"] = attribute(np.random.default_rng(3), kind)
-    df = spark.createDataFrame(pa.table(table)).repartition(2, "id").cache()
+    for name, attribute in ATTRIBUTES.items():
+        table[name] = attribute(np.random.default_rng(3), kind)
+    return spark.createDataFrame(pa.table(table)).repartition(2, "id").cache()
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("attribute", ATTRIBUTES)
+def test_any_attribute_keeps_the_rows(by_anything, attribute):
+    df = by_anything.select("id", *(f"v{f}" for f in range(4)), attribute)
     keep = el.all_of(*[slow(f"v{f}") for f in range(4)])
     for _ in range(2):
-        assert ids(df.transform(keep)) == expected(df)
-    df.unpersist()
+        assert ids(df.transform(keep)) == expected(by_anything)
 
 
+@pytest.mark.large
 def test_a_predicate_that_reads_the_attribute_itself(by_city):
     def in_rome(city):
         np.sin(np.linspace(0.0, 1.0, 100 * len(city)))
@@ -202,20 +208,22 @@ PARTITIONS = [
 ]
 
 
-@pytest.mark.parametrize("part", PARTITIONS, ids=lambda part: f"{part.kind}{len(part.points)}")
-def test_sql_and_numpy_agree_on_bins(spark, part):
-    values = pa.array(DOUBLES, pa.float64())
-    df = spark.createDataFrame(pa.table({"id": range(len(DOUBLES)), "a": values}))
-    known = part.bins(values.to_numpy(zero_copy_only=False)).tolist()
-    got = df.selectExpr("id", f"{part.sql('a')} AS b").orderBy("id").collect()
-    assert [row["b"] for row in got] == known
-    groups = tuple((bin * 7 + 1) % 3 for bin in range(part.n_bins))
-    table = RouteTable(part, ((0, 1, 2), (1, 0, 2), (2, 1, 0)), groups)
-    sql = table.conditions("a")
-    whens = " ".join(f"WHEN {each} THEN {n + 1}" for n, each in enumerate(sql))
-    got = df.selectExpr("id", f"CASE {whens} ELSE 0 END AS g").orderBy("id").collect()
+def test_sql_and_numpy_agree_on_bins(spark):
     numbers = np.array(DOUBLES, dtype=float)
-    assert [row["g"] for row in got] == table.group_of(numbers).tolist()
+    df = spark.createDataFrame(
+        pa.table({"id": range(len(DOUBLES)), "a": pa.array(DOUBLES, pa.float64())})
+    )
+    asked, wanted = [], []
+    for part in PARTITIONS:
+        groups = tuple((bin * 7 + 1) % 3 for bin in range(part.n_bins))
+        table = RouteTable(part, ((0, 1, 2), (1, 0, 2), (2, 1, 0)), groups)
+        sql = table.conditions("a")
+        whens = " ".join(f"WHEN {each} THEN {n + 1}" for n, each in enumerate(sql))
+        asked += [part.sql("a"), f"CASE {whens} ELSE 0 END"]
+        wanted += [part.bins(numbers).tolist(), table.group_of(numbers).tolist()]
+    rows = df.selectExpr("id", *(f"{sql} AS c" for sql in asked)).orderBy("id").collect()
+    found = [list(column) for column in zip(*rows, strict=True)][1:]
+    assert dict(zip(asked, found, strict=True)) == dict(zip(asked, wanted, strict=True))
 
 
 @pytest.fixture(scope="module")
@@ -234,17 +242,23 @@ CHAINS = {
 
 
 @pytest.mark.large
-@pytest.mark.parametrize("texts", CHAINS.values(), ids=CHAINS)
-@pytest.mark.parametrize("n_groups", [2, 3])
-@pytest.mark.parametrize("eager", ["true", "false"])
-def test_no_branch_evaluates_what_stands_behind_a_drop(spark, traps, texts, n_groups, eager):
+@pytest.mark.parametrize(
+    ("chain", "n_groups", "eager"),
+    [
+        ("shared by two", 2, "true"),
+        ("shared by two", 3, "false"),
+        ("in every branch", 2, "false"),
+        ("in every branch", 3, "true"),
+    ],
+)
+def test_no_branch_evaluates_what_stands_behind_a_drop(spark, traps, chain, n_groups, eager):
     """Common subexpressions of all branches must not be hoisted out of them and run on every row.
 
     A predicate that raises on the rows that it should never meet is the instrument.
     """
     name = "spark.sql.subexpressionElimination.filterExec.enabled"
     attribute = Attribute("c", "number", "CAST(c AS DOUBLE)")
-    block = NativeBlock(("p", "q", "r"), tuple(texts), attributes=(attribute,))
+    block = NativeBlock(("p", "q", "r"), tuple(CHAINS[chain]), attributes=(attribute,))
     cut = Partition("c", "values", (1.0, 2.0))
     orders = ((0, 1, 2), (1, 0, 2), (1, 2, 0))[:n_groups]
     table = RouteTable(cut, orders, (1, n_groups - 1, 0, 0))
@@ -259,8 +273,9 @@ def test_no_branch_evaluates_what_stands_behind_a_drop(spark, traps, texts, n_gr
         spark.conf.set(name, before)
 
 
-@pytest.mark.parametrize("k", ["k", "coalesce(k, 1)"], ids=["nullable", "not_nullable"])
-@pytest.mark.parametrize("n_groups", [2, 3])
+@pytest.mark.parametrize(
+    ("k", "n_groups"), [("k", 3), pytest.param("coalesce(k, 1)", 2, marks=pytest.mark.large)]
+)
 def test_a_class_meets_its_own_order_and_not_the_default_one(spark, traps, k, n_groups):
     """Spark must not take the branches for equal because their conjuncts are.
 

@@ -81,30 +81,47 @@ def test_with_errors_raised_nothing_of_what_does_not_fit_is_added(running):
     assert (rules.names, rules.skipped) == (("big", "small"), ())
 
 
-def changed_after_the_first_batch(rules, change):
-    """Return a sink that changes the rules once."""
+def test_a_run_counts_and_reports_the_rules_that_run(stream, tmp_path):
+    rules = el.RuleSet({**RULES, "all": "n >= 0"}, on_error="skip", name="counted")
 
     def sink(df, batch_id):
         df.collect()
         if batch_id == 0:
-            change(rules)
+            rules.add({"unfit": "zzz > 4", "new": "n = 4321"})
+            rules.replace("big", "n > 777")
+            rules.remove("small")
 
-    return sink
-
-
-def test_a_report_is_headed_by_the_rules_that_its_tables_show(stream, tmp_path):
-    def change(rules):
-        rules.add("new", "n = 4321")
-        rules.replace("big", "n > 777")
-        rules.remove("small")
-
-    rules = el.RuleSet(RULES, name="headed")
-    run = rules.start(stream, changed_after_the_first_batch(rules, change), trigger="available_now")
+    run = rules.start(stream, sink, trigger="available_now")
     assert run.await_termination(120)
-    assert run.text == "big: n > 777\nnew: n = 4321"
+    (change,) = [each for each in run.journal if each["event"] == "rules"]
+    assert (change["before"], change["after"]) == ("3 rules", "3 rules")
+    assert change["evidence"] == {
+        "added": ["new"],
+        "removed": ["small"],
+        "replaced": ["big"],
+        "skipped": ["unfit"],
+    }
+
+    view = facts_of(run)
+    assert view.n_rows_before == run.records[0].n_rows > 0
+    assert view.n_rows == sum(each.n_rows for each in run.records[1:])
+    assert view.n_matches == sum(each.operators[0].n_matches for each in run.records[1:])
+    said = run.explain(width=200)
+    assert (
+        f"{view.n_rows} rows evaluated since the rules changed or the run started again "
+        f"({view.n_rows_before} before)"
+    ) in said
+    assert f"{view.n_met} candidates, {view.n_matches} of them matches." in said
+    later = view.n_rows
+    assert {each.name: each.n_rows for each in view.rules} == {
+        "all": 10,
+        "big": later,
+        "new": later,
+    }
+
+    assert run.text == "big: n > 777\nall: n >= 0\nunfit: zzz > 4\nnew: n = 4321"
     for page in (run.report(tmp_path / "run.html"), rules.report(tmp_path / "rules.html")):
-        shown = html.unescape(page.read_text("utf-8"))
-        assert "<pre>big: n > 777\nnew: n = 4321</pre>" in shown
+        assert f"<pre>{run.text}</pre>" in html.unescape(page.read_text("utf-8"))
     # What is changed after the run's last micro-batch is in none of its tables.
     rules.add("late", "n = 5")
     assert "late" not in run.text
@@ -139,36 +156,6 @@ def test_a_skipped_rule_is_not_among_those_to_come(running):
     assert [each.name for each in facts_of(run).skipped] == ["unfit"]
 
 
-def test_the_journal_counts_the_rules_that_run(stream):
-    rules = el.RuleSet(RULES, on_error="skip", name="counted")
-    sink = changed_after_the_first_batch(
-        rules, lambda rules: rules.add({"unfit": "zzz > 4", "new": "n = 3"})
-    )
-    run = rules.start(stream, sink, trigger="available_now")
-    assert run.await_termination(120)
-    (change,) = [each for each in run.journal if each["event"] == "rules"]
-    assert (change["before"], change["after"]) == ("2 rules", "3 rules")
-    assert change["evidence"] == {"added": ["new"], "skipped": ["unfit"]}
-
-
-def test_totals_are_of_the_same_rows(stream):
-    rules = el.RuleSet({"all": "n >= 0"}, name="totals")
-    sink = changed_after_the_first_batch(rules, lambda rules: rules.add("new", "n = 3"))
-    run = rules.start(stream, sink, trigger="available_now")
-    assert run.await_termination(120)
-    view = facts_of(run)
-    assert view.n_rows_before == run.records[0].n_rows > 0
-    assert view.n_rows == sum(each.n_rows for each in run.records[1:])
-    assert view.n_matches == sum(each.operators[0].n_matches for each in run.records[1:])
-    said = run.explain(width=200)
-    assert (
-        f"{view.n_rows} rows evaluated since the rules changed or the run started again "
-        f"({view.n_rows_before} before)"
-    ) in said
-    assert f"{view.n_met} candidates, {view.n_matches} of them matches." in said
-    assert {each.name: each.n_rows for each in view.rules} == {"all": 10, "new": view.n_rows}
-
-
 def test_the_rules_of_another_set_fit_the_run_or_none_is_taken(running):
     rules = el.RuleSet(RULES, name="of others")
     running(rules)
@@ -180,6 +167,7 @@ def test_the_rules_of_another_set_fit_the_run_or_none_is_taken(running):
     assert {name: each["text"] for name, each in rules.info.items()} == RULES
 
 
+@pytest.mark.large
 def test_sets_without_a_name_run_at_the_same_time(running):
     runs = [running(el.RuleSet(RULES)) for _ in range(3)]
     assert [run.name for run in runs] == ["rules", "rules_2", "rules_3"]

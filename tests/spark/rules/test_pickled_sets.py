@@ -9,6 +9,7 @@ import sys
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 
 import eddyline as el
 from eddyline.query.predicates import FunctionPredicate
@@ -69,6 +70,7 @@ sys.stdout.buffer.write(pickle.dumps(rules))
 """
 
 
+@pytest.mark.large("starts a Python process")
 def test_a_set_of_a_script_arrives_in_another_process():
     done = subprocess.run(
         [sys.executable, "-c", MAKE], capture_output=True, timeout=120, check=True

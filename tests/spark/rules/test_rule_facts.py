@@ -9,13 +9,14 @@ from collections import Counter
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 import eddyline as el
 from eddyline.errors import OptionError, QueryError, SourceError
 from eddyline.spark.rules import task
 from eddyline.spark.rules.output import about_rules
+from tests.examples import examples
 from tests.spark.facts import facts_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -164,9 +165,7 @@ CONDITIONS = st.sampled_from(
 
 
 @pytest.mark.large
-@settings(
-    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@examples(33, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     texts=st.lists(CONDITIONS, max_size=5),
     level=st.sampled_from([None, "low", "critical"]),
@@ -205,6 +204,7 @@ def test_a_split_has_each_row_once(frame):
     assert bag(strict.split(frame)[1]) == bag(frame.where("n IS NULL"))
 
 
+@pytest.mark.large
 def test_a_split_of_nothing_and_by_nothing(frame):
     for each in el.RuleSet(RULES).split(frame.where("false")):
         assert each.collect() == []
@@ -229,20 +229,25 @@ def stream(spark, frame, folder):
     return spark.readStream.schema(frame.schema).option("maxFilesPerTrigger", 1).parquet(folder)
 
 
+@pytest.fixture(scope="module")
+def halves(frame):
+    """The rows of a batch that no rule finds, and those that one does."""
+    return [bag(part) for part in el.RuleSet(RULES).split(frame)]
+
+
 @pytest.mark.large
-def test_a_stream_is_split(spark, frame, stream):
+def test_a_stream_is_split(spark, frame, stream, halves):
     parts = el.RuleSet(RULES).split(stream)
     for name, part in zip(("valid", "quarantine"), parts, strict=True):
         writer = part.writeStream.format("memory").queryName(f"split_{name}")
         query = writer.trigger(availableNow=True).start()
         assert query.awaitTermination(120)
-    valid, quarantine = (spark.table(f"split_{each}") for each in ("valid", "quarantine"))
-    assert bag(valid) + bag(quarantine) == bag(frame)
-    assert bag(valid) == bag(el.RuleSet(RULES).split(frame)[0])
+    assert [bag(spark.table(f"split_{each}")) for each in ("valid", "quarantine")] == halves
+    assert halves[0] + halves[1] == bag(frame)
 
 
 @pytest.mark.large
-def test_a_stream_is_split_in_one_pass(spark, frame, stream, tmp_path):
+def test_a_stream_is_split_in_one_pass(spark, stream, halves, tmp_path):
     valid, quarantine = str(tmp_path / "valid"), str(tmp_path / "quarantine")
 
     def write(batch, _batch_id):
@@ -253,8 +258,7 @@ def test_a_stream_is_split_in_one_pass(spark, frame, stream, tmp_path):
 
     rules = el.RuleSet(RULES, name="split")
     finish(rules.start(stream, write, keep_unmatched=True, trigger="available_now"))
-    assert bag(spark.read.parquet(valid)) == bag(rules.split(frame)[0])
-    assert bag(spark.read.parquet(quarantine)) == bag(rules.split(frame)[1])
+    assert [bag(spark.read.parquet(path)) for path in (valid, quarantine)] == halves
 
 
 def finish(run):
@@ -293,6 +297,7 @@ def test_a_changed_title_keeps_what_was_learned(stream, frame, tmp_path, is_sigm
     )
 
 
+@pytest.mark.large
 def test_a_title_changed_while_rules_run_keeps_plan_and_counts(stream):
     sets = []
 

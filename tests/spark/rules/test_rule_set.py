@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 import warnings
+from functools import cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -47,7 +48,7 @@ def folder(spark, tmp_path_factory):
     return str(path)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def frame(spark, folder):
     return spark.read.parquet(folder)
 
@@ -58,9 +59,27 @@ def stream(spark, folder):
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(folder)
 
 
+@pytest.fixture(scope="module")
+def short_frame(frame):
+    """The rows of the first two files."""
+    return frame.where("id < 1000")
+
+
+@pytest.fixture
+def short(spark, folder):
+    """A stream of two batches."""
+    reader = spark.readStream.schema(schema_of(folder)).option("maxFilesPerTrigger", 1)
+    return reader.parquet(f"{folder}/part-[01].parquet")
+
+
 def expected(frame, rules):
     """Return the names of the rules that Spark finds true, by id."""
-    columns = [F.when(F.expr(text), F.lit(name)) for name, text in rules.items()]
+    return _expected(frame, tuple(rules.items()))
+
+
+@cache
+def _expected(frame, rules):
+    columns = [F.when(F.expr(text), F.lit(name)) for name, text in rules]
     kept = F.array_compact(F.array(*columns)) if columns else F.array().cast("array<string>")
     return {row["id"]: row["m"] for row in frame.select("id", kept.alias("m")).collect()}
 
@@ -112,20 +131,20 @@ def test_counts_say_what_was_observed_and_need_no_column(frame):
 
 
 @pytest.mark.large
-def test_any_and_count_by_rule_on_a_stream(spark, frame, stream):
+def test_any_and_count_by_rule_on_a_stream(spark, short_frame, short):
     rules = el.RuleSet(RULES)
     query = (
-        stream.transform(rules.any())
+        short.transform(rules.any())
         .writeStream.format("memory")
         .queryName("some")
         .trigger(availableNow=True)
         .start()
     )
     query.awaitTermination()
-    want = matched(frame, RULES)
+    want = matched(short_frame, RULES)
     assert {row["id"] for row in spark.table("some").collect()} == set(want)
     counting = (
-        stream.transform(rules.count_by_rule())
+        short.transform(rules.count_by_rule())
         .writeStream.format("memory")
         .queryName("counts")
         .outputMode("complete")
@@ -147,6 +166,7 @@ def test_columns_of_the_input_are_not_replaced(frame):
         strange.transform(rules.matches())
 
 
+@pytest.mark.large
 def test_a_rule_that_does_not_fit(frame):
     bad = {**RULES, "bad": "nowhere > 5"}
     with pytest.raises(QueryError, match=r"rule 'bad'[\s\S]*nowhere"):
@@ -187,6 +207,7 @@ def test_names_and_options_are_checked(frame):
         rules.start(frame)
 
 
+@pytest.mark.large
 def test_a_pickled_set_has_the_rules_and_knows_nothing(frame):
     odd = el.predicate(lambda n: pc.equal(pc.bit_wise_and(n, 1), 1), reads=["n"], name="odd")
     rules = el.RuleSet(
@@ -226,14 +247,15 @@ def test_a_predicate_that_raises_counts_where_its_rule_hangs_on_it(frame):
 # -- runs ---------------------------------------------------------------------------------------
 
 
-def test_start_and_explain(frame, stream, tmp_path):
+def test_start_and_explain(short_frame, short, tmp_path):
     rules = el.RuleSet(RULES, name="five")
-    run = finish(rules.start(stream, trigger="available_now"))
-    assert found(run.to_df()) == matched(frame, RULES)
+    run = finish(rules.start(short, trigger="available_now"))
+    want = matched(short_frame, RULES)
+    assert found(run.to_df()) == want
     assert run.to_arrow().column_names == ["id", "n", "s", "matches"]
-    assert [record.n_rows for record in run.records] == [500] * 6
-    assert sum(record.n_kept for record in run.records) == len(matched(frame, RULES))
-    n_true = sum(map(len, matched(frame, RULES).values()))
+    assert [record.n_rows for record in run.records] == [500] * 2
+    assert sum(record.n_kept for record in run.records) == len(want)
+    n_true = sum(map(len, want.values()))
     assert sum(record.operators[0].n_matches for record in run.records) == n_true
     counts = {each.name: each.n_matches for each in facts_of(run).rules}
     assert sum(counts.values()) == n_true
@@ -265,11 +287,11 @@ def test_rules_are_learned_from_a_small_stream(spark, tmp_path):
 
 
 @pytest.mark.large
-def test_keep_unmatched(frame, stream):
+def test_keep_unmatched(short_frame, short):
     run = finish(
-        el.RuleSet(RULES).start(stream, column="m", keep_unmatched=True, trigger="available_now")
+        el.RuleSet(RULES).start(short, column="m", keep_unmatched=True, trigger="available_now")
     )
-    assert found(run.to_df(), "m") == expected(frame, RULES)
+    assert found(run.to_df(), "m") == expected(short_frame, RULES)
 
 
 class Steps:
@@ -320,7 +342,7 @@ def test_each_batch_has_the_rules_of_its_moment(frame, stream):
 
 
 @pytest.mark.large
-def test_a_rule_that_does_not_fit_a_run_is_refused_before_the_run_meets_it(frame, stream):
+def test_a_rule_that_does_not_fit_a_run_is_refused_before_the_run_meets_it(short):
     rules = el.RuleSet(RULES)
     refused = []
 
@@ -330,32 +352,32 @@ def test_a_rule_that_does_not_fit_a_run_is_refused_before_the_run_meets_it(frame
         except QueryError as error:
             refused.append(str(error))
 
-    run = finish(rules.start(stream, Steps(rules, {1: add}), trigger="available_now"))
+    run = finish(rules.start(short, Steps(rules, {0: add}), trigger="available_now"))
     assert len(refused) == 1
     assert "rule 'bad'" in refused[0]
     assert "bad" not in rules.names
-    assert len(run.records) == 6
+    assert len(run.records) == 2
 
 
 @pytest.mark.large
-def test_skipped_rules_in_a_run(frame, stream):
+def test_skipped_rules_in_a_run(short_frame, short):
     rules = el.RuleSet(RULES, on_error="skip")
-    steps = Steps(rules, {1: lambda: rules.add("bad", "nowhere = 1")})
-    finish(rules.start(stream, steps, trigger="available_now"))
+    steps = Steps(rules, {0: lambda: rules.add("bad", "nowhere = 1")})
+    finish(rules.start(short, steps, trigger="available_now"))
     got = {id_: names for each in steps.batches.values() for id_, names in each.items()}
-    assert got == matched(frame, RULES)
+    assert got == matched(short_frame, RULES)
     assert [each.name for each in rules.skipped] == ["bad"]
 
 
 @pytest.mark.large
-def test_empty_batches_and_no_rules(frame, stream):
+def test_empty_batches_and_no_rules(short_frame, short):
     rules = el.RuleSet({})
-    run = finish(rules.start(stream.where("id < 0 OR id > 2900"), trigger="available_now"))
+    run = finish(rules.start(short.where("id < 0 OR id > 900"), trigger="available_now"))
     assert run.to_arrow().num_rows == 0
     assert "No rule runs" in run.explain()
     rules = el.RuleSet(RULES, name="seldom")
-    run = finish(rules.start(stream.where("id > 2900"), trigger="available_now"))
-    assert found(run.to_df()) == matched(frame.where("id > 2900"), RULES)
+    run = finish(rules.start(short.where("id > 900"), trigger="available_now"))
+    assert found(run.to_df()) == matched(short_frame.where("id > 900"), RULES)
 
 
 @pytest.mark.large
@@ -409,10 +431,10 @@ def test_a_failing_predicate_ends_the_run(stream):
 
 
 @pytest.mark.large
-def test_a_plain_stream_keeps_its_rules_and_says_so(spark, frame, stream, tmp_path):
+def test_a_plain_stream_keeps_its_rules_and_says_so(spark, short_frame, short):
     rules = el.RuleSet({"small": "n < 100"})
     query = (
-        stream.transform(rules.matches())
+        short.transform(rules.matches())
         .writeStream.format("memory")
         .queryName("plain")
         .trigger(processingTime="0 seconds")
@@ -422,7 +444,7 @@ def test_a_plain_stream_keeps_its_rules_and_says_so(spark, frame, stream, tmp_pa
         query.processAllAvailable()
         with pytest.warns(UserWarning, match=r"rules.start\(…\)"):
             rules.add("new", "n < 50")
-        assert found(spark.table("plain")) == matched(frame, {"small": "n < 100"})
+        assert found(spark.table("plain")) == matched(short_frame, {"small": "n < 100"})
     finally:
         query.stop()
     with warnings.catch_warnings():
@@ -432,23 +454,23 @@ def test_a_plain_stream_keeps_its_rules_and_says_so(spark, frame, stream, tmp_pa
 
 
 @pytest.mark.large
-def test_inside_for_each_batch(frame, stream, tmp_path):
+def test_inside_for_each_batch(short_frame, short, tmp_path):
     rules = el.RuleSet({"small": "n < 100"})
     got = {}
 
     def take(df, batch_id):
         got.update(found(df.transform(rules.matches())))
         if batch_id == 0:
-            rules.add("large", "n > 2500")
+            rules.add("large", "n > 700")
 
     query = (
-        stream.writeStream.foreachBatch(take)
+        short.writeStream.foreachBatch(take)
         .option("checkpointLocation", str(tmp_path / "ckpt"))
         .trigger(availableNow=True)
         .start()
     )
     query.awaitTermination()
-    assert got == matched(frame, {"small": "n < 100", "large": "n > 2500"})
+    assert got == matched(short_frame, {"small": "n < 100", "large": "n > 700"})
 
 
 def test_rules_of_several_rows_are_refused():

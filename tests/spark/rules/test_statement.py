@@ -48,8 +48,8 @@ def rows_of(df):
     return sorted(map(repr, df.collect()))
 
 
-def outputs(df, rules):
-    """Return the columns and the rows of every output of a set of rules."""
+def outputs(df, rules, names=None):
+    """Return the columns and the rows of outputs of a set of rules: every one by default."""
     valid, quarantine = rules.split(df)
     made = {
         "names": df.transform(rules.matches()),
@@ -60,17 +60,22 @@ def outputs(df, rules):
         "quarantine": quarantine,
         "counts": df.transform(rules.count_by_rule()),
     }
+    made = {name: made[name] for name in names or made}
     plans = [each._jdf.queryExecution().toString() for each in made.values()]
     goes = {"Python" in plan or "InArrow" in plan for plan in plans}
     return {name: (each.schema, rows_of(each)) for name, each in made.items()}, goes
 
 
-@pytest.mark.parametrize("rules", [FEW, LONG], ids=["few", "long"])
-def test_every_output_is_that_of_the_matcher(spark, folder, rules):
+@pytest.mark.parametrize(
+    ("rules", "names"),
+    [(FEW, None), pytest.param(LONG, ("all rows", "any", "counts"), marks=pytest.mark.large)],
+    ids=["few", "long"],
+)
+def test_every_output_is_that_of_the_matcher(spark, folder, rules, names):
     df = spark.read.parquet(folder)
     stated, matched = (el.RuleSet(rules, method=method) for method in ("statement", "every_row"))
-    found, goes = outputs(df, stated)
-    expected, went = outputs(df, matched)
+    found, goes = outputs(df, stated, names)
+    expected, went = outputs(df, matched, names)
     assert (goes, went) == ({False}, {True})
     for output, want in expected.items():
         assert found[output] == want, output
@@ -97,6 +102,7 @@ def test_matches_are_counted_and_rows_where_that_costs_nothing(spark, folder):
     assert "were not counted" in rules.explain()
 
 
+@pytest.mark.large
 def test_rules_that_may_raise_or_call_python_go_to_tasks(spark, folder):
     df = spark.read.parquet(folder)
     odd = el.predicate(lambda n: pc.equal(pc.bit_wise_and(n, 1), 1), reads=["n"], name="odd")
