@@ -15,7 +15,7 @@ from tests.spark.run.lives import SCHEMA, rows_of, write
 
 pytestmark = pytest.mark.spark
 
-N_BATCHES = 2
+N_BATCHES = 3
 
 
 @pytest.fixture
