@@ -13,7 +13,7 @@ import pytest
 import eddyline as el
 from eddyline.errors import QueryError
 from eddyline.spark.arrow_tasks import map_batches, map_groups
-from tests.spark.joins.join_streams import run_to_end, stream_of, write_batch
+from tests.spark.joins.join_streams import run_to_end, stream_of, told, write_batch
 
 pytestmark = pytest.mark.spark
 
@@ -186,4 +186,4 @@ def test_declared_keys_and_learned_constraints_are_of_columns_of_any_name(spark,
     )  # fmt: skip
     run = run_to_end(query, tmp_path)
     assert read(spark, tmp_path) == sorted((f"{s}", s) for s in range(12))
-    assert f"checked with every row: {key} of o" in run.explain()
+    assert f"checked with every row: {key} of o" in told(run)
