@@ -50,6 +50,7 @@ def test_the_room_of_sigma_rules_is_light_until_it_reads():
     assert not {"pyspark", "sigma", "yaml"} & loaded_by("import eddyline as el; el.sigma.load")
 
 
+@pytest.mark.large
 def test_a_set_of_rules_needs_no_kernels_on_the_driver():
     assert "numba" not in loaded_by("import eddyline.spark.rules.rule_set")
 

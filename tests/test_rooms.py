@@ -35,6 +35,7 @@ def breaches(check, tmp_path, monkeypatch):
     return breaches
 
 
+@pytest.mark.large("reads the whole package, as `make lint` does before all tests")
 def test_the_package_keeps_the_rules(check, capsys):
     assert check.main() == 0, capsys.readouterr().out
 

@@ -7,6 +7,7 @@ import json
 import pickle
 import random
 from dataclasses import FrozenInstanceError, fields, replace
+from functools import cache
 
 import msgspec
 import numpy as np
@@ -47,6 +48,7 @@ every = pytest.mark.parametrize(
 )
 
 
+@cache
 def batches(seed=1):
     """Return the fresh profiles and cost ratios of a stream that changes half-way."""
     rng = np.random.default_rng(seed)
@@ -57,7 +59,9 @@ def batches(seed=1):
         calls = np.full(len(NAMES), float(BATCH_ROWS))
         costs = CostSums.of_calls(calls, calls * (900.0 if is_late else 100.0))
         fresh = frozen(FilterProfile.of_sample(NAMES, drops, costs=costs))
-        found.append((fresh, np.full(len(NAMES), 9.0 if number == N_STEADY else 1.0)))
+        ratios = np.full(len(NAMES), 9.0 if number == N_STEADY else 1.0)
+        ratios.flags.writeable = False
+        found.append((fresh, ratios))
     return found
 
 
@@ -77,8 +81,6 @@ class Fed:
         self.order = ORDER
 
     def step(self, fresh, ratios):
-        ratios = ratios.copy()
-        ratios.flags.writeable = False
         found = self.monitor.observe(fresh, self.order, frozen(self.known), ratios)
         self.known = merge([self.known, fresh])
         return found if found is None else (found.n_fresh, plain(found.costs), found.evidence)
@@ -262,6 +264,7 @@ def test_what_is_no_monitor_is_refused():
         replace(DetectorMonitorOptions(), block_rows=1)
 
 
+@pytest.mark.large
 def test_costs_are_left_alone_where_they_are_not_watched():
     """Only costs change: who does not watch them finds nothing."""
     drops = np.random.default_rng(3).random((BATCH_ROWS, len(NAMES))) < np.array(BEFORE)

@@ -10,6 +10,7 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, reduce
+from shutil import copytree
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -60,6 +61,7 @@ from tests.operators.newest import NewestOperator, NewestRecord, NewestStep, new
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 pytestmark = pytest.mark.spark
 
@@ -273,13 +275,15 @@ HIGH = "SELECT id, v + 1 AS n, time FROM s WHERE v < 99 AND w >= 0 AND v % 10 = 
 """The query behind an input of the join."""
 
 
-@pytest.fixture(autouse=True)
-def _registered(monkeypatch):
-    monkeypatch.setitem(OPERATORS, NewestStep, NewestOperator.of)
-    monkeypatch.setitem(LINES, NewestRecord, newest_lines)
+@pytest.fixture(scope="module", autouse=True)
+def _registered():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(OPERATORS, NewestStep, NewestOperator.of)
+        patch.setitem(LINES, NewestRecord, newest_lines)
+        yield
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _settings_stay(spark):
     """A join changes a setting of the session of its batches, which is a stream's own elsewhere."""
     before = spark.conf.get(ADAPTIVE)
@@ -359,16 +363,16 @@ class Life:
             assert waiting == [], "the job has run, and something that it should tell is not told"
         return found, seen
 
-    def run(self, number, df=None):
-        """Run a batch to its end; returns its rows and the decisions."""
+    def run(self, number, df=None, told=None):
+        """Run a batch to its end; returns its rows and the decisions, of what others observed."""
         batch = Batch(number, N_ROWS, is_first=number == 0)
         self.chain.open(batch)
         found, seen = self.result(self.rows(number) if df is None else df, batch)
         for each in self.operators:
             assert each.name not in self.stateful or each.is_whole(seen[each.name])
         self.chain.commit(seen, batch)
-        entries = self.chain.take_entries() + self.chain.learn(seen, batch)
-        return found, entries
+        self.seen = seen
+        return found, self.chain.take_entries() + self.chain.learn(told or seen, batch)
 
     def saved(self):
         return json.loads(msgspec.json.encode(self.chain.snapshot()))
@@ -395,7 +399,7 @@ PARAMS = [
 PARAMS += [pytest.param(each, marks=pytest.mark.large, id=name) for name, each in MORE.items()]
 
 
-@pytest.fixture(params=PARAMS)
+@pytest.fixture(scope="module", params=PARAMS)
 def case(request):
     return request.param
 
@@ -410,6 +414,37 @@ def life(spark, case, tmp_path):
         return Life(spark, case, folder or tmp_path / f"state-{len(made)}", **options)
 
     return make
+
+
+@dataclass
+class Whole:
+    """What a life of three batches has given, by batch; it is over."""
+
+    life: Life
+    folder: Path
+    written: dict[str, Any]
+    found: list[list[str]]
+    decided: list[list[JournalEntry]]
+    saved: list[Any]
+    plans: list[dict[str, Any]]
+
+    def copied(self, folder):
+        """Return a copy of its state."""
+        return copytree(self.folder, folder) if self.life.stateful else folder
+
+
+@pytest.fixture(scope="module")
+def whole(spark, case, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole") / "state"
+    life = Life(spark, case, folder)
+    made = Whole(life, folder, life.chain.plan(), [], [], [], [])
+    for number in range(N_BATCHES):
+        found, entries = life.run(number)
+        made.found.append(found)
+        made.decided.append(entries)
+        made.saved.append(life.saved())
+        made.plans.append(life.chain.plan())
+    return made
 
 
 def wanted(spark, case, number):
@@ -429,23 +464,19 @@ def answer(spark, case, n_batches):
     return rows_of(spark.sql(case.answer))
 
 
-def test_any_plan_gives_the_answer_and_says_what_it_decided(spark, case, life):
-    lived, decided = life(), []
-    written = lived.chain.plan()
-    for number in range(N_BATCHES):
-        found, entries = lived.run(number)
-        assert found == wanted(spark, case, number)
-        decided += entries
+def test_any_plan_gives_the_answer_and_says_what_it_decided(spark, case, whole):
+    assert whole.found == [wanted(spark, case, number) for number in range(N_BATCHES)]
+    decided = [each for entries in whole.decided for each in entries]
     assert all(isinstance(each, JournalEntry) for each in decided)
     assert all(json.loads(each.to_json())["component"] for each in decided)
     changes = changes_in(decided)
     assert bool(changes) is case.adapts, "its case is made to change the plan"
-    assert case.adapts or lived.chain.plan() == written
+    assert case.adapts or whole.plans[-1] == whole.written
     for each in changes:
         assert each.evidence, "a change without evidence"
 
 
-def test_laying_runs_nothing_and_says_the_same_again(spark, case, life):
+def test_laying_runs_nothing_and_says_the_same_again(spark, whole, life):
     lived = life()
     lived.run(0)
     batch, both = Batch(1, N_ROWS), (lived.rows(1),) * 2
@@ -461,14 +492,14 @@ def test_laying_runs_nothing_and_says_the_same_again(spark, case, life):
         assert first == second
         both = tuple(each.df for each in laid)
     first, second = map(rows_of, both)
-    assert first == second == wanted(spark, case, 1)
+    assert first == second == whole.found[1]
 
 
-def test_nothing_is_learned_of_nothing(life):
-    lived = life()
-    lived.run(0)
+def test_nothing_is_learned_of_nothing(whole):
+    lived = whole.life
     saved, plan = lived.saved(), lived.chain.plan()
-    assert lived.chain.learn({each.name: [] for each in lived.operators}, Batch(1)) == []
+    nothing = {each.name: [] for each in lived.operators}
+    assert lived.chain.learn(nothing, Batch(N_BATCHES)) == []
     assert lived.chain.take_entries() == []
     assert (lived.saved(), lived.chain.plan()) == (saved, plan)
 
@@ -485,27 +516,20 @@ def test_a_batch_without_rows_has_no_rows_and_changes_no_plan(spark, case, life)
     assert lived.chain.plan() == plan
 
 
-def test_a_restored_operator_goes_on_alike(spark, case, life, tmp_path):
-    first = life(tmp_path / "state")
-    for number in range(2):
-        first.run(number)
-    again = life(tmp_path / "state")
-    again.chain.restore(first.saved())
-    assert again.saved() == first.saved()
-    assert again.chain.plan() == first.chain.plan()
-    batch, df = Batch(2, N_ROWS), first.rows(2)
-    for lived in (first, again):
-        lived.chain.open(batch)
-    found, seen = first.result(df, batch)
-    assert again.result(df, batch)[0] == found
-    assert first.chain.learn(seen, batch) == again.chain.learn(seen, batch)
-    assert first.chain.plan() == again.chain.plan()
+def test_a_restored_operator_goes_on_alike(whole, life, tmp_path):
+    """In another process, which may be one that runs a batch again."""
+    again = life(whole.copied(tmp_path / "state"))
+    again.chain.restore(whole.saved[1])
+    assert again.saved() == whole.saved[1]
+    assert again.chain.plan() == whole.plans[1]
+    found, entries = again.run(2, told=whole.life.seen)
+    assert found == whole.found[2]
+    assert entries == whole.decided[2]
+    assert again.chain.plan() == whole.plans[2]
 
 
-def test_a_damaged_state_is_said_to_be_damaged(life):
-    lived = life()
-    lived.run(0)
-    saved = lived.saved()
+def test_a_damaged_state_is_said_to_be_damaged(whole, life):
+    saved = whole.saved[0]
     if not saved:
         pytest.skip("nothing is saved")
     fresh = life().chain
@@ -522,23 +546,18 @@ def test_a_damaged_state_is_said_to_be_damaged(life):
     fresh.restore(saved)
 
 
-def test_switched_off_nothing_is_decided(spark, case, life):
-    learned, off = life(), life(adaptive=False)
+def test_switched_off_nothing_is_decided(whole, life):
+    off = life(adaptive=False)
     written = off.chain.plan()
     for number in range(N_BATCHES):
-        learned.run(number)
-        found, entries = off.run(number)
-        assert found == wanted(spark, case, number)
-        assert entries == []
+        assert off.run(number) == (whole.found[number], [])
     with suppress(StateError):  # it may be of no use to other options
-        off.chain.restore(learned.saved())
+        off.chain.restore(whole.saved[-1])
     assert off.chain.plan() == written
 
 
-def test_what_people_see_is_plain(life, tmp_path):
-    lived = life()
-    for number in range(2):
-        lived.run(number)
+def test_what_people_see_is_plain(whole, tmp_path):
+    lived = whole.life
     assert all(each.name for each in lived.operators)
     json.dumps(lived.chain.plan(), allow_nan=False)
     assert all(each.component for each in lived.chain.records())
@@ -552,17 +571,14 @@ def test_what_people_see_is_plain(life, tmp_path):
     assert write_report(RunView("q", "SELECT", sections=tuple(sections)), tmp_path / "page.html")
 
 
-def test_state_is_what_its_manifest_says(spark, case, life, tmp_path):
+def test_state_is_what_its_manifest_says(spark, case, whole, life, tmp_path):
     """A batch runs again from the state before it, in another process, with the same rows."""
-    lived = life(tmp_path / "state")
-    if not lived.stateful:
+    if not whole.life.stateful:
         pytest.skip("it has no durable state")
-    lived.run(0)
-    first, _ = lived.run(1)
-    parts = lived.manifests.read(1).parts
-    assert list(parts) == lived.stateful
+    again = life(whole.copied(tmp_path / "state"))
+    parts = again.manifests.read(N_BATCHES - 1).parts
+    assert list(parts) == whole.life.stateful
     assert all(isinstance(each, StatePart) for each in parts.values())
-    again = life(tmp_path / "state")
-    found, _ = again.run(1)
-    assert found == first
-    assert again.run(2)[0] == wanted(spark, case, 2)
+    found, _ = again.run(N_BATCHES - 1)
+    assert found == whole.found[-1]
+    assert again.run(N_BATCHES)[0] == wanted(spark, case, N_BATCHES)

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import Observation, SparkSession
@@ -17,6 +18,7 @@ from eddyline.errors import OptionError, SourceError
 from eddyline.spark.sinks import sinks
 from eddyline.spark.sinks.sinks import CONSOLE_ROWS, SINKS, CallableSink, sink_of
 from eddyline.spark.starting import FILES, NAMES
+from tests.spark.joins.join_streams import stream_of, write_batch
 
 pytestmark = pytest.mark.spark
 
@@ -27,14 +29,14 @@ class Made:
     def __init__(self, name, folder, capsys):
         self.path = str(folder / "out") if name in FILES else None
         self.sink = sink_of(name, self.path)
-        self._name, self._capsys, self._said = name, capsys, ""
+        self.name, self._capsys, self._said = name, capsys, ""
 
     def ids(self):
-        read = self._files if self._name in FILES else getattr(self, f"_{self._name}")
+        read = self._files if self.name in FILES else getattr(self, f"_{self.name}")
         return read()
 
     def _files(self):
-        reader = SparkSession.active().read.schema("id bigint").format(self._name)
+        reader = SparkSession.active().read.schema("id bigint").format(self.name)
         return sorted(row[0] for row in reader.load(f"{self.path}/batch-*").collect())
 
     def _memory(self):
@@ -58,42 +60,40 @@ def rows(spark, start, end, n_partitions=2):
     return spark.range(start, end, 1, n_partitions)
 
 
-def test_batches_add_up(spark, made):
-    made.sink.begin(continues=False)
-    made.sink.write(rows(spark, 0, 7), 0)
-    made.sink.write(rows(spark, 7, 9), 1)
-    assert made.ids() == list(range(9))
-
-
-@pytest.mark.parametrize("n_partitions", [1, 3, 7])
-def test_a_batch_that_is_written_again_is_there_once(spark, made, n_partitions):
-    """Whatever partitions the first attempt had; the other batches stay as they are."""
+def test_a_batch_that_is_written_again_replaces_its_first_attempt(spark, made):
+    """Whatever partitions that had, and whether rows are left; other batches stay as they are."""
     made.sink.begin(continues=False)
     made.sink.write(rows(spark, 0, 5), 0)
-    made.sink.write(rows(spark, 5, 12, 3), 1)
-    made.sink.write(rows(spark, 5, 12, n_partitions), 1)
+    for n_partitions in (3, 7):
+        made.sink.write(rows(spark, 5, 12, n_partitions), 1)
     made.sink.write(rows(spark, 12, 13), 2)
-    made.sink.write(rows(spark, 5, 12, n_partitions), 1)
+    made.sink.write(rows(spark, 5, 12, 1), 1)
     assert made.ids() == list(range(13))
+    if made.path or hasattr(made.sink, "table"):  # what a console has printed stays printed
+        made.sink.write(rows(spark, 5, 5), 1)
+        assert made.ids() == [0, 1, 2, 3, 4, 12]
 
 
-def test_an_empty_batch_has_no_rows_and_keeps_none_from_coming(spark, made):
+def test_batches_without_rows_have_none_and_leave_no_file_but_the_first(spark, made):
+    """The first file tells the columns, of formats that can."""
     made.sink.begin(continues=False)
-    made.sink.write(rows(spark, 0, 0), 0)
-    made.sink.write(rows(spark, 0, 3), 1)
-    made.sink.write(rows(spark, 0, 0), 2)
-    assert made.ids() == [0, 1, 2]
+    made.sink.write(rows(spark, 0, 0, 3), 0)
+    first = files_of(made)
+    assert len(first) <= 1
+    made.sink.write(rows(spark, 0, 0, 3), 1)
+    made.sink.write(rows(spark, 0, 9, 3).where("id > 7"), 2)
+    made.sink.write(rows(spark, 0, 0, 3), 3)
+    assert made.ids() == [8]
+    if made.path:
+        names = [name.split(".")[0] for name in files_of(made) if name not in first]
+        assert names == ["batch-00000002-00000"]
+    if made.name == "parquet":
+        assert spark.read.parquet(made.path).count() == 1
 
 
-def test_a_batch_that_runs_again_may_be_empty(spark, made, capsys):
-    """Such as where an error of a source was mended in between; a console cannot take back."""
-    if made.path is None and not hasattr(made.sink, "table"):
-        pytest.skip("what was printed stays printed")
-    made.sink.begin(continues=False)
-    made.sink.write(rows(spark, 0, 3), 0)
-    made.sink.write(rows(spark, 3, 9), 1)
-    made.sink.write(rows(spark, 3, 3), 1)
-    assert made.ids() == [0, 1, 2]
+def files_of(made):
+    """Return the names of the files of batches, where there are any."""
+    return sorted(each.name for each in Path(made.path).glob("batch-*")) if made.path else []
 
 
 def test_the_whole_job_is_run(spark, made):
@@ -116,20 +116,22 @@ def test_a_batch_that_fails_leaves_nothing_and_can_come_again(spark, made):
     assert made.ids() == list(range(12))
 
 
-def test_a_sink_that_goes_on_keeps_what_is_there(spark, made, tmp_path, capsys):
+def test_a_sink_that_goes_on_keeps_what_is_there_and_replaces_what_is_written_again(spark, made):
+    """After a crash Spark may run the batch before it again, too."""
     made.sink.begin(continues=False)
     made.sink.write(rows(spark, 0, 5), 0)
     if made.path is None:
         made.sink.begin(continues=True)
         return
-    name = made._name
+    made.sink.write(rows(spark, 5, 9, 4), 1)
     with pytest.raises(SourceError, match="batches of another run"):
-        sink_of(name, made.path).begin(continues=False)
-    again = sink_of(name, made.path)
+        sink_of(made.name, made.path).begin(continues=False)
+    again = sink_of(made.name, made.path)
     again.begin(continues=True)
     again.write(rows(spark, 0, 5), 0)
-    again.write(rows(spark, 5, 8), 1)
-    assert made.ids() == list(range(8))
+    again.write(rows(spark, 5, 9, 1), 1)
+    again.write(rows(spark, 9, 11), 2)
+    assert made.ids() == list(range(11))
 
 
 def test_a_function_is_a_sink(spark):
@@ -173,22 +175,6 @@ def test_a_function_takes_neither_path_nor_format():
         sink_of(lambda df, batch_id: None, kind="delta")
 
 
-@pytest.mark.parametrize("kind", FILES)
-def test_batches_without_rows_leave_no_file_but_the_first(spark, tmp_path, kind):
-    sink = sink_of(kind, tmp_path)
-    sink.begin(continues=False)
-    sink.write(rows(spark, 0, 0, 3), 0)
-    first = sorted(each.name for each in tmp_path.glob("batch-*"))
-    assert len(first) <= 1, "one tells the columns, of formats that can"
-    sink.write(rows(spark, 0, 0, 3), 1)
-    sink.write(rows(spark, 0, 9, 3).where("id > 7"), 2)
-    sink.write(rows(spark, 0, 0, 3), 3)
-    found = sorted(each.name for each in tmp_path.glob("batch-*"))
-    assert [name.split(".")[0] for name in found if name not in first] == ["batch-00000002-00000"]
-    if kind == "parquet":
-        assert spark.read.parquet(str(tmp_path)).count() == 1
-
-
 def test_a_batch_is_written_to_as_many_files_as_wanted(spark, tmp_path):
     sink = sink_of("parquet", tmp_path, options={"files": 2, "compression": "zstd"})
     sink.begin(continues=False)
@@ -199,20 +185,6 @@ def test_a_batch_is_written_to_as_many_files_as_wanted(spark, tmp_path):
     for wrong in (0, "few", -1, 1.5):
         with pytest.raises(OptionError, match="most files of a batch"):
             sink_of("parquet", tmp_path, options={"files": wrong})
-
-
-def test_what_an_attempt_left_goes_whichever_batch_is_written_first(spark, tmp_path):
-    """After a crash Spark may run the batch before it again, too."""
-    sink = sink_of("parquet", tmp_path)
-    sink.begin(continues=False)
-    sink.write(rows(spark, 0, 5), 0)
-    sink.write(rows(spark, 5, 9, 4), 1)
-    again = sink_of("parquet", tmp_path)
-    again.begin(continues=True)
-    again.write(rows(spark, 0, 5), 0)
-    again.write(rows(spark, 5, 9, 1), 1)
-    found = sorted(row[0] for row in spark.read.parquet(str(tmp_path)).collect())
-    assert found == list(range(9))
 
 
 def test_options_reach_the_writer_of_files(spark, tmp_path):
@@ -269,14 +241,12 @@ class Ids(WriterCommitMessage):
 @pytest.mark.parametrize("kind", ["delta", "other"])
 def test_any_data_source_of_spark_is_a_sink(spark, tmp_path, kind):
     """Of Delta's tables a batch is a transaction, so that one that runs again is there once."""
-    (tmp_path / "in").mkdir()
-    for batch in range(3):
-        rows(spark, 4 * batch, 4 * batch + 4, 1).write.parquet(str(tmp_path / "in" / f"{batch}"))
+    for batch in range(2):
+        write_batch(tmp_path, "in", batch, pa.table({"id": range(4 * batch, 4 * batch + 4)}))
     for source in (Taken, Other):
         spark.dataSource.register(source)
     engine = el.Engine(spark)
-    stream = spark.readStream.schema("id bigint").option("maxFilesPerTrigger", 1)
-    engine.stream("s", stream.parquet(str(tmp_path / "in" / "*")))
+    engine.stream("s", stream_of(spark, tmp_path, "in"))
     query = engine.query("SELECT id FROM s WHERE id <> 5", name=f"to_{kind}")
     (tmp_path / "out").mkdir()
     for run_again in (False, True):
@@ -290,11 +260,11 @@ def test_any_data_source_of_spark_is_a_sink(spark, tmp_path, kind):
         assert run.await_termination(60)
         if not run_again:
             # As if the driver had died before Spark noted the last batch.
-            for name in ("2", ".2.crc"):
+            for name in ("1", ".1.crc"):
                 (tmp_path / "ckpt" / "spark" / "commits" / name).unlink()
     found = [int(line) for each in (tmp_path / "out").iterdir() for line in each.open()]
-    twice = [8, 9, 10, 11] if kind == "other" else []
-    assert sorted(found) == sorted([*(i for i in range(12) if i != 5), *twice])
+    twice = [4, 6, 7] if kind == "other" else []
+    assert sorted(found) == sorted([*(i for i in range(8) if i != 5), *twice])
     assert ("once more" in run.explain()) == (kind == "other")
 
 

@@ -25,15 +25,9 @@ def _registered(monkeypatch):
     monkeypatch.setitem(OPERATORS, NewestStep, SortingOperator.of)
 
 
-def test_it_is_found_wherever_plans_are(query, tmp_path):
-    run = finish(
-        query().start(
-            "parquet",
-            path=str(tmp_path / "out"),
-            checkpoint=str(tmp_path / "ckpt"),
-            trigger="available_now",
-        )
-    )
+def test_it_is_found_wherever_plans_are_and_after_a_restart(query, tmp_path):
+    where = {"path": str(tmp_path / "out"), "checkpoint": str(tmp_path / "ckpt")}
+    run = finish(query().start("parquet", trigger="available_now", **where))
     (change,) = [entry for entry in run.journal if entry["event"] == "sorting"]
     assert change["component"] == NewestSorting.component
     assert (change["before"], change["after"]) == ("table", "index")
@@ -48,6 +42,8 @@ def test_it_is_found_wherever_plans_are(query, tmp_path):
 
     saved = json.loads((tmp_path / "ckpt" / "eddyline" / "state.json").read_text())
     assert saved["state"]["newest"]["newest sorting"]["plan"] == "index"
+    again = finish(query().start("parquet", trigger="available_now", **where))
+    assert again.plan()["newest sorting"] == "index"
 
 
 def test_a_person_pins_it_and_no_answer_changes(query):
@@ -63,10 +59,3 @@ def test_a_person_pins_it_and_no_answer_changes(query):
     run.adapt("newest sorting")
     run.stop()
     assert found(run) == sorted(expected("newest", N_BATCHES), key=repr)
-
-
-def test_a_restart_goes_on_with_its_plan(query, tmp_path):
-    checkpoint = str(tmp_path / "ckpt")
-    finish(query().start(checkpoint=checkpoint, trigger="available_now"))
-    again = finish(query().start(checkpoint=checkpoint, trigger="available_now"))
-    assert again.plan()["newest sorting"] == "index"

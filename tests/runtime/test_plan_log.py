@@ -472,7 +472,9 @@ FRACS = np.array([[0.02, 0.6, 0.7, 0.8, 0.9], [0.9, 0.6, 0.7, 0.8, 0.02]])
 ALTERNATING = [FRACS[n % 2] for n in range(12)]
 
 
-@pytest.mark.parametrize("seed", [11, 12, 13])
+@pytest.mark.parametrize(
+    "seed", [11, *(pytest.param(seed, marks=pytest.mark.large) for seed in (12, 13))]
+)
 def test_recurring_conditions_get_their_order_in_the_first_batch(seed):
     filters = LoggedFilters(seed, 2_000)
     work = filters.phases(ALTERNATING)
@@ -486,8 +488,7 @@ def test_recurring_conditions_get_their_order_in_the_first_batch(seed):
 
 
 @pytest.mark.large
-@pytest.mark.parametrize("batch_rows", [2_000, 10_000])
-@pytest.mark.parametrize("seed", [11, 12])
+@pytest.mark.parametrize(("seed", "batch_rows"), [(11, 2_000), (12, 10_000)])
 def test_the_log_costs_nothing_where_nothing_recurs(seed, batch_rows):
     for fracs in ([FRACS[0]] * 8, situations(8, seed)):
         work = LoggedFilters(seed, batch_rows).phases(fracs)
@@ -505,8 +506,9 @@ def test_orders_recalled_after_a_restart_are_those_without_one():
                     _restart(filters)
         return filters.counted.order, [each.to_json() for each in filters.entries]
 
-    assert lived(restarts=True) == lived(restarts=False)
-    assert any("recall" in each for each in lived(restarts=True)[1])
+    again = lived(restarts=True)
+    assert again == lived(restarts=False)
+    assert any("recall" in each for each in again[1])
 
 
 def _restart(filters):

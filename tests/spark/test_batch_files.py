@@ -57,24 +57,21 @@ def s(spark, folder):
     return stream_of(spark, folder, "s")
 
 
-def told(df, tmp_path, column="ts"):
-    """What files say of each micro-batch of a stream, and what its rows are."""
-    stream = FileStream.of(df, tmp_path / "ckpt")
-    assert stream is not None
-    found, true = [], []
+def told(df, tmp_path, plans=(lambda df: df,)):
+    """What files say of each micro-batch of a stream, by plans over it, once counted alike."""
+    streams, found = [FileStream.of(plan(df), tmp_path / "ckpt") for plan in plans], []
+    assert None not in streams
 
     def take(batch, batch_id):
-        files = stream.files(batch_id)
-        assert files is not None
-        spans = [files.span(at, column) for at in range(len(files.streams))]
-        found.append((files.n_rows, spans))
-        true.append(batch.count())
+        files = [stream.files(batch_id) for stream in streams]
+        found.append([[each.span(at, "ts") for at in range(len(each.streams))] for each in files])
+        true = [plan(batch).count() for plan in plans]
+        assert [each.n_rows for each in files] == true
 
     query = df.writeStream.foreachBatch(take).option("checkpointLocation", str(tmp_path / "ckpt"))
     query = query.trigger(availableNow=True).start()
     assert query.awaitTermination(120)
-    assert [n for n, _ in found] == true
-    return [spans for _, spans in found]
+    return found
 
 
 def span_of(number):
@@ -92,9 +89,8 @@ def seconds(span):
     )
 
 
-@pytest.mark.parametrize(
-    "made",
-    [
+def test_rows_and_instants_are_those_of_the_batch(s, tmp_path):
+    plans = (
         lambda df: df,
         lambda df: df.select("ts", "id"),
         lambda df: df.select((F.col("id") + 1).alias("more"), "ts"),
@@ -102,11 +98,11 @@ def seconds(span):
         lambda df: df.withColumnRenamed("ts", "at").select("at", "id"),
         lambda df: df.select("ts"),
         lambda df: df.select("id"),
-    ],
-)
-def test_rows_and_instants_are_those_of_the_batch(s, tmp_path, made):
-    found = told(made(s), tmp_path)
-    assert [seconds(one) for (one,) in found] == [span_of(n) for n in range(N_BATCHES)]
+    )
+    found = told(s, tmp_path, plans)
+    for number, of_plans in enumerate(found):
+        assert [seconds(one) for (one,) in of_plans] == [span_of(number)] * len(plans)
+    assert len(found) == N_BATCHES
 
 
 @pytest.mark.parametrize("kind", ["INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS"])
@@ -118,7 +114,7 @@ def test_files_that_spark_has_written(spark, folder, tmp_path, kind):
     finally:
         spark.conf.unset("spark.sql.parquet.outputTimestampType")
     df = spark.readStream.schema(written.schema).parquet(str(tmp_path / "s"))
-    ((span,),) = told(df, tmp_path)
+    (((span,),),) = told(df, tmp_path)
     spans = [span_of(number) for number in range(N_BATCHES)]
     assert seconds(span) == (30, 27, min(s[2] for s in spans), max(s[3] for s in spans))
 
@@ -181,7 +177,7 @@ def test_columns_that_are_names_of_folders_are_not_told(spark, tmp_path):
         pq.write_table(rows(day), place / "a.parquet")
     df = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(f"{tmp_path}/s")
     found = told(df, tmp_path)
-    assert found == [[None], [None]]
+    assert found == [[[None]], [[None]]]
 
 
 def test_many_files_are_left_to_spark(s, tmp_path, monkeypatch):
@@ -260,7 +256,7 @@ def test_a_stream_that_is_read_twice_is_one_source(s, tmp_path):
     both = s.select("id", "ts").unionByName(s.select("id", "ts"))
     assert FileStream.of(both, tmp_path).sources == (0, 0)
     found = told(both, tmp_path)
-    assert [[seconds(each) for each in spans] for spans in found] == [
+    assert [[seconds(each) for each in spans] for (spans,) in found] == [
         [span_of(number)] * 2 for number in range(N_BATCHES)
     ]
 
@@ -316,7 +312,7 @@ QUERIES = {
 }
 
 
-def life_of(spark, folder, text):
+def life_of(spark, folder, text, sink="memory"):
     """The results of a query, and how many rows each of its batches had and gave."""
     with el.Engine(spark) as engine:
         for name in "st":
@@ -327,44 +323,23 @@ def life_of(spark, folder, text):
         engine.stream("u", stream_of(spark, folder, "far"), time="ts", lateness="4 seconds")
         counts = QUERIES["window"]
         engine.stream("counts", engine.query(counts, name="c"), time="e")
-        run = engine.query(text, name="q").start(trigger="available_now")
+        run = engine.query(text, name="q").start(sink, trigger="available_now")
         assert run.await_termination(120)
-        found = sorted(map(str, run.to_arrow().to_pylist()))
-        return found, [(each.n_rows, each.n_kept) for each in run.records]
+        found = sink.rows if sink != "memory" else map(str, run.to_arrow().to_pylist())
+        return sorted(found), [(each.n_rows, each.n_kept) for each in run.records]
 
 
-CHAINED = ("windows of a join", "joined windows", "union with a join")
+class Observed:
+    """A sink that notes how often rows are observed in the plan of each batch."""
 
+    takes_all = True
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param(
-            text,
-            id=name,
-            marks=[pytest.mark.large("runs two operators twice")] if name in CHAINED else [],
-        )
-        for name, text in QUERIES.items()
-    ],
-)
-def test_answers_and_counts_are_those_of_rows_that_are_asked(spark, folder, monkeypatch, text):
-    with_files = life_of(spark, folder, text)
-    ask_rows(monkeypatch)
-    assert with_files == life_of(spark, folder, text)
-    assert with_files[0]
+    def __init__(self):
+        self.rows, self.walls = [], []
 
-
-@pytest.mark.parametrize("text", [QUERIES["changes"], QUERIES["windows of a join"]])
-def test_no_job_looks_at_event_times(spark, folder, monkeypatch, text):
-    looks = []
-    for module in (clock, inputs):
-        run = module.counted
-        monkeypatch.setattr(module, "counted", lambda *args, run=run: looks.append(1) or run(*args))
-    life_of(spark, folder, text)
-    assert not looks
-    monkeypatch.setattr(stream_files, "MOST_OPENED", 0)
-    life_of(spark, folder, text)
-    assert looks
+    def __call__(self, df, _id):
+        self.walls.append(walls(df._jdf.queryExecution().analyzed()))
+        self.rows += map(str, df.collect())
 
 
 def walls(node):
@@ -374,33 +349,60 @@ def walls(node):
     return own + sum(walls(children.apply(at)) for at in range(children.size()))
 
 
+@pytest.fixture
+def looks(monkeypatch):
+    """The jobs that look at event times."""
+    found = []
+    for module in (clock, inputs):
+        run = module.counted
+        monkeypatch.setattr(module, "counted", lambda *args, run=run: found.append(1) or run(*args))
+    return found
+
+
+N_WALLS = {
+    "columns": (0, 1),  # what the sink takes
+    "condition": (1, 2),
+    "over": (1, 2),  # what tasks report
+    "join": (1, 3),
+}
+"""How often rows are observed, where files are asked and where rows are."""
+
+LOOK = ("changes", "windows of a join")
+"""Queries that look at event times where more files are new than are opened."""
+
+BY_RESULTS = ("joined windows",)
+"""Queries whose input is of results, which no file tells of."""
+
+LARGE = {
+    "windows of a join": "runs two operators twice",
+    "joined windows": "runs two operators twice",
+    "union with a join": "runs two operators twice",
+} | dict.fromkeys(("window", "over", "union", "changes"), "runs a query twice")
+
+
 @pytest.mark.parametrize(
-    ("text", "n_walls"),
+    "name",
     [
-        ("columns", {"files": 0, "rows": 1}),  # what the sink takes
-        ("condition", {"files": 1, "rows": 2}),
-        ("over", {"files": 1, "rows": 2}),  # what tasks report
-        ("join", {"files": 1, "rows": 3}),
+        pytest.param(name, marks=[pytest.mark.large(LARGE[name])] if name in LARGE else [])
+        for name in QUERIES
     ],
 )
-def test_what_files_say_is_not_observed(spark, folder, monkeypatch, text, n_walls):
-    for asked, n in n_walls.items():
-        if asked == "rows":
-            ask_rows(monkeypatch)
-        seen = []
-
-        def take(df, _id, seen=seen):
-            seen.append(walls(df._jdf.queryExecution().analyzed()))
-            df.collect()
-
-        take.takes_all = True
-        with el.Engine(spark) as engine:
-            for name in "st":
-                rows = stream_of(spark, folder, name)
-                engine.stream(name, rows, time="ts", lateness="4 seconds")
-            run = engine.query(QUERIES[text], name="q").start(take, trigger="available_now")
-            assert run.await_termination(120)
-        assert seen == [n] * N_BATCHES
+def test_answers_and_counts_are_those_of_rows_that_are_asked(
+    spark, folder, monkeypatch, looks, name
+):
+    """Less is observed, and no job looks at the event times of files."""
+    files, asked = (Observed() if name in N_WALLS else "memory" for _ in range(2))
+    with_files = life_of(spark, folder, QUERIES[name], files)
+    assert not looks or name in BY_RESULTS
+    if name in LOOK:
+        monkeypatch.setattr(stream_files, "MOST_OPENED", 0)
+    else:
+        ask_rows(monkeypatch)
+    assert with_files == life_of(spark, folder, QUERIES[name], asked)
+    assert with_files[0]
+    assert looks or name not in LOOK
+    if name in N_WALLS:
+        assert [*zip(files.walls, asked.walls, strict=True)] == [N_WALLS[name]] * N_BATCHES
 
 
 def test_a_sink_that_takes_a_part_is_told_what_it_took(spark, folder):

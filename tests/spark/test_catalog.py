@@ -106,6 +106,7 @@ def test_a_name_that_no_folder_can_have_is_refused(spark, stream, name):
     assert list(engine.relations) == ["s"]
 
 
+@pytest.mark.large("runs a query for each name")
 def test_folders_are_called_as_their_queries(spark, stream, tmp_path):
     engine = el.Engine(spark)
     engine.stream("s", stream)

@@ -58,12 +58,13 @@ def test_source(engine, text, read):
     assert engine.query(text).source.columns == read
 
 
-def test_late_rows_have_what_is_read(engine, tmp_path):
+def test_late_rows_and_facts_have_what_is_read(engine, tmp_path):
     ckpt = tmp_path / "ckpt"
     run = ended(engine.query(COUNTS).start(trigger="available_now", checkpoint=ckpt))
     late = run.late_rows("s")
     assert late.drop_columns("_time").column_names == ["ts", "k", "v"]
     assert late["v"].to_pylist() == [0]
+    assert facts_of(run).calls == ("SUM(v)",)
     assert sorted(run.to_arrow().to_pylist(), key=str) == [
         {"k": 0, "total": 2},
         {"k": 1, "total": 4},
@@ -78,14 +79,10 @@ def test_queries_that_run_together_read_what_each_of_them_uses(engine):
     assert found == [[6, 7], ["b", "d", "f", "h"]]
 
 
+@pytest.mark.large
 def test_aggregates_that_run_together(engine):
     texts = {"a": COUNTS, "b": COUNTS.replace("sum(v) AS total", "max(id) AS last")}
     runs = started(engine, texts)
     assert runs[0].group.scan.source.columns == ["id", "ts", "k", "v"]
     found = [sorted(map(tuple, ended(run).to_arrow().to_pylist()[0].items())) for run in runs]
     assert found == [[("k", 0), ("total", 2)], [("k", 0), ("last", 2)]]
-
-
-def test_what_a_run_of_aggregates_shows(engine):
-    view = facts_of(ended(engine.query(COUNTS).start(trigger="available_now")))
-    assert view.calls == ("SUM(v)",)

@@ -71,6 +71,7 @@ def finish(run):
     return run
 
 
+@pytest.mark.large
 def test_what_a_native_order_saves_is_known_where_it_meets_every_row(engine):
     kept = engine.query("SELECT id, u, v FROM s WHERE v < 0.9 AND u < 0.5", name="kept")
     engine.stream("kept", kept)
@@ -238,6 +239,7 @@ def test_a_stop_does_not_wait_for_a_job_that_a_batch_was_about_to_begin(engine):
     assert started[0].records == []
 
 
+@pytest.mark.large
 def test_console_sink(engine, capsys):
     finish(engine.query(TEXT).start("console", trigger="available_now"))
     shown = capsys.readouterr().out
@@ -398,6 +400,7 @@ def test_a_query_without_conditions(engine):
     assert run.name in run.explain()
 
 
+@pytest.mark.large
 def test_report(engine, tmp_path):
     run = finish(engine.query(TEXT, name="seen").start(trigger="available_now"))
     page = Path(run.report(tmp_path / "report.html")).read_text("utf-8")

@@ -6,6 +6,7 @@ import datetime as dt
 import decimal
 import shutil
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import duckdb
@@ -54,7 +55,7 @@ VALUES = {
 def drawn(seed, n_rows, share_null):
     """Rows of all types, with an id; NULL, NaN, ties and the ends of ranges."""
     rng = np.random.default_rng(seed)
-    columns = {"id": pa.array(range(n_rows), pa.int64())}
+    columns = {"id": pa.array(range(seed * 10_000, seed * 10_000 + n_rows), pa.int64())}
     for name, (values, kind) in VALUES.items():
         places = rng.integers(0, len(values), n_rows)
         is_null = rng.random(n_rows) < share_null
@@ -65,7 +66,7 @@ def drawn(seed, n_rows, share_null):
 
 
 def by_arrow(table, folder, _spark, **options):
-    pq.write_table(table, folder / "rows.parquet", **options)
+    pq.write_table(table, folder / f"{table.num_rows}.parquet", **options)
 
 
 def by_spark(table, folder, spark, instants="INT96"):
@@ -78,12 +79,14 @@ def by_spark(table, folder, spark, instants="INT96"):
 def by_duckdb(table, folder, _spark):
     with duckdb.connect() as connection:
         connection.register("given", table.drop_columns(["at", "at_ms", "local"]))
-        connection.execute(f"COPY given TO '{folder / 'rows.parquet'}' (ROW_GROUP_SIZE 2048)")
+        connection.execute(
+            f"COPY given TO '{folder}/{table.num_rows}.parquet' (ROW_GROUP_SIZE 2048)"
+        )
 
 
 def by_polars(table, folder, _spark):
     pl.from_arrow(table.drop_columns(["price", "huge"])).write_parquet(
-        folder / "rows.parquet", row_group_size=70
+        folder / f"{table.num_rows}.parquet", row_group_size=70
     )
 
 
@@ -122,20 +125,19 @@ def bits(table):
     def of(column):
         found = column.combine_chunks()
         if not pa.types.is_floating(found.type):
-            return found.to_pylist()
-        kind = np.int32 if found.type == pa.float32() else np.int64
-        raw = found.fill_null(0).to_numpy(zero_copy_only=False)
-        shown = [None if np.isnan(x) else int(b) for x, b in zip(raw, raw.view(kind), strict=True)]
-        return list(zip(shown, found.is_null().to_pylist(), strict=True))
+            return found
+        one = pc.if_else(pc.is_nan(found), pa.scalar(float("nan"), found.type), found)
+        return one.view(pa.int32() if found.type == pa.float32() else pa.int64())
 
     table = table.sort_by("id")
-    return {name: of(table[name]) for name in table.column_names}
+    return pa.table({name: of(table[name]) for name in table.column_names})
 
 
 @pytest.mark.parametrize("writer", WRITERS)
-@pytest.mark.parametrize(("seed", "n_rows", "share_null"), [(1, 500, 0.2), (2, 3, 1.0)])
-def test_files_are_read_as_spark_reads_them(spark, tmp_path, writer, seed, n_rows, share_null):
-    WRITERS[writer](drawn(seed, n_rows, share_null), tmp_path, spark)
+def test_files_are_read_as_spark_reads_them(spark, tmp_path, writer):
+    """One of all values, and one of NULLs alone."""
+    for table in (drawn(1, 500, 0.2), drawn(2, 3, 1.0)):
+        WRITERS[writer](table, tmp_path, spark)
     df = spark.read.parquet(str(tmp_path))
     found = read_by_lane(df)
     true = df.toArrow()
@@ -166,13 +168,17 @@ def test_columns_of_a_plan_have_any_name(spark, tmp_path):
         assert columns_of(plan) == asked
 
 
+N_ROWS = 2_000
+"""Of each of three files."""
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Six thousand rows in three files, with NULL, NaN and ties."""
+    """Rows in three files, with NULL, NaN and ties."""
     made = tmp_path_factory.mktemp("lane")
     for number in range(3):
-        table = drawn(number, 2_000, 0.1)
-        ids = pa.array(range(number * 2_000, number * 2_000 + 2_000))
+        table = drawn(number, N_ROWS, 0.1)
+        ids = pa.array(range(number * N_ROWS, (number + 1) * N_ROWS))
         table = table.set_column(0, "id", ids)
         pq.write_table(table, made / f"{number}.parquet", row_group_size=700)
     return made
@@ -327,12 +333,11 @@ def test_rows_are_those_of_the_other_way(df, kind, routing):
     made = {
         lane: el.all_of(*CONJUNCTIONS[kind], lane=lane, routing=routing) for lane in ("on", "off")
     }
-    rows = df.transform(made["off"])
+    expected = bits(df.transform(made["off"]).toArrow())
     for _ in range(2):  # what was learned of one job is used in the next
         kept = df.transform(made["on"])
         assert kept.schema == df.schema
-        found = kept.toArrow()
-        assert bits(found) == bits(rows.toArrow())
+        assert bits(kept.toArrow()) == expected
     (note,) = (each for each in made["on"].facts().notes if each.startswith("lane"))
     if kind in ("an error that another drops", "a check behind"):  # SQL goes first
         assert "no Python functions" in note
@@ -503,6 +508,7 @@ def test_a_person_pins_rows(spark, folder, tmp_path):
     assert (entry["event"], entry["after"]) == ("pin", ROWS)
 
 
+@pytest.mark.large
 @FILES_ARE_ASKED
 def test_a_file_that_is_replaced_in_a_batch_fails_it_and_it_runs_again(
     spark, folder, tmp_path, monkeypatch
@@ -552,18 +558,50 @@ OUTPUTS = {
 }
 
 
-@pytest.mark.parametrize("output", OUTPUTS)
-@pytest.mark.parametrize("rules", [RULES, {"few": "double > 1e300 AND tiny = 0"}])
-def test_rules_keep_the_rows_of_the_other_way(df, rules, output):
-    made = {lane: el.RuleSet(rules, lane=lane, method="blocks") for lane in ("on", "off")}
-    expected = df.transform(OUTPUTS[output](made["off"]))
+FEW = {"few": "double > 1e300 AND tiny = 0"}
+
+
+@pytest.fixture(scope="module")
+def other_way(df):
+    """Return what rules give where Spark reads the files, and what they tell then."""
+
+    @cache
+    def run(is_few, output):
+        rules = el.RuleSet(FEW if is_few else RULES, lane="off", method="blocks")
+        table = df.transform(OUTPUTS[output](rules)).toArrow()
+        assert "lane: no, because the option lane is 'off'" in rules.explain()
+        return table, rules.facts()
+
+    def other_way(is_few, output):
+        """All outputs but structs are parts of every row with its matches."""
+        if output in ("structs", "every row"):
+            return run(is_few, output)
+        table, facts = run(is_few, "every row")
+        n_found = pc.list_value_length(table["found"])
+        table = table.filter((pc.equal if output == "none" else pc.greater)(n_found, 0))
+        return table if output == "matches" else table.drop_columns(["found"]), facts
+
+    return other_way
+
+
+@pytest.mark.parametrize(
+    ("is_few", "output"),
+    [
+        *((False, output) for output in OUTPUTS),
+        *((True, output) for output in ("matches", "every row", "none")),
+    ],
+)
+def test_rules_keep_the_rows_of_the_other_way(df, other_way, is_few, output):
+    rules = FEW if is_few else RULES
+    expected, off = other_way(is_few, output)
+    made = el.RuleSet(rules, lane="on", method="blocks")
+    shape = df.transform(OUTPUTS[output](el.RuleSet(rules, lane="off", method="blocks"))).dtypes
     for _ in range(2):  # what was learned of one job is used in the next
-        found = df.transform(OUTPUTS[output](made["on"]))
-        assert found.dtypes == expected.dtypes
-        assert bits(found.toArrow()) == bits(expected.toArrow())
-    assert "lane: tasks read 3 files" in made["on"].explain()
-    assert "lane: no, because the option lane is 'off'" in made["off"].explain()
-    on, off = (made[lane].facts() for lane in ("on", "off"))
+        found = df.transform(OUTPUTS[output](made))
+        assert found.dtypes == shape
+        assert bits(found.toArrow()) == bits(expected)
+    assert "lane: tasks read 3 files" in made.explain()
+    on = made.facts()
     assert on.n_rows == 2 * off.n_rows
     assert on.n_matches == 2 * off.n_matches
     with pytest.raises(AnalysisException, match="input_file_name"):
@@ -631,10 +669,11 @@ def test_names_are_made_for_as_many_rows_as_spark_hands_over(spark, df, monkeypa
         sizes = [batch.num_rows for number in (0, 1) for batch in made.kept(number)]
     finally:
         spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
-    assert sum(sizes) == 6_000 + 2
+    assert sum(sizes) == 3 * N_ROWS + 2
     assert max(sizes) == 100
 
 
+@pytest.mark.large
 @FILES_ARE_ASKED
 def test_rules_over_a_stream_read_files_and_a_restart_may_read_rows(spark, folder, tmp_path):
     def ran_over(*names, lane="auto"):
@@ -666,6 +705,7 @@ def test_rules_over_a_stream_read_files_and_a_restart_may_read_rows(spark, folde
     assert bits(found.toArrow()) == bits(expected.toArrow())
 
 
+@pytest.mark.large
 @FILES_ARE_ASKED
 def test_rules_that_change_take_the_lane_and_leave_it(spark, folder, tmp_path):
     rules = el.RuleSet({"more": "double > 0"}, method="blocks", name="changed")
@@ -697,6 +737,7 @@ def test_rules_that_change_take_the_lane_and_leave_it(spark, folder, tmp_path):
     assert found.count() == spark.read.parquet(str(folder)).where("double > 0").count()
 
 
+@pytest.mark.large
 @FILES_ARE_ASKED
 def test_rules_that_send_much_back_are_tried_the_other_way_soon(spark, folder, tmp_path):
     source = tmp_path / "in"

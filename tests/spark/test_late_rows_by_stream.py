@@ -37,6 +37,7 @@ def test_an_input_is_of_one_stream(keeper, stream, is_of):
     assert _is_of(keeper, stream) is is_of
 
 
+@pytest.mark.large
 @pytest.mark.filterwarnings("ignore::eddyline.errors.LatenessWarning")
 def test_late_rows_of_a_subquery_have_the_name_and_type_of_their_stream(spark, tmp_path):
     engine = el.Engine(spark)

@@ -86,7 +86,10 @@ def test_the_hint_names_the_lateness_that_would_have_held_the_late_rows(
     assert hint in str(caught[0].message)
 
 
-@pytest.mark.parametrize("text", [COUNTS, JOIN], ids=["aggregate", "join"])
+@pytest.mark.parametrize(
+    "text",
+    [pytest.param(COUNTS, id="aggregate"), pytest.param(JOIN, id="join", marks=pytest.mark.large)],
+)
 def test_the_lateness_of_the_hint_loses_no_row(spark, folder, text):
     """Rows of the second file are 1,000 to 1,499 seconds behind the latest of the first."""
 

@@ -32,9 +32,13 @@ OF_PARTS = "SELECT window.end, count(*) AS n FROM u [RANGE 10 SECONDS SLIDE 10 S
 
 
 def batch_of(number, *, seed, n_rows=2_000):
-    """Return a batch of a stream that runs 40 s on, out of order more and more, and then less."""
+    """Return a batch of a stream that runs 40 s on, out of order more and more, and then less.
+
+    After ten batches it does so again.
+    """
     rng = np.random.default_rng((seed, number))
-    ages = (rng.exponential(4e6 * 2 ** min(number, 3, max(0, 6 - number)), n_rows)).astype(np.int64)
+    disorder = min(number % 10, 3, max(0, 6 - number % 10))
+    ages = (rng.exponential(4e6 * 2**disorder, n_rows)).astype(np.int64)
     starts = number * 40_000_000 + np.arange(n_rows) * (40_000_000 // n_rows) - ages
     return rng.integers(0, 100, n_rows), starts
 
@@ -122,44 +126,42 @@ def engine_over(spark, folder, lateness, *names):
     return engine
 
 
-@pytest.mark.large
-@pytest.mark.parametrize(
-    ("first", "then"),
-    [
-        ("learned 90 %", "learned 90 %"),
-        pytest.param("learned 90 %", "learned 99 %", marks=pytest.mark.large),
-        pytest.param("2 minutes", "learned 90 %", marks=pytest.mark.large),
-        pytest.param("learned 90 %", "2 minutes", marks=pytest.mark.large),
-        ("2 minutes", "1 second"),
-    ],
-)
-def test_counts_are_those_of_the_rows_in_time_also_after_a_restart(
-    spark, tmp_path, instants, first, then
-):
+@pytest.mark.large("runs a stream of 18 batches, with six restarts")
+def test_counts_are_those_of_the_rows_in_time_also_after_restarts(spark, tmp_path, instants):
+    """With the lateness of before, and with each kind of another one."""
     values = {
+        "2 minutes": 120 * 10**6,
         "learned 90 %": 0.9,
         "learned 99 %": 0.99,
-        "2 minutes": 120 * 10**6,
         "1 second": 10**6,
     }
-    for number in range(5):
-        write(tmp_path, "s", number, seed=1)
-    run_to_end(engine_over(spark, tmp_path, first, "s").query(COUNTS, name="q"), tmp_path)
-    for number in range(5, 10):
-        write(tmp_path, "s", number, seed=1)
-    query = engine_over(spark, tmp_path, then, "s").query(COUNTS, name="q")
-    run = run_to_end(query, tmp_path)
-    rows, n_late, low = on_time([values[first]] * 5 + [values[then]] * 5, seed=1)
-    assert n_late > 0, "the case says nothing without late rows"
-    assert run.late_rows("s").num_rows == n_late
-    assert found_in(tmp_path / "out") == counts_of([at for *_, at in rows], low)
-    assert len(instants) == 10
+    lives = [
+        ("learned 90 %", 3),
+        ("learned 90 %", 3),
+        ("2 minutes", 2),
+        ("learned 90 %", 3),
+        ("learned 99 %", 3),
+        ("2 minutes", 2),
+        ("1 second", 2),
+    ]
+    given = []
+    for lateness, n_batches in lives:
+        for _ in range(n_batches):
+            write(tmp_path, "s", len(given), seed=1)
+            given.append(values[lateness])
+        query = engine_over(spark, tmp_path, lateness, "s").query(COUNTS, name="q")
+        run = run_to_end(query, tmp_path)
+        rows, n_late, low = on_time(given, seed=1)
+        assert run.late_rows("s").num_rows == n_late
+        assert found_in(tmp_path / "out") == counts_of([at for *_, at in rows], low)
+        assert len(instants) == len(given)
+        assert instants[-1][1] == low
+        if lateness.startswith("learned"):
+            assert n_late > 0, "the case says nothing without late rows"
+            assert "to hold" in run.explain()
+            assert lateness.removeprefix("learned ").replace(" %", ".000 %") in run.explain()
+            assert any(each["event"] == "lateness" for each in run.journal)
     assert all(before == after for (_, after), (before, _) in pairwise(instants))
-    assert instants[-1][1] == low
-    if then.startswith("learned"):
-        assert "to hold" in run.explain()
-        assert then.removeprefix("learned ").replace(" %", ".000 %") in run.explain()
-        assert any(each["event"] == "lateness" for each in run.journal)
 
 
 @pytest.mark.large
@@ -194,6 +196,7 @@ def test_a_join_finds_all_pairs_of_rows_in_time(spark, tmp_path):
     assert "to hold" in run.explain()
 
 
+@pytest.mark.large
 def test_the_parts_of_a_union_have_a_lateness_each(spark, tmp_path):
     for name, seed in (("s", 4), ("t", 5)):
         for number in range(3):

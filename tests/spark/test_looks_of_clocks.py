@@ -15,13 +15,13 @@ from tests.spark.joins.join_streams import stream_of, write_batch
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.large,
+    pytest.mark.large("runs queries with several clocks, each of them twice"),
     pytest.mark.timeout(600),
     pytest.mark.filterwarnings("ignore:.* came too late"),
 ]
 
 SECOND = 1_000_000
-N_BATCHES = 4
+N_BATCHES = 3
 
 
 def rows(name, number):

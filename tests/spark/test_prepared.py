@@ -114,7 +114,10 @@ MOST = {
     ["files", pytest.param("rows", marks=pytest.mark.large("runs a stream of four batches"))],
     indirect=True,
 )
-@pytest.mark.parametrize("text", MOST)
+@pytest.mark.parametrize(
+    "text",
+    [pytest.param(text, marks=pytest.mark.large if at > 1 else []) for at, text in enumerate(MOST)],
+)
 def test_a_batch_takes_few_calls(spark, tmp_path, calls, monkeypatch, text, asked):
     write(tmp_path, 4)
     engine = el.Engine(spark)

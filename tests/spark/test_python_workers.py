@@ -40,6 +40,7 @@ def test_a_job_of_its_own_starts_them(spark):
     spark.sparkContext._jsc.sc().clearJobGroup()
 
 
+@pytest.mark.large("starts workers of its own")
 def test_the_next_job_finds_kernels_loaded(spark, monkeypatch):
     # Another environment has workers of its own: Spark takes the one that waits longest.
     monkeypatch.setitem(spark.sparkContext.environment, "EDDYLINE_TEST", "workers of its own")
@@ -76,6 +77,7 @@ def test_neither_without_a_session_nor_on_a_cluster_nor_over_connect(monkeypatch
     assert not python_workers._started
 
 
+@pytest.mark.large("starts a daemon of its own")
 def test_workers_are_forked_with_what_a_query_needs(spark, monkeypatch):
     environment = spark.sparkContext.environment
     monkeypatch.setitem(environment, "EDDYLINE_TEST", "a daemon of its own")

@@ -69,15 +69,19 @@ def test_the_micros_of_a_wall_clock_are_those_of_its_reading_in_utc(spark, chang
     assert told["again"].to_pylist() == [*readings, None]
 
 
+CUT = (
+    ("RANGE 1 HOUR SLIDE 1 HOUR", SPRING, [("02:00", 1), ("03:00", 2), ("04:00", 4)]),
+    ("RANGE 1 HOUR SLIDE 1 HOUR", AUTUMN, [("01:00", 1), ("02:00", 6), ("03:00", 8)]),
+    ("RANGE 1 DAY SLIDE 1 DAY", AUTUMN, [("00:00", 15)]),
+    ("SESSION 30 MINUTES", SPRING, [("02:20", 1), ("03:40", 6)]),
+    ("SESSION 30 MINUTES", AUTUMN, [("01:40", 3), ("02:40", 12)]),
+)
+
+
 @pytest.mark.parametrize(
-    ("windows", "rows", "expected"),
-    [
-        ("RANGE 1 HOUR SLIDE 1 HOUR", SPRING, [("02:00", 1), ("03:00", 2), ("04:00", 4)]),
-        ("RANGE 1 HOUR SLIDE 1 HOUR", AUTUMN, [("01:00", 1), ("02:00", 6), ("03:00", 8)]),
-        ("RANGE 1 DAY SLIDE 1 DAY", AUTUMN, [("00:00", 15)]),
-        ("SESSION 30 MINUTES", SPRING, [("02:20", 1), ("03:40", 6)]),
-        ("SESSION 30 MINUTES", AUTUMN, [("01:40", 3), ("02:40", 12)]),
-    ],
+    ("zone", "windows", "rows", "expected"),
+    [*((ZONES[0], *case) for case in CUT), (ZONES[1], *CUT[0]), (ZONES[1], *CUT[-1])],
+    indirect=["zone"],
 )
 def test_windows_of_a_batch_are_cut_by_the_wall_clock(spark, zone, windows, rows, expected):
     df = frame_of(spark, rows)
@@ -133,10 +137,17 @@ def rows_of(spark, folder, name):
     return sorted(map(tuple, spark.read.parquet(str(folder / name)).collect()))
 
 
-@pytest.mark.large
-@pytest.mark.parametrize("lateness", [None, "20 minutes", "learned"])
+@pytest.mark.large("runs two streams of four batches")
+@pytest.mark.parametrize(
+    ("lateness", "names"),
+    [
+        (None, ("hours", "over")),
+        ("20 minutes", ("over", "pairs")),
+        ("learned", ("hours", "pairs")),
+    ],
+)
 @pytest.mark.filterwarnings("ignore::eddyline.errors.LatenessWarning")
-def test_streams_by_the_wall_clock_lose_no_row(spark, change, tmp_path, lateness):
+def test_streams_by_the_wall_clock_lose_no_row(spark, change, tmp_path, lateness, names):
     change(zone="America/Los_Angeles")
     for number, row in enumerate(SPRING):
         write_batch(tmp_path, "s", number, table_of([row]))
@@ -144,25 +155,27 @@ def test_streams_by_the_wall_clock_lose_no_row(spark, change, tmp_path, lateness
     stream = stream_of(spark, tmp_path, "s")
     for name in ("s", "t"):
         engine.stream(name, stream, time="ts", lateness=lateness)
-    hours = "SELECT window.end AS e, SUM(v) AS v FROM s GROUP BY window(ts, '1 hour')"
-    over = (
-        "SELECT ts, v, SUM(v) OVER (ORDER BY ts RANGE BETWEEN INTERVAL '30' MINUTES PRECEDING "
-        "AND CURRENT ROW) AS w FROM s"
-    )
-    pairs = "SELECT s.v, t.v AS w FROM s [RANGE 30 MINUTES], t [RANGE 30 MINUTES] WHERE s.k = t.k"
-    for name, text in (("hours", hours), ("over", over), ("pairs", pairs)):
-        run = run_to_end(engine.query(text, name=name), tmp_path, name)
+    texts = {
+        "hours": "SELECT window.end AS e, SUM(v) AS v FROM s GROUP BY window(ts, '1 hour')",
+        "over": "SELECT ts, v, SUM(v) OVER (ORDER BY ts RANGE BETWEEN INTERVAL '30' MINUTES "
+        "PRECEDING AND CURRENT ROW) AS w FROM s",
+        "pairs": "SELECT s.v, t.v AS w FROM s [RANGE 30 MINUTES], t [RANGE 30 MINUTES] "
+        "WHERE s.k = t.k",
+    }
+    found = {}
+    for name in names:
+        run = run_to_end(engine.query(texts[name], name=name), tmp_path, name)
         assert run.late_rows("s").num_rows == 0
         assert run.late_rows("s").schema.field("_time").type == pa.timestamp("us")
+        found[name] = rows_of(spark, tmp_path, name)
     day = datetime(2024, 3, 10)
-    ends = [(day + timedelta(hours=n), v) for n, v in ((2, 1), (3, 2), (4, 4))]
-    assert rows_of(spark, tmp_path, "hours") == ends
     sums = [(ts, v, w) for (ts, _, v), w in zip(SPRING, (1, 2, 6, 8), strict=True)]
-    told = rows_of(spark, tmp_path, "over")
-    assert told == sums[: len(told)]
-    assert len(told) >= 3
-    expected = [(1, 1), (2, 2), (2, 4), (4, 2), (4, 4), (8, 8)]
-    assert rows_of(spark, tmp_path, "pairs") == expected
+    wanted = {
+        "hours": [(day + timedelta(hours=n), v) for n, v in ((2, 1), (3, 2), (4, 4))],
+        "over": sums[: max(3, len(found.get("over", ())))],
+        "pairs": [(1, 1), (2, 2), (2, 4), (4, 2), (4, 4), (8, 8)],
+    }
+    assert found == {name: wanted[name] for name in names}
 
 
 def test_a_wall_clock_and_instants_are_not_one_time(spark, tmp_path):

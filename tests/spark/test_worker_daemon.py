@@ -50,13 +50,15 @@ def main(infile, outfile):
 """
 """Stands for ``pyspark.worker``: tells of its process."""
 
-RUN = "import eddyline.spark.worker_daemon as d; d.IDLE_S = 0.05; d.FIRST += {more}; d.run()"
+RUN = "import eddyline.spark.worker_daemon as d; d.IDLE_S = {idle_s}; d.FIRST += {more}; d.run()"
+SOON_IDLE_S = 0.05
+"""After which a daemon imports what tasks of all operators need, which takes seconds."""
 
 
 class Daemon:
     """A daemon as Spark starts it."""
 
-    def __init__(self, folder, more=()):
+    def __init__(self, folder, more=(), idle_s=SOON_S):
         (folder / "pyspark_probe.py").write_text(PROBE)
         env = {
             **os.environ,
@@ -65,7 +67,7 @@ class Daemon:
             "OMP_NUM_THREADS": "1",  # as Spark does
         }
         self.process = subprocess.Popen(
-            [sys.executable, "-c", RUN.format(more=more), "pyspark_probe"],
+            [sys.executable, "-c", RUN.format(more=more, idle_s=idle_s), "pyspark_probe"],
             env=env,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -110,8 +112,9 @@ class Daemon:
         return said
 
 
+@pytest.mark.large("imports what tasks of all operators need")
 def test_workers_have_loaded_what_tasks_import_and_are_otherwise_new(tmp_path):
-    with Daemon(tmp_path) as daemon:
+    with Daemon(tmp_path, idle_s=SOON_IDLE_S) as daemon:
         first = daemon.worker()
         assert {*worker_daemon.FIRST} <= {*first["loaded"]}
         said = [daemon.loaded_worker(), daemon.worker()]
@@ -124,7 +127,6 @@ def test_workers_have_loaded_what_tasks_import_and_are_otherwise_new(tmp_path):
 
 def test_what_a_query_needs_is_there_from_the_start(tmp_path, monkeypatch):
     monkeypatch.setenv(worker_daemon.LOADS, "eddyline.state.grid,eddyline.spark.aggregates.task")
-    monkeypatch.setattr(f"{__name__}.RUN", RUN.replace("0.05", "60"))
     with Daemon(tmp_path) as daemon:
         said = daemon.worker()
     assert {"eddyline.spark.aggregates.task", "eddyline.state.grid", "numba"} <= {*said["loaded"]}
@@ -160,7 +162,7 @@ def test_where_imports_fail_or_start_threads_it_is_pysparks_own(tmp_path, source
 def test_what_tasks_import_may_fail(tmp_path, monkeypatch):
     monkeypatch.setenv("NUMBA_CPU_NAME", "no such machine")
     (tmp_path / "pandas.py").write_text("raise RuntimeError")
-    with Daemon(tmp_path) as daemon:
+    with Daemon(tmp_path, idle_s=SOON_IDLE_S) as daemon:
         for _ in range(3):
             assert "eddyline.spark.joins.task" not in daemon.worker()["loaded"]
             time.sleep(0.2)

@@ -214,6 +214,7 @@ def test_checkpoints_that_know_the_text_alone_go_on(spark, tmp_path, kind):
     assert (own / "query.json").exists()
 
 
+@pytest.mark.large
 def test_a_checkpoint_has_one_run_in_all_processes(spark, tmp_path):
     write(tmp_path, 0, (0, 1, 3, 60))
     query, lock = query_of(spark, tmp_path, FILTER), tmp_path / "ckpt" / "eddyline" / "lock"
@@ -248,6 +249,7 @@ def test_a_run_that_fails_gives_its_checkpoint_back(spark, tmp_path):
     assert not held_locks(), "nor does one that does not start keep it"
 
 
+@pytest.mark.large
 def test_stop_all_stops_every_run_of_the_engine(spark, tmp_path):
     write(tmp_path, 0, (0, 1, 3, 60))
     query = query_of(spark, tmp_path, FILTER)

@@ -13,8 +13,9 @@ from eddyline.joins import tables
 from eddyline.query.steps import SharedAggregateStep
 from eddyline.spark.operators import OPERATORS
 from tests import examples
+from tests.spark.run import lives
 from tests.spark.run.crashes import FILE_IS_GONE, LEAVE_FILES, OF_SINKS, OF_STATE, Crashes
-from tests.spark.run.lives import KINDS, LATE_ID, N_BATCHES, rows_of, write
+from tests.spark.run.lives import KINDS, LATE_ID, rows_of, write
 
 pytestmark = [
     pytest.mark.spark,
@@ -23,10 +24,14 @@ pytestmark = [
 ]
 
 
+N_BATCHES = 8 if examples.are_few() else lives.N_BATCHES
+"""More than lives that end, each of which ends at most one batch."""
+
+
 @pytest.fixture(scope="module")
 def streams(tmp_path_factory):
     folder = tmp_path_factory.mktemp("streams")
-    write(folder)
+    write(folder, N_BATCHES)
     return folder
 
 
@@ -54,7 +59,7 @@ def test_every_operator_has_a_kind(spark, streams):
 @pytest.mark.parametrize("name", KINDS)
 def test_no_row_is_lost_or_doubled_after_a_crash_at_any_point(spark, crashes, tmp_path, name):
     kind = KINDS[name]
-    wanted, runs = kind.wanted(), []
+    wanted, runs = kind.wanted(N_BATCHES), []
     assert all(wanted.values())
 
     def start():

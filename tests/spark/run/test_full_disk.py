@@ -25,6 +25,7 @@ def small_disk():
     shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("sink", ["parquet", "csv"])
 def test_a_full_disk_is_named_and_a_restart_with_room_writes_every_row_once(
     spark, tmp_path, small_disk, sink

@@ -17,8 +17,8 @@ from tests.spark.run.lives import write
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_200)]
 
-N_KILLS, N_FEW_KILLS = 20, 3
-BATCHES_PER_KILL = 5
+N_KILLS, N_FEW_KILLS = 20, 2
+BATCHES_PER_KILL = 6
 
 
 @pytest.mark.large("starts a JVM for each kill")

@@ -69,6 +69,7 @@ def check(tmp_path):
         assert not left, f"{name} has staging folders: {left}"
 
 
+@pytest.mark.large
 def test_each_query_has_its_rows_and_no_more_files_than_it_needs(engine, tmp_path, monkeypatch):
     jobs = []
     save = FileSink.writer

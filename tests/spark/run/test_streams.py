@@ -63,6 +63,7 @@ def test_any_sink_of_spark(spark, folder, stream, tmp_path):
     assert "el.Engine" in native.note
 
 
+@pytest.mark.large
 def test_inside_for_each_batch(spark, folder, stream, tmp_path):
     keep = conjunction()
     kept: list[int] = []
