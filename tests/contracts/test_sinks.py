@@ -238,6 +238,7 @@ class Ids(WriterCommitMessage):
     ids: list
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("kind", ["delta", "other"])
 def test_any_data_source_of_spark_is_a_sink(spark, tmp_path, kind):
     """Of Delta's tables a batch is a transaction, so that one that runs again is there once."""

@@ -31,6 +31,7 @@ def looks_at(df, *predicates):
     return [each.name for each in bound.attributes]
 
 
+@pytest.mark.large
 def test_a_column_that_raises_is_not_computed(rows):
     odd = rows.selectExpr("*", "100 DIV (id - 77) AS bad")
     low = el.predicate(lambda v: pc.less(v, 5), reads=["v"], name="low")
@@ -41,6 +42,7 @@ def test_a_column_that_raises_is_not_computed(rows):
         assert df.transform(keep).select("id").count() == want
 
 
+@pytest.mark.large
 def test_columns_that_take_no_computing_are_looked_at(spark, rows):
     pairs = ["id > 3", "v < 5"]
     assert looks_at(rows, *pairs) == ["id", "k", "v"]

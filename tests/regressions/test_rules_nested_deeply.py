@@ -40,6 +40,7 @@ def fires(tree, values, method="auto"):
     return matcher.match(columns, n_rows=len(values))[0].rows.tolist()
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("method", ["auto", "blocks"])
 def test_thousands_of_nots_and_parentheses(method):
     tree = Compare(N, "<", 2)
@@ -74,6 +75,7 @@ def test_and_and_or_in_turn():
     assert caught.value.facts["name"] == "odd one"
 
 
+@pytest.mark.large
 def test_long_texts_are_read():
     text = " OR ".join(f"n = {value}" for value in range(2_000))
     assert fires(SqlRule("or", text).bind({"n": "int"}, ansi=True).tree, [1_999, 2_000]) == [0]

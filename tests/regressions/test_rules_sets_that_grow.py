@@ -45,6 +45,7 @@ def test_compiling_eight_times_the_rules_takes_about_eight_times_as_long():
     assert spent(equalities(32_000)) < 24 * few  # 64 times and more if it were the square
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("make", [equalities, regexes])
 def test_a_program_grows_with_its_rules(make):
     few, many = (len(pickle.dumps(compile_rules(make(count)))) for count in (1_000, 8_000))

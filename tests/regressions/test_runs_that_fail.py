@@ -88,6 +88,7 @@ def test_state_that_does_not_fit_is_dropped(query, tmp_path):
     assert "is of filters ['others', 'of another time']" in dropped[0]["evidence"]["why"]
 
 
+@pytest.mark.large
 def test_a_checkpoint_says_why_its_run_failed(query, tmp_path):
     broken = query("SELECT id FROM s WHERE broken(a)")
     run = broken.start("memory", checkpoint=tmp_path / "ckpt", trigger="available_now")

@@ -104,6 +104,7 @@ def test_sections_come_back_as_they_were():
         sections_of([{"title": "a", "parts": [{"kind": "picture"}]}])
 
 
+@pytest.mark.large
 def test_the_command_serves_until_it_is_interrupted(tmp_path, runs):
     command = [sys.executable, "-m", "eddyline", "serve", str(tmp_path), "--token", TOKEN]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:

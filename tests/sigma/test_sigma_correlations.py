@@ -254,6 +254,7 @@ def test_every_kind_is_its_definition_on_a_stream_that_starts_again(
 # -- what does not run ----------------------------------------------------------------------------
 
 
+@pytest.mark.large
 def test_without_event_time_correlations_are_listed(streamed):
     rules = loaded(correlating("burst", "event_count", more=BY_USER))
     assert not rules.skipped

@@ -119,6 +119,7 @@ def test_files_that_spark_has_written(spark, folder, tmp_path, kind):
     assert seconds(span) == (30, 27, min(s[2] for s in spans), max(s[3] for s in spans))
 
 
+@pytest.mark.large
 def test_streams_that_are_united_are_told_one_by_one(spark, folder, tmp_path):
     for number in (N_BATCHES, N_BATCHES + 1):  # Spark begins with the oldest of each
         write_batch(folder, "u", number, rows(number % 2))
@@ -261,6 +262,7 @@ def test_a_stream_that_is_read_twice_is_one_source(s, tmp_path):
     ]
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("tail_bytes", [1 << 20, 300, 10])
 def test_files_are_found_where_spark_writes_all_in_one_list(
     spark, tmp_path, monkeypatch, tail_bytes

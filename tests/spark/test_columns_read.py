@@ -58,6 +58,7 @@ def test_source(engine, text, read):
     assert engine.query(text).source.columns == read
 
 
+@pytest.mark.large
 def test_late_rows_and_facts_have_what_is_read(engine, tmp_path):
     ckpt = tmp_path / "ckpt"
     run = ended(engine.query(COUNTS).start(trigger="available_now", checkpoint=ckpt))

@@ -166,6 +166,7 @@ def test_a_checkpoint_of_another_text_is_refused(engine, tmp_path):
     assert run.records == [], "it goes on where the other one stopped"
 
 
+@pytest.mark.large
 def test_a_checkpoint_of_rules_is_not_one_of_a_query(engine, tmp_path):
     checkpoint = str(tmp_path / "ckpt")
     rules = el.RuleSet({"high": "v > 0.5"})
@@ -408,6 +409,7 @@ def test_report(engine, tmp_path):
     assert "seen" in page
 
 
+@pytest.mark.large
 def test_off_switch(engine, spark, folder):
     run = finish(engine.query(TEXT, adaptive=False).start(trigger="available_now"))
     assert sorted(run.to_arrow()["id"].to_pylist()) == expected(spark, folder)

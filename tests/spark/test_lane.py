@@ -195,6 +195,7 @@ def why_not(df):
     return str(caught.value)
 
 
+@pytest.mark.large
 def test_plans_that_are_more_than_a_scan_are_refused(spark, df, tmp_path):
     assert why_not(df.where("id > 3")) == "Filter stands between the files and it"
     assert why_not(df.withColumn("n", F.lit(1))) == "a column is computed before it"
@@ -348,6 +349,7 @@ def test_rows_are_those_of_the_other_way(df, kind, routing):
     assert both[0].n_rows == 2 * both[1].n_rows
 
 
+@pytest.mark.large
 def test_an_error_counts_if_the_row_survives(df):
     for lane in ("on", "off"):
         keep = el.all_of(raises_on_zero, lane=lane)
@@ -355,6 +357,7 @@ def test_an_error_counts_if_the_row_survives(df):
             df.transform(keep).count()
 
 
+@pytest.mark.large
 def test_why_there_is_no_lane_is_said(df):
     def note(keep, rows):
         rows.transform(keep).schema  # noqa: B018 - lays it
@@ -373,6 +376,7 @@ def test_why_there_is_no_lane_is_said(df):
     assert "no Python functions" in note(el.all_of("id > 3", positive, **on), df)
 
 
+@pytest.mark.large
 def test_types_that_arrow_lacks_are_no_error(spark, tmp_path):
     rows = spark.range(3).selectExpr("id", "CAST(id AS DOUBLE) AS double", "INTERVAL '1' YEAR AS y")
     rows.write.parquet(str(tmp_path / "rows"))
@@ -392,6 +396,7 @@ def test_the_file_of_a_row_is_never_empty_without_a_word(df):
     assert before.where("file = ''").count() == 0
 
 
+@pytest.mark.large
 def test_files_that_are_gone_or_new_are_an_error(spark, folder, tmp_path):
     shutil.copytree(folder, tmp_path / "rows")
     kept = spark.read.parquet(str(tmp_path / "rows")).transform(el.all_of(positive, lane="on"))
@@ -403,6 +408,7 @@ def test_files_that_are_gone_or_new_are_an_error(spark, folder, tmp_path):
         kept.count()
 
 
+@pytest.mark.large
 def test_a_limit_ends_tasks_early(df):
     kept = df.transform(el.all_of(positive, short, lane="on"))
     assert len(kept.limit(3).collect()) == 3
@@ -481,6 +487,7 @@ def test_a_query_that_asks_for_files_keeps_the_scan_of_spark(spark, folder, text
         assert not {"", -1} & {*found}
 
 
+@pytest.mark.large
 @FILES_ARE_ASKED
 def test_a_function_that_takes_the_rows_may_ask_for_their_files(spark, folder, tmp_path):
     files = []
@@ -495,6 +502,7 @@ def test_a_function_that_takes_the_rows_may_ask_for_their_files(spark, folder, t
     assert "" not in files
 
 
+@pytest.mark.large
 @FILES_ARE_ASKED
 def test_a_person_pins_rows(spark, folder, tmp_path):
     query = query_over(spark, folder)
@@ -608,6 +616,7 @@ def test_rules_keep_the_rows_of_the_other_way(df, other_way, is_few, output):
         found.withColumn("file", F.input_file_name())
 
 
+@pytest.mark.large
 def test_matches_are_counted_from_files_by_default(df):
     counts = {lane: el.RuleSet(RULES, lane=lane, method="blocks") for lane in ("auto", "on", "off")}
     found = {
@@ -621,6 +630,7 @@ def test_matches_are_counted_from_files_by_default(df):
     assert "lane='on' takes it" in counts["auto"].explain()
 
 
+@pytest.mark.large
 def test_why_rules_read_no_files_is_said(df):
     def told(rules, rows, **options):
         made = el.RuleSet(rules, lane="on", **options)
@@ -637,6 +647,7 @@ def test_why_rules_read_no_files_is_said(df):
         df.transform(el.RuleSet(RULES, lane="on").matches("__eddyline_sent"))
 
 
+@pytest.mark.large
 def test_an_error_of_a_rule_is_that_of_the_other_way(df):
     rule = el.predicate(raises_on_zero, reads=["long"], name="raises_on_zero")
     for lane in ("on", "off"):
@@ -757,6 +768,7 @@ def test_rules_that_send_much_back_are_tried_the_other_way_soon(spark, folder, t
     assert "lane: no, because the plan 'rows' is tried" in run.explain()
 
 
+@pytest.mark.large
 @FILES_ARE_ASKED
 def test_a_condition_that_mixes_sql_and_python_is_a_rule_that_reads_files(spark, folder, tmp_path):
     engine = el.Engine(spark)
@@ -771,6 +783,7 @@ def test_a_condition_that_mixes_sql_and_python_is_a_rule_that_reads_files(spark,
     assert sorted(found) == sorted(rows["id"][(rows["double"] > 0) | (rows["id"] < 50)])
 
 
+@pytest.mark.large
 def test_a_table_that_is_written_before_the_job_is_counted_as_spark_counts_it(spark):
     spark.sql("CREATE TABLE lane_written (a INT) USING parquet")
     try:
@@ -784,6 +797,7 @@ def test_a_table_that_is_written_before_the_job_is_counted_as_spark_counts_it(sp
         spark.sql("DROP TABLE lane_written")
 
 
+@pytest.mark.large
 @FILES_ARE_ASKED
 def test_a_stream_of_a_table_with_defaults_is_read_by_spark(spark, tmp_path):
     spark.sql("CREATE TABLE lane_stream (a INT, c CHAR(4)) USING parquet")

@@ -155,6 +155,7 @@ def test_where_files_come_in_several_batches_one_batch_is_a_way_out_too(spark, f
     assert "500" in run.explain(), "the rows of the second file are late"
 
 
+@pytest.mark.large
 def test_it_can_be_silenced_apart_from_rows_that_were_lost(spark, folder):
     query = engine_over(spark, folder, maxFilesPerTrigger=1).query(COUNTS)
     with pytest.warns(LateRowsWarning, match="500 of 1,000 rows of 's' came too late"):

@@ -109,6 +109,7 @@ def test_no_daemon_of_others_is_asked(master, daemon):
     assert context.environment == {}
 
 
+@pytest.mark.large
 def test_a_query_of_buckets_says_what_its_tasks_import(spark, tmp_path, monkeypatch):
     write(tmp_path, 1)
     said = []

@@ -125,6 +125,7 @@ def test_workers_have_loaded_what_tasks_import_and_are_otherwise_new(tmp_path):
     assert len({each["number"] for each in [first, *said]}) == 3
 
 
+@pytest.mark.large
 def test_what_a_query_needs_is_there_from_the_start(tmp_path, monkeypatch):
     monkeypatch.setenv(worker_daemon.LOADS, "eddyline.state.grid,eddyline.spark.aggregates.task")
     with Daemon(tmp_path) as daemon:
@@ -159,6 +160,7 @@ def test_where_imports_fail_or_start_threads_it_is_pysparks_own(tmp_path, source
         assert ("pyarrow" in daemon.worker()["loaded"]) == (module is not None)
 
 
+@pytest.mark.large
 def test_what_tasks_import_may_fail(tmp_path, monkeypatch):
     monkeypatch.setenv("NUMBA_CPU_NAME", "no such machine")
     (tmp_path / "pandas.py").write_text("raise RuntimeError")
@@ -175,6 +177,7 @@ def is_ignored(number, process):
     return bool(int(mask, 16) >> (number - 1) & 1)
 
 
+@pytest.mark.large
 def test_workers_end_with_it(tmp_path):
     with Daemon(tmp_path) as daemon:
         file, worker = daemon.connected()

@@ -65,6 +65,7 @@ def test_group_by(spark, kind):
     each()
 
 
+@pytest.mark.large
 @given(case=over_cases().filter(has_answers))
 @examples(15, phases=PHASES)
 def test_over(spark, case):

@@ -200,6 +200,7 @@ def test_queries_that_share_cells_answer_as_by_themselves(spark, folder):
     assert all(found[True].values())
 
 
+@pytest.mark.large
 def test_several_windows_of_a_dataframe_in_one_pass(spark, folder):
     df = spark.read.parquet(str(folder / "s"))
     query = el.window_aggregate(
@@ -288,6 +289,7 @@ def test_other_windows_do_not_go_on_from_a_checkpoint(engine, tmp_path):
         ended(changed, checkpoint=str(tmp_path))
 
 
+@pytest.mark.large
 def test_texts_of_a_collation_are_no_groups_yet(spark, folder):
     df = spark.read.parquet(str(folder / "s"))
     df = df.selectExpr("ts", "CAST(k AS STRING) COLLATE UTF8_LCASE AS k")

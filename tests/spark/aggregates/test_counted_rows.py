@@ -49,6 +49,7 @@ def test_where_is_asked_of_rows_in_the_window(frame):
     assert answers(frame, "ROWS 2", [], "v > 2") == [(0, 1)]
 
 
+@pytest.mark.large
 def test_what_where_drops_makes_nothing_raise(frame, spark):
     assert spark.conf.get("spark.sql.ansi.enabled") == "true"
     asked = {"total": "sum(100 div v)"}

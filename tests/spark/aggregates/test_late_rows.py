@@ -128,6 +128,7 @@ def test_many_late_rows_are_warned_of_once_with_the_way_out(spark, tmp_path):
     assert "read in the order in which they were changed" in said
 
 
+@pytest.mark.large
 def test_disorder_inside_a_batch_is_never_late(spark):
     window = SlideWindow(10_000_000, 5_000_000)
     case = case_of(window, [(50, 1), (0, 2), (49, 3)], [(60, 4), (50, 5)], [(99, 6)])

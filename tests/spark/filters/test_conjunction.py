@@ -210,6 +210,7 @@ def test_no_sample_where_the_input_needs_a_shuffle(spark):
     assert "shuffle" in keep.explain()
 
 
+@pytest.mark.large
 def test_the_arrow_order_is_learned_inside_the_job(spark):
     frame = spark.range(0, 200_000, 1, 2).withColumn("u", F.rand(3))
     often = el.predicate(lambda u: pc.less(u, 0.99), reads=["u"], name="often")

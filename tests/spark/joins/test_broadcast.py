@@ -166,6 +166,7 @@ def looks(monkeypatch, rows_are_asked):
     return made
 
 
+@pytest.mark.large
 def test_a_sink_that_takes_all_rows_tells_their_time(spark, folder, looks):
     taken = []
 
@@ -220,6 +221,7 @@ def test_an_empty_table_has_no_partners_and_time_goes_on(spark, folder):
     assert sorted(run.late_rows("s")["id"].to_pylist()) == LATE
 
 
+@pytest.mark.large
 def test_a_large_table_stays_in_buckets(spark, tmp_path, monkeypatch):
     monkeypatch.setattr("eddyline.spark.joins.tables.MOST_ROWS", 2)
     monkeypatch.setattr("eddyline.joins.tables.MOST_ROWS", 2)
@@ -269,6 +271,7 @@ def test_late_rows_that_cannot_be_written_are_an_error_of_the_state(tmp_path):
         list(LateWorker(3, shape, place, {}, 0).run(iter(())))
 
 
+@pytest.mark.large
 def test_only_one_stream_with_tables_is_joined_so(spark, folder):
     def is_possible(text):
         engine = el.Engine(spark)

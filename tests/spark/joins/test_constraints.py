@@ -103,6 +103,7 @@ def test_what_is_cold_is_found_also_after_a_restart_and_everything_is_shown(spar
     assert found == wanted(13)
 
 
+@pytest.mark.large
 def test_a_join_that_cannot_have_a_cold_tier_says_so(spark, tmp_path):
     write(tmp_path, 0)
     engine = el.Engine(spark)

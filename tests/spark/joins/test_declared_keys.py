@@ -65,6 +65,7 @@ def test_a_second_row_with_a_key_ends_the_query_with_nothing_lost(spark, tmp_pat
     assert sorted(out["id"].to_pylist()) == ["a", "a", "c", "c"], "with the second a"
 
 
+@pytest.mark.large
 def test_a_key_is_said_in_explain_and_makes_its_stream_and_tables_many_one(spark, tmp_path):
     for number in range(2):
         write(tmp_path, "orders", number, [f"{number}a", f"{number}b"], [1, 2])

@@ -106,6 +106,7 @@ def test_what_keeps_no_state_says_so(engine, tmp_path):  # noqa: F811
         run.late_rows("s")
 
 
+@pytest.mark.large
 def test_a_run_without_a_plan_has_no_view(engine):  # noqa: F811
     query = engine.query("SELECT v FROM s", name="plain")
     read, _, project = query.steps

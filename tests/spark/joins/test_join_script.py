@@ -60,6 +60,7 @@ def script_of(folder, *, table="regions.csv", sink="console", path=""):
     return file
 
 
+@pytest.mark.large
 def test_two_streams_and_a_table_are_joined(spark, folder):
     out = folder / "out"
     file = script_of(folder, sink="parquet", path=f", path='{out}'")

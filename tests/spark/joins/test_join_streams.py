@@ -301,6 +301,7 @@ def test_a_damaged_file_of_the_state_ends_the_query_and_says_so(spark, tmp_path)
             file.write_bytes(whole)
 
 
+@pytest.mark.large
 def test_a_checkpoint_of_another_query_is_refused(engine, tmp_path):
     checkpoint = str(tmp_path / "ckpt")
     run = engine.query(TEXT, name="one").start(checkpoint=checkpoint, trigger="available_now")

@@ -351,6 +351,7 @@ def test_conditions_on_inputs_are_evaluated_over_the_files(
         assert late_in(run, name) == late_times(name, 2, own.get(name, "true"))
 
 
+@pytest.mark.large
 @FILES_ARE_ASKED
 @HERE
 @pytest.mark.parametrize(
@@ -407,6 +408,7 @@ def test_what_is_too_much_for_the_driver_is_left_to_tasks(
     assert found(tmp_path) == wanted(text, 2)
 
 
+@pytest.mark.large
 @FILES_ARE_ASKED
 @BOTH_READ
 def test_a_batch_that_fails_behind_its_file_is_there_once(
@@ -420,6 +422,7 @@ def test_a_batch_that_fails_behind_its_file_is_there_once(
     assert found(tmp_path) == wanted(TEXT, 2)
 
 
+@pytest.mark.large
 @FILES_ARE_ASKED
 @BOTH_READ
 def test_a_static_table_comes_with_the_first_batch_and_files_are_read_then(

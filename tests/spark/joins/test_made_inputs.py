@@ -58,6 +58,7 @@ def both(engine):  # noqa: F811
     return engine
 
 
+@pytest.mark.large
 def test_aggregates_are_joined_with_aggregates(both, folder, low):  # noqa: F811
     run = ended(
         both.query(
@@ -188,6 +189,7 @@ def test_rows_wait_for_aggregates_that_are_their_partners(both, folder, low, kin
     assert len(found) > 5
 
 
+@pytest.mark.large
 def test_what_has_no_event_time_is_not_joined(engine):  # noqa: F811
     engine.stream(
         "counts",

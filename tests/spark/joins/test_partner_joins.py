@@ -191,6 +191,7 @@ def test_a_table_decides_at_once(spark, tmp_path):
     assert "one task" not in run.explain()
 
 
+@pytest.mark.large
 def test_window_join_takes_a_kind(spark):
     frames = {
         "s": spark.createDataFrame([(T0, 1), (T0, 2)], "ts timestamp, k int"),

@@ -36,6 +36,7 @@ def shown(rows):
     return sorted(tuple(each) for each in rows if each.ship != 99)
 
 
+@pytest.mark.large
 def test_bounds_on_streams_that_depend_on_values_take_ranges(spark, folder, tmp_path):
     batch = spark.read.parquet(str(folder))
     wanted = product(free(batch), ranges=SAID).sample("3 seconds")

@@ -114,6 +114,7 @@ def test_after_each_batch_and_each_restart_the_latest_results_are_those_of_the_r
         assert record.n_taken_back > 0
 
 
+@pytest.mark.large
 def test_of_rows_that_are_all_there_nothing_is_early(spark, folder):
     query = declared(stream_of(spark, folder), **EARLY).changes()
     batch = spark.read.parquet(str(folder))

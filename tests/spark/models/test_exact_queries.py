@@ -136,6 +136,7 @@ def test_parts_of_union_all_and_subqueries_give_the_rows_of_duckdb(spark, df, ro
     assert found == wanted(rows, "x > 21.5 AND ship <> 2 AND y < 101")
 
 
+@pytest.mark.large
 def test_a_union_of_a_stream_gives_the_rows_of_duckdb(spark, df, rows, folder, tmp_path):
     engine = el.Engine(spark)
     engine.stream("s", stream_of(df, folder, 1), time="ts", lateness="1 second")

@@ -95,6 +95,7 @@ def test_conditions_are_asked_as_they_were_written(spark):
     assert "x > 3" in repr(noted)
 
 
+@pytest.mark.large
 def test_keys_are_instants_in_no_zone(spark, tmp_path):
     df = spark.sql(
         "SELECT timestamp_ntz '2024-03-31 02:30:00' + make_interval(0, 0, 0, id % 2) AS day, "

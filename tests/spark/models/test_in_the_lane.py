@@ -207,6 +207,7 @@ def test_columns_with_names_of_temporary_ones_are_left_to_spark(spark, folder, n
         fitted(stream, within={name: 1.0}, name="named").changes().start("memory")
 
 
+@pytest.mark.large
 def test_the_time_may_be_a_key(spark, folder):
     df = spark.read.parquet(str(folder))
     wanted, found = (fitted(df, ("ts", "ship"), lane=lane).to_df() for lane in ("off", "auto"))
@@ -215,6 +216,7 @@ def test_the_time_may_be_a_key(spark, folder):
     assert len(bag(wanted)) > 10
 
 
+@pytest.mark.large
 def test_a_table_of_the_catalog_is_read_by_spark_unless_asked(spark, folder):
     spark.read.parquet(str(folder)).write.mode("overwrite").saveAsTable("laned_rows")
     try:
@@ -364,6 +366,7 @@ def test_instants_are_the_same_in_another_time_zone(
     assert wanted
 
 
+@pytest.mark.large
 @FILES_ARE_ASKED
 @DRIVER_READS
 def test_results_are_foreseen_by_those_of_a_row_where_conditions_leave_rows_out(
@@ -393,6 +396,7 @@ def test_a_batch_that_fails_behind_its_file_is_there_once(
     assert out(spark, tmp_path) == read_by_spark("in SQL")[0]
 
 
+@pytest.mark.large
 @FILES_ARE_ASKED
 def test_why_there_is_no_lane_is_said(spark, asked, tmp_path):
     write(tmp_path / "rows", 0)

@@ -51,6 +51,7 @@ def seen(df):
     }
 
 
+@pytest.mark.large
 def test_samples_of_the_call_and_of_sql_have_the_same_instants(spark, rows, curves):
     engine = el.Engine(spark)
     engine.table("rows", rows)

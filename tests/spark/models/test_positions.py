@@ -93,6 +93,7 @@ def test_samples_are_where_ships_are_with_their_speed(segments):
     assert np.ptp(found.lon) > 359
 
 
+@pytest.mark.large
 def test_pairs_are_those_of_the_ellipsoid(segments):
     near = segments.near(500)
     found = near.select(apart="distance(left_track, right_track)").sample("1 minute").toPandas()
@@ -135,6 +136,7 @@ def shown(df):
     return sorted(map(tuple, found))
 
 
+@pytest.mark.large
 def test_areas_are_entered_and_left_where_rows_are(segments):
     for row in ASKED["area"](segments).collect():
         for instant in (row.since, row.until):
@@ -251,6 +253,7 @@ def test_ships_on_the_antimeridian_are_on_it(spark):
         assert segments.where(f"lon(track) <> {limit}").changes().count() == 0
 
 
+@pytest.mark.large
 def test_what_is_refused_of_positions_says_what_to_write(spark):
     x, y, z = earth.earth_centred(0.0, 180.0)
     df = spark.sql(

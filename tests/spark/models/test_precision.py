@@ -104,6 +104,7 @@ def test_pairs_and_greatest_of_entities_take_bounds_back_too(df):
     assert 0 < highest.to_df().agg({"err_y": "max"}).first()[0] <= 0.5
 
 
+@pytest.mark.large
 def test_of_several_bounds_the_least_counts(df):
     segments = fitted(df, within={"y": 0.2}, attributes=["x"])
     both = segments.within({"x": 0.1, "y": 1.0}).join(segments.within({"x": 0.7}))

@@ -106,6 +106,7 @@ def test_t11_and_what_is_taken_back(spark):
     ]  # fmt: skip
 
 
+@pytest.mark.large
 def test_without_versions_segments_that_do_not_overlap_are_as_they_were(spark):
     rows = [row(1, 0, 10, 1), row(1, 10, 12, 2), row(2, 0, 10, 1), row(1, 15, 15, 3),
             row(2, 12, 14, None)]  # fmt: skip

@@ -48,6 +48,7 @@ def test_a_page_draws_the_newest_rows_of_the_same_entities(rows, tmp_path, make)
     assert figures_of(again) == found
 
 
+@pytest.mark.large
 def test_windows_joins_and_kept_segments_are_drawn(rows, tmp_path):
     one = fitted(rows.where("ship IN (1, 2)"))
     slow = one.avg("x", window="20 seconds")

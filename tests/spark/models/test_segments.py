@@ -128,6 +128,7 @@ def test_extremes_of_a_window(segments, curves):
         assert np.nanmax(values) == pytest.approx(row.y, abs=0.1)
 
 
+@pytest.mark.large
 def test_the_least_of_entities_at_an_instant(df):
     segments = el.models.fit(df, key=["fleet", "ship"], time="ts", within={"y": 1.0})
     curves = Curves(segments.to_df().toPandas())
@@ -144,6 +145,7 @@ def test_the_least_of_entities_at_an_instant(df):
             assert not np.isnan(wanted).all()
 
 
+@pytest.mark.large
 def test_sums_and_averages_of_entities_at_an_instant(df):
     segments = el.models.fit(df, key=["fleet", "ship"], time="ts", within={"y": 1.0})
     curves = Curves(segments.to_df().toPandas())
@@ -167,6 +169,7 @@ def test_sums_and_averages_of_entities_at_an_instant(df):
     assert "fit y within 0.5" in repr(top)
 
 
+@pytest.mark.large
 def test_a_join_of_two_views_of_the_same_entities(segments):
     slow = segments.avg("y", window="60 seconds")
     fast = segments.avg("y", window="10 seconds")

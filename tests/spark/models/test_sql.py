@@ -142,6 +142,7 @@ def test_t1_a_join_holds_from_the_root_of_the_difference(engine):
     assert row.A_x == pytest.approx(row.B_y, abs=1e-5)
 
 
+@pytest.mark.large
 def test_q3_equality_of_attributes_gives_an_instant(engine):
     query = (
         "select R.a, b as x, d from A MODEL a = x - t, b = 7 HORIZON 10 SECONDS AT ts AS R join "
@@ -306,6 +307,7 @@ def test_a_query_gives_what_the_face_gives(
     assert bag(query) == bag(wanted)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("bound", ["0.25", "2 %"])
 def test_bounds_of_results_are_those_of_the_face(engine, df, bound):
     model = "s MODEL x BY ship MAX GAP 20 SECONDS AT ts WITH (degree = 1, prefix_rows = 16)"

@@ -28,6 +28,7 @@ def values(query):
     return [each.x for each in query.to_df().collect()]
 
 
+@pytest.mark.large
 def test_equal_texts_read_what_the_table_was_when_each_was_made(engine, spark):
     old = engine.query(sampled())
     engine.stream("r", old)

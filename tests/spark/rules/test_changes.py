@@ -81,6 +81,7 @@ def test_with_errors_raised_nothing_of_what_does_not_fit_is_added(running):
     assert (rules.names, rules.skipped) == (("big", "small"), ())
 
 
+@pytest.mark.large
 def test_a_run_counts_and_reports_the_rules_that_run(stream, tmp_path):
     rules = el.RuleSet({**RULES, "all": "n >= 0"}, on_error="skip", name="counted")
 
@@ -179,6 +180,7 @@ def test_sets_without_a_name_run_at_the_same_time(running):
         running(named)
 
 
+@pytest.mark.large
 def test_one_checkpoint_has_one_run(stream, tmp_path):
     checkpoint = str(tmp_path / "ckpt")
     run = el.RuleSet(RULES).start(stream, trigger="1 hour", checkpoint=checkpoint)

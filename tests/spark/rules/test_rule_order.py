@@ -122,6 +122,7 @@ def decimals(spark):
     return spark.createDataFrame(pa.table({"id": range(len(near) + 1), **arrays}))
 
 
+@pytest.mark.large
 def test_two_hundred_rules_are_one_attribute(spark, decimals):
     words = [f"{chr(97 + n % 26)}{n}" for n in range(200)]
     frame = spark.createDataFrame([(n, word) for n, word in enumerate(words)], "id long, s string")

@@ -62,6 +62,7 @@ def test_every_row_may_be_kept_and_the_column_be_named(engine):
     assert got == {n: WANTED.get(n, []) for n in range(10)}
 
 
+@pytest.mark.large
 def test_rules_start_with_the_other_queries_and_follow_their_set(engine, tmp_path):
     rules = el.RuleSet(RULES, name="live")
     engine.rules("alerts", rules, stream="packets")

@@ -118,6 +118,7 @@ def test_rules_say_what_spark_says(spark, change, zone, ansi, timestamps, method
     assert differences(said, spark_says(frame, texts)) == {}
 
 
+@pytest.mark.large
 def test_two_hundred_rules_are_one_attribute(spark, change):
     change(zone="America/New_York")
     frame = rows_in(spark)

@@ -81,6 +81,7 @@ def test_rules_of_one_set_do_not_raise_for_each_other(spark):
     assert rules_say(frame, [*texts, "i = 1"]) == {0: ["i = 1"]}
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     ("text", "row"),
     [

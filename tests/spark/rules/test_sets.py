@@ -107,6 +107,7 @@ def matches_of(df, rules):
     return [list(row.m) for row in rows]
 
 
+@pytest.mark.large
 @pytest.mark.spark
 def test_a_rule_that_cannot_be_read_leaves_the_one_it_should_replace(spark):
     df = spark.createDataFrame([(1,), (2,)], "a int")

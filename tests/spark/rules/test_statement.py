@@ -83,6 +83,7 @@ def test_every_output_is_that_of_the_matcher(spark, folder, rules, names):
     assert str(stated.facts().plan) == f"{len(rules)} in one statement of Spark's"
 
 
+@pytest.mark.large
 def test_matches_are_counted_and_rows_where_that_costs_nothing(spark, folder):
     df = spark.read.parquet(folder)
     rules, matcher = el.RuleSet(FEW, method="statement"), el.RuleSet(FEW, method="blocks")

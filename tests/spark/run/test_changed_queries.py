@@ -234,6 +234,7 @@ def test_a_checkpoint_has_one_run_in_all_processes(spark, tmp_path):
     assert not held_locks()
 
 
+@pytest.mark.large
 def test_a_run_that_fails_gives_its_checkpoint_back(spark, tmp_path):
     write(tmp_path, 0, (0, 1, 3, 60))
     query = query_of(spark, tmp_path, "SELECT v FROM s WHERE 1 / (v - 3) > 0")

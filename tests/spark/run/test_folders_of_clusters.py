@@ -35,6 +35,7 @@ def test_checkpoint_and_files_are_where_the_path_says(spark, engine, tmp_path):
     assert run.stream().isStreaming
 
 
+@pytest.mark.large
 def test_queries_together_write_there_too(engine, tmp_path):
     for least in (1, 3):
         engine.query(f"SELECT v FROM s WHERE v > {least}", name=f"above_{least}")
@@ -52,6 +53,7 @@ def test_a_checkpoint_elsewhere_is_refused(engine):
         query.start("memory", checkpoint="hdfs://cluster/ckpt")
 
 
+@pytest.mark.large
 def test_state_in_a_temporary_folder_of_the_driver_is_refused_on_a_cluster(
     spark, timed, monkeypatch
 ):

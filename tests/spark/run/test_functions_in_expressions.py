@@ -133,6 +133,7 @@ def test_they_run_with_others_where_that_is_the_same(spark, engine, folder):
     assert "its output columns call good(name), a Python function" in runs["column"].explain()
 
 
+@pytest.mark.large
 def test_a_restart_goes_on(engine, tmp_path):
     out, checkpoint = str(tmp_path / "out"), str(tmp_path / "checkpoint")
     query = engine.query("SELECT id FROM s WHERE good(name) OR k > 7", name="mixed")
@@ -149,6 +150,7 @@ def test_a_restart_goes_on(engine, tmp_path):
         other.start("parquet", path=out, checkpoint=checkpoint, trigger="available_now")
 
 
+@pytest.mark.large
 def test_options_are_those_of_rules(engine):
     query = engine.query("SELECT id FROM s WHERE good(name) OR k > 7", adaptive=False)
     run = query.start(trigger="available_now")

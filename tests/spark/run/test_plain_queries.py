@@ -87,6 +87,7 @@ def test_what_depends_on_how_rows_are_read_is_laid_over_a_batch(engine, text):
     assert all(each.n_rows == each.n_kept > 0 for each in run.records)
 
 
+@pytest.mark.large
 def test_windows_make_several_results_of_a_row(engine):
     run, rows, _ = run_of(engine, "SELECT id, window(ts, '20 seconds', '10 seconds') AS w FROM s")
     counts = [rows_of("s", n).num_rows for n in range(N_BATCHES)]
@@ -111,6 +112,7 @@ LARGE = pytest.mark.large
 LOOKED_UP = "SELECT s.id, n.name FROM s [NOW] JOIN names n ON s.k = n.key"
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     ("text", "n_counts"),
     [
