@@ -21,7 +21,7 @@ pytestmark = [
 ]
 
 SECOND = 1_000_000
-N_BATCHES = 3
+N_BATCHES = 4
 
 
 def rows(name, number):
