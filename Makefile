@@ -45,7 +45,7 @@ test: java $(STAMP)  ## Run the tests of every room but the large ones.
 test-large: java $(STAMP)  ## Run the large tests alone.
 	@$(TIMED) "make test-large" $(PYTEST) --hypothesis-profile $(EXAMPLES) -m large
 
-# For releases: `make test-all EXAMPLES=all` draws eight times as many examples and runs what soaks,
+# For releases: `make test-all EXAMPLES=all` draws at least eight times as many examples and runs what soaks,
 # which takes hours.
 EXAMPLES := few
 

@@ -419,10 +419,7 @@ def test_off_switch(engine, spark, folder):
 
 
 @pytest.mark.large
-@pytest.mark.parametrize(
-    "policy",
-    ["sweep", *(pytest.param(p, marks=pytest.mark.large) for p in ("local_swaps", "independent"))],
-)
+@pytest.mark.parametrize("policy", ["sweep", "local_swaps", "independent"])
 def test_other_policies_between_batches(spark, engine, folder, policy):
     run = finish(engine.query(TEXT, policy=policy, sample_prob=0.2).start(trigger="available_now"))
     assert sorted(run.to_arrow()["id"].to_pylist()) == expected(spark, folder)

@@ -15,7 +15,7 @@ from tests.spark.joins.join_streams import stream_of, write_batch
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.large,
+    pytest.mark.large("runs queries with several clocks, each of them twice"),
     pytest.mark.timeout(600),
     pytest.mark.filterwarnings("ignore:.* came too late"),
 ]

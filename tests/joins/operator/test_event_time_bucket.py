@@ -311,8 +311,8 @@ def test_a_stream_that_stops_holds_up_and_loses_nothing(tmp_path):
     [
         RowsWindow(40),
         RangeWindow(60),
-        pytest.param(RowsWindow(3, ("k",)), marks=pytest.mark.large),
-        pytest.param(RowsWindow(9, ("v",)), marks=pytest.mark.large),
+        RowsWindow(3, ("k",)),
+        RowsWindow(9, ("v",)),
     ],
     ids=str,
 )

@@ -174,13 +174,7 @@ def silent(spark):
 
 
 @pytest.mark.large
-@pytest.mark.parametrize(
-    "nullable",
-    [
-        pytest.param(True, id="nullable"),
-        pytest.param(False, id="not null", marks=pytest.mark.large),
-    ],
-)
+@pytest.mark.parametrize("nullable", [True, False], ids=["nullable", "not null"])
 def test_chosen_rules_say_what_spark_says(silent, nullable):
     rows = edges(silent, COLUMNS, n_rows=N_FIRST + 90, nullable=nullable)
     frame = rows.where(f"id >= {N_FIRST}").localCheckpoint()

@@ -237,7 +237,7 @@ Answer = namedtuple("Answer", "source rows n_late schema said")
 
 
 @pytest.fixture(scope="module")
-def by_spark(spark, tmp_path_factory):
+def read_by_spark(spark, tmp_path_factory):
     """Return what a query says of files that Spark scans; each is asked once."""
 
     @cache
@@ -267,10 +267,18 @@ def by_spark(spark, tmp_path_factory):
     indirect=["reads_here"],
 )
 def test_every_plan_reads_files_and_says_so(
-    spark, by_spark, asked, reads_here, tmp_path, batches_read, monkeypatch, plan, has_statistics
+    spark,
+    read_by_spark,
+    asked,
+    reads_here,
+    tmp_path,
+    batches_read,
+    monkeypatch,
+    plan,
+    has_statistics,
 ):
     """The driver reads few rows itself, and has tasks read them where they are many."""
-    wanted = by_spark(late=40)
+    wanted = read_by_spark(late=40)
     assert "lane: no, because the option lane is 'off'" in wanted.said
     monkeypatch.setattr(operator, "AggregateLoop", partial(AggregateLoop, plan=plan))
     monkeypatch.setattr(parquet_spans, "MOST_ROWS_READ", 0)
@@ -291,14 +299,14 @@ def test_every_plan_reads_files_and_says_so(
 @FILES_ARE_ASKED
 @pytest.mark.large
 def test_a_restart_may_read_rows_and_the_next_one_files(
-    spark, by_spark, asked, source, tmp_path, batches_read
+    spark, read_by_spark, asked, source, tmp_path, batches_read
 ):
     for number, lane in enumerate(["on", "off", "auto"]):
         write(source, number)
         run = run_to_end(query(spark, source, lane=lane), tmp_path / "laned")
         assert ("lane" in run.plan()) == (lane != "off")
     assert len(batches_read) == 2
-    assert rows_of(spark, tmp_path) == by_spark().rows
+    assert rows_of(spark, tmp_path) == read_by_spark().rows
 
 
 @FILES_ARE_ASKED
@@ -349,11 +357,11 @@ CONDITIONS = [
     indirect=["reads_here"],
 )
 def test_a_condition_before_the_aggregate_is_evaluated_over_the_files(
-    spark, by_spark, asked, reads_here, tmp_path, batches_read, request, condition
+    spark, read_by_spark, asked, reads_here, tmp_path, batches_read, request, condition
 ):
     in_los_angeles(spark, request)
     text = TEXT.replace("GROUP BY", f"WHERE {condition} GROUP BY")
-    wanted = by_spark(text, late=40)
+    wanted = read_by_spark(text, late=40)
     run = run_to_end(query(spark, wanted.source, text, lane="on"), tmp_path / "laned")
     assert len(batches_read) == 3
     assert run.plan()["lane"] == FILES
@@ -433,10 +441,10 @@ def test_a_condition_that_spark_knows_to_be_false_gives_no_rows(
     ],
 )
 def test_an_aggregate_of_few_rows_takes_no_job_of_spark(
-    spark, by_spark, asked, reads_here, tmp_path, output, has_jobs
+    spark, read_by_spark, asked, reads_here, tmp_path, output, has_jobs
 ):
     text = f"SELECT {output} FROM s [RANGE 10 SECONDS SLIDE 4 SECONDS] WHERE w > 0 GROUP BY k"
-    wanted = by_spark(text, n_files=2)
+    wanted = read_by_spark(text, n_files=2)
     before = n_jobs(spark)
     run = run_to_end(query(spark, wanted.source, text, lane="on"), tmp_path / "laned")
     assert (n_jobs(spark) > before) == has_jobs
@@ -449,9 +457,9 @@ def test_an_aggregate_of_few_rows_takes_no_job_of_spark(
 @BOTH_READ
 @pytest.mark.large
 def test_a_batch_that_fails_behind_its_file_is_there_once(
-    spark, by_spark, asked, reads_here, tmp_path, monkeypatch
+    spark, read_by_spark, asked, reads_here, tmp_path, monkeypatch
 ):
-    wanted = by_spark()
+    wanted = read_by_spark()
     commit_fails_once(monkeypatch, 1)
     with pytest.raises(Exception, match="the disk is gone"):
         run_to_end(query(spark, wanted.source, lane="on"), tmp_path / "laned")
@@ -462,7 +470,7 @@ def test_a_batch_that_fails_behind_its_file_is_there_once(
 @FILES_ARE_ASKED
 @pytest.mark.large
 def test_a_filter_and_the_aggregate_behind_it_take_turns(
-    spark, by_spark, asked, source, tmp_path, batches_read
+    spark, read_by_spark, asked, source, tmp_path, batches_read
 ):
     """Where rows come by Spark's scan the filter is laid and learns; else the aggregate does it."""
     text = TEXT.replace("GROUP BY", "WHERE w > 0 AND v < 9 GROUP BY")
@@ -471,17 +479,17 @@ def test_a_filter_and_the_aggregate_behind_it_take_turns(
         run = run_to_end(query(spark, source, text, lane=lane), tmp_path / "laned")
     assert len(batches_read) == 1
     assert "the filters run where files are read" not in told(run)
-    assert rows_of(spark, tmp_path) == by_spark(text).rows
+    assert rows_of(spark, tmp_path) == read_by_spark(text).rows
 
 
 @FILES_ARE_ASKED
 @BOTH_READ
 @pytest.mark.large
 def test_groups_that_are_cells_of_their_own_are_too_many_for_the_driver(
-    spark, by_spark, asked, reads_here, source, tmp_path, monkeypatch
+    spark, read_by_spark, asked, reads_here, source, tmp_path, monkeypatch
 ):
     """The driver holds none of them, and knows the event times all the same."""
-    wanted = by_spark()
+    wanted = read_by_spark()
     monkeypatch.setattr("eddyline.spark.bucketed.MOST_FETCHED", 20)
     monkeypatch.setattr(parquet_spans, "MOST_ROWS_READ", 0)
     for number in range(3):
@@ -494,7 +502,7 @@ def test_groups_that_are_cells_of_their_own_are_too_many_for_the_driver(
 @FILES_ARE_ASKED
 @pytest.mark.large
 def test_a_file_that_is_replaced_in_a_batch_fails_it_and_it_runs_again(
-    spark, by_spark, asked, source, tmp_path, monkeypatch
+    spark, read_by_spark, asked, source, tmp_path, monkeypatch
 ):
     write(source, 0)
     wanted_rows = tmp_path / "kept.parquet"
@@ -511,7 +519,7 @@ def test_a_file_that_is_replaced_in_a_batch_fails_it_and_it_runs_again(
     monkeypatch.undo()
     shutil.copy(wanted_rows, source / "0.parquet")
     run_to_end(query(spark, source, lane="on"), tmp_path / "laned")
-    assert rows_of(spark, tmp_path) == by_spark(n_files=1).rows
+    assert rows_of(spark, tmp_path) == read_by_spark(n_files=1).rows
 
 
 SHARING = {

@@ -18,7 +18,7 @@ from eddyline.lane.choice import FILES
 from eddyline.spark import bucketed
 from eddyline.spark.models import files as lane_of_models
 from tests.spark.joins.join_streams import commit_fails_once, n_jobs, run_to_end, told
-from tests.spark.parquet_files import schema_of
+from tests.spark.models.test_streams import stream_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -201,8 +201,7 @@ def test_columns_with_names_of_temporary_ones_are_left_to_spark(spark, folder, n
     found = fitted(df, within={name: 1.0}).to_df()
     assert not is_read_by_tasks(found)
     assert found.count() > 10
-    stream = spark.readStream.schema(schema_of(folder)).parquet(str(folder))
-    stream = stream.select("ts", "ship", F.col("x").alias(name))
+    stream = stream_of(spark, folder, 1).select("ts", "ship", F.col("x").alias(name))
     with pytest.raises(QueryError, match=f"'{name}' is the name of a temporary column; rename"):
         fitted(stream, within={name: 1.0}, name="named").changes().start("memory")
 
@@ -245,13 +244,8 @@ def test_a_lane_that_is_none_is_an_error(spark, folder):
 # -- streams --------------------------------------------------------------------------------------
 
 
-def stream_of(spark, folder):
-    schema = schema_of(folder)
-    return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
-
-
 def streamed(spark, folder, key=("ship", "port"), **more):
-    return fitted(stream_of(spark, folder), key, name="rows", lateness="37 seconds", **more)
+    return fitted(stream_of(spark, folder, 1), key, name="rows", lateness="37 seconds", **more)
 
 
 def ranges(*rows, **more):
@@ -260,7 +254,7 @@ def ranges(*rows, **more):
 
 def in_sql(spark, folder, **options):
     engine = el.Engine(spark)
-    engine.stream("rows", stream_of(spark, folder), time="ts", lateness="37 seconds")
+    engine.stream("rows", stream_of(spark, folder, 1), time="ts", lateness="37 seconds")
     text = (
         "SELECT ship, time, x FROM rows MODEL x WITHIN 1 BY ship MAX GAP 20 SECONDS AT ts "
         "WHERE x > 0 AND ship <> 3 SAMPLE EVERY 5 SECONDS"
@@ -400,8 +394,7 @@ def test_a_batch_that_fails_behind_its_file_is_there_once(
 @FILES_ARE_ASKED
 def test_why_there_is_no_lane_is_said(spark, asked, tmp_path):
     write(tmp_path / "rows", 0)
-    schema = schema_of(tmp_path / "rows")
-    rows = spark.readStream.schema(schema).parquet(str(tmp_path / "rows"))
+    rows = stream_of(spark, tmp_path / "rows", 1)
     model = {"x": "x + small * t"}
     query = el.models.declare(
         rows, key="ship", time="ts", model=model, horizon="9 seconds", lateness="37 seconds"

@@ -108,7 +108,6 @@ def test_a_condition_behind_columns_is_told_how_many_rows_came(engine):
 
 
 JOINED = "SELECT s.id, odd.id AS other FROM s [RANGE 9 SECONDS], odd [RANGE 9 SECONDS] "
-LARGE = pytest.mark.large
 LOOKED_UP = "SELECT s.id, n.name FROM s [NOW] JOIN names n ON s.k = n.key"
 
 
@@ -117,8 +116,8 @@ LOOKED_UP = "SELECT s.id, n.name FROM s [NOW] JOIN names n ON s.k = n.key"
     ("text", "n_counts"),
     [
         (f"{JOINED} WHERE s.k = odd.odd", 1),
-        pytest.param(f"{JOINED} WHERE s.k = odd.odd AND s.id + odd.id > 30", 2, marks=LARGE),
-        pytest.param(LOOKED_UP, 1, marks=LARGE),
+        (f"{JOINED} WHERE s.k = odd.odd AND s.id + odd.id > 30", 2),
+        (LOOKED_UP, 1),
         (f"{LOOKED_UP} WHERE s.id + length(n.name) > 30", 2),
     ],
 )
