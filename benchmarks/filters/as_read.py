@@ -19,12 +19,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import parquet
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 import eddyline as el
 from benchmarks.filters.stock_udfs import arrow_udf_of
 from benchmarks.harness.isolated import alone
+from benchmarks.harness.needs import data_folder
 from benchmarks.harness.scenario import Measurement, Runs, Settings
 from benchmarks.harness.spark import noop, spark_session, written
 from benchmarks.harness.statistics import median, spread
@@ -32,6 +34,7 @@ from benchmarks.harness.timing import interleaved, paired_ratio, seconds_of, tim
 from eddyline.errors import QueryError
 from eddyline.query.predicates import FunctionPredicate
 from eddyline.spark.filters.conjunction import Conjunction
+from eddyline.spark.session import session
 
 HERE = "benchmarks.filters.as_read"
 
@@ -401,7 +404,55 @@ def engine_share(settings: Settings, kind: str) -> Measurement:
     return Measurement(median(beyond), note, {"ms": took})
 
 
+THEIR_FILES = "org.apache.hadoop.fs.LocalFileSystem"
+
+
+def connections_alone(folder: str, n_batches: int, *, is_ours: bool) -> dict[str, list[float]]:
+    """Return how long each batch of a stream took in a process (ms).
+
+    Connections with an error are filtered and appended to Parquet files.
+
+    Args:
+        folder: the files of the connections; each is a batch.
+        n_batches: how many there are.
+        is_ours: whether eddyline's local file system is installed, or Hadoop's stays.
+    """
+    more = {} if is_ours else {"spark.hadoop.fs.file.impl": THEIR_FILES}
+    spark = session(more, master="local[2]", app="eddyline benchmarks")
+    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", n_batches + 10)
+    stream = spark.readStream.schema(spark.read.parquet(folder).schema)
+    rows = stream.option("maxFilesPerTrigger", 1).parquet(folder).where("serror_rate > 0")
+    with tempfile.TemporaryDirectory(prefix="eddyline_bench_") as out:
+        query = (
+            rows.writeStream.format("parquet").option("path", f"{out}/rows")
+            .option("checkpointLocation", f"{out}/checkpoint")
+            .trigger(availableNow=True).start()
+        )  # fmt: skip
+        query.awaitTermination()
+        batches = [batch for batch in query.recentProgress if batch["numInputRows"]]
+    spark.stop()
+    return {"ms": [batch["durationMs"]["triggerExecution"] for batch in batches]}
+
+
+def local_files(settings: Settings) -> Measurement:
+    """A batch of real connections with Hadoop's local file system over one with eddyline's."""
+    n_batches = settings.pick(60, 20)
+    table = parquet.read_table(data_folder() / "intrusion" / "KDDTrain+.parquet")
+    folder = str(written(table, n_files=n_batches))
+    took: dict[str, list[float]] = {"theirs": [], "ours": []}
+    for _ in range(settings.pick(5, 1)):
+        for name, batches in took.items():
+            where = f"{HERE}:connections_alone"
+            run = alone(where, folder=folder, n_batches=n_batches, is_ours=name == "ours")
+            batches.append(median(run["ms"][n_batches // 3 :]))
+    ratios = [theirs / ours for theirs, ours in zip(*took.values(), strict=True)]
+    told = ", ".join(f"{name} {spread(batches)}" for name, batches in took.items())
+    note = f"medians of {n_batches} batches by process (ms): {told}; ratios {spread(ratios)}"
+    return Measurement(median(ratios), note, {"ms": took})
+
+
 RUNS: Runs = {
+    "local_files": local_files,
     "scan_equal_predicates": equal_predicates,
     "scan_unseen": unseen_predicates,
     "scan_tenants_saved": partial(tenants, value="saved"),

@@ -7,6 +7,8 @@ import sys
 import textwrap
 
 import numpy as np
+import pytest
+from numba.core.errors import TypingError
 
 from eddyline.data.jit import Kernel, compiled
 
@@ -78,6 +80,55 @@ def test_a_kernel_is_compiled_once_for_constants_and_other_numbers(tmp_path):
         print(total(4), len(doubled.dispatcher.signatures))
     """
     assert run(tmp_path, code) == ["14", "1"]
+
+
+@compiled
+def scaled(values: np.ndarray, factors: np.ndarray) -> np.ndarray:
+    """Multiply values in place and return them; it only reads the factors."""
+    for place in range(len(values)):
+        values[place] *= larger(factors, place)
+    return values
+
+
+@compiled
+def larger(numbers: np.ndarray, place: int) -> int:
+    """Return a number, at least 1."""
+    return max(1, numbers[place]) if numbers.size else 1
+
+
+@compiled
+def cleared(table: np.ndarray) -> int:
+    """Set the first row to zero by another name, and return the number of rows."""
+    row = table[0]
+    row[0] = 0
+    return len(table)
+
+
+def read_only(values):
+    values.flags.writeable = False
+    return values
+
+
+def test_a_kernel_that_only_reads_an_array_is_compiled_once_for_read_only_and_other_arrays():
+    for kind in (np.int64, np.float64):
+        for factors in ([2, 0], read_only(np.array([2, 0], kind))):
+            values = np.array([3, 4], kind)
+            assert scaled(values, np.asarray(factors, kind)).tolist() == [6, 4]
+            assert values.tolist() == [6, 4]
+    assert scaled.only_read == [False, True]
+    assert len(scaled.dispatcher.signatures) == len(larger.dispatcher.signatures) == 2
+    assert total(np.arange(4)) == total(read_only(np.arange(4))) == 18
+    assert len(total.dispatcher.signatures) == 1
+
+
+def test_a_kernel_that_writes_takes_no_read_only_array():
+    with pytest.raises(TypingError, match="readonly array"):
+        scaled(read_only(np.array([3, 4])), np.array([2, 0]))
+    table = np.ones((2, 2))
+    assert cleared(table) == 2, "its text seems to read only, so numba is asked twice"
+    assert table.tolist() == [[0, 1], [1, 1]]
+    with pytest.raises(TypingError, match="readonly array"):
+        cleared(read_only(table))
 
 
 def test_processes_that_need_a_kernel_at_once_compile_it_once(tmp_path):

@@ -6,10 +6,16 @@ called: modules of kernels can be imported anywhere. The machine code is kept fo
 Workers of Spark often need a new kernel at the same instant. One of them compiles it, and the
 others wait and load the result. Without a lock all of them would compile. A worker could even load
 machine code of an older version, because numba writes the index before the code.
+
+Arrays that Arrow owns are read-only and others are not. numba would compile a kernel for each mix
+of the two. A kernel that only reads an array is compiled once, for a read-only one.
 """
 
 from __future__ import annotations
 
+import ast
+import inspect
+import textwrap
 from contextlib import ExitStack, suppress
 from functools import cached_property
 from pathlib import Path
@@ -54,9 +60,35 @@ class Kernel(Generic[P, R]):
             _compile_in_turn(made)
         except RuntimeError:  # neither the package nor a home is a place to write to
             made = numba.njit(**options)(function)
+        _compile_once_for_arrays(made, self)
         _take_no_literals(made)
         function.__globals__[function.__name__] = made  # it may call itself
         return made
+
+    @cached_property
+    def only_read(self) -> list[bool]:
+        """Whether the function only reads each parameter, as far as its text shows.
+
+        It may index it, ask for its length or shape, iterate over it, and hand it to kernels that
+        only read it. Anything else, such as a second name, may lead to a write.
+        """
+        self.only_read = [True] * self._function.__code__.co_argcount  # what it calls may call it
+        try:
+            text = textwrap.dedent(inspect.getsource(self._function))
+        except OSError:  # no source: as if it wrote to all
+            return [False] * self._function.__code__.co_argcount
+        kernels = {
+            name: value
+            for name, value in self._function.__globals__.items()
+            if isinstance(value, Kernel)
+        }
+        tree = ast.parse(text)
+        read = [name for node in ast.walk(tree) for name in _names_read(node, kernels)]
+        names = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
+        return [
+            names.count(argument.arg) == read.count(argument.arg)
+            for argument in tree.body[0].args.args  # type: ignore[attr-defined]
+        ]
 
     def _resolved(self) -> FunctionType:
         """Return the function with globals in which other kernels are what numba can call."""
@@ -67,6 +99,55 @@ class Kernel(Generic[P, R]):
             if isinstance(other, Kernel) and other is not self:
                 names[name] = other.dispatcher
         return FunctionType(made.__code__, names, made.__name__, made.__defaults__)
+
+
+def _names_read(node: ast.AST, kernels: dict[str, Kernel[..., Any]]) -> list[str]:
+    """Return the names that a node of a function's text reads, and hands on to nobody."""
+    match node:
+        case ast.Subscript(value=ast.Name(name), ctx=ast.Load()):
+            return [name]
+        case ast.Attribute(value=ast.Name(name), attr="shape" | "size"):
+            return [name]
+        case ast.For(iter=ast.Name(name)) | ast.comprehension(iter=ast.Name(name)):
+            return [name]
+        case ast.Call(func=ast.Name("len"), args=[ast.Name(name)]):
+            return [name]
+        case ast.Call(func=ast.Name(called), args=arguments) if called in kernels:
+            return [
+                argument.id
+                for argument, is_read in zip(arguments, kernels[called].only_read, strict=False)
+                if is_read and isinstance(argument, ast.Name)
+            ]
+    return []
+
+
+def _compile_once_for_arrays(dispatcher: Any, kernel: Kernel[..., Any]) -> None:
+    """Let machine code for a read-only array take any array where the kernel only reads it."""
+    from numba.core.errors import TypingError  # noqa: PLC0415 - see above
+    from numba.core.types import Array  # noqa: PLC0415 - see above
+
+    compile_exactly = dispatcher.compile
+    compiled_for: dict[tuple[Any, ...], Any] = {}
+
+    def compile_for(signature: tuple[Any, ...]) -> Any:
+        wanted = tuple(signature)
+        if wanted in compiled_for:
+            return compiled_for[wanted]
+        general = tuple(
+            kind.copy(readonly=True) if is_read and isinstance(kind, Array) else kind
+            for kind, is_read in zip(wanted, kernel.only_read, strict=False)
+        )
+        general += wanted[len(general) :]
+        try:
+            code = compile_exactly(general)
+        except TypingError:  # it writes to a part of an array: a row of it, say
+            general, code = wanted, compile_exactly(wanted)
+        if general != wanted:
+            dispatcher._insert([kind._code for kind in wanted], code, False)
+        compiled_for[wanted] = code
+        return code
+
+    dispatcher.compile = compile_for
 
 
 def _take_no_literals(dispatcher: Any) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import OptionError, SourceError
-from eddyline.spark import java
+from eddyline.spark import java, local_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -106,6 +106,8 @@ def session(
         if is_new:
             made.stop()
         raise KeyboardInterrupt
+    if is_new and is_local and not _is_remote(settings):
+        local_files.install(made)
     return made
 
 
