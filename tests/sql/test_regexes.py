@@ -388,6 +388,8 @@ def test_every_partner_of_every_letter_is_thought_of():
         "[",
         "[]a]",
         "a{,3}",
+        "a{3,1}",
+        "(a{3,1})b",
         "a{",
         "a}",
         "a]",
