@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 from sqlglot import exp
 
@@ -83,7 +83,7 @@ class ReadStep:
 
 @dataclass(frozen=True, slots=True)
 class OverOne:
-    """A step over one relation."""
+    """A step over one relation; it keeps the name unless it has a field ``output``."""
 
     input: str
 
@@ -91,6 +91,16 @@ class OverOne:
     def inputs(self) -> tuple[str, ...]:
         """The relation."""
         return (self.input,)
+
+    @property
+    def output(self) -> str:
+        """The relation."""
+        return self.input
+
+    def renamed(self, names: Callable[[str], str]) -> Self:
+        """Return the step over relations of other names."""
+        own = {"input", "output"}.intersection(each.name for each in fields(self))
+        return replace(self, **{name: names(getattr(self, name)) for name in own})
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,15 +110,6 @@ class FilterStep(OverOne):
     predicates: tuple[Predicate, ...]
     """Over the columns of the relation, in the order in which they were written; of the results of
     a join, the columns are qualified by the join's input (``s.v``)."""
-
-    @property
-    def output(self) -> str:
-        """The relation."""
-        return self.input
-
-    def renamed(self, names: Callable[[str], str]) -> FilterStep:
-        """Return the step over relations of other names."""
-        return replace(self, input=names(self.input))
 
     def __str__(self) -> str:
         texts = [" ".join(each.text.split()) for each in self.predicates]
@@ -204,10 +205,6 @@ class AggregateStep(OverOne):
                 return name
         return None
 
-    def renamed(self, names: Callable[[str], str]) -> AggregateStep:
-        """Return the step over relations of other names."""
-        return replace(self, input=names(self.input), output=names(self.output))
-
     def __str__(self) -> str:
         texts = {**dict(self.groups), **{each.column: each.text for each in self.calls}}
         columns, having = (
@@ -243,10 +240,6 @@ class SharedAggregateStep(OverOne):
         """The first step that groups by most expressions."""
         return max((step for step, _ in self.members), key=lambda step: len(step.grouping))
 
-    def renamed(self, names: Callable[[str], str]) -> SharedAggregateStep:
-        """Return the step over relations of other names."""
-        return replace(self, input=names(self.input), output=names(self.output))
-
     def __str__(self) -> str:
         windows = ", ".join(dict.fromkeys(step.window.text for step, _ in self.members))
         by = ", ".join(" ".join(text.split()) for _, text in self.finest.groups)
@@ -265,15 +258,6 @@ class OverStep(OverOne):
     calls: tuple[OverCall, ...]
     time: str = ""
     """The column of the input that the query takes for the event time; empty if it does not say."""
-
-    @property
-    def output(self) -> str:
-        """The relation."""
-        return self.input
-
-    def renamed(self, names: Callable[[str], str]) -> OverStep:
-        """Return the step over relations of other names."""
-        return replace(self, input=names(self.input))
 
     def __str__(self) -> str:
         calls = ", ".join(
@@ -312,10 +296,6 @@ class ProjectStep(OverOne):
     a column of the input."""
     words: str = ""
     """What is said of it in the place of its columns, where these come of the steps before it."""
-
-    def renamed(self, names: Callable[[str], str]) -> ProjectStep:
-        """Return the step over relations of other names."""
-        return replace(self, input=names(self.input), output=names(self.output))
 
     def __repr__(self) -> str:
         """Say what identifies it: columns that somebody wrote."""
