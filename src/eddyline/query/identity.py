@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
+from eddyline.errors import QueryError
 from eddyline.query.predicates import FunctionPredicate, MixedPredicate, SqlPredicate
 from eddyline.query.reading import columns_by_stream
 from eddyline.query.select.statement import identifier
@@ -671,7 +671,7 @@ def requalified(text: str, names: Mapping[str, str]) -> str:
     new = {old.lower(): name for old, name in names.items() if old != name}
     try:
         tree = parse_output(text) if new else None
-    except SqlglotError:
+    except QueryError:
         return text
     places = []
     for column in tree.find_all(exp.Column) if tree is not None else ():
@@ -688,7 +688,7 @@ def _named_as_before(texts: Sequence[str], names: Sequence[str]) -> tuple[str, .
 
 
 def _output_name(text: str) -> str:
-    with suppress(SqlglotError):
+    with suppress(QueryError):
         return name_of(text)
     return ""
 

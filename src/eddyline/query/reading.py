@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
+from eddyline.errors import QueryError
 from eddyline.query.predicates import FunctionPredicate, MixedPredicate, SqlPredicate
 from eddyline.query.steps import (
     AggregateStep,
@@ -215,7 +215,7 @@ def _trees(texts: Iterable[str]) -> list[Expr] | None:
     """Return the trees of SQL texts; None if one cannot be read, or has all columns."""
     try:
         trees = [parse_output(text) for text in texts]
-    except SqlglotError:
+    except QueryError:
         return None
     return None if any(each.find(exp.Star) for each in trees) else trees
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
-from eddyline.sql.functions import NON_DETERMINISTIC, as_name
+from eddyline.errors import QueryError
+from eddyline.sql.functions import drawn
 from eddyline.sql.parsing import deep, on_one_line, parse_column
 
 Qualifiers = Callable[[str], str]
@@ -50,7 +50,7 @@ def conjuncts(
     """
     try:
         tree = parse_column(text)
-    except SqlglotError:
+    except QueryError:
         return [on_one_line(text)]
     form = _Form(ignores_case, qualifier)
     return form.chain(tree, exp.And)
@@ -94,10 +94,7 @@ class _Form:
         """Return the normal forms of what AND or OR joins, sorted; see ``conjuncts``."""
         parts = _operands(node, kind)
         forms = sorted(self.of(each) for each in parts)
-        draws_lots = any(
-            as_name(each) in NON_DETERMINISTIC for part in parts for each in part.walk()
-        )
-        return forms if draws_lots else list(dict.fromkeys(forms))
+        return forms if any(map(drawn, parts)) else list(dict.fromkeys(forms))
 
     def _args(self, args: Mapping[str, Any]) -> list[str]:
         return [

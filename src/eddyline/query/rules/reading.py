@@ -1,11 +1,10 @@
 """Boolean SQL over the columns of an input as a tree of tests.
 
-``RuleText`` reads a rule; ``Reading`` takes it apart. A leaf becomes a test of one operand where
-exact mathematics on values is what Spark does; any other leaf stays a condition that Spark
-evaluates. An operand that may raise is written in a form that is NULL instead (``sql.error_free``),
-and its error stands beside each test of it. ``READERS`` has the function that turns each type of
-node into tests: connectives, tests of NULL and of truth, comparisons, patterns of texts. Calls of
-Python predicates are taken out of the text before.
+``Reading`` has one rule. A leaf of its text becomes a test of one operand where exact mathematics
+on values is what Spark does; any other leaf stays a condition that Spark evaluates. An operand that
+may raise is written in a form that is NULL instead (``sql.error_free``), and its error stands
+beside each test of it. ``READERS`` has the function that turns each type of node into tests. Calls
+of Python predicates are taken out of the text before.
 
 What draws lots, or may raise and has no form that gives NULL instead, is not taken apart at all:
 Spark evaluates the whole rule as it was written, with its own short-circuits.
@@ -74,6 +73,7 @@ if TYPE_CHECKING:
     from eddyline.sql.types import SqlType
 
     NodeReader = Callable[["Reading", Any], Node | None]
+    """Returns the tests of a node; None where Spark must evaluate it."""
 
 COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 """Comparisons that are NULL where a side is."""
@@ -88,27 +88,82 @@ _MAX_SHOWN = 100
 
 
 class Reading:
-    """The tree of one rule as it becomes a tree of tests.
+    """One rule's text over the columns of an input, which has to be a condition.
 
-    Python predicates are found by the ``id`` of the nodes that stand for their calls. A reader, one
-    for each type of node, returns None where Spark must evaluate it.
+    It may call the Python predicates by their names; other arguments are as for ``Expression``.
     """
 
     def __init__(
         self,
-        expression: Expression,
+        text: str,
+        what: str,
         columns: Mapping[str, str],
-        predicates: Mapping[int, FunctionPredicate],
-        readers: Mapping[type[Expr], NodeReader],
+        functions: Mapping[str, FunctionPredicate],
+        *,
+        ansi: bool,
     ) -> None:
-        self.expression = expression
+        known = {name.lower(): predicate for name, predicate in functions.items()}
+        self.expression = Expression(
+            text, what, columns, ansi=ansi, qualifiers=None, functions=known
+        )
         self._columns = columns
-        self._predicates = predicates
-        self._readers = readers
+        self._predicates = _take_out_calls(self.expression, columns, known)
+        """By the ``id`` of the nodes that stand for their calls."""
         self._errors: dict[int, tuple[Operand | NativeTest, Raise]] = {}  # by id of the first
+        self._check_is_condition(self.expression.tree)
 
-    def whole(self) -> Node:
-        """Return the tests of the whole rule.
+    @property
+    def first_call(self) -> str:
+        """The first Python function that it calls ("" if it calls none)."""
+        return self._first_call[0]
+
+    @property
+    def _first_call(self) -> tuple[str, int]:
+        return min(self.expression.calls.values(), key=lambda call: call[1], default=("", 0))
+
+    @property
+    def whole(self) -> NativeTest:
+        """The rule as Spark evaluates it, as it was written."""
+        # Without a comment at its end, which would hide what comes after it.
+        text, tree = self.expression.text, self.expression.tree
+        written = slice_of(text, tokens_of(text, self.expression.what))
+        columns = self.expression.columns_of(tree)
+        # A text that Spark may read otherwise, or that draws lots, is evaluated on every row.
+        has_needs = self.risk and not self.doubt and not self.chance
+        needs = needed_columns(tree, self.expression.references) if has_needs else ()
+        return NativeTest(written, columns, may_raise=bool(self.risk), needs=tuple(sorted(needs)))
+
+    @property
+    def chance(self) -> str:
+        """Reason why equal rows may get different answers; empty if they do not."""
+        return self.expression.chance_in(self.expression.tree)
+
+    @property
+    def doubt(self) -> str:
+        """Reason why it may be read otherwise than here; empty if it is not."""
+        if _VARIABLE.search(self.expression.text):
+            return "Spark replaces ${…} by a variable"
+        if self.expression.is_read_alike:
+            return ""
+        return "which of its operators binds tighter is not clear; write parentheses"
+
+    @property
+    def risk(self) -> str:
+        """Reason why it may raise; empty if it does not."""
+        return self.expression.facts(self.expression.tree).reason
+
+    def refuse_calls(self, reason: str) -> NoReturn:
+        """Refuse a rule that calls a Python function although it must stay whole."""
+        name, offset = self._first_call
+        message = (
+            f"{self.expression.what} calls the Python function {name} and cannot be taken apart: "
+            f"{reason}; use forms that never raise, such as try_cast or try_divide, or make two "
+            "rules of it"
+        )
+        refuse(message, self.expression.text, offset, NotSupportedError, function=name)
+
+    def tree(self) -> Node:
+        """Return the rule as a tree of tests.
 
         Raises:
             UnwritableError: it holds what is not known well enough, or may raise and has no form
@@ -124,20 +179,19 @@ class Reading:
             node = node.this
         if id(node) in self._predicates:
             return function_test(self._predicates[id(node)])
-        self.check_is_condition(node)
-        read = self._readers.get(type(node))
+        self._check_is_condition(node)
+        read = READERS.get(type(node))
         found = None if read is None else read(self, node)
         return self._native(node) if found is None else found
 
     def is_read(self, node: Expr) -> bool:
         """Return whether a condition may become tests, or stays with Spark for sure."""
-        return self.is_call(node) or type(node) in self._readers
+        return self._is_call(node) or type(node) in READERS
 
-    def is_call(self, node: Expr) -> bool:
-        """Return whether a node stands for a call of a Python function."""
-        return id(node) in self.expression.calls
+    def _is_call(self, node: Expr) -> bool:
+        return id(node) in self._predicates
 
-    def check_is_condition(self, node: Expr) -> None:
+    def _check_is_condition(self, node: Expr) -> None:
         """Refuse what surely is not a condition, but of another type."""
         expression = self.expression
         kind = expression.type_of(node)
@@ -156,7 +210,7 @@ class Reading:
 
     def constant(self, node: Expr) -> SqlConstant | None:
         """Return the constant that a node is (None: it is none)."""
-        return None if self.is_call(node.unnest()) else constant_of(node)
+        return None if self._is_call(node.unnest()) else constant_of(node)
 
     def text(self, node: Expr) -> str | None:
         """Return the text that a node is (None: it is no literal, or none of a text)."""
@@ -166,7 +220,7 @@ class Reading:
     def operand(self, node: Expr) -> Operand | None:
         """Return the operand of a test, or None if its values should stay in Spark."""
         inner = node.unnest()
-        is_plain = not self.is_call(inner) and not says_collation(inner)
+        is_plain = not self._is_call(inner) and not says_collation(inner)
         if not is_plain or not inner.find(exp.Column, exp.Anonymous):
             return None
         facts = self.expression.facts(inner)
@@ -248,7 +302,7 @@ class Reading:
         """Return the form of an expression that gives NULL where it raises, and its error."""
         if not self.expression.ansi:
             raise NoFormError(type(node).__name__)
-        form = self.expression.error_free(node, kind)
+        form, advice = self.expression.error_free(node, kind)
         references = self.expression.references_in(node)
         shown = {ref.text: ref for ref in references if ref.type.family in _SIMPLE}
         if not shown or form.raised is None:
@@ -258,7 +312,7 @@ class Reading:
         operand = Operand(sql, STRING, self.expression.columns_of(node))
         text = node.sql(SparkText, normalize_functions=False, comments=False)
         reason = self.expression.facts(node).reason or f"{text} is read as a boolean"
-        return form.sql, Raise(operand, text, reason, ", ".join(form.advice))
+        return form.sql, Raise(operand, text, reason, ", ".join(advice))
 
     def _with_errors(self, node: Node) -> Node:
         """Return a tree in which each test of what may raise has its error."""
@@ -556,7 +610,7 @@ def regex(reading: Reading, args: Sequence[Expr]) -> Node | None:
     return ValueTest(operand, "regex", pattern, flags, needs)
 
 
-def take_out_calls(
+def _take_out_calls(
     expression: Expression,
     columns: Mapping[str, str],
     functions: Mapping[str, FunctionPredicate],
@@ -676,81 +730,3 @@ READERS: dict[type[Expr], NodeReader] = {
     exp.Anonymous: _called,
 }
 """The function that turns each type of node into tests; Spark evaluates all other nodes."""
-
-
-class RuleText:
-    """One rule's text over the columns of an input, a condition.
-
-    It may call the Python predicates by their names; other arguments are as for ``Expression``.
-    """
-
-    def __init__(
-        self,
-        text: str,
-        what: str,
-        columns: Mapping[str, str],
-        functions: Mapping[str, FunctionPredicate],
-        *,
-        ansi: bool,
-    ) -> None:
-        known = {name.lower(): predicate for name, predicate in functions.items()}
-        self._expression = Expression(
-            text, what, columns, ansi=ansi, qualifiers=None, functions=known
-        )
-        predicates = take_out_calls(self._expression, columns, known)
-        self._reading = Reading(self._expression, columns, predicates, READERS)
-        self._reading.check_is_condition(self._expression.tree)
-
-    @property
-    def first_call(self) -> str:
-        """The first Python function that it calls ("" if it calls none)."""
-        return self._first_call[0]
-
-    @property
-    def _first_call(self) -> tuple[str, int]:
-        return min(self._expression.calls.values(), key=lambda call: call[1], default=("", 0))
-
-    @property
-    def whole(self) -> NativeTest:
-        """The rule as Spark evaluates it, as it was written."""
-        # Without a comment at its end, which would hide what comes after it.
-        text, tree = self._expression.text, self._expression.tree
-        written = slice_of(text, tokens_of(text, self._expression.what))
-        columns = self._expression.columns_of(tree)
-        # A text that Spark may read otherwise, or that draws lots, is evaluated on every row.
-        has_needs = self.risk and not self.doubt and not self.chance
-        needs = needed_columns(tree, self._expression.references) if has_needs else ()
-        return NativeTest(written, columns, may_raise=bool(self.risk), needs=tuple(sorted(needs)))
-
-    @property
-    def chance(self) -> str:
-        """Reason why equal rows may get different answers; empty if they do not."""
-        return self._expression.chance_in(self._expression.tree)
-
-    @property
-    def doubt(self) -> str:
-        """Reason why it may be read otherwise than here; empty if it is not."""
-        if _VARIABLE.search(self._expression.text):
-            return "Spark replaces ${…} by a variable"
-        if self._expression.is_read_alike:
-            return ""
-        return "which of its operators binds tighter is not clear; write parentheses"
-
-    @property
-    def risk(self) -> str:
-        """Reason why it may raise; empty if it does not."""
-        return self._expression.facts(self._expression.tree).reason
-
-    def tree(self) -> Node:
-        """Return the rule taken apart; see ``Reading.whole``."""
-        return self._reading.whole()
-
-    def refuse_calls(self, reason: str) -> NoReturn:
-        """Refuse a rule that calls a Python function although it must stay whole."""
-        name, offset = self._first_call
-        message = (
-            f"{self._expression.what} calls the Python function {name} and cannot be taken apart: "
-            f"{reason}; use forms that never raise, such as try_cast or try_divide, or make two "
-            "rules of it"
-        )
-        refuse(message, self._expression.text, offset, NotSupportedError, function=name)

@@ -20,7 +20,7 @@ from eddyline.query.predicates import MixedPredicate, SqlPredicate
 from eddyline.query.query import KeyClass
 from eddyline.query.select.statement import identifier
 from eddyline.sql.analysis import Expression, check_is_row_wise
-from eddyline.sql.functions import NON_DETERMINISTIC, as_name, says_collation
+from eddyline.sql.functions import as_name, drawn, says_collation, unnegated
 from eddyline.sql.parsing import offset_of, refuse
 
 if TYPE_CHECKING:
@@ -61,10 +61,7 @@ class Calls:
 
     def call(self, tree: Expr) -> Call | None:
         """Return the call if a conjunct is ``[NOT] f(…)`` of a function, which it has to fit."""
-        negated, inner = False, tree
-        while isinstance(inner, exp.Not | exp.Paren):
-            negated ^= isinstance(inner, exp.Not)
-            inner = inner.this
+        inner, negated = unnegated(tree)
         is_call = isinstance(inner, exp.Anonymous)
         found = self.functions.get(inner.name.lower()) if is_call else None
         if found is None:
@@ -279,13 +276,12 @@ class JoinConditions(Conditions):
         super()._add_call(call)
 
     def _check_deterministic(self, part: Fragment) -> None:
-        for node in part.tree.walk():
-            if as_name(node) in NON_DETERMINISTIC:
-                message = (
-                    f"{self._word}: {as_name(node)}() is not deterministic, "
-                    f"which is not supported yet in a condition over several inputs"
-                )
-                self.statement.refuse(message, part.start)
+        if (node := drawn(part.tree)) is not None:
+            message = (
+                f"{self._word}: {as_name(node)}() is not deterministic, "
+                f"which is not supported yet in a condition over several inputs"
+            )
+            self.statement.refuse(message, part.start)
 
     # -- equalities -------------------------------------------------------------------------------
 

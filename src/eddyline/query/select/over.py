@@ -29,7 +29,7 @@ from eddyline.query.query import (
     TimeColumn,
     too_long,
 )
-from eddyline.query.select.groups import AggregateCalls, comparable
+from eddyline.query.select.groups import comparable
 from eddyline.query.select.statement import (
     columns_of_star,
     default_name,
@@ -44,12 +44,12 @@ from eddyline.sql.functions import AGGREGATES, WINDOWED
 from eddyline.sql.parsing import offset_of, refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Iterator
 
     from sqlglot import Expr
 
     from eddyline.query.query import Window
-    from eddyline.query.select.conditions import Calls
+    from eddyline.query.select.groups import AggregateCalls
     from eddyline.query.select.statement import Fragment, JoinNames, Statement
 
 Words = tuple[str, ...]
@@ -62,50 +62,29 @@ def over_of(statement: Statement) -> exp.Window | None:
     return min(found, key=offset_of, default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class Windowed:
-    """What was read of a query with OVER."""
-
-    overs: tuple[Over, ...]
-    projections: tuple[str, ...]
-    times: tuple[TimeColumn, ...]
-
-
 class OverReader:
-    """Reads the output columns of a query over one input in which OVER stands.
+    """Reads the output columns of a query over one input in which OVER stands."""
 
-    Args:
-        statement: the query.
-        names: of the input's columns.
-        functions: those of the user.
-        known: names of aggregate functions, in lower case.
-    """
-
-    def __init__(
-        self, statement: Statement, names: JoinNames, functions: Calls, known: Collection[str]
-    ) -> None:
-        self._statement = statement
-        self._text = statement.text
-        self._names = names
-        self._functions = functions
-        self._calls = AggregateCalls(statement, names, functions, known)
-        self._frames = FrameReader(statement, names)
+    def __init__(self, calls: AggregateCalls) -> None:
+        self._calls = calls
+        self._statement, self._names = calls.statement, calls.names
+        self._text = calls.statement.text
+        self._frames = FrameReader(calls.statement, calls.names)
         self._overs: dict[tuple[Words, ...], Over] = {}
         """By the column of time and the words of the partitions."""
         self._columns: dict[tuple[object, ...], str] = {}
         """By what a call is of, and its partitions and frame."""
         self._times: dict[str, TimeColumn] = {}
 
-    def read(self) -> Windowed:
-        """Return what was read.
+    def read(self) -> tuple[tuple[Over, ...], tuple[str, ...], tuple[TimeColumn, ...]]:
+        """Return the calls by partition, the output columns, and the times that are named.
 
         Raises:
             QueryError: a name that is not there, or a frame that is none.
             NotSupportedError: valid SQL that eddyline does not run yet.
         """
         projections = with_names(self._outputs())
-        times = tuple(self._times.values())
-        return Windowed(tuple(self._overs.values()), projections, times)
+        return tuple(self._overs.values()), projections, tuple(self._times.values())
 
     def _outputs(self) -> Iterator[tuple[Fragment, str, str]]:
         for column in self._statement.output_columns:
@@ -134,7 +113,7 @@ class OverReader:
 
     def _check_is_of_row(self, part: Fragment, what: str) -> None:
         """Refuse what needs other rows and has no OVER."""
-        self._functions.check_none(part.tree, "beside OVER")
+        self._calls.functions.check_none(part.tree, "beside OVER")
         rest = part.tree.copy()
         for over in [] if isinstance(rest, exp.Window) else list(rest.find_all(exp.Window)):
             over.replace(exp.true())

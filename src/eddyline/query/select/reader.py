@@ -14,14 +14,19 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
-from sqlglot.errors import ParseError
 
 from eddyline.errors import QueryError
 from eddyline.query.predicates import FunctionPredicate, MixedPredicate
 from eddyline.query.query import WINDOW, Input, Query
 from eddyline.query.select.conditions import Calls, Conditions, JoinConditions
 from eddyline.query.select.from_clause import FromReader
-from eddyline.query.select.groups import Aggregation, GroupReader, aggregation_of, calls_in
+from eddyline.query.select.groups import (
+    AggregateCalls,
+    Aggregation,
+    GroupReader,
+    aggregation_of,
+    calls_in,
+)
 from eddyline.query.select.over import OverReader, over_of
 from eddyline.query.select.statement import (
     Exists,
@@ -35,7 +40,7 @@ from eddyline.query.select.statement import (
     with_names,
 )
 from eddyline.sql.analysis import Expression, check_is_row_wise
-from eddyline.sql.functions import NON_DETERMINISTIC, as_name
+from eddyline.sql.functions import as_name, drawn
 from eddyline.sql.parsing import deep, offset_of, parse_column, refuse
 from eddyline.sql.types import OTHER
 
@@ -185,12 +190,12 @@ def _grouped(
     aggregates: Collection[str],
 ) -> Query:
     """Read a query of aggregates."""
-    names = _names_of(statement, item)
-    found = GroupReader(statement, names, calls, aggregates).read(item.window)
-    read = replace(_filtered(statement, calls, item, aggregates), window=found.window)
+    made = AggregateCalls(statement, _names_of(statement, item), calls, aggregates)
+    grouping, window, projections, times = GroupReader(made).read(item.window)
+    read = replace(_filtered(statement, calls, item, aggregates), window=window)
     _check_counted(statement, read)
-    plain = Query((read,), (), (), (), found.projections, statement.emits, statement.text)
-    return replace(plain, grouping=found.grouping, times=found.times)
+    plain = Query((read,), (), (), (), projections, statement.emits, statement.text)
+    return replace(plain, grouping=grouping, times=times)
 
 
 def _check_counted(statement: Statement, read: Input) -> None:
@@ -200,12 +205,13 @@ def _check_counted(statement: Statement, read: Input) -> None:
         return
     kinds = FunctionPredicate, MixedPredicate
     called = [each.name for each in read.predicates if isinstance(each, kinds)]
-    drawn = [name for each in where.walk() if (name := as_name(each)) in NON_DETERMINISTIC]
-    if called or drawn:
-        why = f"{called[0]} calls a Python function" if called else f"{drawn[0]}() is drawn anew"
+    reasons = [f"{name} calls a Python function" for name in called]
+    if (call := drawn(where)) is not None:
+        reasons.append(f"{as_name(call)}() is drawn anew")
+    if reasons:
         message = (
-            f"WHERE: {why}, which is not supported yet beside [{read.window.text}]: it counts all "
-            f"rows of {read.name!r}; write a condition in SQL on columns"
+            f"WHERE: {reasons[0]}, which is not supported yet beside [{read.window.text}]: "
+            f"it counts all rows of {read.name!r}; write a condition in SQL on columns"
         )
         statement.refuse(message, statement.part(where.this).start)
 
@@ -217,11 +223,11 @@ def _windowed(
     aggregates: Collection[str],
 ) -> Query:
     """Read a filter with aggregates OVER rows so far."""
-    names = _names_of(statement, item)
-    found = OverReader(statement, names, calls, aggregates).read()
+    made = AggregateCalls(statement, _names_of(statement, item), calls, aggregates)
+    overs, projections, times = OverReader(made).read()
     read = _filtered(statement, calls, item, aggregates)
-    plain = Query((read,), (), (), (), found.projections, "istream", statement.text)
-    return replace(plain, overs=found.overs, times=found.times)
+    plain = Query((read,), (), (), (), projections, "istream", statement.text)
+    return replace(plain, overs=overs, times=times)
 
 
 def _names_of(statement: Statement, item: FromItem) -> JoinNames:
@@ -426,7 +432,7 @@ class Part:
 
 def _column_of(text: str) -> Expr | None:
     """Return the tree of an output column; None if it has none without the query's tokens."""
-    with suppress(ParseError):
+    with suppress(QueryError):
         return parse_column(text)
     return None
 

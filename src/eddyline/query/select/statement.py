@@ -13,22 +13,21 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import TokenType, exp
-from sqlglot.errors import ParseError
 
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.query.cql import EMITS
 from eddyline.query.select.grammar import EMITTED, FIRST, ITEM, SPAN, CqlText, tokens_of_query
 from eddyline.query.select.model_clause import MODEL
 from eddyline.registry import unknown
+from eddyline.sql.functions import unnegated
 from eddyline.sql.names import column_nodes, is_no_column, matching, refuse_column
 from eddyline.sql.parsing import (
-    check_levels,
     deep,
     offset_of,
     parse_condition,
+    parsed,
     quoted,
     refuse,
-    syntax_error,
     tokens_of,
 )
 
@@ -106,12 +105,7 @@ class Statement:
         for token in tokens:
             if token.token_type == TokenType.SEMICOLON:
                 refuse("a query is one statement", text, token.start, NotSupportedError)
-        check_levels(tokens, text, "the query")
-        try:
-            tree = CqlText().parser().parse(tokens, text)[0]
-        except ParseError as error:
-            raise syntax_error(error, text, "the query") from error
-        return cls._all(text, tokens, tree)
+        return cls._all(text, tokens, parsed(tokens, text, "the query", CqlText().parser().parse))
 
     @classmethod
     def _all(cls, text: str, tokens: Sequence[Token], tree: Expr | None) -> list[Statement]:
@@ -250,10 +244,7 @@ class Statement:
         where = self.tree.args.get("where")
         found = []
         for conjunct in [] if where is None else self.conjuncts(where.this):
-            is_negated, inner = False, conjunct.tree
-            while isinstance(inner, exp.Not | exp.Paren):
-                is_negated ^= isinstance(inner, exp.Not)
-                inner = inner.this
+            inner, is_negated = unnegated(conjunct.tree)
             if isinstance(inner, exp.Exists) and isinstance(inner.this, exp.Select):
                 found.append(Exists(conjunct.tree, inner.this, is_negated))
         return found
