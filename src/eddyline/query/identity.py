@@ -33,6 +33,7 @@ from sqlglot import exp
 
 from eddyline.errors import QueryError
 from eddyline.query.predicates import FunctionPredicate, MixedPredicate, SqlPredicate
+from eddyline.query.query import PLACE
 from eddyline.query.reading import columns_by_stream
 from eddyline.query.select.statement import identifier
 from eddyline.query.steps import (
@@ -55,13 +56,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from eddyline.query.predicates import Predicate
-    from eddyline.query.query import AggregateCall
+    from eddyline.query.query import AggregateCall, Window
     from eddyline.query.steps import Step
 
 MOST_SHOWN = 4
 """Differences that an error lists; it counts further ones."""
-
-_PLACE = re.compile(r"\b__(?:agg|group)\d+\b", re.IGNORECASE)
 
 
 class Fact(msgspec.Struct, frozen=True):
@@ -313,6 +312,11 @@ class _Facts:
     def _add(self, key: str, label: str, shown: str, form: str, *, is_kept: bool = False) -> None:
         self.found.append(Fact(key, label, " ".join(shown.split()), form, is_kept))
 
+    def _add_window(self, key: str, of: str, window: Window) -> None:
+        self.keeps_rows = self.keeps_rows or window.counts is not None
+        form = window.text.lower() if self._ignores_case else window.text
+        self._add(f"window {key}", f"the window of {of}", window.text, form, is_kept=True)
+
     def _add_condition(
         self, key: str, label: str, each: Predicate | str, form: str, *, is_kept: bool = False
     ) -> None:
@@ -332,7 +336,7 @@ class _Facts:
         found = conjuncts(
             text, ignores_case=self._ignores_case, qualifier=lambda name: own.get(name, name)
         )
-        return [_PLACE.sub(lambda at: self._places.get(at[0].lower(), at[0]), x) for x in found]
+        return [PLACE.sub(lambda at: self._places.get(at[0].lower(), at[0]), x) for x in found]
 
     def output(self, text: str, relation: str) -> str:
         """Return the normal form of an output column; a subquery keeps the case of its name."""
@@ -410,10 +414,7 @@ class _Facts:
         self._add(f"emits {at}", "what the join gives", step.emits, step.emits, is_kept=True)
         for n, each in enumerate(step.joined):
             of, key = _name(each.name), f"{at} {n}"
-            window = each.window.text
-            self.keeps_rows = self.keeps_rows or each.window.counts is not None
-            form = window.lower() if self._ignores_case else window
-            self._add(f"window {key}", f"the window of {of}", window, form, is_kept=True)
+            self._add_window(key, of, each.window)
             inner = self.relation(each.input)
             self._add(f"joined {key}", "the joined input", each.input, inner, is_kept=True)
             names = sorted(self.form(identifier(name)) for name in each.columns)
@@ -445,10 +446,7 @@ class _Facts:
 
     def _of_aggregates(self, step: AggregateStep) -> None:
         at, of = self.relation(step.output), _name(step.input)
-        window = step.window.text
-        self.keeps_rows = self.keeps_rows or step.window.counts is not None
-        form = window.lower() if self._ignores_case else window
-        self._add(f"window {at}", f"the window of {of}", window, form, is_kept=True)
+        self._add_window(at, of, step.window)
         emits = step.emits or "values of windows"
         self._add(f"emits {at}", "what the aggregates give", emits, emits, is_kept=True)
         shown = ", ".join(text for _, text in step.groups) or "nothing"
@@ -463,12 +461,11 @@ class _Facts:
             form = self.call(call)
             self._places[call.column.lower()] = form
             self._add(f"call {at}", "the aggregate", call.text, form, is_kept=True)
-        texts = {**dict(step.groups), **{each.column: each.text for each in step.calls}}
         columns = [self.output(each, "") for each in step.projections]
-        shown = _with(texts, ", ".join(step.projections))
+        shown = step.in_words(", ".join(step.projections))
         self._add(f"columns {at}", "the SELECT list", shown, str(columns), is_kept=self._keeps)
         for form in self.forms(step.having) if step.having else ():
-            self._add(f"having {at}", "HAVING", _with(texts, step.having), form)
+            self._add(f"having {at}", "HAVING", step.in_words(step.having), form)
 
     def _of_columns(self, step: ProjectStep) -> None:
         at = self.relation(step.output)
@@ -486,10 +483,6 @@ class _Facts:
 
 _PLAIN_STEPS = ReadStep, FilterStep, ProjectStep, UnionStep
 """Steps that keep no state."""
-
-
-def _with(texts: Mapping[str, str], text: str) -> str:
-    return _PLACE.sub(lambda at: texts.get(at[0], at[0]), text)
 
 
 def _name(relation: str) -> str:
@@ -639,7 +632,7 @@ def _aggregates_as_before(step: AggregateStep, said: Sequence[str], facts: _Fact
     names = {call.column: column for call, column in zip(calls, columns, strict=True)}
 
     def renamed(text: str) -> str:
-        return _PLACE.sub(lambda at: names.get(at[0], at[0]), text)
+        return PLACE.sub(lambda at: names.get(at[0], at[0]), text)
 
     return replace(
         step,
@@ -719,7 +712,7 @@ _PLAIN = bool, int, float, complex, str, bytes, type(None), type(...)
 _EMPTY = {"EXTENDED_ARG", "CACHE", "RESUME", "NOP"}
 """Instructions without a meaning of their own."""
 
-_OF_PLACE = {"__doc__", "__module__", "__qualname__", "__firstlineno__"}
+_OFPLACE = {"__doc__", "__module__", "__qualname__", "__firstlineno__"}
 """Attributes of a class that tell its place, not its behaviour."""
 
 
@@ -819,7 +812,7 @@ class _Walk:
         return [
             (name, self.said(getattr(each, "__func__", each)))
             for name, each in sorted(vars(value).items())
-            if isinstance(each, kinds) and name not in _OF_PLACE
+            if isinstance(each, kinds) and name not in _OFPLACE
         ]
 
     def _object(self, value: Any) -> Any:

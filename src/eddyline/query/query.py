@@ -6,6 +6,7 @@ of grammar in ``cql``. Aggregates are calls, and the frames of those that stand 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -344,6 +345,9 @@ and ``end``, as Spark's own."""
 
 GROUP, CALL = "__group", "__agg"
 """What the columns of groups and calls are named, with a number behind it."""
+
+PLACE = re.compile(rf"\b(?:{GROUP}|{CALL})\d+\b", re.IGNORECASE)
+"""The name of such a column in a text."""
 
 
 @dataclass(frozen=True, slots=True)

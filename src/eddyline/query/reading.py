@@ -17,6 +17,7 @@ from eddyline.query.steps import (
     ReadStep,
     SharedAggregateStep,
 )
+from eddyline.sql.functions import UNITS
 from eddyline.sql.parsing import parse_output, quoted
 
 if TYPE_CHECKING:
@@ -27,12 +28,6 @@ if TYPE_CHECKING:
     from eddyline.query.predicates import Predicate
     from eddyline.query.query import AggregateCall
     from eddyline.query.steps import Step
-
-_UNITS = frozenset(
-    {"year", "quarter", "month", "week", "day", "dayofyear"}
-    | {"hour", "minute", "second", "millisecond", "microsecond"}
-)
-"""Words that stand where a column could, as in ``dateadd(day, 1, ts)``."""
 
 _QUICK = (
     *(exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Paren, exp.Tuple),
@@ -81,7 +76,7 @@ def columns_of_stream(
     if chooses is None or len(known) < len(columns):
         return None
     read: set[str] = set()
-    made = set(_UNITS)
+    made = set(UNITS)  # they stand where a column could, as in dateadd(day, 1, ts)
     for step in steps[: chooses + 1]:
         texts = _texts_of(step)
         if routes and isinstance(step, FilterStep) and len(step.predicates) > 1:

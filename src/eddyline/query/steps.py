@@ -7,16 +7,15 @@ steps: which of them make what another one reads, and the steps of a query that 
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 from sqlglot import exp
 
 from eddyline.query.predicates import MixedPredicate, SqlPredicate
-from eddyline.query.query import CALL, GROUP, WINDOW, both
+from eddyline.query.query import PLACE, WINDOW, both
 from eddyline.query.select.statement import identifier
-from eddyline.sql.parsing import folded, parse_column, parse_output, quoted, tokens_of
+from eddyline.sql.parsing import comparable, parse_column, parse_output, quoted, tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -194,7 +193,12 @@ class AggregateStep(OverOne):
     @property
     def grouping(self) -> frozenset[str]:
         """What it groups by: texts of which neither order, white space nor case counts."""
-        return frozenset(folded(text) for _, text in self.groups)
+        return frozenset(" ".join(comparable(text)) for _, text in self.groups)
+
+    def in_words(self, text: str) -> str:
+        """Return a text over groups and calls with what these stand for, on one line."""
+        texts = {**dict(self.groups), **{each.column: each.text for each in self.calls}}
+        return PLACE.sub(lambda found: texts.get(found[0], found[0]), " ".join(text.split()))
 
     @property
     def end(self) -> str | None:
@@ -206,13 +210,7 @@ class AggregateStep(OverOne):
         return None
 
     def __str__(self) -> str:
-        texts = {**dict(self.groups), **{each.column: each.text for each in self.calls}}
-        columns, having = (
-            re.sub(
-                rf"\b(?:{GROUP}|{CALL})\d+\b", lambda found: texts[found[0]], " ".join(each.split())
-            )
-            for each in (", ".join(self.projections), self.having)
-        )
+        columns, having = map(self.in_words, (", ".join(self.projections), self.having))
         by = ", ".join(" ".join(text.split()) for _, text in self.groups)
         emits = "" if self.emits is None else f", as {self.emits.upper()}"
         where = f" where {' '.join(self.where.split())}" if self.where else ""

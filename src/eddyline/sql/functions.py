@@ -70,6 +70,20 @@ def unnegated(tree: Expr) -> tuple[Expr, bool]:
     return tree, is_negated
 
 
+def joined_by(kind: type[exp.Connector], tree: Expr) -> list[Expr]:
+    """Return what AND or OR joins in a tree, through parentheses, from left to right."""
+    # A loop and not a recursion: thousands may stand in a row.
+    found, rest = [], [tree]
+    while rest:
+        node = rest.pop()
+        inner = node.unnest()
+        if isinstance(inner, kind):
+            rest += [inner.expression, inner.this]
+        else:
+            found.append(node)
+    return found
+
+
 def says_collation(tree: Expr) -> bool:
     """Return whether an expression sets a collation, so that bytes do not decide equality."""
     return any(

@@ -14,7 +14,7 @@ from typing import Any
 from sqlglot import exp
 
 from eddyline.errors import QueryError
-from eddyline.sql.functions import drawn
+from eddyline.sql.functions import drawn, joined_by
 from eddyline.sql.parsing import deep, on_one_line, parse_column
 
 Qualifiers = Callable[[str], str]
@@ -92,7 +92,7 @@ class _Form:
 
     def chain(self, node: Any, kind: type[Any]) -> list[str]:
         """Return the normal forms of what AND or OR joins, sorted; see ``conjuncts``."""
-        parts = _operands(node, kind)
+        parts = joined_by(kind, node)
         forms = sorted(self.of(each) for each in parts)
         return forms if any(map(drawn, parts)) else list(dict.fromkeys(forms))
 
@@ -116,11 +116,3 @@ class _Form:
     def _name(self, part: Any) -> str:
         name = str(part.name)
         return name.lower() if self._ignores_case else name
-
-
-def _operands(node: Any, kind: type[Any]) -> list[Any]:
-    """Return what AND or OR joins, through parentheses."""
-    inner = node.unnest()
-    if not isinstance(inner, kind):
-        return [node]
-    return [*_operands(inner.this, kind), *_operands(inner.expression, kind)]

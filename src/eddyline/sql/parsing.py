@@ -152,7 +152,6 @@ _CLOSED = re.compile(
     r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`(?:``|[^`])*`|--[^\n]*|/\*.*?\*/""", re.DOTALL
 )
 _CLOSED_OR_BLANK = re.compile(rf"({_CLOSED.pattern})|\s+", re.DOTALL)
-_CLOSED_OR_WORD = re.compile(rf"({_CLOSED.pattern})|\w+", re.DOTALL)
 _OPENING = re.compile(r"""['"`]|/\*|--""")
 
 
@@ -377,14 +376,17 @@ def on_one_line(text: str) -> str:
     return _CLOSED_OR_BLANK.sub(lambda found: found[1] or " ", text).strip()
 
 
-def folded(text: str) -> str:
-    r"""Return a text on one line and in lower case, but in quotes and comments.
+@functools.lru_cache(maxsize=KEPT_TREES)
+def comparable(text: str) -> tuple[str, ...]:
+    """Return the words of an expression: equal if two say the same but for blanks and case.
 
-    >>> folded("Upper(A)  =\n 'b  C'")
-    "upper(a) = 'b  C'"
+    >>> comparable("F( a,'X')") == comparable("f(a, 'X') -- twice"), comparable("'x'")
+    (True, ("'x",))
     """
-    plain = on_one_line(text)
-    return _CLOSED_OR_WORD.sub(lambda found: found[1] or found[0].lower(), plain)
+    return tuple(
+        f"'{each.text}" if each.token_type == TokenType.STRING else each.text.lower()
+        for each in tokens_of(text)
+    )
 
 
 def _first_open(text: str) -> int:

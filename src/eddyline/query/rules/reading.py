@@ -43,7 +43,7 @@ from eddyline.query.conditions import (
 )
 from eddyline.sql.analysis import Expression, resolve_columns
 from eddyline.sql.error_free import NoFormError, is_surely_evaluated
-from eddyline.sql.functions import as_call, says_collation
+from eddyline.sql.functions import as_call, joined_by, says_collation
 from eddyline.sql.literals import constant_of, scalars_for
 from eddyline.sql.nodes import patterns_of
 from eddyline.sql.null_rejection import needed_columns
@@ -340,48 +340,35 @@ _MIRRORED: dict[type[Expr], type[Expr]] = {
 _SIGNS: dict[type[Expr], str] = {exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 
 
-def connected(reading: Reading, node: Expr) -> Node:
-    """Return AND or OR, flat however deeply it is nested in itself."""
-    kind = type(node)
-    parts: list[Node] = []
-    waiting = [node]
-    while waiting:
-        inner = waiting.pop().unnest()
-        if isinstance(inner, kind):
-            waiting += [inner.expression, inner.this]
-        else:
-            parts.append(reading.node(inner))
-    return And(tuple(parts)) if kind is exp.And else Or(tuple(parts))
+def _and_or(reading: Reading, node: Expr) -> Node:
+    parts = tuple(map(reading.node, joined_by(type(node), node)))
+    return And(parts) if isinstance(node, exp.And) else Or(parts)
 
 
-def negated(reading: Reading, node: Expr) -> Node:
-    """Return NOT."""
+def _not(reading: Reading, node: Expr) -> Node:
     part = reading.node(node.this)
     return part.part if isinstance(part, Not) else Not(part)
 
 
-def constant(_reading: Reading, node: Expr) -> Node:
-    """Return TRUE, FALSE or NULL."""
+def _constant(_reading: Reading, node: Expr) -> Node:
     return Constant(bool(node.this) if isinstance(node, exp.Boolean) else None)
 
 
-def flag(reading: Reading, node: Expr) -> Node | None:
+def _flag(reading: Reading, node: Expr) -> Node | None:
     """Return the test of a boolean column."""
     operand = reading.operand(node)
     is_flag = operand is not None and operand.type.family == "boolean"
     return Compare(operand, "=", True) if is_flag and operand is not None else None
 
 
-def truth(reading: Reading, node: Expr) -> Node | None:
-    """Return IS TRUE, IS FALSE or IS NULL."""
+def _is(reading: Reading, node: Expr) -> Node | None:
     wanted = node.expression
     if isinstance(wanted, exp.Boolean):
         return Is(reading.node(node.this), TRUE if wanted.this else FALSE)
-    return null_test(reading, node.this)
+    return _null_test(reading, node.this)
 
 
-def null_test(reading: Reading, node: Expr) -> Node | None:
-    """Return the test whether an expression is NULL."""
+def _null_test(reading: Reading, node: Expr) -> Node | None:
     inner = node.unnest()
     facts = reading.expression.facts(inner)
     if facts.reason:
@@ -407,7 +394,7 @@ def _unless_rounded(read: NodeReader) -> NodeReader:
 
 
 @_unless_rounded
-def compared(reading: Reading, node: Expr) -> Node | None:
+def _compared(reading: Reading, node: Expr) -> Node | None:
     """Return the test of a comparison with a constant on either side."""
     left, right, kind = node.this, node.expression, type(node)
     constant = reading.constant(right)
@@ -424,7 +411,7 @@ def compared(reading: Reading, node: Expr) -> Node | None:
 
 
 @_unless_rounded
-def same(reading: Reading, node: Expr) -> Node | None:
+def _same(reading: Reading, node: Expr) -> Node | None:
     """Return the test of ``<=>`` and IS [NOT] DISTINCT FROM with a constant."""
     outcomes = TRUE if isinstance(node, exp.NullSafeEQ) else FALSE | UNKNOWN
     for one, other in ((node.this, node.expression), (node.expression, node.this)):
@@ -432,7 +419,7 @@ def same(reading: Reading, node: Expr) -> Node | None:
         if constant is None:
             continue
         if constant.family == "null":
-            null = null_test(reading, one)
+            null = _null_test(reading, one)
             return null if null is None or outcomes == TRUE else Not(null)
         equal = _equal(reading, reading.as_met(one, [other]), constant)
         return None if equal is None else Is(equal, outcomes)
@@ -440,7 +427,7 @@ def same(reading: Reading, node: Expr) -> Node | None:
 
 
 @_unless_rounded
-def between(reading: Reading, node: Expr) -> Node | None:
+def _between(reading: Reading, node: Expr) -> Node | None:
     """Return the tests of BETWEEN with constant bounds."""
     bounds = [node.args[key] for key in ("low", "high")]
     constants = [reading.constant(bound) for bound in bounds]
@@ -454,7 +441,7 @@ def between(reading: Reading, node: Expr) -> Node | None:
 
 
 @_unless_rounded
-def one_of_list(reading: Reading, node: Expr) -> Node | None:
+def _in_list(reading: Reading, node: Expr) -> Node | None:
     """Return the test of IN with a list of constants."""
     given = [reading.constant(value) for value in node.expressions]
     constants = [constant for constant in given if constant is not None]
@@ -504,7 +491,7 @@ def _one_of(reading: Reading, node: Expr, constants: Sequence[SqlConstant]) -> N
     values = tuple(dict.fromkeys(found))
     if len(values) > 1 and operand.type.family == "float" and 0.0 in values:
         return None  # of long lists Spark makes a hash set, in which -0.0 is not 0.0
-    folded = lower_case_tests(reading, node, values)
+    folded = _lower_case_tests(reading, node, values)
     if folded is not None:
         return folded
     return Compare(operand, "=", values[0]) if len(values) == 1 else OneOf(operand, values)
@@ -512,7 +499,7 @@ def _one_of(reading: Reading, node: Expr, constants: Sequence[SqlConstant]) -> N
 
 _LOWER = ("lower", "lcase")
 
-AROUND: dict[str, tuple[tuple[Wild, ...], tuple[Wild, ...]]] = {
+_AROUND: dict[str, tuple[tuple[Wild, ...], tuple[Wild, ...]]] = {
     "contains": ((Wild(ANY),), (Wild(ANY),)),
     "startswith": ((), (Wild(ANY),)),
     "endswith": ((Wild(ANY),), ()),
@@ -520,20 +507,15 @@ AROUND: dict[str, tuple[tuple[Wild, ...], tuple[Wild, ...]]] = {
 """The wildcards before and after the text that a function looks for."""
 
 
-def like(reading: Reading, node: Expr) -> Node | None:
-    """Return the tests of LIKE and ILIKE, also with ANY and ALL."""
-    return _liked(reading, node, "\\")
-
-
-def escaped(reading: Reading, node: Expr) -> Node | None:
+def _escaped(reading: Reading, node: Expr) -> Node | None:
     """Return the tests of LIKE with ESCAPE."""
     constant = reading.constant(node.expression)
     character = constant.value if constant is not None else None
     is_plain = isinstance(character, str) and len(character) == 1 and character not in "%_"
-    return _liked(reading, node.this, str(character)) if is_plain else None
+    return _like(reading, node.this, str(character)) if is_plain else None
 
 
-def _liked(reading: Reading, node: Expr, escape: str) -> Node | None:
+def _like(reading: Reading, node: Expr, escape: str = "\\") -> Node | None:
     ignores_case = isinstance(node, exp.ILike)
     tests: list[Node] = []
     for pattern in patterns_of(node):
@@ -550,12 +532,12 @@ def _liked(reading: Reading, node: Expr, escape: str) -> Node | None:
     return tests[0] if len(tests) == 1 else joined(tuple(tests))
 
 
-def around(reading: Reading, args: Sequence[Expr], name: str) -> Node | None:
+def _around(reading: Reading, args: Sequence[Expr], name: str) -> Node | None:
     """Return the test of ``contains``, ``startswith`` or ``endswith`` with a literal."""
     text = reading.text(args[1])
     if text is None:
         return None
-    before, after = AROUND[name]
+    before, after = _AROUND[name]
     return _text_test(reading, args[0], (*before, *([text] if text else []), *after), False)
 
 
@@ -571,7 +553,7 @@ def _text_test(
     return TextTest(operand, parts, folded)
 
 
-def lower_case_tests(reading: Reading, node: Expr, values: Sequence[Any]) -> Node | None:
+def _lower_case_tests(reading: Reading, node: Expr, values: Sequence[Any]) -> Node | None:
     """Return ``lower(x) IN (…)`` as tests of x; what is not in lower case is never equal."""
     inside = _lowered(reading, node)
     if inside is None:
@@ -592,12 +574,7 @@ def _lowered(reading: Reading, node: Expr) -> Operand | None:
     return reading.text_operand(called[1][0])
 
 
-def rlike(reading: Reading, node: Expr) -> Node | None:
-    """Return the test of RLIKE."""
-    return regex(reading, [node.this, node.expression])
-
-
-def regex(reading: Reading, args: Sequence[Expr]) -> Node | None:
+def _regex(reading: Reading, args: Sequence[Expr]) -> Node | None:
     """Return the test of a regular expression that Python surely reads as Java does."""
     operand, text = reading.text_operand(args[0]), reading.text(args[1])
     translated = None if operand is None or text is None else python_regex(text)
@@ -701,32 +678,32 @@ def _called(reading: Reading, node: Expr) -> Node | None:
     """Return the test of a function."""
     name, args = as_call(node) or ("", [])
     if name in ("isnull", "isnotnull") and len(args) == 1:
-        null = null_test(reading, args[0])
+        null = _null_test(reading, args[0])
         return null if null is None or name == "isnull" else Not(null)
     if name in ("rlike", "regexp", "regexp_like") and len(args) == 2:
-        return regex(reading, args)
-    if name in AROUND and len(args) == 2:
-        return around(reading, args, name)
+        return _regex(reading, args)
+    if name in _AROUND and len(args) == 2:
+        return _around(reading, args, name)
     return None
 
 
 READERS: dict[type[Expr], NodeReader] = {
-    exp.And: connected,
-    exp.Or: connected,
-    exp.Not: negated,
-    exp.Boolean: constant,
-    exp.Null: constant,
-    exp.Is: truth,
-    exp.Column: flag,
-    **dict.fromkeys(COMPARED, compared),
-    exp.NullSafeEQ: same,
-    exp.NullSafeNEQ: same,
-    exp.Between: between,
-    exp.In: one_of_list,
-    exp.Like: like,
-    exp.ILike: like,
-    exp.Escape: escaped,
-    exp.RegexpLike: rlike,
+    exp.And: _and_or,
+    exp.Or: _and_or,
+    exp.Not: _not,
+    exp.Boolean: _constant,
+    exp.Null: _constant,
+    exp.Is: _is,
+    exp.Column: _flag,
+    **dict.fromkeys(COMPARED, _compared),
+    exp.NullSafeEQ: _same,
+    exp.NullSafeNEQ: _same,
+    exp.Between: _between,
+    exp.In: _in_list,
+    exp.Like: _like,
+    exp.ILike: _like,
+    exp.Escape: _escaped,
+    exp.RegexpLike: lambda reading, node: _regex(reading, [node.this, node.expression]),
     exp.Anonymous: _called,
 }
 """The function that turns each type of node into tests; Spark evaluates all other nodes."""

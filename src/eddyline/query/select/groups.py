@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, TypeGuard
 
-from sqlglot import TokenType, exp
+from sqlglot import exp
 
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.query.cql import micros_of
@@ -45,7 +44,7 @@ from eddyline.registry import unknown
 from eddyline.sql.analysis import check_is_row_wise
 from eddyline.sql.functions import AGGREGATES, as_name, drawn
 from eddyline.sql.names import is_no_column
-from eddyline.sql.parsing import KEPT_TREES, offset_of, refuse, tokens_of
+from eddyline.sql.parsing import comparable, offset_of, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -408,19 +407,6 @@ def calls_in(tree: Expr, known: Collection[str]) -> list[exp.Anonymous]:
     nodes = tree.walk(prune=lambda each: isinstance(each, exp.Window))
     calls = (called(node, known) for node in nodes if isinstance(node, exp.Anonymous))
     return [each for each in calls if each is not None]
-
-
-@lru_cache(maxsize=KEPT_TREES)
-def comparable(text: str) -> tuple[str, ...]:
-    """Return the words of an expression: equal if two say the same but for blanks and case.
-
-    >>> comparable("F( a,'X')") == comparable("f(a, 'X') -- twice"), comparable("'x'")
-    (True, ("'x",))
-    """
-    return tuple(
-        f"'{each.text}" if each.token_type == TokenType.STRING else each.text.lower()
-        for each in tokens_of(text)
-    )
 
 
 class AggregateCalls:

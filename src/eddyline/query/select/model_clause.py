@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import TokenType
 
 from eddyline.query.cql import WindowParser
-from eddyline.sql.parsing import SparkText
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -130,16 +129,6 @@ def _is_name(token: Token) -> bool:
 
 class ModelParser(WindowParser):
     """Reads the clauses from tokens that follow each other, as many as there are."""
-
-    @classmethod
-    def begun(cls, text: str, tokens: Sequence[Token]) -> ModelParser:
-        """Return the parser before the first of the tokens."""
-        made = cls(dialect=SparkText())
-        made.reset()
-        made.sql, made._end, made._where = text, len(text), "MODEL"
-        made._chunks = [list(tokens)]
-        made._advance_chunk()
-        return made
 
     @property
     def n_read(self) -> int:

@@ -29,7 +29,6 @@ from eddyline.query.query import (
     TimeColumn,
     too_long,
 )
-from eddyline.query.select.groups import comparable
 from eddyline.query.select.statement import (
     columns_of_star,
     default_name,
@@ -41,7 +40,7 @@ from eddyline.query.select.statement import (
 from eddyline.registry import unknown
 from eddyline.sql.analysis import check_is_row_wise
 from eddyline.sql.functions import AGGREGATES, WINDOWED
-from eddyline.sql.parsing import offset_of, refuse
+from eddyline.sql.parsing import comparable, offset_of, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -34,9 +34,10 @@ from eddyline.query.select.statement import (
     Names,
     Statement,
     columns_of_star,
+    default_name,
     identifier,
     is_star,
-    named_part,
+    unaliased,
     with_names,
 )
 from eddyline.sql.analysis import Expression, check_is_row_wise
@@ -312,7 +313,7 @@ def _join(
         names.scope = replace(names.scope, hints=called)
     _add_where(conditions)
     conditions.connect()
-    _check_output(statement, calls)
+    _row_wise(statement.output_columns, calls)
     return Query(
         _inputs(items, conditions),
         conditions.keys.classes(),
@@ -328,11 +329,8 @@ def _join(
 
 def _check_asked(statement: Statement, calls: Calls, names: JoinNames, asked: Exists) -> None:
     """Refuse EXISTS of output columns that cannot be computed row by row."""
-    for column in statement.items_of(asked.select):
-        if not is_star(column.tree):
-            calls.check_none(column.tree)
-            check_is_row_wise(column.tree, statement.text, f"output column {column.text!r}")
-            names.inputs(column, f"output column {column.text!r}")
+    for column in _row_wise(statement.items_of(asked.select), calls):
+        names.inputs(column, f"output column {column.text!r}")
 
 
 def _add_where(conditions: Conditions) -> None:
@@ -341,12 +339,17 @@ def _add_where(conditions: Conditions) -> None:
         conditions.add("WHERE", where.this)
 
 
-def _check_output(statement: Statement, calls: Calls) -> None:
-    """Refuse output columns that need more than one row, or call functions of the user."""
-    for column in statement.output_columns:
-        if not is_star(column.tree):
-            calls.check_none(column.tree)
-            check_is_row_wise(column.tree, statement.text, f"output column {column.text!r}")
+def _row_wise(columns: Sequence[Fragment], calls: Calls) -> list[Fragment]:
+    """Return output columns that are no stars.
+
+    Raises:
+        NotSupportedError: one needs more than one row, or calls a function of the user.
+    """
+    plain = [each for each in columns if not is_star(each.tree)]
+    for each in plain:
+        calls.check_none(each.tree)
+        check_is_row_wise(each.tree, each.query, f"output column {each.text!r}")
+    return plain
 
 
 def _inputs(items: Sequence[FromItem], conditions: Conditions) -> tuple[Input, ...]:
@@ -375,7 +378,8 @@ def _named_texts(column: Fragment, statement: Statement, names: JoinNames) -> li
         return [(each.column, each.text) for each in columns_of_star(column, statement, names)]
     what = f"output column {column.text!r}"
     names.check_no_star(column, what)
-    name, part = named_part(column, statement, names)
+    alias, part = unaliased(column, statement)
+    name = alias or default_name(part, what, statement, names)
     return [(name, names.qualified(part, what))]
 
 

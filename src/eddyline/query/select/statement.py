@@ -19,7 +19,7 @@ from eddyline.query.cql import EMITS
 from eddyline.query.select.grammar import EMITTED, FIRST, ITEM, SPAN, CqlText, tokens_of_query
 from eddyline.query.select.model_clause import MODEL
 from eddyline.registry import unknown
-from eddyline.sql.functions import unnegated
+from eddyline.sql.functions import joined_by, unnegated
 from eddyline.sql.names import column_nodes, is_no_column, matching, refuse_column
 from eddyline.sql.parsing import (
     deep,
@@ -260,15 +260,9 @@ class Statement:
 
     def conjuncts(self, condition: Expr) -> list[Fragment]:
         """Return the conjuncts of a condition, without parentheses around them."""
-        found, rest = [], [condition]
-        while rest:
-            tree = rest.pop()
-            inner = tree.unnest()
-            if isinstance(inner, exp.And):
-                rest += [inner.right, inner.left]
-            else:  # sqlglot takes (v > 3 name), which Spark refuses
-                found.append(self.part(tree if isinstance(inner, exp.Alias) else inner))
-        return found
+        trees = [(each, each.unnest()) for each in joined_by(exp.And, condition)]
+        # sqlglot takes (v > 3 name), which Spark refuses.
+        return [self.part(tree if isinstance(inner, exp.Alias) else inner) for tree, inner in trees]
 
     def offset_of_word(self, word: str) -> int:
         """Return the offset of the first token that starts with a word of SQL."""
@@ -642,12 +636,6 @@ def columns_of_star(column: Fragment, statement: Statement, names: JoinNames) ->
         message = f"{what}: a star of a struct (name its fields) is not supported yet"
         statement.refuse(message, column.start)
     return [Named(name, each) for each in scope.inputs[name]]
-
-
-def named_part(column: Fragment, statement: Statement, names: JoinNames) -> tuple[str, Fragment]:
-    """Return the name of an output column that is no star, and its expression."""
-    alias, part = unaliased(column, statement)
-    return alias or default_name(part, f"output column {column.text!r}", statement, names), part
 
 
 def unaliased(column: Fragment, statement: Statement) -> tuple[str, Fragment]:
