@@ -57,7 +57,7 @@ def attribute(name: str, sql: str, kind: str, reads: Iterable[str]) -> Attribute
     the columns that it is made of.
     """
     read = frozenset(reads)
-    base = kind.split("(", maxsplit=1)[0].strip().lower()
+    base = _base(kind)
     if base in _TEXTS:
         # The hash of NULL is a number like any other.
         hashed = (
@@ -83,13 +83,12 @@ def candidates(types: Mapping[str, str], limit: int) -> tuple[Attribute, ...]:
     Texts, booleans, whole numbers and dates come first, in the order of the input, then real
     numbers. Times are left out: rows to come have others.
     """
-    found: list[Attribute] = []
-    for is_real in (False, True):
-        for name, kind in types.items():
-            base = kind.split("(")[0].lower()
-            if base.startswith("timestamp") or (base in _REAL | {"decimal"}) != is_real:
-                continue
-            each = attribute(name, quoted(name), kind, [name])
-            if each is not None:
-                found.append(each)
-    return tuple(found[:limit])
+    names = [name for name, kind in types.items() if not _base(kind).startswith("timestamp")]
+    names.sort(key=lambda name: _base(types[name]) in _REAL | {"decimal"})
+    columns = (attribute(name, quoted(name), types[name], [name]) for name in names)
+    return tuple(each for each in columns if each is not None)[:limit]
+
+
+def _base(kind: str) -> str:
+    """Return a type without its digits or length."""
+    return kind.split("(", maxsplit=1)[0].strip().lower()

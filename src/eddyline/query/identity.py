@@ -239,7 +239,11 @@ def identity_of(
         tuple(sorted(name for name, own in read.items() if own is None)),
         facts.keeps_rows,
         tuple(_names_of(each, facts) for each in steps),
-        tuple(_layout_of(each, facts) for each in steps if not isinstance(each, _PLAIN_STEPS)),
+        tuple(
+            (each.output, *_orders_of(each, facts))
+            for each in steps
+            if not isinstance(each, _PLAIN_STEPS)
+        ),
         is_stateful,
         legacy,
         tuple(
@@ -494,29 +498,25 @@ def _name(relation: str) -> str:
 
 def _names_of(step: Step, facts: _Facts) -> tuple[str, ...]:
     """Return the kind of a step, the name of its relation, and its names and forms in order."""
-    head = type(step).__name__, step.output
-    match step:
-        case FilterStep():
-            forms = [str(facts.predicate(each, step.input)) for each in step.predicates]
-            return (*head, *forms, *(each.name for each in step.predicates))
-        case AggregateStep():
-            return (*head, *map(_output_name, step.projections), *_layout_of(step, facts)[1:])
-        case ProjectStep():
-            return (*head, *map(_output_name, step.projections))
-    return (*head, *_layout_of(step, facts)[1:])
+    names: list[str] = []
+    if isinstance(step, FilterStep):
+        names += [str(facts.predicate(each, step.input)) for each in step.predicates]
+        names += [each.name for each in step.predicates]
+    elif isinstance(step, AggregateStep | ProjectStep):
+        names += map(_output_name, step.projections)
+    return type(step).__name__, step.output, *names, *_orders_of(step, facts)
 
 
-def _layout_of(step: Step, facts: _Facts) -> tuple[str, ...]:
-    """Return the name of a step's relation, and the names and orders in its files."""
+def _orders_of(step: Step, facts: _Facts) -> tuple[str, ...]:
+    """Return the names and orders in the files of a step."""
     match step:
         case JoinStep():
             joined = [json.dumps([each.name, *each.columns]) for each in step.joined]
             keys = [facts.key(step, each) for each in step.keys]
-            equal = [facts.form(each, step.output) for each in step.equalities]
-            return (step.output, *joined, *keys, *equal)
+            return *joined, *keys, *(facts.form(each, step.output) for each in step.equalities)
         case AggregateStep():
-            return (step.output, *(facts.call(each) for each in step.calls))
-    return (step.output,)
+            return tuple(map(facts.call, step.calls))
+    return ()
 
 
 @deep

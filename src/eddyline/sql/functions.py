@@ -70,7 +70,7 @@ def unnegated(tree: Expr) -> tuple[Expr, bool]:
     return tree, is_negated
 
 
-def joined_by(kind: type[exp.Connector], tree: Expr) -> list[Expr]:
+def joined_by(kind: type[Expr], tree: Expr) -> list[Expr]:
     """Return what AND or OR joins in a tree, through parentheses, from left to right."""
     # A loop and not a recursion: thousands may stand in a row.
     found, rest = [], [tree]

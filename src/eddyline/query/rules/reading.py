@@ -110,16 +110,10 @@ class Reading:
         self._predicates = _take_out_calls(self.expression, columns, known)
         """By the ``id`` of the nodes that stand for their calls."""
         self._errors: dict[int, tuple[Operand | NativeTest, Raise]] = {}  # by id of the first
+        calls = self.expression.calls.values()
+        self.first_call, self._first_offset = min(calls, key=lambda call: call[1], default=("", 0))
+        """The first Python function that it calls ("" if it calls none), and its offset."""
         self._check_is_condition(self.expression.tree)
-
-    @property
-    def first_call(self) -> str:
-        """The first Python function that it calls ("" if it calls none)."""
-        return self._first_call[0]
-
-    @property
-    def _first_call(self) -> tuple[str, int]:
-        return min(self.expression.calls.values(), key=lambda call: call[1], default=("", 0))
 
     @property
     def whole(self) -> NativeTest:
@@ -154,13 +148,13 @@ class Reading:
 
     def refuse_calls(self, reason: str) -> NoReturn:
         """Refuse a rule that calls a Python function although it must stay whole."""
-        name, offset = self._first_call
+        name = self.first_call
         message = (
             f"{self.expression.what} calls the Python function {name} and cannot be taken apart: "
             f"{reason}; use forms that never raise, such as try_cast or try_divide, or make two "
             "rules of it"
         )
-        refuse(message, self.expression.text, offset, NotSupportedError, function=name)
+        refuse(message, self.expression.text, self._first_offset, NotSupportedError, function=name)
 
     def tree(self) -> Node:
         """Return the rule as a tree of tests.

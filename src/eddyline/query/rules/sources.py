@@ -236,12 +236,7 @@ def _bound_text(
     *,
     ansi: bool,
 ) -> _BoundPart:
-    return _taken_apart(
-        predicate, Reading(predicate.text, called(rule), columns, rule.functions, ansi=ansi)
-    )
-
-
-def _taken_apart(predicate: SqlPredicate, read: Reading) -> _BoundPart:
+    read = Reading(predicate.text, called(rule), columns, rule.functions, ansi=ansi)
     reason = _reason(predicate, read)
     if not reason:
         try:

@@ -9,7 +9,7 @@ current row: of RANGE with the rows of its instant, of ROWS with itself.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import exp
@@ -129,15 +129,15 @@ class OverReader:
         call = self._calls.call_of(over.this)
         if call is None:
             self._refuse_unknown(over)
-        frame = self._frames.read(over)
-        self._times.setdefault(frame.time.name, frame.time)
-        texts = tuple(self._partition(each) for each in frame.partition_by)
-        by = ((frame.time.name,), *map(comparable, texts))
-        key = (self._calls.key(call), by, frame.window)
+        parts, window, time = self._frames.read(over)
+        self._times.setdefault(time.name, time)
+        texts = tuple(map(self._partition, parts))
+        by = ((time.name,), *map(comparable, texts))
+        key = (self._calls.key(call), by, window)
         if key not in self._columns:
             self._columns[key] = f"{CALL}{len(self._columns)}"
-            made = OverCall(replace(call, column=self._columns[key]), frame.window)
-            known = self._overs.get(by) or Over(texts, (), frame.time.name)
+            made = OverCall(replace(call, column=self._columns[key]), window)
+            known = self._overs.get(by) or Over(texts, (), time.name)
             self._overs[by] = replace(known, calls=(*known.calls, made))
         return self._columns[key]
 
@@ -160,15 +160,6 @@ class OverReader:
 _BY = "ORDER BY of OVER (…)"
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """What OVER says."""
-
-    partition_by: tuple[Fragment, ...]
-    window: Window
-    time: TimeColumn
-
-
 class FrameReader:
     """Reads the frames of a query, those of its WINDOW clause included."""
 
@@ -184,18 +175,17 @@ class FrameReader:
                 refuse(f"WINDOW {name} is defined twice", self._text, offset_of(each))
             self._defined[name.lower()] = each
 
-    def read(self, over: exp.Window) -> Frame:
-        """Return what OVER says, or the definition that it names.
+    def read(self, over: exp.Window) -> tuple[list[Fragment], Window, TimeColumn]:
+        """Return the partitions, the window and the time of OVER, or of the WINDOW that it names.
 
         Raises:
             QueryError: it is not of the event time, or not complete; the message shows where.
             NotSupportedError: a frame that eddyline does not run.
         """
         start, over = offset_of(over), self._definition(over)
-        by = over.args.get("partition_by") or ()
         time = self._time(over, start)
-        partition = tuple(self._statement.part(each) for each in by)
-        return Frame(partition, self._window(over), time)
+        parts = [self._statement.part(each) for each in over.args.get("partition_by") or ()]
+        return parts, self._window(over), time
 
     def _definition(self, over: exp.Window) -> exp.Window:
         alias = over.args.get("alias")

@@ -142,18 +142,154 @@ class _Reader:
         made = [self._subquery(statement.of_source(source)) for source, _ in statement.sources]
         items = FromReader(statement, self._columns, self._tables, no_window, made).items()
         if aggregation is not None or over is not None:
-            read = _grouped if aggregation is not None else _windowed
-            query = read(statement, self._calls, items[0], self._known)
+            read = self._grouped if aggregation is not None else self._windowed
+            query = read(statement, items[0])
         elif len(items) == 1:
-            query = _filter(statement, self._calls, items[0])
+            query = self._filter(statement, items[0])
         else:
-            query = _join(statement, self._calls, items)
+            query = self._join(statement, items)
         return Part(statement, query, items)
 
     def _subquery(self, statements: Sequence[Statement]) -> tuple[Query, Mapping[str, str]] | None:
         """Return a subquery and its columns; None if there is no statement."""
         parts = [self._part(each) for each in statements]
         return (union_of(parts), columns_of(parts)) if parts else None
+
+    def _filter(self, statement: Statement, item: FromItem) -> Query:
+        """Read a query over one input."""
+        names = Names(item.name, item.stream)
+        conditions = Conditions(statement, self._calls, names, [item.name])
+        called: dict[str, FunctionPredicate] = {}
+        projections = tuple(
+            self._output_column(column, conditions, names, called)
+            for column in statement.output_columns
+        )
+        _add_where(conditions)
+        read = _inputs([item], conditions)
+        return Query(read, (), (), (), projections, "istream", statement.text, called)
+
+    def _grouped(self, statement: Statement, item: FromItem) -> Query:
+        """Read a query of aggregates."""
+        made = self._aggregates(statement, item)
+        grouping, window, projections, times = GroupReader(made).read(item.window)
+        read = replace(self._filtered(statement, item), window=window)
+        _check_counted(statement, read)
+        plain = Query((read,), (), (), (), projections, statement.emits, statement.text)
+        return replace(plain, grouping=grouping, times=times)
+
+    def _windowed(self, statement: Statement, item: FromItem) -> Query:
+        """Read a filter with aggregates OVER rows so far."""
+        made = self._aggregates(statement, item)
+        overs, projections, times = OverReader(made).read()
+        read = self._filtered(statement, item)
+        plain = Query((read,), (), (), (), projections, "istream", statement.text)
+        return replace(plain, overs=overs, times=times)
+
+    def _aggregates(self, statement: Statement, item: FromItem) -> AggregateCalls:
+        """Return the calls of aggregates over one input, whose names are resolved in its schema."""
+        names = JoinNames(statement.text)
+        names.add(item.name, item.columns, ())
+        if item.name != item.stream:
+            hint = {item.stream.lower(): f"{item.stream} is called {item.name} here"}
+            names.scope = replace(names.scope, hints=hint)
+        return AggregateCalls(statement, names, self._calls, self._known)
+
+    def _filtered(self, statement: Statement, item: FromItem) -> Input:
+        """Return an input with what WHERE asks of it."""
+        names = Names(item.name, item.stream)
+        conditions = Conditions(statement, self._calls, names, [item.name])
+        where = statement.tree.args.get("where")
+        for node in [] if where is None else calls_in(where.this, self._known):
+            message = f"WHERE: the aggregate {node.name}() stands in HAVING; WHERE is asked of rows"
+            refuse(message, statement.text, offset_of(node))
+        _add_where(conditions)
+        return _inputs([item], conditions)[0]
+
+    def _output_column(
+        self,
+        column: Fragment,
+        conditions: Conditions,
+        names: Names,
+        called: dict[str, FunctionPredicate],
+    ) -> str:
+        """Return the text of an output column; calls of functions of the user become columns.
+
+        These are added to ``called``.
+        """
+        if is_star(column.tree):
+            return names.unqualified(column)
+        what = f"output column {column.text!r}"
+        check_is_row_wise(column.tree, column.query, what, self._calls.functions)
+        replaced = []
+        for node in self._calls.within(column.tree):
+            call = self._calls.call(node)
+            assert call is not None
+            made, _ = conditions.called(call, what)
+            name = next((name for name, each in called.items() if each == made), None)
+            name = name or f"__eddyline_call_{len(called)}"
+            called[name] = made
+            replaced.append((conditions.statement.part(node), name))
+        text = names.with_calls(column, replaced)
+        is_named = isinstance(column.tree, exp.Alias | exp.Aliases) or not replaced
+        return text if is_named else f"{text} AS {identifier(' '.join(column.text.split()))}"
+
+    def _join(self, statement: Statement, items: Sequence[FromItem]) -> Query:
+        """Read a query over several inputs."""
+        names = JoinNames(statement.text)
+        conditions = JoinConditions(statement, self._calls, names, [each.name for each in items])
+        called = {
+            item.stream.lower(): f"{item.stream} is called {item.name} here" for item in items
+        }
+        later = {item.name.lower(): f"{item.name} is joined after this ON" for item in items}
+        names.scope = replace(names.scope, hints={**called, **later})
+        for item in items:
+            before, word = names.scope, "ON"
+            conditions.partner = item.name if item.kind != "inner" else ""
+            for left, right in names.add(item.name, item.columns, item.using):
+                conditions.add_using(left, right, item.start)
+            if isinstance(item.added, Exists):
+                word, names.scope = "WHERE of EXISTS", names.scope.preferring(item.name)
+                self._check_asked(statement, names, item.added)
+            if item.on is not None:
+                conditions.add(word, item.on)
+            if item.kind in ("semi", "anti"):
+                hint = {item.name.lower(): f"{item.name} is read by the condition alone"}
+                names.scope = replace(before, hints={**called, **hint})
+        kind, conditions.partner = items[-1].kind, ""
+        conditions.absent = items[-1].name if kind == "left" else ""
+        if kind not in ("semi", "anti"):
+            names.scope = replace(names.scope, hints=called)
+        _add_where(conditions)
+        conditions.connect()
+        self._row_wise(statement.output_columns)
+        return Query(
+            _inputs(items, conditions),
+            conditions.keys.classes(),
+            tuple(conditions.equalities),
+            tuple(conditions.residual),
+            _projections(statement, names),
+            statement.emits or "istream",
+            statement.text,
+            kind=kind,
+            conditions=tuple(conditions.conditions),
+        )
+
+    def _check_asked(self, statement: Statement, names: JoinNames, asked: Exists) -> None:
+        """Refuse EXISTS of output columns that cannot be computed row by row."""
+        for column in self._row_wise(statement.items_of(asked.select)):
+            names.inputs(column, f"output column {column.text!r}")
+
+    def _row_wise(self, columns: Sequence[Fragment]) -> list[Fragment]:
+        """Return output columns that are no stars.
+
+        Raises:
+            NotSupportedError: one needs more than one row, or calls a function of the user.
+        """
+        plain = [each for each in columns if not is_star(each.tree)]
+        for each in plain:
+            self._calls.check_none(each.tree)
+            check_is_row_wise(each.tree, each.query, f"output column {each.text!r}")
+        return plain
 
 
 def _check_joined(
@@ -168,35 +304,6 @@ def _check_joined(
         f"join (CREATE STREAM x AS SELECT …) and aggregate that: SELECT … FROM x"
     )
     statement.refuse(message, said.start)
-
-
-def _filter(statement: Statement, calls: Calls, item: FromItem) -> Query:
-    """Read a query over one input."""
-    names = Names(item.name, item.stream)
-    conditions = Conditions(statement, calls, names, [item.name])
-    called: dict[str, FunctionPredicate] = {}
-    projections = tuple(
-        _output_column(column, conditions, calls, names, called)
-        for column in statement.output_columns
-    )
-    _add_where(conditions)
-    read = _inputs([item], conditions)
-    return Query(read, (), (), (), projections, "istream", statement.text, called)
-
-
-def _grouped(
-    statement: Statement,
-    calls: Calls,
-    item: FromItem,
-    aggregates: Collection[str],
-) -> Query:
-    """Read a query of aggregates."""
-    made = AggregateCalls(statement, _names_of(statement, item), calls, aggregates)
-    grouping, window, projections, times = GroupReader(made).read(item.window)
-    read = replace(_filtered(statement, calls, item, aggregates), window=window)
-    _check_counted(statement, read)
-    plain = Query((read,), (), (), (), projections, statement.emits, statement.text)
-    return replace(plain, grouping=grouping, times=times)
 
 
 def _check_counted(statement: Statement, read: Input) -> None:
@@ -217,139 +324,10 @@ def _check_counted(statement: Statement, read: Input) -> None:
         statement.refuse(message, statement.part(where.this).start)
 
 
-def _windowed(
-    statement: Statement,
-    calls: Calls,
-    item: FromItem,
-    aggregates: Collection[str],
-) -> Query:
-    """Read a filter with aggregates OVER rows so far."""
-    made = AggregateCalls(statement, _names_of(statement, item), calls, aggregates)
-    overs, projections, times = OverReader(made).read()
-    read = _filtered(statement, calls, item, aggregates)
-    plain = Query((read,), (), (), (), projections, "istream", statement.text)
-    return replace(plain, overs=overs, times=times)
-
-
-def _names_of(statement: Statement, item: FromItem) -> JoinNames:
-    """Return the names of one input, resolved in its schema."""
-    names = JoinNames(statement.text)
-    names.add(item.name, item.columns, ())
-    if item.name != item.stream:
-        hint = {item.stream.lower(): f"{item.stream} is called {item.name} here"}
-        names.scope = replace(names.scope, hints=hint)
-    return names
-
-
-def _filtered(
-    statement: Statement, calls: Calls, item: FromItem, aggregates: Collection[str]
-) -> Input:
-    """Return an input with what WHERE asks of it."""
-    conditions = Conditions(statement, calls, Names(item.name, item.stream), [item.name])
-    where = statement.tree.args.get("where")
-    for node in [] if where is None else calls_in(where.this, aggregates):
-        message = f"WHERE: the aggregate {node.name}() stands in HAVING; WHERE is asked of rows"
-        refuse(message, statement.text, offset_of(node))
-    _add_where(conditions)
-    return _inputs([item], conditions)[0]
-
-
-def _output_column(
-    column: Fragment,
-    conditions: Conditions,
-    calls: Calls,
-    names: Names,
-    called: dict[str, FunctionPredicate],
-) -> str:
-    """Return the text of an output column; calls of functions of the user become columns.
-
-    These are added to ``called``.
-    """
-    if is_star(column.tree):
-        return names.unqualified(column)
-    what = f"output column {column.text!r}"
-    check_is_row_wise(column.tree, column.query, what, calls.functions)
-    replaced = []
-    for node in calls.within(column.tree):
-        call = calls.call(node)
-        assert call is not None
-        made, _ = conditions.called(call, what)
-        name = next((name for name, each in called.items() if each == made), None)
-        name = name or f"__eddyline_call_{len(called)}"
-        called[name] = made
-        replaced.append((conditions.statement.part(node), name))
-    text = names.with_calls(column, replaced)
-    is_named = isinstance(column.tree, exp.Alias | exp.Aliases) or not replaced
-    return text if is_named else f"{text} AS {identifier(' '.join(column.text.split()))}"
-
-
-def _join(
-    statement: Statement,
-    calls: Calls,
-    items: Sequence[FromItem],
-) -> Query:
-    """Read a query over several inputs."""
-    names = JoinNames(statement.text)
-    conditions = JoinConditions(statement, calls, names, [item.name for item in items])
-    called = {item.stream.lower(): f"{item.stream} is called {item.name} here" for item in items}
-    later = {item.name.lower(): f"{item.name} is joined after this ON" for item in items}
-    names.scope = replace(names.scope, hints={**called, **later})
-    for item in items:
-        before, word = names.scope, "ON"
-        conditions.partner = item.name if item.kind != "inner" else ""
-        for left, right in names.add(item.name, item.columns, item.using):
-            conditions.add_using(left, right, item.start)
-        if isinstance(item.added, Exists):
-            word, names.scope = "WHERE of EXISTS", names.scope.preferring(item.name)
-            _check_asked(statement, calls, names, item.added)
-        if item.on is not None:
-            conditions.add(word, item.on)
-        if item.kind in ("semi", "anti"):
-            hint = {item.name.lower(): f"{item.name} is read by the condition alone"}
-            names.scope = replace(before, hints={**called, **hint})
-    kind, conditions.partner = items[-1].kind, ""
-    conditions.absent = items[-1].name if kind == "left" else ""
-    if kind not in ("semi", "anti"):
-        names.scope = replace(names.scope, hints=called)
-    _add_where(conditions)
-    conditions.connect()
-    _row_wise(statement.output_columns, calls)
-    return Query(
-        _inputs(items, conditions),
-        conditions.keys.classes(),
-        tuple(conditions.equalities),
-        tuple(conditions.residual),
-        _projections(statement, names),
-        statement.emits or "istream",
-        statement.text,
-        kind=kind,
-        conditions=tuple(conditions.conditions),
-    )
-
-
-def _check_asked(statement: Statement, calls: Calls, names: JoinNames, asked: Exists) -> None:
-    """Refuse EXISTS of output columns that cannot be computed row by row."""
-    for column in _row_wise(statement.items_of(asked.select), calls):
-        names.inputs(column, f"output column {column.text!r}")
-
-
 def _add_where(conditions: Conditions) -> None:
     where = conditions.statement.tree.args.get("where")
     if where is not None:
         conditions.add("WHERE", where.this)
-
-
-def _row_wise(columns: Sequence[Fragment], calls: Calls) -> list[Fragment]:
-    """Return output columns that are no stars.
-
-    Raises:
-        NotSupportedError: one needs more than one row, or calls a function of the user.
-    """
-    plain = [each for each in columns if not is_star(each.tree)]
-    for each in plain:
-        calls.check_none(each.tree)
-        check_is_row_wise(each.tree, each.query, f"output column {each.text!r}")
-    return plain
 
 
 def _inputs(items: Sequence[FromItem], conditions: Conditions) -> tuple[Input, ...]:
