@@ -31,11 +31,11 @@ class Attribute:
     kind: Literal["number", "category"]
     """``number``: values have an order; ``category``: only equality means anything."""
     sql: str
-    """Its value as a DOUBLE: a number, 0 or 1 for a boolean, a hash of a text."""
+    """Its value as a DOUBLE: a number, 0 or 1 for a boolean, the hash of a text."""
     reads: frozenset[str] = frozenset()
     """The columns that it is made of."""
     text_sql: str = ""
-    """Of a text, the text itself as SQL, cut short; empty where the value says itself."""
+    """For a text, the start of the text as SQL; empty if the value needs no text."""
 
     @property
     def labels(self) -> dict[float, str]:
@@ -53,8 +53,11 @@ class Attribute:
 def attribute(name: str, sql: str, kind: str, reads: Iterable[str]) -> Attribute | None:
     """Return an attribute, or None if a value of that type says nothing useful.
 
-    It is said as Spark SQL that cannot raise, with its type as ``DataFrame.dtypes`` writes it and
-    the columns that it is made of.
+    Args:
+        name: of the attribute.
+        sql: its value as Spark SQL that cannot raise.
+        kind: its type as ``DataFrame.dtypes`` writes it.
+        reads: the columns that it is made of.
     """
     read = frozenset(reads)
     base = _base(kind)

@@ -45,9 +45,9 @@ MAX_ROWS = 10**15
 
 
 class Window:
-    """The rows of a stream that are there to be joined at an instant of event time.
+    """The rows of a stream that can be joined at an instant of event time.
 
-    What a kind of window does not say of itself is as in one that keeps all rows.
+    A subclass overrides what differs from a window that keeps all rows.
     """
 
     __slots__ = ()
@@ -71,7 +71,7 @@ class Window:
         return None
 
     def ends(self, starts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the last instants (µs) of rows by their event times (µs), as far as time tells."""
+        """Return the last instants (µs) of rows from their event times (µs); counts are ignored."""
         if self.length == LONGEST:
             return np.full(starts.size, LONGEST)
         # Where the end is beyond all instants, the row stays.

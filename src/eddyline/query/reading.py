@@ -54,14 +54,14 @@ def columns_of_stream(
         steps: each over the result of the one before.
         columns: of the stream; its event time is read if a step names it.
         routes: whether filters of several predicates may part rows into classes by any column.
-            Of quick ones they part rows by columns that are read anyway: another one would take
-            longer than they do.
-        route_by: SQL texts of what alone they part rows by; None if nobody has said.
+            Quick predicates use only columns that are read anyway: reading another column would
+            take longer than the predicates do.
+        route_by: SQL texts by which alone they part rows; None if nobody has said.
 
     Returns:
-        None where all columns count, or where it cannot be told: of ``*``, of filters that route,
-        of windows that count rows, which are in the order of all columns where times are equal, of
-        names that are none of the stream's, and of rules, whose results are whole rows.
+        None if all columns count, or if that cannot be told: for ``*``, for filters that route, for
+        windows that count rows (all columns order rows of equal times), for names that the stream
+        does not have, and for rules, whose results are whole rows.
 
     Example:
         >>> from eddyline.query.predicates import SqlPredicate

@@ -1,10 +1,12 @@
 """Sorts the conjuncts of a query by the inputs that they read, and finds calls of functions.
 
-Of inner joins it is all one whether a condition stands in ON or in WHERE: what reads one input
-filters it, an equality of two makes a key, and everything else is asked of results. Of other joins
-ON says which rows are partners: what it asks of the first input drops no row of that. What WHERE
-asks of a LEFT JOIN's second input is asked of results. The keys of a join make classes of
-expressions that are equal in every result.
+In: the conditions of ON and WHERE. Out: for each input its predicates; for a join also keys and
+conditions on results. In an inner join ON and WHERE mean the same. A conjunct over one input
+filters that input, an equality of two inputs makes a key, and any other conjunct filters results.
+
+In other joins ON says which rows are partners. A conjunct of ON over the first input drops none of
+its rows. A conjunct of WHERE over the second input of a LEFT JOIN filters results. The keys of a
+join make classes of expressions that are equal in every result.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Reads aggregates over one stream: GROUP BY, HAVING, DISTINCT and the output columns.
 
-Of each expression the calls of aggregates and the expressions of GROUP BY become columns; what is
-left is computed of these. As in Spark, names are those of the stream's columns first, then in GROUP
-BY and HAVING those of output columns. ``window`` is the window that a result is of, unless the
-stream has a column of that name. Windows may be written in Spark's own spelling, too:
+Each call of an aggregate and each expression of GROUP BY becomes a column. Output columns and
+HAVING are expressions over these columns. As in Spark, a name means a column of the stream first,
+and in GROUP BY and HAVING an output column second. ``window`` is the window of a result, unless the
+stream has a column of that name. Spark's spelling of windows is read, too:
 ``GROUP BY window(ts, '10 minutes', '1 minute')``.
 """
 
@@ -64,7 +64,7 @@ _FIELDS = ("start", "end")
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """What first says that a query aggregates rows, and where."""
+    """The first words by which a query aggregates rows, and their offset."""
 
     said: str
     start: int

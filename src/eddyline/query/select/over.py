@@ -1,10 +1,10 @@
 """Reads a filter whose output columns have aggregates of rows so far: ``SUM(v) OVER (…)``.
 
-Of output columns, calls before OVER become columns that steps add to each row; what is left is
-computed of these and of the row's own. Calls over equal partitions are made by one step.
+Each call before OVER becomes a column that a step adds to every row. Output columns are expressions
+over these columns and the columns of the row. One step makes all calls over equal partitions.
 
-In ``OVER (…)`` stand partitions, the column of time, and frames as windows. A frame ends at the
-current row: of RANGE with the rows of its instant, of ROWS with itself.
+``OVER (…)`` has partitions, the column of time, and a frame, which is read as a window. A frame
+ends at the current row; a RANGE includes the rows of the same instant.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from eddyline.query.query import (
     TimeColumn,
     too_long,
 )
+from eddyline.query.select.groups import Aggregation
 from eddyline.query.select.statement import (
     columns_of_star,
     default_name,
@@ -54,11 +55,11 @@ if TYPE_CHECKING:
 Words = tuple[str, ...]
 
 
-def over_of(statement: Statement) -> exp.Window | None:
-    """Return the first call before OVER in the output columns."""
+def over_of(statement: Statement) -> Aggregation | None:
+    """Return the first OVER in the output columns."""
     columns = (each.tree for each in statement.output_columns)
-    found = [node for tree in columns for node in tree.find_all(exp.Window)]
-    return min(found, key=offset_of, default=None)
+    starts = [offset_of(node) for tree in columns for node in tree.find_all(exp.Window)]
+    return Aggregation("OVER (…)", min(starts)) if starts else None
 
 
 class OverReader:

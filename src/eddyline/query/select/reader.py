@@ -1,9 +1,9 @@
 """Reads a query: ``SELECT … FROM s [RANGE 10 SECONDS], t WHERE s.k = t.k AND s.v > 3``.
 
-A query over one input is a filter. Its columns are resolved where it is bound to a stream, which
-may have some that its schema does not tell, such as ``_metadata``; so its parts stay as written,
-but for what stands before columns (``s.v``). Of a join every column is resolved here. Queries in
-queries, and UNION ALL, are read likewise.
+A query over one input is a filter. Its columns are resolved later, when it is bound to a stream: a
+stream may have columns that its schema does not show, such as ``_metadata``. So the parts of a
+filter stay as written, without the qualifiers of columns (``s.v``). The columns of a join are
+resolved here. Subqueries and the parts of UNION ALL are read in the same way.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from eddyline.query.select.conditions import Calls, Conditions, JoinConditions
 from eddyline.query.select.from_clause import FromReader
 from eddyline.query.select.groups import (
     AggregateCalls,
-    Aggregation,
     GroupReader,
     aggregation_of,
     calls_in,
@@ -134,20 +133,25 @@ class _Reader:
 
     def _part(self, statement: Statement) -> Part:
         aggregation, over = aggregation_of(statement, self._known), over_of(statement)
-        if len(statement.sources) > 1:
-            _check_joined(statement, aggregation, over)
+        said = aggregation or over
+        if said is not None and len(statement.sources) > 1:
+            message = (
+                f"{said.said} over a join is not supported yet in one SELECT; make a stream of the "
+                f"join (CREATE STREAM x AS SELECT …) and aggregate that: SELECT … FROM x"
+            )
+            statement.refuse(message, said.start)
         no_window = "here a row passes or not whatever the other rows are"
-        if aggregation is not None or over is not None:
+        if said is not None:
             no_window = "" if aggregation is not None else "here OVER (…) says which rows count"
         made = [self._subquery(statement.of_source(source)) for source, _ in statement.sources]
         items = FromReader(statement, self._columns, self._tables, no_window, made).items()
-        if aggregation is not None or over is not None:
-            read = self._grouped if aggregation is not None else self._windowed
-            query = read(statement, items[0])
-        elif len(items) == 1:
+        if len(items) > 1:
+            query = self._join(statement, items)
+        elif said is None:
             query = self._filter(statement, items[0])
         else:
-            query = self._join(statement, items)
+            read = self._windowed if aggregation is None else self._grouped
+            query = read(statement, items[0])
         return Part(statement, query, items)
 
     def _subquery(self, statements: Sequence[Statement]) -> tuple[Query, Mapping[str, str]] | None:
@@ -290,20 +294,6 @@ class _Reader:
             self._calls.check_none(each.tree)
             check_is_row_wise(each.tree, each.query, f"output column {each.text!r}")
         return plain
-
-
-def _check_joined(
-    statement: Statement, aggregation: Aggregation | None, over: exp.Window | None
-) -> None:
-    """Refuse a join that aggregates its results."""
-    if aggregation is None and over is None:
-        return
-    said = aggregation or Aggregation("OVER (…)", offset_of(over) if over else 0)
-    message = (
-        f"{said.said} over a join is not supported yet in one SELECT; make a stream of the "
-        f"join (CREATE STREAM x AS SELECT …) and aggregate that: SELECT … FROM x"
-    )
-    statement.refuse(message, said.start)
 
 
 def _check_counted(statement: Statement, read: Input) -> None:
