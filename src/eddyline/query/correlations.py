@@ -73,10 +73,10 @@ class Correlation:
     tests: tuple[tuple[str, int], ...] = ()
     """Comparisons of ``TESTS`` that all hold for the value; none where there is a program."""
     program: tuple[int, ...] = ()
-    """Of a boolean condition over the rules that were seen, in postfix order: places of references,
+    """A boolean condition over the rules that were seen, in postfix order: places of references,
     and ``AND``, ``OR``, ``NOT``."""
     percentile: int = 0
-    """Of ``value_percentile``, from 0 to 100."""
+    """The percentile of ``value_percentile``, from 0 to 100."""
     groups: tuple[str, ...] = ()
     """Names of what it is grouped by, as it calls them."""
     fields: tuple[str, ...] = ()

@@ -176,13 +176,13 @@ class AggregateStep(OverOne):
     having: str = ""
     """Condition on results; empty if there is none."""
     emits: Emits | None = None
-    """What was asked for; None: values at every slide and of every session, and of other windows
-    those that come to be (ISTREAM)."""
+    """What the query asks for; None: values at every slide and for every session, and ISTREAM for
+    other windows."""
     output: str = RESULT
     time: str = ""
     """The column of the input that the query takes for the event time; empty if it does not say."""
     where: str = ""
-    """Condition on rows that are in the window, where it counts rows: it counts the others, too."""
+    """Condition on rows of a window that counts rows; rows that do not meet it count, too."""
 
     def __repr__(self) -> str:
         """Say what identifies it, and its state; WHERE is named only where there is one."""
@@ -224,9 +224,9 @@ class AggregateStep(OverOne):
 class SharedAggregateStep(OverOne):
     """Aggregates a relation as several queries ask, over windows that slide.
 
-    Of any two queries one groups by all that the other groups by, or by more. Results say by
-    ``PLACE`` which query they are of, by its number, and have the groups of the finest, NULL where
-    their query does not group by them, the calls of all, and ``WINDOW``.
+    Of any two queries, one groups by all expressions of the other, perhaps by more. A result has
+    the number of its query in ``PLACE``, the groups of the finest query (NULL where its own query
+    does not group by them), the calls of all queries, and ``WINDOW``.
     """
 
     members: tuple[tuple[AggregateStep, str], ...]
@@ -293,7 +293,7 @@ class ProjectStep(OverOne):
     """The output column that is the event time of a stream that is made of them, where that is not
     a column of the input."""
     words: str = ""
-    """What is said of it in the place of its columns, where these come of the steps before it."""
+    """Words instead of the columns, where the steps before it make these."""
 
     def __repr__(self) -> str:
         """Say what identifies it: columns that somebody wrote."""

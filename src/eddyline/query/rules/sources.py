@@ -294,7 +294,9 @@ def moments_of(node: Node) -> Iterator[Moment]:
 def with_moments(node: Node, micros: Mapping[Moment, int]) -> Node:
     """Return a rule tree in which every timestamp literal is a number.
 
-    Of each moment there are microseconds since 1970 in UTC.
+    Args:
+        node: the tree.
+        micros: microseconds since 1970 in UTC of each moment.
 
     Example:
         >>> from eddyline.query.conditions import Operand

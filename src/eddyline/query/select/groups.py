@@ -37,8 +37,8 @@ from eddyline.query.select.statement import (
     default_name,
     identifier,
     is_star,
+    outputs_of,
     unaliased,
-    with_names,
 )
 from eddyline.registry import unknown
 from eddyline.sql.analysis import check_is_row_wise
@@ -47,13 +47,13 @@ from eddyline.sql.names import is_no_column
 from eddyline.sql.parsing import comparable, offset_of, refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Sequence
 
     from sqlglot import Expr
 
     from eddyline.query.query import Window
     from eddyline.query.select.conditions import Calls
-    from eddyline.query.select.statement import JoinNames, Statement
+    from eddyline.query.select.statement import JoinNames, Named, Statement
 
 Changes = list[tuple[int, int, str]]
 """Offsets, and the text that stands between them instead."""
@@ -124,7 +124,9 @@ class GroupReader:
                 self._parts.append((column, *unaliased(column, self._statement)))
         self._add_groups()
         window, times = self._window(window)
-        projections = with_names(self._outputs())
+        projections = outputs_of(
+            self._statement, self._names, self._of_groups, self._grouped_name, self._default_name
+        )
         having = self._having()
         groups = tuple(self._groups.values())
         return Grouping(groups, tuple(self._calls.made), having), window, projections, times
@@ -258,21 +260,13 @@ class GroupReader:
 
     # -- results ----------------------------------------------------------------------------------
 
-    def _outputs(self) -> Iterator[tuple[Fragment, str, str]]:
-        parts = iter(self._parts)
-        for column in self._statement.output_columns:
-            if not is_star(column.tree):
-                item, alias, part = next(parts)
-                what = f"output column {column.text!r}"
-                text = self._of_groups(part, what)
-                yield item, alias or self._default_name(part, what), text
-                continue
-            if not self._is_distinct:
-                message = f"{column.text} beside aggregates is not supported; name what is grouped"
-                self._statement.refuse(message, column.start)
-            for each in columns_of_star(column, self._statement, self._names):
-                name, _ = self._groups[comparable(identifier(each.column))]
-                yield column, each.column, name
+    def _grouped_name(self, item: Fragment, column: Named) -> str:
+        """Return the column of a group that DISTINCT makes of a column of a star."""
+        if not self._is_distinct:
+            message = f"{item.text} beside aggregates is not supported; name what is grouped"
+            self._statement.refuse(message, item.start)
+        name, _ = self._groups[comparable(identifier(column.column))]
+        return name
 
     def _default_name(self, part: Fragment, what: str) -> str:
         inner = part.tree.unnest()

@@ -31,12 +31,8 @@ from eddyline.query.query import (
 )
 from eddyline.query.select.groups import Aggregation
 from eddyline.query.select.statement import (
-    columns_of_star,
-    default_name,
     identifier,
-    is_star,
-    unaliased,
-    with_names,
+    outputs_of,
 )
 from eddyline.registry import unknown
 from eddyline.sql.analysis import check_is_row_wise
@@ -44,8 +40,6 @@ from eddyline.sql.functions import AGGREGATES, WINDOWED
 from eddyline.sql.parsing import comparable, offset_of, refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from sqlglot import Expr
 
     from eddyline.query.query import Window
@@ -83,19 +77,10 @@ class OverReader:
             QueryError: a name that is not there, or a frame that is none.
             NotSupportedError: valid SQL that eddyline does not run yet.
         """
-        projections = with_names(self._outputs())
+        projections = outputs_of(
+            self._statement, self._names, self._text_of, lambda _, each: identifier(each.column)
+        )
         return tuple(self._overs.values()), projections, tuple(self._times.values())
-
-    def _outputs(self) -> Iterator[tuple[Fragment, str, str]]:
-        for column in self._statement.output_columns:
-            if is_star(column.tree):
-                for each in columns_of_star(column, self._statement, self._names):
-                    yield column, each.column, identifier(each.column)
-                continue
-            what = f"output column {column.text!r}"
-            alias, part = unaliased(column, self._statement)
-            text = self._text_of(part, what)
-            yield column, alias or default_name(part, what, self._statement, self._names), text
 
     def _text_of(self, part: Fragment, what: str) -> str:
         """Return an output column over the columns of a row and of its calls."""

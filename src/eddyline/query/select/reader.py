@@ -32,12 +32,9 @@ from eddyline.query.select.statement import (
     JoinNames,
     Names,
     Statement,
-    columns_of_star,
-    default_name,
     identifier,
     is_star,
-    unaliased,
-    with_names,
+    outputs_of,
 )
 from eddyline.sql.analysis import Expression, check_is_row_wise
 from eddyline.sql.functions import as_name, drawn
@@ -271,7 +268,7 @@ class _Reader:
             conditions.keys.classes(),
             tuple(conditions.equalities),
             tuple(conditions.residual),
-            _projections(statement, names),
+            outputs_of(statement, names, names.qualified, lambda _, each: each.text),
             statement.emits or "istream",
             statement.text,
             kind=kind,
@@ -328,34 +325,11 @@ def _inputs(items: Sequence[FromItem], conditions: Conditions) -> tuple[Input, .
     )
 
 
-# -- output columns of a join ---------------------------------------------------------------------
-
-
-def _projections(statement: Statement, names: JoinNames) -> tuple[str, ...]:
-    """Return the output columns as SQL with every column qualified, such as ``s.v AS v``."""
-    return with_names(
-        (column, name, text)
-        for column in statement.output_columns
-        for name, text in _named_texts(column, statement, names)
-    )
-
-
-def _named_texts(column: Fragment, statement: Statement, names: JoinNames) -> list[tuple[str, str]]:
-    """Return name and text of what one item of SELECT stands for."""
-    if is_star(column.tree):
-        return [(each.column, each.text) for each in columns_of_star(column, statement, names)]
-    what = f"output column {column.text!r}"
-    names.check_no_star(column, what)
-    alias, part = unaliased(column, statement)
-    name = alias or default_name(part, what, statement, names)
-    return [(name, names.qualified(part, what))]
-
-
 _WINDOW_TYPE = "struct<start:timestamp,end:timestamp>"
 
 Output = tuple[int, str, str]
-"""Of an output column the position of its item in SELECT, its name ("" if Spark makes one up) and
-its Spark type ("?" if the text does not tell it)."""
+"""An output column: the position of its item in SELECT, its name ("" if Spark makes one up) and its
+Spark type ("?" if the text does not tell it)."""
 
 
 class Part:

@@ -585,6 +585,7 @@ class JoinNames(Names):
 
     def qualified(self, part: Fragment, what: str) -> str:
         """Return a part's text with every column qualified by its input."""
+        self.check_no_star(part, what)
         return self._rewritten(part, what, lambda each: each.named.text)
 
     def own_reads(self, function: FunctionPredicate, start: int) -> tuple[Sequence[str], list[str]]:
@@ -658,25 +659,48 @@ def default_name(part: Fragment, what: str, statement: Statement, names: JoinNam
     return mentions[0].named.column if is_column else str(inner.name)
 
 
-def with_names(found: Iterable[tuple[Fragment, str, str]]) -> tuple[str, ...]:
+def outputs_of(
+    statement: Statement,
+    names: JoinNames,
+    write: Callable[[Fragment, str], str],
+    write_star: Callable[[Fragment, Named], str],
+    name: Callable[[Fragment, str], str] | None = None,
+) -> tuple[str, ...]:
     """Return output columns as SQL, such as ``s.v AS v``; a bare column of its own name as it is.
 
     Args:
-        found: of each, the item of SELECT that it is of, its name, and its SQL text.
+        statement: the query.
+        names: of its inputs.
+        write: returns the text of an expression; gets what errors call it, too.
+        write_star: returns the text of a column for which an item with a star stands.
+        name: returns the name of an expression without an alias, as ``write`` its text.
 
     Raises:
         QueryError: two have the same name.
     """
+
+    def outputs() -> Iterator[tuple[Fragment, str, str, str]]:
+        for column in statement.output_columns:
+            if is_star(column.tree):
+                for each in columns_of_star(column, statement, names):
+                    text = write_star(column, each)
+                    yield column, each.column, text, text
+                continue
+            what = f"output column {column.text!r}"
+            alias, part = unaliased(column, statement)
+            text = write(part, what)
+            own = name(part, what) if name else default_name(part, what, statement, names)
+            yield column, alias or own, text, column.text
+
     made: dict[str, tuple[str, str, str]] = {}
-    for column, name, text in found:
-        shown = text if is_star(column.tree) else column.text
-        if name.lower() in made:
-            one, other = made[name.lower()][2], shown
+    for column, called, text, shown in outputs():
+        if called.lower() in made:
             message = (
-                f"two output columns are called {name!r}: {one} and {other}; "
+                f"two output columns are called {called!r}: {made[called.lower()][2]} and {shown}; "
                 f"give one another name with AS"
             )
-            refuse(message, column.query, column.start, name=name)
-        made[name.lower()] = name, text, shown
-    named = ((text, identifier(name)) for name, text, _ in made.values())
-    return tuple(text if text == name else f"{text} AS {name}" for text, name in named)
+            refuse(message, column.query, column.start, name=called)
+        made[called.lower()] = identifier(called), text, shown
+    return tuple(
+        text if text == called else f"{text} AS {called}" for called, text, _ in made.values()
+    )
