@@ -7,7 +7,6 @@ import sys
 import threading
 
 import pytest
-from sqlglot.errors import ParseError
 
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.models.solving.text import read_condition
@@ -170,7 +169,6 @@ def test_a_text_is_read_once_and_nobody_changes_its_tree():
 
 @pytest.mark.parametrize("text", ["", "a, b", "a; b", "a AS", "a FROM s"])
 def test_a_column_is_one_expression(text):
-    with pytest.raises(ParseError):
-        parse_column(text)
-    with pytest.raises(QueryError):
-        parse_condition(text)
+    for parse in (parse_column, parse_condition):
+        with pytest.raises(QueryError):
+            parse(text)

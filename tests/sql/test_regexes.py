@@ -293,26 +293,7 @@ def test_needs_are_contained_in_the_operand():
     )
 
 
-CHARS = (
-    "a",
-    "b",
-    "A",
-    "k",
-    "s",
-    "i",
-    "S",
-    "\u212a",
-    "ſ",
-    "İ",
-    "ı",
-    "Σ",
-    "σ",
-    "ς",
-    "ß",
-    "ẞ",
-    "µ",
-    "μ",
-)
+CHARS = tuple("abAksiS\u212aſİıΣσςßẞµμ")
 ATOMS = (*CHARS, "ab", "[ab]", "[^a]", ".", r"\w", "^", "$", r"\b", "(?:)", "[k-m]", "ǆ", "ǅ")
 
 
@@ -388,6 +369,8 @@ def test_every_partner_of_every_letter_is_thought_of():
         "[",
         "[]a]",
         "a{,3}",
+        "a{3,1}",
+        "(a{3,1})b",
         "a{",
         "a}",
         "a]",

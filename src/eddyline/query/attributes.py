@@ -31,11 +31,11 @@ class Attribute:
     kind: Literal["number", "category"]
     """``number``: values have an order; ``category``: only equality means anything."""
     sql: str
-    """Its value as a DOUBLE: a number, 0 or 1 for a boolean, a hash of a text."""
+    """Its value as a DOUBLE: a number, 0 or 1 for a boolean, the hash of a text."""
     reads: frozenset[str] = frozenset()
     """The columns that it is made of."""
     text_sql: str = ""
-    """Of a text, the text itself as SQL, cut short; empty where the value says itself."""
+    """For a text, the start of the text as SQL; empty if the value needs no text."""
 
     @property
     def labels(self) -> dict[float, str]:
@@ -53,11 +53,14 @@ class Attribute:
 def attribute(name: str, sql: str, kind: str, reads: Iterable[str]) -> Attribute | None:
     """Return an attribute, or None if a value of that type says nothing useful.
 
-    It is said as Spark SQL that cannot raise, with its type as ``DataFrame.dtypes`` writes it and
-    the columns that it is made of.
+    Args:
+        name: of the attribute.
+        sql: its value as Spark SQL that cannot raise.
+        kind: its type as ``DataFrame.dtypes`` writes it.
+        reads: the columns that it is made of.
     """
     read = frozenset(reads)
-    base = kind.split("(", maxsplit=1)[0].strip().lower()
+    base = _base(kind)
     if base in _TEXTS:
         # The hash of NULL is a number like any other.
         hashed = (
@@ -83,13 +86,12 @@ def candidates(types: Mapping[str, str], limit: int) -> tuple[Attribute, ...]:
     Texts, booleans, whole numbers and dates come first, in the order of the input, then real
     numbers. Times are left out: rows to come have others.
     """
-    found: list[Attribute] = []
-    for is_real in (False, True):
-        for name, kind in types.items():
-            base = kind.split("(")[0].lower()
-            if base.startswith("timestamp") or (base in _REAL | {"decimal"}) != is_real:
-                continue
-            each = attribute(name, quoted(name), kind, [name])
-            if each is not None:
-                found.append(each)
-    return tuple(found[:limit])
+    names = [name for name, kind in types.items() if not _base(kind).startswith("timestamp")]
+    names.sort(key=lambda name: _base(types[name]) in _REAL | {"decimal"})
+    columns = (attribute(name, quoted(name), types[name], [name]) for name in names)
+    return tuple(each for each in columns if each is not None)[:limit]
+
+
+def _base(kind: str) -> str:
+    """Return a type without its digits or length."""
+    return kind.split("(", maxsplit=1)[0].strip().lower()

@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from eddyline.query.rules.rule import Described
 from eddyline.sql.regexes import ANY, MIN_LITERAL, Wild, necessary_literals
 
 if TYPE_CHECKING:
@@ -284,23 +285,11 @@ class SkippedRule:
     text: str = ""
 
 
-class RuleSource(Protocol):
+class RuleSource(Described, Protocol):
     """A rule that does not know the columns of an input yet.
 
     Two are equal if they are true for the same rows of every input, whatever else is known of them.
     """
-
-    @property
-    def name(self) -> str:
-        """The rule's name, unique in its set."""
-
-    @property
-    def text(self) -> str:
-        """The rule as its author wrote it."""
-
-    @property
-    def info(self) -> Mapping[str, Any]:
-        """Further facts about it: title, level, tags."""
 
     @property
     def meaning(self) -> str:

@@ -7,14 +7,15 @@ Matches of a correlation that refers to another one are the alerts of that one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
 
 from eddyline.query.query import span_text
+from eddyline.query.rules.rule import Described
 from eddyline.query.steps import OverOne
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 KINDS = (
     "event_count",
@@ -72,10 +73,10 @@ class Correlation:
     tests: tuple[tuple[str, int], ...] = ()
     """Comparisons of ``TESTS`` that all hold for the value; none where there is a program."""
     program: tuple[int, ...] = ()
-    """Of a boolean condition over the rules that were seen, in postfix order: places of references,
+    """A boolean condition over the rules that were seen, in postfix order: places of references,
     and ``AND``, ``OR``, ``NOT``."""
     percentile: int = 0
-    """Of ``value_percentile``, from 0 to 100."""
+    """The percentile of ``value_percentile``, from 0 to 100."""
     groups: tuple[str, ...] = ()
     """Names of what it is grouped by, as it calls them."""
     fields: tuple[str, ...] = ()
@@ -102,20 +103,8 @@ class Correlation:
         return f"{self.name}: {said} of {rules} in {span_text(self.length)}{by}"
 
 
-class CorrelationSource(Protocol):
+class CorrelationSource(Described, Protocol):
     """A correlation that does not know the columns of an input yet."""
-
-    @property
-    def name(self) -> str:
-        """The name, unique among the rules and correlations of its set."""
-
-    @property
-    def text(self) -> str:
-        """The correlation as its author wrote it."""
-
-    @property
-    def info(self) -> Mapping[str, Any]:
-        """Further facts about it: title, level, tags, type."""
 
     @property
     def refers_to(self) -> tuple[str, ...]:
@@ -145,15 +134,6 @@ class CorrelateStep(OverOne):
 
     correlations: tuple[tuple[int, Correlation], ...]
     """By their places; none of them refers to another."""
-
-    @property
-    def output(self) -> str:
-        """The relation."""
-        return self.input
-
-    def renamed(self, names: Callable[[str], str]) -> CorrelateStep:
-        """Return the step over relations of other names."""
-        return replace(self, input=names(self.input))
 
     def __str__(self) -> str:
         said = "; ".join(each.text for _, each in self.correlations)

@@ -9,7 +9,7 @@ import re
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, Self
 
 from sqlglot import TokenType, exp
 
@@ -83,18 +83,30 @@ def window_of(text: str, tokens: Sequence[Token], end: int, where: str) -> Windo
 
     The tokens are those of the window without its brackets; it ends at the offset ``end``.
     """
-    return WindowParser(dialect=SparkText()).window(text, tokens, end, where)
+    return WindowParser.before(text, tokens, end, where).window()
 
 
 class WindowParser(SparkText.Parser):
-    """Reads windows."""
+    """Reads windows from tokens that follow each other."""
 
-    def window(self, text: str, tokens: Sequence[Token], end: int, where: str) -> Window:
-        """Read a window; see ``window_of``."""
-        self.reset()
-        self.sql, self._end, self._where = text, end, where
-        self._chunks = [list(tokens)]
-        self._advance_chunk()
+    sql: str
+    _end: int
+    """The offset behind the last token."""
+    _where: str
+    """The subject of errors."""
+
+    @classmethod
+    def before(cls, text: str, tokens: Sequence[Token], end: int, where: str) -> Self:
+        """Return the parser before the first of the tokens; see ``window_of``."""
+        parser = cls(dialect=SparkText())
+        parser.reset()
+        parser.sql, parser._end, parser._where = text, end, where
+        parser._chunks = [list(tokens)]
+        parser._advance_chunk()
+        return parser
+
+    def window(self) -> Window:
+        """Read a window, behind which nothing may stand."""
         window = self._any_window()
         if self._curr:
             message = f"nothing may follow {self._text_from(0)}, got {self._curr.text!r}"

@@ -30,9 +30,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
+from eddyline.errors import QueryError
 from eddyline.query.predicates import FunctionPredicate, MixedPredicate, SqlPredicate
+from eddyline.query.query import PLACE
 from eddyline.query.reading import columns_by_stream
 from eddyline.query.select.statement import identifier
 from eddyline.query.steps import (
@@ -55,13 +56,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from eddyline.query.predicates import Predicate
-    from eddyline.query.query import AggregateCall
+    from eddyline.query.query import AggregateCall, Window
     from eddyline.query.steps import Step
 
 MOST_SHOWN = 4
 """Differences that an error lists; it counts further ones."""
-
-_PLACE = re.compile(r"\b__(?:agg|group)\d+\b", re.IGNORECASE)
 
 
 class Fact(msgspec.Struct, frozen=True):
@@ -240,7 +239,11 @@ def identity_of(
         tuple(sorted(name for name, own in read.items() if own is None)),
         facts.keeps_rows,
         tuple(_names_of(each, facts) for each in steps),
-        tuple(_layout_of(each, facts) for each in steps if not isinstance(each, _PLAIN_STEPS)),
+        tuple(
+            (each.output, *_orders_of(each, facts))
+            for each in steps
+            if not isinstance(each, _PLAIN_STEPS)
+        ),
         is_stateful,
         legacy,
         tuple(
@@ -313,6 +316,11 @@ class _Facts:
     def _add(self, key: str, label: str, shown: str, form: str, *, is_kept: bool = False) -> None:
         self.found.append(Fact(key, label, " ".join(shown.split()), form, is_kept))
 
+    def _add_window(self, key: str, of: str, window: Window) -> None:
+        self.keeps_rows = self.keeps_rows or window.counts is not None
+        form = window.text.lower() if self._ignores_case else window.text
+        self._add(f"window {key}", f"the window of {of}", window.text, form, is_kept=True)
+
     def _add_condition(
         self, key: str, label: str, each: Predicate | str, form: str, *, is_kept: bool = False
     ) -> None:
@@ -332,7 +340,7 @@ class _Facts:
         found = conjuncts(
             text, ignores_case=self._ignores_case, qualifier=lambda name: own.get(name, name)
         )
-        return [_PLACE.sub(lambda at: self._places.get(at[0].lower(), at[0]), x) for x in found]
+        return [PLACE.sub(lambda at: self._places.get(at[0].lower(), at[0]), x) for x in found]
 
     def output(self, text: str, relation: str) -> str:
         """Return the normal form of an output column; a subquery keeps the case of its name."""
@@ -410,10 +418,7 @@ class _Facts:
         self._add(f"emits {at}", "what the join gives", step.emits, step.emits, is_kept=True)
         for n, each in enumerate(step.joined):
             of, key = _name(each.name), f"{at} {n}"
-            window = each.window.text
-            self.keeps_rows = self.keeps_rows or each.window.counts is not None
-            form = window.lower() if self._ignores_case else window
-            self._add(f"window {key}", f"the window of {of}", window, form, is_kept=True)
+            self._add_window(key, of, each.window)
             inner = self.relation(each.input)
             self._add(f"joined {key}", "the joined input", each.input, inner, is_kept=True)
             names = sorted(self.form(identifier(name)) for name in each.columns)
@@ -445,10 +450,7 @@ class _Facts:
 
     def _of_aggregates(self, step: AggregateStep) -> None:
         at, of = self.relation(step.output), _name(step.input)
-        window = step.window.text
-        self.keeps_rows = self.keeps_rows or step.window.counts is not None
-        form = window.lower() if self._ignores_case else window
-        self._add(f"window {at}", f"the window of {of}", window, form, is_kept=True)
+        self._add_window(at, of, step.window)
         emits = step.emits or "values of windows"
         self._add(f"emits {at}", "what the aggregates give", emits, emits, is_kept=True)
         shown = ", ".join(text for _, text in step.groups) or "nothing"
@@ -463,12 +465,11 @@ class _Facts:
             form = self.call(call)
             self._places[call.column.lower()] = form
             self._add(f"call {at}", "the aggregate", call.text, form, is_kept=True)
-        texts = {**dict(step.groups), **{each.column: each.text for each in step.calls}}
         columns = [self.output(each, "") for each in step.projections]
-        shown = _with(texts, ", ".join(step.projections))
+        shown = step.in_words(", ".join(step.projections))
         self._add(f"columns {at}", "the SELECT list", shown, str(columns), is_kept=self._keeps)
         for form in self.forms(step.having) if step.having else ():
-            self._add(f"having {at}", "HAVING", _with(texts, step.having), form)
+            self._add(f"having {at}", "HAVING", step.in_words(step.having), form)
 
     def _of_columns(self, step: ProjectStep) -> None:
         at = self.relation(step.output)
@@ -488,10 +489,6 @@ _PLAIN_STEPS = ReadStep, FilterStep, ProjectStep, UnionStep
 """Steps that keep no state."""
 
 
-def _with(texts: Mapping[str, str], text: str) -> str:
-    return _PLACE.sub(lambda at: texts.get(at[0], at[0]), text)
-
-
 def _name(relation: str) -> str:
     return "the results" if relation == RESULT else relation
 
@@ -501,29 +498,25 @@ def _name(relation: str) -> str:
 
 def _names_of(step: Step, facts: _Facts) -> tuple[str, ...]:
     """Return the kind of a step, the name of its relation, and its names and forms in order."""
-    head = type(step).__name__, step.output
-    match step:
-        case FilterStep():
-            forms = [str(facts.predicate(each, step.input)) for each in step.predicates]
-            return (*head, *forms, *(each.name for each in step.predicates))
-        case AggregateStep():
-            return (*head, *map(_output_name, step.projections), *_layout_of(step, facts)[1:])
-        case ProjectStep():
-            return (*head, *map(_output_name, step.projections))
-    return (*head, *_layout_of(step, facts)[1:])
+    names: list[str] = []
+    if isinstance(step, FilterStep):
+        names += [str(facts.predicate(each, step.input)) for each in step.predicates]
+        names += [each.name for each in step.predicates]
+    elif isinstance(step, AggregateStep | ProjectStep):
+        names += map(_output_name, step.projections)
+    return type(step).__name__, step.output, *names, *_orders_of(step, facts)
 
 
-def _layout_of(step: Step, facts: _Facts) -> tuple[str, ...]:
-    """Return the name of a step's relation, and the names and orders in its files."""
+def _orders_of(step: Step, facts: _Facts) -> tuple[str, ...]:
+    """Return the names and orders in the files of a step."""
     match step:
         case JoinStep():
             joined = [json.dumps([each.name, *each.columns]) for each in step.joined]
             keys = [facts.key(step, each) for each in step.keys]
-            equal = [facts.form(each, step.output) for each in step.equalities]
-            return (step.output, *joined, *keys, *equal)
+            return *joined, *keys, *(facts.form(each, step.output) for each in step.equalities)
         case AggregateStep():
-            return (step.output, *(facts.call(each) for each in step.calls))
-    return (step.output,)
+            return tuple(map(facts.call, step.calls))
+    return ()
 
 
 @deep
@@ -639,7 +632,7 @@ def _aggregates_as_before(step: AggregateStep, said: Sequence[str], facts: _Fact
     names = {call.column: column for call, column in zip(calls, columns, strict=True)}
 
     def renamed(text: str) -> str:
-        return _PLACE.sub(lambda at: names.get(at[0], at[0]), text)
+        return PLACE.sub(lambda at: names.get(at[0], at[0]), text)
 
     return replace(
         step,
@@ -671,7 +664,7 @@ def requalified(text: str, names: Mapping[str, str]) -> str:
     new = {old.lower(): name for old, name in names.items() if old != name}
     try:
         tree = parse_output(text) if new else None
-    except SqlglotError:
+    except QueryError:
         return text
     places = []
     for column in tree.find_all(exp.Column) if tree is not None else ():
@@ -688,7 +681,7 @@ def _named_as_before(texts: Sequence[str], names: Sequence[str]) -> tuple[str, .
 
 
 def _output_name(text: str) -> str:
-    with suppress(SqlglotError):
+    with suppress(QueryError):
         return name_of(text)
     return ""
 
@@ -719,7 +712,7 @@ _PLAIN = bool, int, float, complex, str, bytes, type(None), type(...)
 _EMPTY = {"EXTENDED_ARG", "CACHE", "RESUME", "NOP"}
 """Instructions without a meaning of their own."""
 
-_OF_PLACE = {"__doc__", "__module__", "__qualname__", "__firstlineno__"}
+_OFPLACE = {"__doc__", "__module__", "__qualname__", "__firstlineno__"}
 """Attributes of a class that tell its place, not its behaviour."""
 
 
@@ -819,7 +812,7 @@ class _Walk:
         return [
             (name, self.said(getattr(each, "__func__", each)))
             for name, each in sorted(vars(value).items())
-            if isinstance(each, kinds) and name not in _OF_PLACE
+            if isinstance(each, kinds) and name not in _OFPLACE
         ]
 
     def _object(self, value: Any) -> Any:

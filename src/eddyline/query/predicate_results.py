@@ -61,12 +61,7 @@ def coerce_outcome(result: Any, n_rows: int, name: str, *, negated: bool = False
 def truth_values(
     result: Any, n_rows: int, name: str, *, negated: bool = False
 ) -> tuple[Mask, Mask | None]:
-    """Return a predicate function's answers, and a mask of the rows that have one.
-
-    Arguments are as for ``coerce_outcome``.
-
-    Returns:
-        One boolean per row, and which of them are not NULL (None: all).
+    """Return a predicate function's answers, and a mask of the rows that have one (None: all).
 
     Arguments and errors are as for ``coerce_outcome``.
     """

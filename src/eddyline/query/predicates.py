@@ -143,14 +143,12 @@ class PredicateDecorator:
     """``@predicate("a", "b")`` before it meets its function."""
 
     reads: tuple[str, ...]
-    name: str
-    arrays: Arrays
-    deterministic: bool
-    guarded: bool
+    options: tuple[str, Arrays, bool, bool]
+    """Further arguments of ``of_function``."""
 
     def __call__(self, fn: Callable[..., Any]) -> FunctionPredicate:
         """Make the function below the decorator a predicate."""
-        return of_function(fn, self.reads, self.name, self.arrays, self.deterministic, self.guarded)
+        return of_function(fn, self.reads, *self.options)
 
 
 @overload
@@ -219,16 +217,16 @@ def predicate(
         >>> predicate(str.isdigit, reads=["a"], arrays="rows")("12")
         True
     """
-    given = name or "", arrays, deterministic, guarded
+    options = name or "", arrays, deterministic, guarded
     if columns and all(isinstance(column, str) for column in columns):
         if reads is not None:
             msg = f"columns given twice: {', '.join(columns)} and reads={list(reads)!r}; say one"
             raise QueryError(msg, columns=columns, reads=reads)
-        return PredicateDecorator(_defined_reads(columns, name), *given)
+        return PredicateDecorator(_defined_reads(columns, name), options)
     if len(columns) == 1:
-        return of_function(columns[0], reads, *given)
+        return of_function(columns[0], reads, *options)
     if not columns and reads is not None:
-        return PredicateDecorator(_defined_reads(reads, name), *given)
+        return PredicateDecorator(_defined_reads(reads, name), options)
     what = "nothing" if not columns else ", ".join(type(column).__name__ for column in columns)
     msg = (
         f"predicate() was given {what}; use @el.predicate('column', …) above a function, "
@@ -449,17 +447,13 @@ def named_functions(given: Mapping[str, Any]) -> dict[str, FunctionPredicate]:
     if not isinstance(given, Mapping):
         msg = f"functions are given by name, such as {{'known': known}}, got {given!r:.60}"
         raise QueryError(msg, got=type(given).__name__)
-    return {
-        checked_text("name of a function", name): _named_function(name, each)
-        for name, each in given.items()
-    }
-
-
-def _named_function(name: str, given: Any) -> FunctionPredicate:
-    if isinstance(given, FunctionPredicate):
-        return given
-    try:
-        return of_function(given, name=name)
-    except EddylineError as error:
-        msg = f"function {name!r}: {error.message}"
-        raise QueryError(msg, name=name) from error
+    found: dict[str, FunctionPredicate] = {}
+    for name, fn in given.items():
+        checked_text("name of a function", name)
+        try:
+            is_made = isinstance(fn, FunctionPredicate)
+            found[name] = fn if is_made else of_function(fn, name=name)
+        except EddylineError as error:
+            msg = f"function {name!r}: {error.message}"
+            raise QueryError(msg, name=name) from error
+    return found

@@ -6,6 +6,7 @@ of grammar in ``cql``. Aggregates are calls, and the frames of those that stand 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -44,9 +45,9 @@ MAX_ROWS = 10**15
 
 
 class Window:
-    """The rows of a stream that are there to be joined at an instant of event time.
+    """The rows of a stream that can be joined at an instant of event time.
 
-    What a kind of window does not say of itself is as in one that keeps all rows.
+    A subclass overrides what differs from a window that keeps all rows.
     """
 
     __slots__ = ()
@@ -70,7 +71,7 @@ class Window:
         return None
 
     def ends(self, starts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the last instants (µs) of rows by their event times (µs), as far as time tells."""
+        """Return the last instants (µs) of rows from their event times (µs); counts are ignored."""
         if self.length == LONGEST:
             return np.full(starts.size, LONGEST)
         # Where the end is beyond all instants, the row stays.
@@ -221,8 +222,8 @@ Emits = Literal["istream", "dstream", "rstream"]
 
 
 JoinKind = Literal["inner", "left", "semi", "anti"]
-"""Combinations; these, and rows of the first input without a partner; rows of the first input that
-have a partner; rows of it that have none."""
+"""Combinations of rows; these, and rows of the first input without a partner; rows of the first
+input with a partner; rows of the first input without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,8 +233,8 @@ class Input:
     name: str
     """Unique in the query; the alias, or the stream's name where there is none."""
     stream: str
-    """The stream or table by the name it was given; the same for both sides of a self-join. Of a
-    subquery its name in the query."""
+    """The stream or table by the name it was given; the same for both sides of a self-join. For a
+    subquery, its name in the query."""
     window: Window
     predicates: tuple[Predicate, ...] = ()
     """The conjuncts that read this input alone, over its unqualified columns."""
@@ -257,7 +258,7 @@ class KeyClass:
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """What a query of aggregates asks of groups of rows; of DISTINCT its output columns."""
+    """Groups, aggregates and HAVING of a query; DISTINCT groups by its output columns."""
 
     groups: tuple[tuple[str, str], ...]
     """Name and SQL text, over the unqualified columns of the input, of each expression of GROUP BY;
@@ -265,8 +266,8 @@ class Grouping:
     calls: tuple[AggregateCall, ...]
     """The aggregates, equal ones once, in the order in which they are mentioned first."""
     having: str = ""
-    """Condition on results; empty if there is none. Groups, calls and ``WINDOW`` are its columns,
-    as of the output columns."""
+    """Condition on results; empty if there is none. Its columns, and those of the output columns,
+    are groups, calls and ``WINDOW``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,12 +284,12 @@ class Over:
 
 @dataclass(frozen=True, slots=True)
 class TimeColumn:
-    """A column of the input by which the query says that time goes: it has to be the event time."""
+    """A column that the query takes for the event time; it has to be the event time."""
 
     name: str
     """By its name in the schema."""
     what: str
-    """What says so: ``window(…)``, ``ORDER BY of OVER (…)``."""
+    """The words that take it: ``window(…)``, ``ORDER BY of OVER (…)``."""
     start: int = field(default=0, compare=False)
     """The offset of the name in the query's text, for errors."""
 
@@ -298,7 +299,7 @@ class Query:
     """A continuous query: a filter or aggregates over one input, or a join of several."""
 
     inputs: tuple[Input, ...]
-    """In the order in which they were written; one or more. Of UNION ALL those of all its parts."""
+    """In the written order; one or more. UNION ALL has the inputs of all its parts."""
     keys: tuple[KeyClass, ...]
     """In the order of the first equality of each."""
     equalities: tuple[str, ...]
@@ -306,25 +307,25 @@ class Query:
     residual: tuple[str, ...]
     """The other conjuncts over several inputs, with every column qualified."""
     projections: tuple[str, ...]
-    """Output columns. Of a join, each with its name and with every column qualified
-    (``s.v AS v``); of a filter, as written but for the qualifiers, with ``*`` for all; of
-    aggregates, each with its name and over the columns of ``grouping`` (``__agg0 AS n``)."""
+    """Output columns. A join has each with its name and with qualified columns (``s.v AS v``). A
+    filter has them as written, without qualifiers, and ``*`` for all. Aggregates have each with its
+    name and over the columns of ``grouping`` (``__agg0 AS n``)."""
     emits: Emits | None
-    """None: nothing was said, of aggregates."""
+    """None: aggregates of which the text says nothing."""
     text: str
     """The query as it was written."""
     calls: Mapping[str, FunctionPredicate] = field(default_factory=dict, hash=False)
-    """Of a filter, the functions that output columns call, by the columns that stand for them."""
+    """The functions that output columns of a filter call, by the columns that stand for them."""
 
     kind: JoinKind = "inner"
     conditions: tuple[str, ...] = ()
-    """Of a join that is not inner: what makes two rows partners beside the equalities, with every
-    column qualified."""
+    """For a join that is not inner: the conditions beside the equalities that make two rows
+    partners, with every column qualified."""
 
     grouping: Grouping | None = None
     """None: no aggregates."""
     overs: tuple[Over, ...] = ()
-    """Of a filter, what is added to its rows before the output columns are computed."""
+    """Columns that are added to the rows of a filter before its output columns are computed."""
     times: tuple[TimeColumn, ...] = ()
     """In the order of the text."""
 
@@ -344,6 +345,9 @@ and ``end``, as Spark's own."""
 
 GROUP, CALL = "__group", "__agg"
 """What the columns of groups and calls are named, with a number behind it."""
+
+PLACE = re.compile(rf"\b(?:{GROUP}|{CALL})\d+\b", re.IGNORECASE)
+"""The name of such a column in a text."""
 
 
 @dataclass(frozen=True, slots=True)

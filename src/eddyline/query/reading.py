@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
+from eddyline.errors import QueryError
 from eddyline.query.predicates import FunctionPredicate, MixedPredicate, SqlPredicate
 from eddyline.query.steps import (
     AggregateStep,
@@ -17,6 +17,7 @@ from eddyline.query.steps import (
     ReadStep,
     SharedAggregateStep,
 )
+from eddyline.sql.functions import UNITS
 from eddyline.sql.parsing import parse_output, quoted
 
 if TYPE_CHECKING:
@@ -27,12 +28,6 @@ if TYPE_CHECKING:
     from eddyline.query.predicates import Predicate
     from eddyline.query.query import AggregateCall
     from eddyline.query.steps import Step
-
-_UNITS = frozenset(
-    {"year", "quarter", "month", "week", "day", "dayofyear"}
-    | {"hour", "minute", "second", "millisecond", "microsecond"}
-)
-"""Words that stand where a column could, as in ``dateadd(day, 1, ts)``."""
 
 _QUICK = (
     *(exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Paren, exp.Tuple),
@@ -59,14 +54,14 @@ def columns_of_stream(
         steps: each over the result of the one before.
         columns: of the stream; its event time is read if a step names it.
         routes: whether filters of several predicates may part rows into classes by any column.
-            Of quick ones they part rows by columns that are read anyway: another one would take
-            longer than they do.
-        route_by: SQL texts of what alone they part rows by; None if nobody has said.
+            Quick predicates use only columns that are read anyway: reading another column would
+            take longer than the predicates do.
+        route_by: SQL texts by which alone they part rows; None if nobody has said.
 
     Returns:
-        None where all columns count, or where it cannot be told: of ``*``, of filters that route,
-        of windows that count rows, which are in the order of all columns where times are equal, of
-        names that are none of the stream's, and of rules, whose results are whole rows.
+        None if all columns count, or if that cannot be told: for ``*``, for filters that route, for
+        windows that count rows (all columns order rows of equal times), for names that the stream
+        does not have, and for rules, whose results are whole rows.
 
     Example:
         >>> from eddyline.query.predicates import SqlPredicate
@@ -81,7 +76,7 @@ def columns_of_stream(
     if chooses is None or len(known) < len(columns):
         return None
     read: set[str] = set()
-    made = set(_UNITS)
+    made = set(UNITS)  # they stand where a column could, as in dateadd(day, 1, ts)
     for step in steps[: chooses + 1]:
         texts = _texts_of(step)
         if routes and isinstance(step, FilterStep) and len(step.predicates) > 1:
@@ -215,7 +210,7 @@ def _trees(texts: Iterable[str]) -> list[Expr] | None:
     """Return the trees of SQL texts; None if one cannot be read, or has all columns."""
     try:
         trees = [parse_output(text) for text in texts]
-    except SqlglotError:
+    except QueryError:
         return None
     return None if any(each.find(exp.Star) for each in trees) else trees
 

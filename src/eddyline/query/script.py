@@ -28,7 +28,7 @@ from eddyline.registry import unknown
 from eddyline.sql.parsing import place, refuse, tokens_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from sqlglot import Token
 
@@ -292,26 +292,22 @@ class _Statement:
         self._syntax = _SYNTAX[kind]
         at = self._peek()
         name = self._name()
-        statement = self._rule(name, made) if kind == "RULE" else self._rest(kind, name)
+        readers: dict[str, Callable[[str], Created]] = {
+            "STREAM": self._stream,
+            "TABLE": self._table,
+            "FUNCTION": lambda name: CreateFunction(name, self._target("function", name)),
+            "AGGREGATE": lambda name: CreateAggregate(name, self._target("aggregate", name)),
+            "QUERY": self._query,
+            "RULES": self._rules,
+            "RULE": lambda name: self._rule(name, made),
+        }
+        statement = readers[kind](name)
         if self._next < len(self._tokens):
             self._refuse_token("the end of the statement")
         for other in made:
             if message := _clash(statement, other):
                 refuse(message, self._text, (at or start or self._tokens[0]).start, name=name)
         return statement
-
-    def _rest(self, kind: str, name: str) -> Created:
-        if kind == "STREAM":
-            return self._stream(name)
-        if kind == "TABLE":
-            return self._table(name)
-        if kind == "RULES":
-            return self._rules(name)
-        if kind in ("FUNCTION", "AGGREGATE"):
-            return (CreateFunction if kind == "FUNCTION" else CreateAggregate)(
-                *self._found(kind, name)
-            )
-        return self._query(name)
 
     def _stream(self, name: str) -> CreateStream | CreateResult:
         options: dict[str, str] = {}
@@ -351,16 +347,15 @@ class _Statement:
             message = f"{what} has no format; add format='parquet' to WITH"
             refuse(message, self._text, self._tokens[0].start, name=name)
 
-    def _found(self, kind: str, name: str) -> tuple[str, str]:
-        """Return a name and where what it means is found."""
+    def _target(self, kind: str, name: str) -> str:
+        """Read where a function or an aggregate is found."""
         self._word("USING")
-        token = self._peek()
-        form = "'module:attribute'" if kind == "FUNCTION" else "'module:Class'"
-        target = self._take(form, TokenType.STRING).text
-        if not _TARGET.fullmatch(target):
-            message = f"{kind.lower()} {name!r}: {target!r} is not of the form {form}"
-            refuse(message, self._text, token.start if token else 0, name=name, target=target)
-        return name, target
+        form = "'module:attribute'" if kind == "function" else "'module:Class'"
+        token = self._take(form, TokenType.STRING)
+        if not _TARGET.fullmatch(token.text):
+            message = f"{kind} {name!r}: {token.text!r} is not of the form {form}"
+            refuse(message, self._text, token.start, name=name, target=token.text)
+        return token.text
 
     def _query(self, name: str) -> CreateQuery:
         options: dict[str, str] = {}

@@ -7,16 +7,15 @@ steps: which of them make what another one reads, and the steps of a query that 
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 from sqlglot import exp
 
 from eddyline.query.predicates import MixedPredicate, SqlPredicate
-from eddyline.query.query import CALL, GROUP, WINDOW, both
+from eddyline.query.query import PLACE, WINDOW, both
 from eddyline.query.select.statement import identifier
-from eddyline.sql.parsing import folded, parse_column, parse_output, quoted, tokens_of
+from eddyline.sql.parsing import comparable, parse_column, parse_output, quoted, tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -83,7 +82,7 @@ class ReadStep:
 
 @dataclass(frozen=True, slots=True)
 class OverOne:
-    """A step over one relation."""
+    """A step over one relation; it keeps the name unless it has a field ``output``."""
 
     input: str
 
@@ -91,6 +90,16 @@ class OverOne:
     def inputs(self) -> tuple[str, ...]:
         """The relation."""
         return (self.input,)
+
+    @property
+    def output(self) -> str:
+        """The relation."""
+        return self.input
+
+    def renamed(self, names: Callable[[str], str]) -> Self:
+        """Return the step over relations of other names."""
+        own = {"input", "output"}.intersection(each.name for each in fields(self))
+        return replace(self, **{name: names(getattr(self, name)) for name in own})
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,15 +109,6 @@ class FilterStep(OverOne):
     predicates: tuple[Predicate, ...]
     """Over the columns of the relation, in the order in which they were written; of the results of
     a join, the columns are qualified by the join's input (``s.v``)."""
-
-    @property
-    def output(self) -> str:
-        """The relation."""
-        return self.input
-
-    def renamed(self, names: Callable[[str], str]) -> FilterStep:
-        """Return the step over relations of other names."""
-        return replace(self, input=names(self.input))
 
     def __str__(self) -> str:
         texts = [" ".join(each.text.split()) for each in self.predicates]
@@ -176,13 +176,13 @@ class AggregateStep(OverOne):
     having: str = ""
     """Condition on results; empty if there is none."""
     emits: Emits | None = None
-    """What was asked for; None: values at every slide and of every session, and of other windows
-    those that come to be (ISTREAM)."""
+    """What the query asks for; None: values at every slide and for every session, and ISTREAM for
+    other windows."""
     output: str = RESULT
     time: str = ""
     """The column of the input that the query takes for the event time; empty if it does not say."""
     where: str = ""
-    """Condition on rows that are in the window, where it counts rows: it counts the others, too."""
+    """Condition on rows of a window that counts rows; rows that do not meet it count, too."""
 
     def __repr__(self) -> str:
         """Say what identifies it, and its state; WHERE is named only where there is one."""
@@ -193,7 +193,12 @@ class AggregateStep(OverOne):
     @property
     def grouping(self) -> frozenset[str]:
         """What it groups by: texts of which neither order, white space nor case counts."""
-        return frozenset(folded(text) for _, text in self.groups)
+        return frozenset(" ".join(comparable(text)) for _, text in self.groups)
+
+    def in_words(self, text: str) -> str:
+        """Return a text over groups and calls with what these stand for, on one line."""
+        texts = {**dict(self.groups), **{each.column: each.text for each in self.calls}}
+        return PLACE.sub(lambda found: texts.get(found[0], found[0]), " ".join(text.split()))
 
     @property
     def end(self) -> str | None:
@@ -204,18 +209,8 @@ class AggregateStep(OverOne):
                 return name
         return None
 
-    def renamed(self, names: Callable[[str], str]) -> AggregateStep:
-        """Return the step over relations of other names."""
-        return replace(self, input=names(self.input), output=names(self.output))
-
     def __str__(self) -> str:
-        texts = {**dict(self.groups), **{each.column: each.text for each in self.calls}}
-        columns, having = (
-            re.sub(
-                rf"\b(?:{GROUP}|{CALL})\d+\b", lambda found: texts[found[0]], " ".join(each.split())
-            )
-            for each in (", ".join(self.projections), self.having)
-        )
+        columns, having = map(self.in_words, (", ".join(self.projections), self.having))
         by = ", ".join(" ".join(text.split()) for _, text in self.groups)
         emits = "" if self.emits is None else f", as {self.emits.upper()}"
         where = f" where {' '.join(self.where.split())}" if self.where else ""
@@ -229,9 +224,9 @@ class AggregateStep(OverOne):
 class SharedAggregateStep(OverOne):
     """Aggregates a relation as several queries ask, over windows that slide.
 
-    Of any two queries one groups by all that the other groups by, or by more. Results say by
-    ``PLACE`` which query they are of, by its number, and have the groups of the finest, NULL where
-    their query does not group by them, the calls of all, and ``WINDOW``.
+    Of any two queries, one groups by all expressions of the other, perhaps by more. A result has
+    the number of its query in ``PLACE``, the groups of the finest query (NULL where its own query
+    does not group by them), the calls of all queries, and ``WINDOW``.
     """
 
     members: tuple[tuple[AggregateStep, str], ...]
@@ -242,10 +237,6 @@ class SharedAggregateStep(OverOne):
     def finest(self) -> AggregateStep:
         """The first step that groups by most expressions."""
         return max((step for step, _ in self.members), key=lambda step: len(step.grouping))
-
-    def renamed(self, names: Callable[[str], str]) -> SharedAggregateStep:
-        """Return the step over relations of other names."""
-        return replace(self, input=names(self.input), output=names(self.output))
 
     def __str__(self) -> str:
         windows = ", ".join(dict.fromkeys(step.window.text for step, _ in self.members))
@@ -265,15 +256,6 @@ class OverStep(OverOne):
     calls: tuple[OverCall, ...]
     time: str = ""
     """The column of the input that the query takes for the event time; empty if it does not say."""
-
-    @property
-    def output(self) -> str:
-        """The relation."""
-        return self.input
-
-    def renamed(self, names: Callable[[str], str]) -> OverStep:
-        """Return the step over relations of other names."""
-        return replace(self, input=names(self.input))
 
     def __str__(self) -> str:
         calls = ", ".join(
@@ -311,11 +293,7 @@ class ProjectStep(OverOne):
     """The output column that is the event time of a stream that is made of them, where that is not
     a column of the input."""
     words: str = ""
-    """What is said of it in the place of its columns, where these come of the steps before it."""
-
-    def renamed(self, names: Callable[[str], str]) -> ProjectStep:
-        """Return the step over relations of other names."""
-        return replace(self, input=names(self.input), output=names(self.output))
+    """Words instead of the columns, where the steps before it make these."""
 
     def __repr__(self) -> str:
         """Say what identifies it: columns that somebody wrote."""

@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from eddyline.errors import NotSupportedError
 from eddyline.sql.error_free import Rewriter
-from eddyline.sql.functions import AGGREGATES, GENERATORS, NON_DETERMINISTIC, WINDOWED, as_name
+from eddyline.sql.functions import AGGREGATES, GENERATORS, WINDOWED, as_name, drawn
 from eddyline.sql.inference import Inference
 from eddyline.sql.names import Columns
 from eddyline.sql.nodes import BINDS, FREE, FREE_CALLS, INFER, INFER_CALLS, WRITE
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from sqlglot import Expr
 
-    from eddyline.sql.error_free import ErrorFree
+    from eddyline.sql.error_free import FreePart
     from eddyline.sql.inference import Facts
     from eddyline.sql.names import ColumnRef
     from eddyline.sql.types import SqlType
@@ -95,7 +95,9 @@ class Expression:
         """Return a part of the tree as Spark SQL; see ``SqlWriter.write``."""
         return self._writer.write(node)
 
-    def error_free(self, node: Expr, kind: SqlType | None = None) -> ErrorFree:
+    def error_free(
+        self, node: Expr, kind: SqlType | None = None
+    ) -> tuple[FreePart, tuple[str, ...]]:
         """Return the form of a part of the tree that never raises; see ``Rewriter.form``."""
         return self._rewriter.form(node, kind)
 
@@ -128,9 +130,8 @@ class Expression:
 
     def chance_in(self, node: Expr) -> str:
         """Return the reason why equal rows may get different answers; empty if they do not."""
-        names = map(as_name, node.walk())
-        name = next((name for name in names if name in NON_DETERMINISTIC), "")
-        return f"{name}() is not deterministic" if name else ""
+        call = drawn(node)
+        return "" if call is None else f"{as_name(call)}() is not deterministic"
 
     @property
     def is_read_alike(self) -> bool:
@@ -227,7 +228,7 @@ def _safe_text(found: Expression) -> str | None:
     if not (found.ansi and found.is_read_alike):
         return None
     try:
-        return found.error_free(found.tree).true_or_raises
+        return found.error_free(found.tree)[0].true_or_raises
     except UnwritableError:
         return None
 

@@ -66,25 +66,6 @@ class NoFormError(UnwritableError):
     """An expression that may raise has no form that gives NULL."""
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorFree:
-    """The form of an expression that never raises."""
-
-    sql: str
-    """NULL where the expression raises or is NULL, else its value; of the same type."""
-    raised: str | None
-    """Condition: true where the expression raises, and only there; None: this is not known."""
-    may_raise: str | None
-    """Condition: true where the expression raises, perhaps on other rows; None: not known."""
-    advice: tuple[str, ...]
-    """Functions that do not raise: ``try_add``."""
-
-    @property
-    def true_or_raises(self) -> str | None:
-        """The condition that is true wherever the expression is true or raises, if it is known."""
-        return None if self.may_raise is None else f"coalesce({self.sql}, {self.may_raise})"
-
-
 class Risk(NamedTuple):
     """A part that raises where it is NULL although its operands are there."""
 
@@ -95,23 +76,28 @@ class Risk(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FreePart:
-    """A part of a form."""
+    """The form of an expression that never raises."""
 
     sql: str
-    """NULL where the part raises."""
+    """NULL where the expression raises or is NULL, else its value; of the same type."""
     there: tuple[str, ...]
     """Conditions, never NULL: where all are true, NULL says that a strict part around it raises."""
     raised: str | None = "FALSE"
-    """See ``ErrorFree``."""
+    """Condition: true where the expression raises, and only there; None: this is not known."""
     risks: tuple[Risk, ...] | None = ()
     """The parts that may raise; None: not all of them are known."""
 
     @property
     def may_raise(self) -> str | None:
-        """See ``ErrorFree``."""
+        """Condition: true where the expression raises, perhaps on other rows; None: not known."""
         if self.risks is None:
             return None
         return " OR ".join(dict.fromkeys(map(self._may_raise_by, self.risks))) or "FALSE"
+
+    @property
+    def true_or_raises(self) -> str | None:
+        """The condition that is true wherever the expression is true or raises, if it is known."""
+        return None if self.may_raise is None else f"coalesce({self.sql}, {self.may_raise})"
 
     @property
     def surely_raised(self) -> str:
@@ -163,8 +149,8 @@ class Rewriter:
         self._calls = calls
         self._advice: dict[str, None] = {}
 
-    def form(self, node: Expr, kind: SqlType | None = None) -> ErrorFree:
-        """Return the form of an expression.
+    def form(self, node: Expr, kind: SqlType | None = None) -> tuple[FreePart, tuple[str, ...]]:
+        """Return the form of an expression, and the functions that do not raise: ``try_add``.
 
         A string is read as ``kind``, to which Spark casts it by its place.
 
@@ -173,7 +159,7 @@ class Rewriter:
         """
         self._advice = {}
         part = self.part(node) if kind is None else self.part_as(node, kind)
-        return ErrorFree(part.sql, part.raised, part.may_raise, tuple(self._advice))
+        return part, tuple(self._advice)
 
     def part(self, node: Expr) -> FreePart:
         """Return the form of a node, to be put into that of the node above it."""

@@ -56,6 +56,34 @@ def as_name(node: Expr) -> str:
     return called[0] if called else ""
 
 
+def drawn(tree: Expr) -> Expr | None:
+    """Return the first call of a function that answers equal rows differently."""
+    return next((node for node in tree.walk() if as_name(node) in NON_DETERMINISTIC), None)
+
+
+def unnegated(tree: Expr) -> tuple[Expr, bool]:
+    """Return a condition without NOT and parentheses around it, and whether that negates it."""
+    is_negated = False
+    while isinstance(tree, exp.Not | exp.Paren):
+        is_negated ^= isinstance(tree, exp.Not)
+        tree = tree.this
+    return tree, is_negated
+
+
+def joined_by(kind: type[Expr], tree: Expr) -> list[Expr]:
+    """Return what AND or OR joins in a tree, through parentheses, from left to right."""
+    # A loop and not a recursion: thousands may stand in a row.
+    found, rest = [], [tree]
+    while rest:
+        node = rest.pop()
+        inner = node.unnest()
+        if isinstance(inner, kind):
+            rest += [inner.expression, inner.this]
+        else:
+            found.append(node)
+    return found
+
+
 def says_collation(tree: Expr) -> bool:
     """Return whether an expression sets a collation, so that bytes do not decide equality."""
     return any(

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
-from eddyline.sql.functions import NON_DETERMINISTIC, as_name
+from eddyline.errors import QueryError
+from eddyline.sql.functions import drawn, joined_by
 from eddyline.sql.parsing import deep, on_one_line, parse_column
 
 Qualifiers = Callable[[str], str]
@@ -50,7 +50,7 @@ def conjuncts(
     """
     try:
         tree = parse_column(text)
-    except SqlglotError:
+    except QueryError:
         return [on_one_line(text)]
     form = _Form(ignores_case, qualifier)
     return form.chain(tree, exp.And)
@@ -92,12 +92,9 @@ class _Form:
 
     def chain(self, node: Any, kind: type[Any]) -> list[str]:
         """Return the normal forms of what AND or OR joins, sorted; see ``conjuncts``."""
-        parts = _operands(node, kind)
+        parts = joined_by(kind, node)
         forms = sorted(self.of(each) for each in parts)
-        draws_lots = any(
-            as_name(each) in NON_DETERMINISTIC for part in parts for each in part.walk()
-        )
-        return forms if draws_lots else list(dict.fromkeys(forms))
+        return forms if any(map(drawn, parts)) else list(dict.fromkeys(forms))
 
     def _args(self, args: Mapping[str, Any]) -> list[str]:
         return [
@@ -119,11 +116,3 @@ class _Form:
     def _name(self, part: Any) -> str:
         name = str(part.name)
         return name.lower() if self._ignores_case else name
-
-
-def _operands(node: Any, kind: type[Any]) -> list[Any]:
-    """Return what AND or OR joins, through parentheses."""
-    inner = node.unnest()
-    if not isinstance(inner, kind):
-        return [node]
-    return [*_operands(inner.this, kind), *_operands(inner.expression, kind)]

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, ParamSpec, TypeVar
 
 from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.spark import Spark
-from sqlglot.errors import ParseError, SqlglotError, TokenError
+from sqlglot.errors import ParseError, TokenError
 
 from eddyline.errors import QueryError
 
@@ -152,7 +152,6 @@ _CLOSED = re.compile(
     r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`(?:``|[^`])*`|--[^\n]*|/\*.*?\*/""", re.DOTALL
 )
 _CLOSED_OR_BLANK = re.compile(rf"({_CLOSED.pattern})|\s+", re.DOTALL)
-_CLOSED_OR_WORD = re.compile(rf"({_CLOSED.pattern})|\w+", re.DOTALL)
 _OPENING = re.compile(r"""['"`]|/\*|--""")
 
 
@@ -203,29 +202,6 @@ def tokens_of(text: str, what: str = "SQL") -> list[Token]:
         raise QueryError(at(message, text, offset), **place(text, offset)) from error
 
 
-_NAME = re.compile(r"`(?:[^`]|``)+`|(?!(?:true|false|null)\b)[^\W\d]\w*", re.IGNORECASE)
-"""A name, in backticks or not, and no constant."""
-
-
-def plain_path(text: str) -> tuple[str, ...] | None:
-    """Return the column, or the field of a column, that an output column is; None if it is another.
-
-    >>> plain_path("(a.x) AS y"), plain_path("`my col`"), plain_path("window.end")
-    (('a', 'x'), ('my col',), ('window', 'end'))
-    >>> plain_path("now()"), plain_path("a + 1 AS b"), plain_path("'a'"), plain_path("true")
-    (None, None, None, None)
-    """
-    tokens = tokens_of(text)
-    if len(tokens) > 2 and tokens[-2].token_type == TokenType.ALIAS:
-        tokens = tokens[:-2]
-    while len(tokens) > 2 and (tokens[0].text, tokens[-1].text) == ("(", ")"):
-        tokens = tokens[1:-1]
-    written = [text[each.start : each.end + 1] for each in tokens]
-    if len(tokens) not in (1, 3) or not all(map(_NAME.fullmatch, written[::2])):
-        return None
-    return tuple(each.text for each in tokens[::2]) if written[1:-1] in ([], ["."]) else None
-
-
 KEPT_TREES, KEPT_LENGTH = 512, 1_000
 """Trees that are kept for texts that are read again, and the longest text whose tree is kept.
 A tree takes some 160 bytes per character. A query has a few dozen texts."""
@@ -241,52 +217,46 @@ def parse_condition(text: str, what: str = "SQL") -> Expr:
     Raises:
         QueryError: it is not an expression; the message shows where.
     """
-    with suppress(SqlglotError):
+    with suppress(QueryError):
         tree = _tree_of(text)
         if not isinstance(tree, exp.Alias | exp.Aliases):
             return tree
-    return _read_condition(text, what)
+    return _read(text, what, exp.Condition)
 
 
 @deep
 def parse_column(text: str) -> Expr:
-    """Return the tree of a column of SELECT, with its alias; see ``parse_condition``.
-
-    Raises:
-        SqlglotError: it cannot be read.
-    """
+    """Return the tree of a column of SELECT, with its alias; see ``parse_condition``."""
     return _tree_of(text)
 
 
 def parse_output(text: str) -> Expr:
-    """Return the tree of a column of SELECT, without its alias; see ``parse_column``."""
+    """Return the tree of a column of SELECT, without its alias; see ``parse_condition``."""
     column: Expr = parse_column(text).unalias()
     return column
 
 
+def plain_path(text: str) -> tuple[str, ...] | None:
+    """Return the column, or the field of a column, that an output column is; None if it is another.
+
+    >>> plain_path("(a.x) AS y"), plain_path("`my col`"), plain_path("window.end")
+    (('a', 'x'), ('my col',), ('window', 'end'))
+    >>> plain_path("now()"), plain_path("a + 1 AS b"), plain_path("'a'"), plain_path("true")
+    (None, None, None, None)
+    """
+    with suppress(QueryError):
+        tree = parse_output(text).unnest()
+        if isinstance(tree, exp.Column) and not tree.is_star and len(tree.parts) <= 2:
+            return tuple(part.name for part in tree.parts)
+    return None
+
+
 def _tree_of(text: str) -> Expr:
-    return (_kept_tree if len(text) <= KEPT_LENGTH else _read_column)(text)
+    return (_kept_tree if len(text) <= KEPT_LENGTH else _read)(text)
 
 
-def _read_column(text: str) -> Expr:
-    tokens = SparkText().tokenize(text)
-    is_many = any(token.token_type == TokenType.SEMICOLON for token in tokens)
-    is_open = not tokens or tokens[-1].token_type == TokenType.ALIAS  # sqlglot takes (v AS)
-    if is_many or is_open or levels_of(tokens)[0] > MAX_LEVELS:
-        msg = f"no single expression: {text}"
-        raise ParseError(msg)
-    (tree,) = SparkText().parser().parse_into(exp.Expr, tokens, text)
-    if tree is None:
-        msg = f"no expression: {text}"
-        raise ParseError(msg)
-    return tree
-
-
-_kept_tree = functools.lru_cache(maxsize=KEPT_TREES)(_read_column)
-
-
-def _read_condition(text: str, what: str) -> Expr:
-    """Read an expression, or raise what is wrong with it."""
+def _read(text: str, what: str = "SQL", kind: type[Expr] = exp.Expr) -> Expr:
+    """Read an expression, with an alias unless ``kind`` is ``exp.Condition``."""
     tokens = tokens_of(text, what)
     if not tokens:
         msg = f"{what} is empty"
@@ -294,21 +264,27 @@ def _read_condition(text: str, what: str) -> Expr:
     for token in tokens:
         if token.token_type == TokenType.SEMICOLON:
             refuse(f"{what} is one expression, without a semicolon", text, token.start)
-    check_levels(tokens, text, what)
-    try:
-        tree = SparkText().parser().parse_into(exp.Condition, tokens, text)[0]
-    except ParseError as error:
-        raise syntax_error(error, text, what) from error
+    if kind is exp.Expr and tokens[-1].token_type == TokenType.ALIAS:  # sqlglot takes (v AS)
+        refuse(f"{what} needs a name behind AS", text, tokens[-1].start)
+    tree = parsed(tokens, text, what, functools.partial(SparkText().parser().parse_into, kind))
     if tree is None:
         refuse(f"{what} is not an expression", text, tokens[0].start)
     return tree
 
 
-def check_levels(tokens: Sequence[Token], text: str, what: str) -> None:
-    """Refuse a text that is nested too deeply to be read.
+_kept_tree = functools.lru_cache(maxsize=KEPT_TREES)(_read)
+
+
+def parsed(
+    tokens: list[Token],
+    text: str,
+    what: str,
+    parse: Callable[[list[Token], str], list[Expr | None]],
+) -> Expr | None:
+    """Return the first tree that a method of a parser makes of the tokens of a text.
 
     Raises:
-        QueryError: it is; the message shows where.
+        QueryError: they are nested too deeply, or cannot be parsed; the message shows where.
     """
     levels, token = levels_of(tokens)
     if levels > MAX_LEVELS and token is not None:
@@ -317,9 +293,13 @@ def check_levels(tokens: Sequence[Token], text: str, what: str) -> None:
             f"write it flatter, or split it"
         )
         refuse(message, text, token.start, levels=levels, most=MAX_LEVELS)
+    try:
+        return parse(tokens, text)[0]
+    except ParseError as error:
+        raise _syntax_error(error, text, what) from error
 
 
-def syntax_error(error: ParseError, text: str, what: str) -> QueryError:
+def _syntax_error(error: ParseError, text: str, what: str) -> QueryError:
     """Return the error of a text that cannot be parsed, pointing at the place."""
     found = error.errors[0] if error.errors else {}
     if "line" not in found:
@@ -396,14 +376,17 @@ def on_one_line(text: str) -> str:
     return _CLOSED_OR_BLANK.sub(lambda found: found[1] or " ", text).strip()
 
 
-def folded(text: str) -> str:
-    r"""Return a text on one line and in lower case, but in quotes and comments.
+@functools.lru_cache(maxsize=KEPT_TREES)
+def comparable(text: str) -> tuple[str, ...]:
+    """Return the words of an expression: equal if two say the same but for blanks and case.
 
-    >>> folded("Upper(A)  =\n 'b  C'")
-    "upper(a) = 'b  C'"
+    >>> comparable("F( a,'X')") == comparable("f(a, 'X') -- twice"), comparable("'x'")
+    (True, ("'x",))
     """
-    plain = on_one_line(text)
-    return _CLOSED_OR_WORD.sub(lambda found: found[1] or found[0].lower(), plain)
+    return tuple(
+        f"'{each.text}" if each.token_type == TokenType.STRING else each.text.lower()
+        for each in tokens_of(text)
+    )
 
 
 def _first_open(text: str) -> int:

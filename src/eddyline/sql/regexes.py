@@ -23,7 +23,7 @@ import importlib
 import re
 import unicodedata
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -97,31 +97,12 @@ def is_folded_alike(parts: tuple[str | Wild, ...]) -> bool:
     return not chars & _NEWLY_PAIRED and all(unicodedata.category(char) != "Cn" for char in chars)
 
 
-_LINE_ENDS = r"\n\r\u0085\u2028\u2029"
-_DOT = f"[^{_LINE_ENDS}]"
-_END = r"(?:(?=(?:\r\n|[\r\u0085\u2028\u2029])?\Z)|(?<!\r)(?=\n\Z))"
-_SHORT = {
-    "d": "0-9",
-    "w": "A-Za-z0-9_",
-    "s": r" \t\n\x0b\f\r",
-}
-_CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_QUANTIFIER = re.compile(r"(?:[*+?]|\{[0-9]{1,3}(?:,[0-9]{0,3})?\})\??")
-_PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~ ")
-_IN_CLASS = frozenset("!\"#$%'()*+,./:;<=>?@_`{|}~ ")
-_KINDS = ("0123456789", "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
-
-
 @dataclass(frozen=True, slots=True)
 class PythonRegex:
     """A regular expression for ``re.search``."""
 
     pattern: str
     flags: int
-
-
-class _ForeignError(Exception):
-    """Something in which the two languages may differ."""
 
 
 def python_regex(pattern: str) -> PythonRegex | None:
@@ -139,12 +120,12 @@ def python_regex(pattern: str) -> PythonRegex | None:
     ignores_case = "i" in flags
     if ignores_case and not pattern.isascii():
         return None  # Java folds ASCII letters only
-    reading = _Translation(body, is_dotall="s" in flags)
+    reader = _Reader(body, flags)
     try:
-        written = reading.alternatives()
-    except (_ForeignError, RecursionError):
+        written = _in_python(reader.whole())
+    except (_NotUnderstoodError, RecursionError):
         return None
-    if reading.position < len(body):
+    if reader.is_foreign:
         return None
     return PythonRegex(written, int(re.IGNORECASE | re.ASCII) if ignores_case else 0)
 
@@ -172,129 +153,6 @@ def compiled(pattern: str, flags: int = 0) -> re.Pattern[str]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return re.compile(pattern, flags)
-
-
-class _Translation:
-    """One pattern being read from left to right."""
-
-    def __init__(self, body: str, *, is_dotall: bool) -> None:
-        self.position = 0
-        self._body = body
-        self._dot = r"(?s:.)" if is_dotall else _DOT
-
-    def alternatives(self) -> str:
-        """Read up to a closing parenthesis or the end."""
-        parts = [self._sequence()]
-        while self._peek() == "|":
-            self.position += 1
-            parts.append(self._sequence())
-        return "|".join(parts)
-
-    def _sequence(self) -> str:
-        pieces = []
-        while self._peek() not in ("", "|", ")"):
-            atom, takes_quantifier = self._atom()
-            found = _QUANTIFIER.match(self._body, self.position)
-            if found and not takes_quantifier:
-                raise _ForeignError
-            if found:
-                self.position = found.end()
-                if self._peek() in ("*", "+", "?", "{"):
-                    raise _ForeignError
-            pieces.append(atom + (found[0] if found else ""))
-        return "".join(pieces)
-
-    def _atom(self) -> tuple[str, bool]:
-        """Return the next atom, and whether it may be repeated."""
-        char = self._take()
-        if char == "(":
-            return self._group()
-        if char == "[":
-            return self._class(), True
-        if char == "\\":
-            return self._escaped(), True
-        plain = {".": (self._dot, True), "^": (r"\A", False), "$": (_END, False)}.get(char)
-        if char in "*+?{}]" or "\ud800" <= char <= "\udfff":
-            raise _ForeignError
-        return plain or (re.escape(char), True)
-
-    def _group(self) -> tuple[str, bool]:
-        if self._peek() == "?":
-            if self._body[self.position : self.position + 2] != "?:":
-                raise _ForeignError
-            self.position += 2
-        inside = self.alternatives()
-        if self._peek() != ")":
-            raise _ForeignError
-        self.position += 1
-        group = f"(?:{inside})"
-        # How often an empty match is repeated is a matter of the engine.
-        return group, re.fullmatch(group, "") is None
-
-    def _escaped(self) -> str:
-        char = self._take()
-        if char.lower() in _SHORT:
-            return f"[{'^' if char.isupper() else ''}{_SHORT[char.lower()]}]"
-        if char in _CONTROL:
-            return re.escape(_CONTROL[char])
-        if char in _PUNCTUATION:
-            return re.escape(char)
-        raise _ForeignError
-
-    def _class(self) -> str:
-        negated = self._peek() == "^"
-        self.position += negated
-        members: list[str] = []
-        while self._peek() != "]":
-            members.append(self._member())
-        self.position += 1
-        if not members:
-            raise _ForeignError
-        return f"[{'^' if negated else ''}{''.join(members)}]"
-
-    def _member(self) -> str:
-        char = self._take()
-        if char == "\\":
-            following = self._take()
-            if following in _SHORT:
-                return _SHORT[following]
-            if following in _CONTROL:
-                return re.escape(_CONTROL[following])
-            if following not in _PUNCTUATION:
-                raise _ForeignError
-            self._refuse_range()
-            return re.escape(following)
-        if char == "-" and self._peek() == "]":
-            return r"\-"
-        kind = next((kind for kind in _KINDS if char in kind), "")
-        if not kind and char not in _IN_CLASS:
-            raise _ForeignError
-        if kind and self._is_range():
-            self.position += 1
-            last = self._take()
-            if last not in kind or last < char:
-                raise _ForeignError
-            return f"{char}-{last}"
-        self._refuse_range()
-        return re.escape(char)
-
-    def _is_range(self) -> bool:
-        following = self._body[self.position : self.position + 2]
-        return len(following) > 1 and following[0] == "-" and following[1] != "]"
-
-    def _refuse_range(self) -> None:
-        if self._is_range():
-            raise _ForeignError
-
-    def _peek(self) -> str:
-        return self._body[self.position : self.position + 1]
-
-    def _take(self) -> str:
-        char = self._peek()
-        if not char:
-            raise _ForeignError
-        self.position += 1
-        return char
 
 
 MAX_DEGREE = 2
@@ -334,6 +192,7 @@ class _Chars:
     """One character of a set."""
 
     first: int
+    python: str = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,6 +201,7 @@ class _Place:
 
     kind: str = ""
     """``start`` or ``end`` of the whole text; empty: a word boundary, or an end of a line."""
+    python: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,6 +214,8 @@ class _Look:
 @dataclass(frozen=True, slots=True)
 class _Sequence:
     parts: tuple[_Node, ...]
+    is_group: bool = False
+    """Whether parentheses stand around it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,6 +229,8 @@ class _Repeat:
     low: int
     high: int | None
     """None: any number."""
+    python: str
+    """The quantifier."""
 
 
 _Node = _Chars | _Place | _Look | _Sequence | _Choice | _Repeat
@@ -586,17 +450,28 @@ def _depth(node: _Node) -> int:
     return 1
 
 
-_REPETITION = re.compile(r"([*+?]|\{(\d{1,4})(,(\d{0,4}))?\})([?+]?)")
+_REPETITION = re.compile(r"([*+?]|\{(\d{1,4})(,(\d{0,4}))?\})([?+]?)", re.ASCII)
 _FLAGS = re.compile(r"\?([ims]*)([:)])")
 _BOUNDS = {"^": "start", "$": "end"}
 _LOOKS = ("?=", "?!", "?<=", "?<!")
 _PLACES = {"A": "start", "Z": "end", "z": "end", "b": "", "B": ""}
-_CLASSES = {
-    "d": "0123456789",
-    "w": "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz",
-    "s": " \t\n\x0b\f\r",
-}
+_DIGITS, _LOWER = "0123456789", "abcdefghijklmnopqrstuvwxyz"
+_KINDS = (_DIGITS, _LOWER, _LOWER.upper())
+"""Characters between which a range is the same in both languages."""
+_CLASSES = {"d": _DIGITS, "w": f"{_DIGITS}_{_LOWER}{_LOWER.upper()}", "s": " \t\n\x0b\f\r"}
+_IN_PYTHON = {"d": "0-9", "w": "A-Za-z0-9_", "s": r" \t\n\x0b\f\r"}
+"""The members of a class that an escape stands for."""
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "a": "\a", "e": "\x1b", "v": "\x0b"}
+_ALIKE_CONTROLS = "tnrf"
+_PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~ ")
+_PLAIN_IN_CLASS = _PUNCTUATION - {*"&-[\\]^"}
+_DOT = r"[^\n\r\u0085\u2028\u2029]"
+_ENDS = {
+    "^": r"\A",
+    "$": r"(?:(?=(?:\r\n|[\r\u0085\u2028\u2029])?\Z)|(?<!\r)(?=\n\Z))",
+}
+MAX_TIMES_WRITTEN = 999
+"""Most repetitions of a quantifier that is written for Python."""
 
 
 def _bits(chars: str) -> int:
@@ -607,18 +482,23 @@ def _bits(chars: str) -> int:
 
 
 _NO_LINE_END = _ALL & ~_bits("\n\r")
-_UPPER, _LOWER = _bits("ABCDEFGHIJKLMNOPQRSTUVWXYZ"), _bits("abcdefghijklmnopqrstuvwxyz")
+_LOWER_BITS = _bits(_LOWER)
 _CASE = ord("a") - ord("A")
 _SETS = {letter: _bits(chars) for letter, chars in _CLASSES.items()}
 
 
 class _Reader:
-    """One expression being read from left to right."""
+    """One expression being read from left to right.
 
-    def __init__(self, pattern: str) -> None:
+    Each node has the text that says the same in Python, unless ``is_foreign``.
+    """
+
+    def __init__(self, pattern: str, flags: str = "") -> None:
         self._text = pattern
         self._position = 0
-        self._flags: frozenset[str] = frozenset()
+        self._flags = frozenset(flags)
+        self.is_foreign = False
+        """Whether something was read in which the two languages may differ."""
 
     def whole(self) -> _Node:
         """Return the tree of the expression."""
@@ -649,11 +529,17 @@ class _Reader:
         self._position = found.end()
         if found[5] == "+" or isinstance(atom, _Place | _Look):
             raise _NotUnderstoodError
+        low: int
+        high: int | None
         if found[2] is None:
             low, high = {"*": (0, None), "+": (1, None), "?": (0, 1)}[found[1]]
-            return _Repeat(atom, low, high)
-        last = found[2] if found[3] is None else found[4]
-        return _Repeat(atom, int(found[2]), int(last) if last else None)
+        else:
+            last = found[2] if found[3] is None else found[4]
+            low, high = int(found[2]), int(last) if last else None
+            self._note(MAX_TIMES_WRITTEN >= (low if high is None else high) >= low)
+        # How often an empty match is repeated is a matter of the engine.
+        self._note(_is_single(atom) or not _is_nullable(atom))
+        return _Repeat(atom, low, high, found[0])
 
     def _atom(self) -> _Node | None:
         """Return the next atom; None if it only sets flags."""
@@ -665,16 +551,19 @@ class _Reader:
         if char == "\\":
             return self._escaped()
         if char in _BOUNDS:
-            return _Place("" if "m" in self._flags else _BOUNDS[char])
+            return _Place("" if "m" in self._flags else _BOUNDS[char], _ENDS[char])
         if char == ".":
-            return _Chars(_ALL if "s" in self._flags else _NO_LINE_END)
+            is_any = "s" in self._flags
+            return _Chars(*((_ALL, "(?s:.)") if is_any else (_NO_LINE_END, _DOT)))
         if char in "*+?{":
             raise _NotUnderstoodError
-        return _Chars(self._folded(_bits(char)))
+        self._note(char not in "}]" and not "\ud800" <= char <= "\udfff")
+        return _Chars(self._folded(_bits(char)), re.escape(char))
 
     def _group(self) -> _Node | None:
         before = self._flags
         looks = next((each for each in _LOOKS if self._text.startswith(each, self._position)), "")
+        self._note(not looks)
         if looks:
             self._position += len(looks)
         elif self._peek() == "?":
@@ -683,19 +572,25 @@ class _Reader:
                 raise _NotUnderstoodError
             self._position = found.end()
             self._flags |= frozenset(found[1])
+            self._note(found[0] == "?:")
             if found[2] == ")":
                 return None
         inside = self._choice()
         if self._take() != ")":
             raise _NotUnderstoodError
         self._flags = before
-        return _Look(inside) if looks else _Sequence((inside,))
+        return _Look(inside) if looks else _Sequence((inside,), is_group=True)
 
     def _escaped(self) -> _Node:
         char = self._take()
         if char in _PLACES:
+            self._note(False)
             return _Place(_PLACES[char])
-        return _Chars(self._set_of(char))
+        members = _IN_PYTHON.get(char.lower())
+        if members is not None:
+            return _Chars(self._set_of(char), f"[{'^' if char.isupper() else ''}{members}]")
+        self._note(char in _PUNCTUATION or char in _ALIKE_CONTROLS)
+        return _Chars(self._set_of(char), re.escape(_CONTROLS.get(char, char)))
 
     def _set_of(self, char: str) -> int:
         """Return the characters of an escape."""
@@ -709,37 +604,51 @@ class _Reader:
     def _class(self) -> _Node:
         is_negated = self._peek() == "^"
         self._position += is_negated
-        found = 0
+        found, members = 0, ""
         while self._peek() != "]":
-            found |= self._member()
+            chars, member = self._member()
+            found, members = found | chars, members + member
         self._position += 1
+        self._note(bool(members))
         found = self._folded(found)
         # A set does not tell which other characters it has, so its complement has some, too.
-        return _Chars((_ALL & ~found) | _OTHER if is_negated else found)
+        first = (_ALL & ~found) | _OTHER if is_negated else found
+        return _Chars(first, f"[{'^' if is_negated else ''}{members}]")
 
-    def _member(self) -> int:
+    def _member(self) -> tuple[int, str]:
         char = self._take()
         if char in "[&":
             raise _NotUnderstoodError  # a class in a class, or an intersection
-        if char == "\\":
+        is_escaped = char == "\\"
+        if is_escaped:
             char = self._take()
             if char.isalnum() and char not in _CONTROLS:
-                return self._set_of(char)
+                self._note(char in _IN_PYTHON)
+                return self._set_of(char), _IN_PYTHON.get(char, "")
+            self._note(char in _PUNCTUATION or char in _ALIKE_CONTROLS)
             char = _CONTROLS.get(char, char)
+        kind = "" if is_escaped else next((each for each in _KINDS if char in each), "")
         if self._peek() != "-" or self._text[self._position + 1 : self._position + 2] in ("]", ""):
-            return _bits(char)
+            is_last = char == "-" and self._peek() == "]"
+            self._note(is_escaped or bool(kind) or char in _PLAIN_IN_CLASS or is_last)
+            return _bits(char), re.escape(char)
         self._position += 1
         last = self._take()
         if last in "[\\" or last < char:
             raise _NotUnderstoodError
+        self._note(last in kind)
         ascii_part = "".join(map(chr, range(ord(char), min(ord(last), 127) + 1)))
-        return _bits(ascii_part) | (0 if last.isascii() else _OTHER)
+        return _bits(ascii_part) | (0 if last.isascii() else _OTHER), f"{char}-{last}"
 
     def _folded(self, chars: int) -> int:
         if "i" not in self._flags:
             return chars
-        upper, lower = chars & _UPPER, chars & _LOWER
+        upper, lower = chars & _LOWER_BITS >> _CASE, chars & _LOWER_BITS
         return chars | upper << _CASE | lower >> _CASE
+
+    def _note(self, is_alike: bool) -> None:
+        """Note whether Python surely says the same of what was read."""
+        self.is_foreign |= not is_alike
 
     def _peek(self) -> str:
         return self._text[self._position : self._position + 1]
@@ -750,6 +659,18 @@ class _Reader:
             raise _NotUnderstoodError
         self._position += 1
         return char
+
+
+def _in_python(node: _Node) -> str:
+    """Return what was read as a text for Python."""
+    if isinstance(node, _Chars | _Place):
+        return node.python
+    if isinstance(node, _Repeat):
+        return f"{_in_python(node.part)}{node.python}"
+    if isinstance(node, _Look):
+        return _in_python(node.part)
+    text = ("" if isinstance(node, _Sequence) else "|").join(map(_in_python, node.parts))
+    return f"(?:{text})" if isinstance(node, _Sequence) and node.is_group else text
 
 
 _parser: Any = importlib.import_module("re._parser")

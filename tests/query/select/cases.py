@@ -9,11 +9,47 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+from hypothesis import strategies as st
+
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.models.sql.scope import Call, Made
 from eddyline.query.steps import ReadStep, steps, tree
 
 FOLDER = Path(__file__).parent
+
+COLUMNS_OF_S = {
+    "k": "int",
+    "v": "double",
+    "txt": "string",
+    "arr": "array<int>",
+    "st": "struct<x:int,k:int>",
+    "ts": "timestamp",
+}
+"""Columns of the stream that most queries are over."""
+
+
+def words_of(query):
+    return re.findall(r"\w+|`[^`]*`|\S", query)
+
+
+@st.composite
+def broken(draw, query):
+    """Draw a query some of whose words are missing, and some stand at another place, too."""
+    words = words_of(query)
+    dropped = draw(st.lists(st.integers(0, len(words) - 1), max_size=4, unique=True))
+    added = draw(st.lists(st.sampled_from(words), max_size=3))
+    place = draw(st.integers(0, len(words)))
+    kept = [word for number, word in enumerate(words) if number not in dropped]
+    return " ".join([*kept[:place], *added, *kept[place:]])
+
+
+def check_is_read_or_refused(read, query):
+    said = ""
+    try:
+        found = read(query)
+    except QueryError as error:
+        said = error.message
+    assert said.splitlines()[-1].strip() == "^" if said else found
 
 
 @dataclass(frozen=True)

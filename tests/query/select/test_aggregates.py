@@ -17,17 +17,10 @@ from eddyline.query.steps import (
     carries,
     steps,
 )
-from tests.query.select.cases import cases, parts_of
+from tests.query.select.cases import COLUMNS_OF_S, cases, parts_of
 
 COLUMNS = {
-    "s": {
-        "k": "int",
-        "v": "double",
-        "txt": "string",
-        "arr": "array<int>",
-        "st": "struct<x:int,k:int>",
-        "ts": "timestamp",
-    },
+    "s": COLUMNS_OF_S,
     "t": {"k": "bigint", "a b": "int", "case": "int"},
     "u": {"k": "int", "j": "string"},
     "u2": {"v": "int", "ts": "timestamp"},

@@ -1,7 +1,6 @@
 """The reader of SELECT: cases of ``queries.txt``, and what holds of all queries."""
 
 import itertools
-import re
 import sqlite3
 
 import pytest
@@ -13,17 +12,17 @@ from eddyline.query.predicates import FunctionPredicate, SqlPredicate, predicate
 from eddyline.query.select.reader import read_query
 from eddyline.query.select.statement import identifier
 from tests.examples import examples
-from tests.query.select.cases import cases, parts_of
+from tests.query.select.cases import (
+    COLUMNS_OF_S,
+    broken,
+    cases,
+    check_is_read_or_refused,
+    parts_of,
+    words_of,
+)
 
 COLUMNS = {
-    "s": {
-        "k": "int",
-        "v": "double",
-        "txt": "string",
-        "arr": "array<int>",
-        "st": "struct<x:int,k:int>",
-        "ts": "timestamp",
-    },
+    "s": COLUMNS_OF_S,
     "t": {"k": "bigint", "w": "int", "Date": "date", "a b": "int", "case": "int"},
     "u": {"k": "int", "j": "string", "d": "decimal(10,2)", "w": "int"},
     "Events": {"id": "int", "t": "struct<w:int>", "n": "string collate UTF8_LCASE"},
@@ -194,7 +193,6 @@ WHOLE = (
     "[PARTITION BY k ROWS 5] ON a.k = u.k AND f(t.w) JOIN Events y ON id = t.w "
     "WHERE (a.k, 1) = (t.w, 2) AND NOT v IS DISTINCT FROM t.`a b`)"
 )
-WORDS = re.findall(r"\w+|`[^`]*`|\S", WHOLE)
 
 
 def test_the_whole_of_what_is_broken_below_is_read():
@@ -203,24 +201,13 @@ def test_the_whole_of_what_is_broken_below_is_read():
     nulls, values = members[2:]  # nothing else connects a and t
     assert {**nulls} == {"a": ("((k) IS NULL)",), "t": ("((w) IS NULL)",)}
     assert values.keys() == {"a", "t"}
-    assert read(" ".join(WORDS)).keys == read(WHOLE).keys
+    assert read(" ".join(words_of(WHOLE))).keys == read(WHOLE).keys
 
 
 @examples(400)
-@given(
-    dropped=st.lists(st.integers(0, len(WORDS) - 1), max_size=4, unique=True),
-    added=st.lists(st.sampled_from(WORDS), max_size=3),
-    place=st.integers(0, len(WORDS)),
-)
-def test_whatever_is_wrong_is_a_query_error(dropped, added, place):
-    kept = [word for number, word in enumerate(WORDS) if number not in dropped]
-    text = " ".join([*kept[:place], *added, *kept[place:]])
-    said = ""
-    try:
-        query = read(text)
-    except QueryError as error:
-        said = error.message
-    assert said.splitlines()[-1].strip() == "^" if said else query.inputs
+@given(query=broken(WHOLE))
+def test_whatever_is_wrong_is_a_query_error(query):
+    check_is_read_or_refused(lambda text: read(text).inputs, query)
 
 
 @pytest.mark.parametrize(

@@ -1,27 +1,24 @@
 """Queries of queries: cases of ``subqueries.txt``, and what holds of all of them."""
 
-import re
-
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from eddyline.errors import QueryError
 from eddyline.query.predicates import predicate
 from eddyline.query.select.reader import read_query
 from eddyline.query.steps import UnionStep, carries, steps
 from tests.examples import examples
-from tests.query.select.cases import cases, parts_of
+from tests.query.select.cases import (
+    COLUMNS_OF_S,
+    broken,
+    cases,
+    check_is_read_or_refused,
+    parts_of,
+    words_of,
+)
 
 COLUMNS = {
-    "s": {
-        "k": "int",
-        "v": "double",
-        "txt": "string",
-        "arr": "array<int>",
-        "st": "struct<x:int,k:int>",
-        "ts": "timestamp",
-    },
+    "s": COLUMNS_OF_S,
     "u": {"k": "int", "j": "string"},
 }
 f = predicate(lambda k: k, reads=["k"], name="f")
@@ -104,26 +101,14 @@ WHOLE = (
     "AS x [RANGE 10 MINUTES SLIDE 1 MINUTE ORIGIN 5 SECONDS] WHERE f(x.k) "
     "GROUP BY 1 HAVING COUNT(DISTINCT v, k) > 3 UNION ALL SELECT DISTINCT k, j, 1 FROM u [NOW]"
 )
-WORDS = re.findall(r"\w+|\S", WHOLE)
 
 
 def test_the_whole_of_what_is_broken_below_is_read():
-    assert steps(read(" ".join(WORDS)))[-1] == steps(read(WHOLE))[-1]
+    assert steps(read(" ".join(words_of(WHOLE))))[-1] == steps(read(WHOLE))[-1]
     assert len(steps(read(WHOLE))) == 10
 
 
 @examples(400)
-@given(
-    dropped=st.lists(st.integers(0, len(WORDS) - 1), max_size=4, unique=True),
-    added=st.lists(st.sampled_from(WORDS), max_size=3),
-    place=st.integers(0, len(WORDS)),
-)
-def test_whatever_is_wrong_is_a_query_error(dropped, added, place):
-    kept = [word for number, word in enumerate(WORDS) if number not in dropped]
-    text = " ".join([*kept[:place], *added, *kept[place:]])
-    said = ""
-    try:
-        made = steps(read(text))
-    except QueryError as error:
-        said = error.message
-    assert said.splitlines()[-1].strip() == "^" if said else made
+@given(query=broken(WHOLE))
+def test_whatever_is_wrong_is_a_query_error(query):
+    check_is_read_or_refused(lambda text: steps(read(text)), query)

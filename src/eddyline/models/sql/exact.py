@@ -23,7 +23,7 @@ from eddyline.models.solving.earth import coordinates
 from eddyline.models.sql.reader import Sources
 from eddyline.models.sql.scope import Made
 from eddyline.query.select.from_clause import windows_behind
-from eddyline.query.select.groups import Aggregation, aggregation_of
+from eddyline.query.select.groups import aggregation_of
 from eddyline.query.select.model_clause import EXACT, OUTPUTS, TRACK, models_behind
 from eddyline.query.select.over import over_of
 from eddyline.sql.parsing import offset_of, refuse
@@ -200,10 +200,8 @@ def _conditions(statement: Statement, made: Made) -> Iterator[str]:
 
 def _check_row_wise(statement: Statement, aggregates: Collection[str]) -> None:
     """Refuse what is computed of several rows, and slopes."""
-    text, over = statement.text, over_of(statement)
-    said = aggregation_of(statement, aggregates)
-    if over is not None:
-        said = said or Aggregation("OVER (…)", offset_of(over))
+    text = statement.text
+    said = aggregation_of(statement, aggregates) or over_of(statement)
     if said is not None:
         message = (
             f"{said.said} of models is over time and of rows over their number, so that EXACT "

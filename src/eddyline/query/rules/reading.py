@@ -1,11 +1,10 @@
 """Boolean SQL over the columns of an input as a tree of tests.
 
-``RuleText`` reads a rule; ``Reading`` takes it apart. A leaf becomes a test of one operand where
-exact mathematics on values is what Spark does; any other leaf stays a condition that Spark
-evaluates. An operand that may raise is written in a form that is NULL instead (``sql.error_free``),
-and its error stands beside each test of it. ``READERS`` has the function that turns each type of
-node into tests: connectives, tests of NULL and of truth, comparisons, patterns of texts. Calls of
-Python predicates are taken out of the text before.
+``Reading`` has one rule. A leaf of its text becomes a test of one operand where exact mathematics
+on values is what Spark does; any other leaf stays a condition that Spark evaluates. An operand that
+may raise is written in a form that is NULL instead (``sql.error_free``), and its error stands
+beside each test of it. ``READERS`` has the function that turns each type of node into tests. Calls
+of Python predicates are taken out of the text before.
 
 What draws lots, or may raise and has no form that gives NULL instead, is not taken apart at all:
 Spark evaluates the whole rule as it was written, with its own short-circuits.
@@ -44,7 +43,7 @@ from eddyline.query.conditions import (
 )
 from eddyline.sql.analysis import Expression, resolve_columns
 from eddyline.sql.error_free import NoFormError, is_surely_evaluated
-from eddyline.sql.functions import as_call, says_collation
+from eddyline.sql.functions import as_call, joined_by, says_collation
 from eddyline.sql.literals import constant_of, scalars_for
 from eddyline.sql.nodes import patterns_of
 from eddyline.sql.null_rejection import needed_columns
@@ -74,6 +73,7 @@ if TYPE_CHECKING:
     from eddyline.sql.types import SqlType
 
     NodeReader = Callable[["Reading", Any], Node | None]
+    """Returns the tests of a node; None where Spark must evaluate it."""
 
 COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 """Comparisons that are NULL where a side is."""
@@ -88,27 +88,76 @@ _MAX_SHOWN = 100
 
 
 class Reading:
-    """The tree of one rule as it becomes a tree of tests.
+    """One rule's text over the columns of an input, which has to be a condition.
 
-    Python predicates are found by the ``id`` of the nodes that stand for their calls. A reader, one
-    for each type of node, returns None where Spark must evaluate it.
+    It may call the Python predicates by their names; other arguments are as for ``Expression``.
     """
 
     def __init__(
         self,
-        expression: Expression,
+        text: str,
+        what: str,
         columns: Mapping[str, str],
-        predicates: Mapping[int, FunctionPredicate],
-        readers: Mapping[type[Expr], NodeReader],
+        functions: Mapping[str, FunctionPredicate],
+        *,
+        ansi: bool,
     ) -> None:
-        self.expression = expression
+        known = {name.lower(): predicate for name, predicate in functions.items()}
+        self.expression = Expression(
+            text, what, columns, ansi=ansi, qualifiers=None, functions=known
+        )
         self._columns = columns
-        self._predicates = predicates
-        self._readers = readers
+        self._predicates = _take_out_calls(self.expression, columns, known)
+        """By the ``id`` of the nodes that stand for their calls."""
         self._errors: dict[int, tuple[Operand | NativeTest, Raise]] = {}  # by id of the first
+        calls = self.expression.calls.values()
+        self.first_call, self._first_offset = min(calls, key=lambda call: call[1], default=("", 0))
+        """The first Python function that it calls ("" if it calls none), and its offset."""
+        self._check_is_condition(self.expression.tree)
 
-    def whole(self) -> Node:
-        """Return the tests of the whole rule.
+    @property
+    def whole(self) -> NativeTest:
+        """The rule as Spark evaluates it, as it was written."""
+        # Without a comment at its end, which would hide what comes after it.
+        text, tree = self.expression.text, self.expression.tree
+        written = slice_of(text, tokens_of(text, self.expression.what))
+        columns = self.expression.columns_of(tree)
+        # A text that Spark may read otherwise, or that draws lots, is evaluated on every row.
+        has_needs = self.risk and not self.doubt and not self.chance
+        needs = needed_columns(tree, self.expression.references) if has_needs else ()
+        return NativeTest(written, columns, may_raise=bool(self.risk), needs=tuple(sorted(needs)))
+
+    @property
+    def chance(self) -> str:
+        """Reason why equal rows may get different answers; empty if they do not."""
+        return self.expression.chance_in(self.expression.tree)
+
+    @property
+    def doubt(self) -> str:
+        """Reason why it may be read otherwise than here; empty if it is not."""
+        if _VARIABLE.search(self.expression.text):
+            return "Spark replaces ${…} by a variable"
+        if self.expression.is_read_alike:
+            return ""
+        return "which of its operators binds tighter is not clear; write parentheses"
+
+    @property
+    def risk(self) -> str:
+        """Reason why it may raise; empty if it does not."""
+        return self.expression.facts(self.expression.tree).reason
+
+    def refuse_calls(self, reason: str) -> NoReturn:
+        """Refuse a rule that calls a Python function although it must stay whole."""
+        name = self.first_call
+        message = (
+            f"{self.expression.what} calls the Python function {name} and cannot be taken apart: "
+            f"{reason}; use forms that never raise, such as try_cast or try_divide, or make two "
+            "rules of it"
+        )
+        refuse(message, self.expression.text, self._first_offset, NotSupportedError, function=name)
+
+    def tree(self) -> Node:
+        """Return the rule as a tree of tests.
 
         Raises:
             UnwritableError: it holds what is not known well enough, or may raise and has no form
@@ -124,20 +173,19 @@ class Reading:
             node = node.this
         if id(node) in self._predicates:
             return function_test(self._predicates[id(node)])
-        self.check_is_condition(node)
-        read = self._readers.get(type(node))
+        self._check_is_condition(node)
+        read = READERS.get(type(node))
         found = None if read is None else read(self, node)
         return self._native(node) if found is None else found
 
     def is_read(self, node: Expr) -> bool:
         """Return whether a condition may become tests, or stays with Spark for sure."""
-        return self.is_call(node) or type(node) in self._readers
+        return self._is_call(node) or type(node) in READERS
 
-    def is_call(self, node: Expr) -> bool:
-        """Return whether a node stands for a call of a Python function."""
-        return id(node) in self.expression.calls
+    def _is_call(self, node: Expr) -> bool:
+        return id(node) in self._predicates
 
-    def check_is_condition(self, node: Expr) -> None:
+    def _check_is_condition(self, node: Expr) -> None:
         """Refuse what surely is not a condition, but of another type."""
         expression = self.expression
         kind = expression.type_of(node)
@@ -156,7 +204,7 @@ class Reading:
 
     def constant(self, node: Expr) -> SqlConstant | None:
         """Return the constant that a node is (None: it is none)."""
-        return None if self.is_call(node.unnest()) else constant_of(node)
+        return None if self._is_call(node.unnest()) else constant_of(node)
 
     def text(self, node: Expr) -> str | None:
         """Return the text that a node is (None: it is no literal, or none of a text)."""
@@ -166,7 +214,7 @@ class Reading:
     def operand(self, node: Expr) -> Operand | None:
         """Return the operand of a test, or None if its values should stay in Spark."""
         inner = node.unnest()
-        is_plain = not self.is_call(inner) and not says_collation(inner)
+        is_plain = not self._is_call(inner) and not says_collation(inner)
         if not is_plain or not inner.find(exp.Column, exp.Anonymous):
             return None
         facts = self.expression.facts(inner)
@@ -248,7 +296,7 @@ class Reading:
         """Return the form of an expression that gives NULL where it raises, and its error."""
         if not self.expression.ansi:
             raise NoFormError(type(node).__name__)
-        form = self.expression.error_free(node, kind)
+        form, advice = self.expression.error_free(node, kind)
         references = self.expression.references_in(node)
         shown = {ref.text: ref for ref in references if ref.type.family in _SIMPLE}
         if not shown or form.raised is None:
@@ -258,7 +306,7 @@ class Reading:
         operand = Operand(sql, STRING, self.expression.columns_of(node))
         text = node.sql(SparkText, normalize_functions=False, comments=False)
         reason = self.expression.facts(node).reason or f"{text} is read as a boolean"
-        return form.sql, Raise(operand, text, reason, ", ".join(form.advice))
+        return form.sql, Raise(operand, text, reason, ", ".join(advice))
 
     def _with_errors(self, node: Node) -> Node:
         """Return a tree in which each test of what may raise has its error."""
@@ -286,48 +334,35 @@ _MIRRORED: dict[type[Expr], type[Expr]] = {
 _SIGNS: dict[type[Expr], str] = {exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 
 
-def connected(reading: Reading, node: Expr) -> Node:
-    """Return AND or OR, flat however deeply it is nested in itself."""
-    kind = type(node)
-    parts: list[Node] = []
-    waiting = [node]
-    while waiting:
-        inner = waiting.pop().unnest()
-        if isinstance(inner, kind):
-            waiting += [inner.expression, inner.this]
-        else:
-            parts.append(reading.node(inner))
-    return And(tuple(parts)) if kind is exp.And else Or(tuple(parts))
+def _and_or(reading: Reading, node: Expr) -> Node:
+    parts = tuple(map(reading.node, joined_by(type(node), node)))
+    return And(parts) if isinstance(node, exp.And) else Or(parts)
 
 
-def negated(reading: Reading, node: Expr) -> Node:
-    """Return NOT."""
+def _not(reading: Reading, node: Expr) -> Node:
     part = reading.node(node.this)
     return part.part if isinstance(part, Not) else Not(part)
 
 
-def constant(_reading: Reading, node: Expr) -> Node:
-    """Return TRUE, FALSE or NULL."""
+def _constant(_reading: Reading, node: Expr) -> Node:
     return Constant(bool(node.this) if isinstance(node, exp.Boolean) else None)
 
 
-def flag(reading: Reading, node: Expr) -> Node | None:
+def _flag(reading: Reading, node: Expr) -> Node | None:
     """Return the test of a boolean column."""
     operand = reading.operand(node)
     is_flag = operand is not None and operand.type.family == "boolean"
     return Compare(operand, "=", True) if is_flag and operand is not None else None
 
 
-def truth(reading: Reading, node: Expr) -> Node | None:
-    """Return IS TRUE, IS FALSE or IS NULL."""
+def _is(reading: Reading, node: Expr) -> Node | None:
     wanted = node.expression
     if isinstance(wanted, exp.Boolean):
         return Is(reading.node(node.this), TRUE if wanted.this else FALSE)
-    return null_test(reading, node.this)
+    return _null_test(reading, node.this)
 
 
-def null_test(reading: Reading, node: Expr) -> Node | None:
-    """Return the test whether an expression is NULL."""
+def _null_test(reading: Reading, node: Expr) -> Node | None:
     inner = node.unnest()
     facts = reading.expression.facts(inner)
     if facts.reason:
@@ -353,7 +388,7 @@ def _unless_rounded(read: NodeReader) -> NodeReader:
 
 
 @_unless_rounded
-def compared(reading: Reading, node: Expr) -> Node | None:
+def _compared(reading: Reading, node: Expr) -> Node | None:
     """Return the test of a comparison with a constant on either side."""
     left, right, kind = node.this, node.expression, type(node)
     constant = reading.constant(right)
@@ -370,7 +405,7 @@ def compared(reading: Reading, node: Expr) -> Node | None:
 
 
 @_unless_rounded
-def same(reading: Reading, node: Expr) -> Node | None:
+def _same(reading: Reading, node: Expr) -> Node | None:
     """Return the test of ``<=>`` and IS [NOT] DISTINCT FROM with a constant."""
     outcomes = TRUE if isinstance(node, exp.NullSafeEQ) else FALSE | UNKNOWN
     for one, other in ((node.this, node.expression), (node.expression, node.this)):
@@ -378,7 +413,7 @@ def same(reading: Reading, node: Expr) -> Node | None:
         if constant is None:
             continue
         if constant.family == "null":
-            null = null_test(reading, one)
+            null = _null_test(reading, one)
             return null if null is None or outcomes == TRUE else Not(null)
         equal = _equal(reading, reading.as_met(one, [other]), constant)
         return None if equal is None else Is(equal, outcomes)
@@ -386,7 +421,7 @@ def same(reading: Reading, node: Expr) -> Node | None:
 
 
 @_unless_rounded
-def between(reading: Reading, node: Expr) -> Node | None:
+def _between(reading: Reading, node: Expr) -> Node | None:
     """Return the tests of BETWEEN with constant bounds."""
     bounds = [node.args[key] for key in ("low", "high")]
     constants = [reading.constant(bound) for bound in bounds]
@@ -400,7 +435,7 @@ def between(reading: Reading, node: Expr) -> Node | None:
 
 
 @_unless_rounded
-def one_of_list(reading: Reading, node: Expr) -> Node | None:
+def _in_list(reading: Reading, node: Expr) -> Node | None:
     """Return the test of IN with a list of constants."""
     given = [reading.constant(value) for value in node.expressions]
     constants = [constant for constant in given if constant is not None]
@@ -450,7 +485,7 @@ def _one_of(reading: Reading, node: Expr, constants: Sequence[SqlConstant]) -> N
     values = tuple(dict.fromkeys(found))
     if len(values) > 1 and operand.type.family == "float" and 0.0 in values:
         return None  # of long lists Spark makes a hash set, in which -0.0 is not 0.0
-    folded = lower_case_tests(reading, node, values)
+    folded = _lower_case_tests(reading, node, values)
     if folded is not None:
         return folded
     return Compare(operand, "=", values[0]) if len(values) == 1 else OneOf(operand, values)
@@ -458,7 +493,7 @@ def _one_of(reading: Reading, node: Expr, constants: Sequence[SqlConstant]) -> N
 
 _LOWER = ("lower", "lcase")
 
-AROUND: dict[str, tuple[tuple[Wild, ...], tuple[Wild, ...]]] = {
+_AROUND: dict[str, tuple[tuple[Wild, ...], tuple[Wild, ...]]] = {
     "contains": ((Wild(ANY),), (Wild(ANY),)),
     "startswith": ((), (Wild(ANY),)),
     "endswith": ((Wild(ANY),), ()),
@@ -466,20 +501,15 @@ AROUND: dict[str, tuple[tuple[Wild, ...], tuple[Wild, ...]]] = {
 """The wildcards before and after the text that a function looks for."""
 
 
-def like(reading: Reading, node: Expr) -> Node | None:
-    """Return the tests of LIKE and ILIKE, also with ANY and ALL."""
-    return _liked(reading, node, "\\")
-
-
-def escaped(reading: Reading, node: Expr) -> Node | None:
+def _escaped(reading: Reading, node: Expr) -> Node | None:
     """Return the tests of LIKE with ESCAPE."""
     constant = reading.constant(node.expression)
     character = constant.value if constant is not None else None
     is_plain = isinstance(character, str) and len(character) == 1 and character not in "%_"
-    return _liked(reading, node.this, str(character)) if is_plain else None
+    return _like(reading, node.this, str(character)) if is_plain else None
 
 
-def _liked(reading: Reading, node: Expr, escape: str) -> Node | None:
+def _like(reading: Reading, node: Expr, escape: str = "\\") -> Node | None:
     ignores_case = isinstance(node, exp.ILike)
     tests: list[Node] = []
     for pattern in patterns_of(node):
@@ -496,12 +526,12 @@ def _liked(reading: Reading, node: Expr, escape: str) -> Node | None:
     return tests[0] if len(tests) == 1 else joined(tuple(tests))
 
 
-def around(reading: Reading, args: Sequence[Expr], name: str) -> Node | None:
+def _around(reading: Reading, args: Sequence[Expr], name: str) -> Node | None:
     """Return the test of ``contains``, ``startswith`` or ``endswith`` with a literal."""
     text = reading.text(args[1])
     if text is None:
         return None
-    before, after = AROUND[name]
+    before, after = _AROUND[name]
     return _text_test(reading, args[0], (*before, *([text] if text else []), *after), False)
 
 
@@ -517,7 +547,7 @@ def _text_test(
     return TextTest(operand, parts, folded)
 
 
-def lower_case_tests(reading: Reading, node: Expr, values: Sequence[Any]) -> Node | None:
+def _lower_case_tests(reading: Reading, node: Expr, values: Sequence[Any]) -> Node | None:
     """Return ``lower(x) IN (…)`` as tests of x; what is not in lower case is never equal."""
     inside = _lowered(reading, node)
     if inside is None:
@@ -538,12 +568,7 @@ def _lowered(reading: Reading, node: Expr) -> Operand | None:
     return reading.text_operand(called[1][0])
 
 
-def rlike(reading: Reading, node: Expr) -> Node | None:
-    """Return the test of RLIKE."""
-    return regex(reading, [node.this, node.expression])
-
-
-def regex(reading: Reading, args: Sequence[Expr]) -> Node | None:
+def _regex(reading: Reading, args: Sequence[Expr]) -> Node | None:
     """Return the test of a regular expression that Python surely reads as Java does."""
     operand, text = reading.text_operand(args[0]), reading.text(args[1])
     translated = None if operand is None or text is None else python_regex(text)
@@ -556,7 +581,7 @@ def regex(reading: Reading, args: Sequence[Expr]) -> Node | None:
     return ValueTest(operand, "regex", pattern, flags, needs)
 
 
-def take_out_calls(
+def _take_out_calls(
     expression: Expression,
     columns: Mapping[str, str],
     functions: Mapping[str, FunctionPredicate],
@@ -647,110 +672,32 @@ def _called(reading: Reading, node: Expr) -> Node | None:
     """Return the test of a function."""
     name, args = as_call(node) or ("", [])
     if name in ("isnull", "isnotnull") and len(args) == 1:
-        null = null_test(reading, args[0])
+        null = _null_test(reading, args[0])
         return null if null is None or name == "isnull" else Not(null)
     if name in ("rlike", "regexp", "regexp_like") and len(args) == 2:
-        return regex(reading, args)
-    if name in AROUND and len(args) == 2:
-        return around(reading, args, name)
+        return _regex(reading, args)
+    if name in _AROUND and len(args) == 2:
+        return _around(reading, args, name)
     return None
 
 
 READERS: dict[type[Expr], NodeReader] = {
-    exp.And: connected,
-    exp.Or: connected,
-    exp.Not: negated,
-    exp.Boolean: constant,
-    exp.Null: constant,
-    exp.Is: truth,
-    exp.Column: flag,
-    **dict.fromkeys(COMPARED, compared),
-    exp.NullSafeEQ: same,
-    exp.NullSafeNEQ: same,
-    exp.Between: between,
-    exp.In: one_of_list,
-    exp.Like: like,
-    exp.ILike: like,
-    exp.Escape: escaped,
-    exp.RegexpLike: rlike,
+    exp.And: _and_or,
+    exp.Or: _and_or,
+    exp.Not: _not,
+    exp.Boolean: _constant,
+    exp.Null: _constant,
+    exp.Is: _is,
+    exp.Column: _flag,
+    **dict.fromkeys(COMPARED, _compared),
+    exp.NullSafeEQ: _same,
+    exp.NullSafeNEQ: _same,
+    exp.Between: _between,
+    exp.In: _in_list,
+    exp.Like: _like,
+    exp.ILike: _like,
+    exp.Escape: _escaped,
+    exp.RegexpLike: lambda reading, node: _regex(reading, [node.this, node.expression]),
     exp.Anonymous: _called,
 }
 """The function that turns each type of node into tests; Spark evaluates all other nodes."""
-
-
-class RuleText:
-    """One rule's text over the columns of an input, a condition.
-
-    It may call the Python predicates by their names; other arguments are as for ``Expression``.
-    """
-
-    def __init__(
-        self,
-        text: str,
-        what: str,
-        columns: Mapping[str, str],
-        functions: Mapping[str, FunctionPredicate],
-        *,
-        ansi: bool,
-    ) -> None:
-        known = {name.lower(): predicate for name, predicate in functions.items()}
-        self._expression = Expression(
-            text, what, columns, ansi=ansi, qualifiers=None, functions=known
-        )
-        predicates = take_out_calls(self._expression, columns, known)
-        self._reading = Reading(self._expression, columns, predicates, READERS)
-        self._reading.check_is_condition(self._expression.tree)
-
-    @property
-    def first_call(self) -> str:
-        """The first Python function that it calls ("" if it calls none)."""
-        return self._first_call[0]
-
-    @property
-    def _first_call(self) -> tuple[str, int]:
-        return min(self._expression.calls.values(), key=lambda call: call[1], default=("", 0))
-
-    @property
-    def whole(self) -> NativeTest:
-        """The rule as Spark evaluates it, as it was written."""
-        # Without a comment at its end, which would hide what comes after it.
-        text, tree = self._expression.text, self._expression.tree
-        written = slice_of(text, tokens_of(text, self._expression.what))
-        columns = self._expression.columns_of(tree)
-        # A text that Spark may read otherwise, or that draws lots, is evaluated on every row.
-        has_needs = self.risk and not self.doubt and not self.chance
-        needs = needed_columns(tree, self._expression.references) if has_needs else ()
-        return NativeTest(written, columns, may_raise=bool(self.risk), needs=tuple(sorted(needs)))
-
-    @property
-    def chance(self) -> str:
-        """Reason why equal rows may get different answers; empty if they do not."""
-        return self._expression.chance_in(self._expression.tree)
-
-    @property
-    def doubt(self) -> str:
-        """Reason why it may be read otherwise than here; empty if it is not."""
-        if _VARIABLE.search(self._expression.text):
-            return "Spark replaces ${…} by a variable"
-        if self._expression.is_read_alike:
-            return ""
-        return "which of its operators binds tighter is not clear; write parentheses"
-
-    @property
-    def risk(self) -> str:
-        """Reason why it may raise; empty if it does not."""
-        return self._expression.facts(self._expression.tree).reason
-
-    def tree(self) -> Node:
-        """Return the rule taken apart; see ``Reading.whole``."""
-        return self._reading.whole()
-
-    def refuse_calls(self, reason: str) -> NoReturn:
-        """Refuse a rule that calls a Python function although it must stay whole."""
-        name, offset = self._first_call
-        message = (
-            f"{self._expression.what} calls the Python function {name} and cannot be taken apart: "
-            f"{reason}; use forms that never raise, such as try_cast or try_divide, or make two "
-            "rules of it"
-        )
-        refuse(message, self._expression.text, offset, NotSupportedError, function=name)

@@ -34,7 +34,7 @@ class Described(Protocol):
 
     @property
     def info(self) -> Mapping[str, Any]:
-        """Further facts about it: title, level, tags."""
+        """Further facts about it: title, level, tags, and the type of a correlation."""
 
 
 class Facts(TypedDict, total=False):

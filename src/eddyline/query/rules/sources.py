@@ -31,7 +31,7 @@ from eddyline.query.predicates import (
     SqlPredicate,
     as_predicate,
 )
-from eddyline.query.rules.reading import RuleText, checked_reads, function_test
+from eddyline.query.rules.reading import Reading, checked_reads, function_test
 from eddyline.query.rules.rule import Rule as DescribedRule
 from eddyline.sql.analysis import check_is_row_wise
 from eddyline.sql.functions import names_among
@@ -218,7 +218,7 @@ class _BoundPart:
 
     text: str
     tree: Node
-    read: RuleText | None = None
+    read: Reading | None = None
     """Its tree, if it is SQL."""
     reason: str = ""
     """Reason why the whole rule must stay in Spark."""
@@ -236,12 +236,7 @@ def _bound_text(
     *,
     ansi: bool,
 ) -> _BoundPart:
-    return _taken_apart(
-        predicate, RuleText(predicate.text, called(rule), columns, rule.functions, ansi=ansi)
-    )
-
-
-def _taken_apart(predicate: SqlPredicate, read: RuleText) -> _BoundPart:
+    read = Reading(predicate.text, called(rule), columns, rule.functions, ansi=ansi)
     reason = _reason(predicate, read)
     if not reason:
         try:
@@ -260,7 +255,7 @@ def _taken_apart(predicate: SqlPredicate, read: RuleText) -> _BoundPart:
     return _BoundPart(predicate.text, whole, read, "" if is_promised else reason)
 
 
-def _reason(predicate: SqlPredicate, read: RuleText) -> str:
+def _reason(predicate: SqlPredicate, read: Reading) -> str:
     """Return the reason why a text must stay whole, and its author's word if there is one."""
     if predicate.deterministic is False:
         return "it was declared not deterministic"
@@ -299,7 +294,9 @@ def moments_of(node: Node) -> Iterator[Moment]:
 def with_moments(node: Node, micros: Mapping[Moment, int]) -> Node:
     """Return a rule tree in which every timestamp literal is a number.
 
-    Of each moment there are microseconds since 1970 in UTC.
+    Args:
+        node: the tree.
+        micros: microseconds since 1970 in UTC of each moment.
 
     Example:
         >>> from eddyline.query.conditions import Operand

@@ -1,10 +1,12 @@
 """Sorts the conjuncts of a query by the inputs that they read, and finds calls of functions.
 
-Of inner joins it is all one whether a condition stands in ON or in WHERE: what reads one input
-filters it, an equality of two makes a key, and everything else is asked of results. Of other joins
-ON says which rows are partners: what it asks of the first input drops no row of that. What WHERE
-asks of a LEFT JOIN's second input is asked of results. The keys of a join make classes of
-expressions that are equal in every result.
+In: the conditions of ON and WHERE. Out: for each input its predicates; for a join also keys and
+conditions on results. In an inner join ON and WHERE mean the same. A conjunct over one input
+filters that input, an equality of two inputs makes a key, and any other conjunct filters results.
+
+In other joins ON says which rows are partners. A conjunct of ON over the first input drops none of
+its rows. A conjunct of WHERE over the second input of a LEFT JOIN filters results. The keys of a
+join make classes of expressions that are equal in every result.
 """
 
 from __future__ import annotations
@@ -20,8 +22,9 @@ from eddyline.query.predicates import MixedPredicate, SqlPredicate
 from eddyline.query.query import KeyClass
 from eddyline.query.select.statement import identifier
 from eddyline.sql.analysis import Expression, check_is_row_wise
-from eddyline.sql.functions import NON_DETERMINISTIC, as_name, says_collation
+from eddyline.sql.functions import as_name, drawn, says_collation, unnegated
 from eddyline.sql.parsing import offset_of, refuse
+from eddyline.sql.types import BOOLEAN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 
     from eddyline.query.predicates import FunctionPredicate, Predicate
     from eddyline.query.select.statement import Fragment, JoinNames, Named, Names, Statement
+    from eddyline.sql.types import SqlType
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +65,7 @@ class Calls:
 
     def call(self, tree: Expr) -> Call | None:
         """Return the call if a conjunct is ``[NOT] f(…)`` of a function, which it has to fit."""
-        negated, inner = False, tree
-        while isinstance(inner, exp.Not | exp.Paren):
-            negated ^= isinstance(inner, exp.Not)
-            inner = inner.this
+        inner, negated = unnegated(tree)
         is_call = isinstance(inner, exp.Anonymous)
         found = self.functions.get(inner.name.lower()) if is_call else None
         if found is None:
@@ -279,13 +280,12 @@ class JoinConditions(Conditions):
         super()._add_call(call)
 
     def _check_deterministic(self, part: Fragment) -> None:
-        for node in part.tree.walk():
-            if as_name(node) in NON_DETERMINISTIC:
-                message = (
-                    f"{self._word}: {as_name(node)}() is not deterministic, "
-                    f"which is not supported yet in a condition over several inputs"
-                )
-                self.statement.refuse(message, part.start)
+        if (node := drawn(part.tree)) is not None:
+            message = (
+                f"{self._word}: {as_name(node)}() is not deterministic, "
+                f"which is not supported yet in a condition over several inputs"
+            )
+            self.statement.refuse(message, part.start)
 
     # -- equalities -------------------------------------------------------------------------------
 
@@ -337,31 +337,19 @@ def _null_safe_trees(tree: Expr) -> list[Sequence[Expr]]:
 
 
 _KINDS = {
-    "integer": "a number",
-    "decimal": "a number",
-    "float": "a float",
-    "string": "a string",
-    "boolean": "a boolean",
-    "date": "a date",
-    "timestamp": "a timestamp",
-    "timestamp_ntz": "a timestamp without a time zone",
-    "binary": "binary",
+    "integer": ("a number", "0"),
+    "decimal": ("a number", "0"),
+    "float": ("a float", "0"),
+    "string": ("a string", "''"),
+    "boolean": ("a boolean", "false"),
+    "date": ("a date", "'1970-01-01'"),
+    "timestamp": ("a timestamp", "'1970-01-01 00:00:00'"),
+    "timestamp_ntz": ("a timestamp without a time zone", "'1970-01-01 00:00:00'"),
+    "binary": ("binary", "''"),
 }
-"""Types of one kind compare exactly, so their equality is transitive: 1 = 1.00, but a string can
+"""Kinds of types, and a value of each that replaces NULL in a key: another key says whether it is
+NULL. Types of one kind compare exactly, so their equality is transitive: 1 = 1.00, but a string can
 equal two numbers, and two bigints one float."""
-
-_DEFAULTS = {
-    "integer": "0",
-    "decimal": "0",
-    "float": "0",
-    "string": "''",
-    "boolean": "false",
-    "date": "'1970-01-01'",
-    "timestamp": "'1970-01-01 00:00:00'",
-    "timestamp_ntz": "'1970-01-01 00:00:00'",
-    "binary": "''",
-}
-"""A value of each type that replaces NULL in a key; another key says whether it is NULL."""
 
 _INEXACT = re.compile(r"[<:,](float|double|map|variant|interval|void)\b(?!:)|collate")
 """Types inside structs and arrays whose equal values may differ in bits, or have no equality."""
@@ -380,11 +368,12 @@ class Side:
     """Kind of its values, in words; empty if that cannot be told."""
     identity: str
     """Equal for sides that are the same but for blanks, comments and case of functions."""
+    type: SqlType
 
     @property
     def is_plain(self) -> bool:
         """Whether its values are, as far as known, no structs, arrays or intervals."""
-        return self.kind in ("", *_KINDS.values())
+        return self.kind in ("", *(words for words, _ in _KINDS.values()))
 
 
 def side_of(name: str, text: str, columns: Mapping[str, str]) -> Side | str:
@@ -405,8 +394,9 @@ def side_of(name: str, text: str, columns: Mapping[str, str]) -> Side | str:
     elif kind.is_known and kind.family not in _KINDS:
         return f"{text} is of the type {kind.text}; compare parts of it that are plain values"
     else:
-        words = _KINDS.get(kind.family, "")
-    return Side(name, text, words, identity_of(tree))
+        words, _ = _KINDS.get(kind.family, ("", ""))
+    identity = tree.unnest().sql(comments=False, normalize_functions="upper")
+    return Side(name, text, words, identity, kind)
 
 
 def null_safe_sides(
@@ -417,32 +407,25 @@ def null_safe_sides(
     The first compares whether the sides are NULL. The second compares the sides with a default
     value instead of NULL.
     """
-    pairs: list[list[Side]] = [[], []]
+    nulls: list[Side] = []
+    values: list[Side] = []
     for name, text in sides:
-        side = Expression(text, text, inputs[name], ansi=True)
-        kind = side.type_of(side.tree)
-        plain = side_of(name, text, inputs[name])
-        if isinstance(plain, str):
-            return plain
-        if kind.family not in _DEFAULTS:
+        side = side_of(name, text, inputs[name])
+        if isinstance(side, str):
+            return side
+        kind = side.type
+        if kind.family not in _KINDS:
             words = kind.text if kind.is_known else "of a type that the text does not tell"
             return f"NULL equals NULL in it, which takes plain types; {text} is {words}; CAST it"
-        default = f"CAST({_DEFAULTS[kind.family]} AS {kind.text})"
-        for pair, key, words in (
-            (pairs[0], f"(({text}) IS NULL)", "a boolean"),
-            (pairs[1], f"coalesce({text}, {default})", plain.kind),
-        ):
-            tree = Expression(key, key, inputs[name], ansi=True).tree
-            pair.append(Side(name, key, words, identity_of(tree)))
-    if pairs[1][0].kind != pairs[1][1].kind:
-        one, other = pairs[1]
+        default = f"CAST({_KINDS[kind.family][1]} AS {kind.text})"
+        null, value = f"(({text}) IS NULL)", f"coalesce({text}, {default})"
+        same = f"coalesce {side.identity} {default}"
+        nulls.append(Side(name, null, "a boolean", f"null {side.identity}", BOOLEAN))
+        values.append(Side(name, value, side.kind, same, kind))
+    one, other = values
+    if one.kind != other.kind:
         return f"{one.input} has {one.kind} and {other.input} {other.kind}; CAST one of them"
-    return [(one, other) for one, other in pairs]
-
-
-def identity_of(tree: Expr) -> str:
-    """Return a text that is the same for expressions that differ only in blanks and case."""
-    return tree.unnest().sql(comments=False, normalize_functions="upper")
+    return [(nulls[0], nulls[1]), (one, other)]
 
 
 class Keys:

@@ -260,7 +260,7 @@ class CqlText(SparkText):
 
         def _reader(self) -> ModelParser:
             """Return a reader of the clauses of models from here on."""
-            return ModelParser.begun(self.sql, self._tokens[self._index :])
+            return ModelParser.before(self.sql, self._tokens[self._index :], len(self.sql), "MODEL")
 
         def _read_behind(self, node: Expr) -> None:
             """Read MODEL and windows behind a name."""

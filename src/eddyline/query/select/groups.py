@@ -1,9 +1,9 @@
 """Reads aggregates over one stream: GROUP BY, HAVING, DISTINCT and the output columns.
 
-Of each expression the calls of aggregates and the expressions of GROUP BY become columns; what is
-left is computed of these. As in Spark, names are those of the stream's columns first, then in GROUP
-BY and HAVING those of output columns. ``window`` is the window that a result is of, unless the
-stream has a column of that name. Windows may be written in Spark's own spelling, too:
+Each call of an aggregate and each expression of GROUP BY becomes a column. Output columns and
+HAVING are expressions over these columns. As in Spark, a name means a column of the stream first,
+and in GROUP BY and HAVING an output column second. ``window`` is the window of a result, unless the
+stream has a column of that name. Spark's spelling of windows is read, too:
 ``GROUP BY window(ts, '10 minutes', '1 minute')``.
 """
 
@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, TypeGuard
 
-from sqlglot import TokenType, exp
+from sqlglot import exp
 
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.query.cql import micros_of
@@ -38,23 +37,23 @@ from eddyline.query.select.statement import (
     default_name,
     identifier,
     is_star,
+    outputs_of,
     unaliased,
-    with_names,
 )
 from eddyline.registry import unknown
 from eddyline.sql.analysis import check_is_row_wise
-from eddyline.sql.functions import AGGREGATES, NON_DETERMINISTIC, as_name
+from eddyline.sql.functions import AGGREGATES, as_name, drawn
 from eddyline.sql.names import is_no_column
-from eddyline.sql.parsing import KEPT_TREES, offset_of, refuse, tokens_of
+from eddyline.sql.parsing import comparable, offset_of, refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Sequence
 
     from sqlglot import Expr
 
     from eddyline.query.query import Window
     from eddyline.query.select.conditions import Calls
-    from eddyline.query.select.statement import JoinNames, Statement
+    from eddyline.query.select.statement import JoinNames, Named, Statement
 
 Changes = list[tuple[int, int, str]]
 """Offsets, and the text that stands between them instead."""
@@ -65,7 +64,7 @@ _FIELDS = ("start", "end")
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """What first says that a query aggregates rows, and where."""
+    """The first words by which a query aggregates rows, and their offset."""
 
     said: str
     start: int
@@ -91,35 +90,14 @@ def aggregation_of(statement: Statement, known: Collection[str]) -> Aggregation 
     return min(found, key=lambda each: each.start, default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class Grouped:
-    """What was read of a query of aggregates."""
-
-    grouping: Grouping
-    window: Window
-    projections: tuple[str, ...]
-    times: tuple[TimeColumn, ...]
-
-
 class GroupReader:
-    """Reads what a query asks of groups of the rows of one input.
+    """Reads what a query asks of groups of the rows of one input."""
 
-    Args:
-        statement: the query.
-        names: of the input's columns.
-        functions: those of the user.
-        known: names of aggregate functions, in lower case.
-    """
-
-    def __init__(
-        self, statement: Statement, names: JoinNames, functions: Calls, known: Collection[str]
-    ) -> None:
-        self._statement = statement
-        self._text = statement.text
-        self._names = names
-        self._functions = functions
-        self._calls = AggregateCalls(statement, names, functions, known)
-        self._is_distinct = statement.tree.args.get("distinct") is not None
+    def __init__(self, calls: AggregateCalls) -> None:
+        self._calls = calls
+        self._statement, self._names = calls.statement, calls.names
+        self._text = calls.statement.text
+        self._is_distinct = self._statement.tree.args.get("distinct") is not None
         self._groups: dict[tuple[str, ...], tuple[str, str]] = {}
         """Name and text of each group by its words."""
         self._window_call: Fragment | None = None
@@ -127,8 +105,13 @@ class GroupReader:
         self._parts: list[tuple[Fragment, str, Fragment]] = []
         """Output columns that are no stars: the item, its alias or "", and its expression."""
 
-    def read(self, window: Window) -> Grouped:
-        """Return what was read; ``window`` is the one behind the stream.
+    def read(
+        self, window: Window
+    ) -> tuple[Grouping, Window, tuple[str, ...], tuple[TimeColumn, ...]]:
+        """Return what is grouped, the window, the output columns, and the time that is named.
+
+        Args:
+            window: the one behind the stream.
 
         Raises:
             QueryError: an expression that is neither of groups nor of aggregates; a name that is
@@ -141,12 +124,12 @@ class GroupReader:
                 self._parts.append((column, *unaliased(column, self._statement)))
         self._add_groups()
         window, times = self._window(window)
-        projections = with_names(self._outputs())
+        projections = outputs_of(
+            self._statement, self._names, self._of_groups, self._grouped_name, self._default_name
+        )
         having = self._having()
         groups = tuple(self._groups.values())
-        return Grouped(
-            Grouping(groups, tuple(self._calls.made), having), window, projections, times
-        )
+        return Grouping(groups, tuple(self._calls.made), having), window, projections, times
 
     def _check_clauses(self) -> None:
         args = self._statement.tree.args
@@ -277,21 +260,13 @@ class GroupReader:
 
     # -- results ----------------------------------------------------------------------------------
 
-    def _outputs(self) -> Iterator[tuple[Fragment, str, str]]:
-        parts = iter(self._parts)
-        for column in self._statement.output_columns:
-            if not is_star(column.tree):
-                item, alias, part = next(parts)
-                what = f"output column {column.text!r}"
-                text = self._of_groups(part, what)
-                yield item, alias or self._default_name(part, what), text
-                continue
-            if not self._is_distinct:
-                message = f"{column.text} beside aggregates is not supported; name what is grouped"
-                self._statement.refuse(message, column.start)
-            for each in columns_of_star(column, self._statement, self._names):
-                name, _ = self._groups[comparable(identifier(each.column))]
-                yield column, each.column, name
+    def _grouped_name(self, item: Fragment, column: Named) -> str:
+        """Return the column of a group that DISTINCT makes of a column of a star."""
+        if not self._is_distinct:
+            message = f"{item.text} beside aggregates is not supported; name what is grouped"
+            self._statement.refuse(message, item.start)
+        name, _ = self._groups[comparable(identifier(column.column))]
+        return name
 
     def _default_name(self, part: Fragment, what: str) -> str:
         inner = part.tree.unnest()
@@ -316,7 +291,7 @@ class GroupReader:
                 message = unknown("aggregate function", inner.name, sorted(self._calls.known))
                 refuse(f"{what}: {message}", self._text, offset_of(node))
         check_is_row_wise(part.tree, self._text, what, self._calls.known)
-        self._functions.check_none(part.tree, "beside aggregates")
+        self._calls.functions.check_none(part.tree, "beside aggregates")
         self._calls.check_deterministic(part, what)
         return part.rewritten(sorted(self._changes(part.tree, what, has_aliases=has_aliases)))
 
@@ -428,30 +403,23 @@ def calls_in(tree: Expr, known: Collection[str]) -> list[exp.Anonymous]:
     return [each for each in calls if each is not None]
 
 
-@lru_cache(maxsize=KEPT_TREES)
-def comparable(text: str) -> tuple[str, ...]:
-    """Return the words of an expression: equal if two say the same but for blanks and case.
-
-    >>> comparable("F( a,'X')") == comparable("f(a, 'X') -- twice"), comparable("'x'")
-    (True, ("'x",))
-    """
-    return tuple(
-        f"'{each.text}" if each.token_type == TokenType.STRING else each.text.lower()
-        for each in tokens_of(text)
-    )
-
-
 class AggregateCalls:
-    """The calls of aggregate functions that a query makes; equal ones are made once."""
+    """The calls of aggregate functions that a query makes; equal ones are made once.
+
+    Args:
+        statement: the query.
+        names: of the input's columns.
+        functions: those of the user.
+        known: names of aggregate functions, in lower case.
+    """
 
     def __init__(
         self, statement: Statement, names: JoinNames, functions: Calls, known: Collection[str]
     ) -> None:
-        self._statement = statement
-        self._names = names
-        self._functions = functions
+        self.statement = statement
+        self.names = names
+        self.functions = functions
         self.known = known
-        """Names of the functions, in lower case."""
         self.made: list[AggregateCall] = []
         self._columns: dict[tuple[tuple[str, ...], ...], str] = {}
 
@@ -499,20 +467,20 @@ class AggregateCalls:
         if name == "count" and [type(each) for each in given] == [exp.Star]:
             return ()
         if not given:
-            refuse(f"{name}() needs an argument", self._statement.text, offset_of(node))
+            refuse(f"{name}() needs an argument", self.statement.text, offset_of(node))
         texts: list[str] = []
         for each in given:
             inner = each.this if isinstance(each, exp.IgnoreNulls | exp.RespectNulls) else each
             if isinstance(inner, exp.Star | exp.Order | exp.Kwarg | exp.PropertyEQ | exp.Alias):
                 self._refuse(
-                    f"{name}({self._statement.part(inner).text}) is not supported yet", node
+                    f"{name}({self.statement.part(inner).text}) is not supported yet", node
                 )
             texts.append(self._text(inner, f"argument of {name}()"))
             texts += self._ignoring(name, node) if isinstance(each, exp.IgnoreNulls) else ()
         if name in _TAKES_NULLS and len(given) == 2:
             if not isinstance(given[1], exp.Boolean):
                 message = f"the second argument of {name}() is TRUE (NULL is left out) or FALSE"
-                refuse(message, self._statement.text, offset_of(node))
+                refuse(message, self.statement.text, offset_of(node))
             texts[1:] = self._ignoring(name, node) if given[1].this else ()
         return tuple(texts)
 
@@ -523,9 +491,9 @@ class AggregateCalls:
 
     def _text(self, tree: Expr, what: str) -> str:
         """Return what a call reads of each row, over the columns of the input."""
-        part = self._statement.part(tree)
+        part = self.statement.part(tree)
         self.check_is_of_rows(part, what)
-        return self._names.canonical(part, what)
+        return self.names.canonical(part, what)
 
     def check_is_of_rows(self, part: Fragment, what: str) -> None:
         """Refuse what is not computed of each row, always in the same way.
@@ -538,8 +506,8 @@ class AggregateCalls:
             message = f"{what}: an aggregate such as {nested[0].name}() cannot stand here"
             refuse(message, part.query, offset_of(nested[0]))
         check_is_row_wise(part.tree, part.query, what)
-        self._functions.check_none(part.tree, f"as {what}")
-        self._names.check_no_star(part, what)
+        self.functions.check_none(part.tree, f"as {what}")
+        self.names.check_no_star(part, what)
         self.check_deterministic(part, what)
 
     def check_deterministic(self, part: Fragment, what: str) -> None:
@@ -548,15 +516,12 @@ class AggregateCalls:
         Raises:
             NotSupportedError: there is one.
         """
-        for node in part.tree.walk():
-            if (name := as_name(node)) in NON_DETERMINISTIC:
-                message = f"{what}: {name}() is not deterministic, which is not supported yet"
-                refuse(
-                    f"{message} beside aggregates", part.query, offset_of(node), NotSupportedError
-                )
+        if (node := drawn(part.tree)) is not None:
+            message = f"{what}: {as_name(node)}() is not deterministic, which is not supported yet"
+            refuse(f"{message} beside aggregates", part.query, offset_of(node), NotSupportedError)
 
     def _refuse(self, message: str, node: Expr) -> None:
-        self._statement.refuse(message, offset_of(node))
+        self.statement.refuse(message, offset_of(node))
 
 
 WINDOW_CALLS = ("window", "session_window")

@@ -1,12 +1,17 @@
 """The clauses of model queries: ``MODEL …`` behind a stream, and what is said of the results.
 
-``MODEL x = x + vx * t HORIZON 2 MINUTES BY ship`` declares what a row says of the time behind it,
-``MODEL x WITHIN 0.5, y WITHIN 1 % MAX GAP 10 MINUTES BY ship`` has it fitted (``MODEL (x, y)`` as
-near as results need), ``MODEL TRACK (lat, lon) WITHIN 50`` has positions fitted, ``MODEL SEGMENTS``
-takes rows that are segments already, ``MODEL SEGMENTS OF
-tracks AT ts`` of these rows. At the end of a query stand ``SAMPLE EVERY 10 SECONDS`` or
-``CHANGES``, ``WITHIN 1 %`` or ``PRECISION x WITHIN 0.5``, ``ASSUMING x BETWEEN 0 AND 100``, and
-``EXACT``. What is read here are words; ``models/`` knows what they mean.
+A clause behind a stream has one of these forms:
+
+* ``MODEL x = x + vx * t HORIZON 2 MINUTES BY ship`` declares the attributes between two rows.
+* ``MODEL x WITHIN 0.5, y WITHIN 1 % MAX GAP 10 MINUTES BY ship`` fits them within bounds;
+  ``MODEL (x, y)`` fits them as closely as the results need.
+* ``MODEL TRACK (lat, lon) WITHIN 50`` fits positions.
+* ``MODEL SEGMENTS`` takes rows that are segments already; ``MODEL SEGMENTS OF tracks AT ts`` names
+  the table of the rows that they stand for.
+
+A query ends with ``SAMPLE EVERY 10 SECONDS`` or ``CHANGES``, ``WITHIN 1 %`` or ``PRECISION x WITHIN
+0.5``, ``ASSUMING x BETWEEN 0 AND 100``, and ``EXACT``. Only words are read here; ``models/`` knows
+what they mean.
 """
 
 from __future__ import annotations
@@ -17,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import TokenType
 
 from eddyline.query.cql import WindowParser
-from eddyline.sql.parsing import SparkText
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -130,16 +134,6 @@ def _is_name(token: Token) -> bool:
 
 class ModelParser(WindowParser):
     """Reads the clauses from tokens that follow each other, as many as there are."""
-
-    @classmethod
-    def begun(cls, text: str, tokens: Sequence[Token]) -> ModelParser:
-        """Return the parser before the first of the tokens."""
-        made = cls(dialect=SparkText())
-        made.reset()
-        made.sql, made._end, made._where = text, len(text), "MODEL"
-        made._chunks = [list(tokens)]
-        made._advance_chunk()
-        return made
 
     @property
     def n_read(self) -> int:

@@ -1,15 +1,15 @@
 """Reads a filter whose output columns have aggregates of rows so far: ``SUM(v) OVER (…)``.
 
-Of output columns, calls before OVER become columns that steps add to each row; what is left is
-computed of these and of the row's own. Calls over equal partitions are made by one step.
+Each call before OVER becomes a column that a step adds to every row. Output columns are expressions
+over these columns and the columns of the row. One step makes all calls over equal partitions.
 
-In ``OVER (…)`` stand partitions, the column of time, and frames as windows. A frame ends at the
-current row: of RANGE with the rows of its instant, of ROWS with itself.
+``OVER (…)`` has partitions, the column of time, and a frame, which is read as a window. A frame
+ends at the current row; a RANGE includes the rows of the same instant.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import exp
@@ -29,94 +29,58 @@ from eddyline.query.query import (
     TimeColumn,
     too_long,
 )
-from eddyline.query.select.groups import AggregateCalls, comparable
+from eddyline.query.select.groups import Aggregation
 from eddyline.query.select.statement import (
-    columns_of_star,
-    default_name,
     identifier,
-    is_star,
-    unaliased,
-    with_names,
+    outputs_of,
 )
 from eddyline.registry import unknown
 from eddyline.sql.analysis import check_is_row_wise
 from eddyline.sql.functions import AGGREGATES, WINDOWED
-from eddyline.sql.parsing import offset_of, refuse
+from eddyline.sql.parsing import comparable, offset_of, refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
     from sqlglot import Expr
 
     from eddyline.query.query import Window
-    from eddyline.query.select.conditions import Calls
+    from eddyline.query.select.groups import AggregateCalls
     from eddyline.query.select.statement import Fragment, JoinNames, Statement
 
 Words = tuple[str, ...]
 
 
-def over_of(statement: Statement) -> exp.Window | None:
-    """Return the first call before OVER in the output columns."""
+def over_of(statement: Statement) -> Aggregation | None:
+    """Return the first OVER in the output columns."""
     columns = (each.tree for each in statement.output_columns)
-    found = [node for tree in columns for node in tree.find_all(exp.Window)]
-    return min(found, key=offset_of, default=None)
-
-
-@dataclass(frozen=True, slots=True)
-class Windowed:
-    """What was read of a query with OVER."""
-
-    overs: tuple[Over, ...]
-    projections: tuple[str, ...]
-    times: tuple[TimeColumn, ...]
+    starts = [offset_of(node) for tree in columns for node in tree.find_all(exp.Window)]
+    return Aggregation("OVER (…)", min(starts)) if starts else None
 
 
 class OverReader:
-    """Reads the output columns of a query over one input in which OVER stands.
+    """Reads the output columns of a query over one input in which OVER stands."""
 
-    Args:
-        statement: the query.
-        names: of the input's columns.
-        functions: those of the user.
-        known: names of aggregate functions, in lower case.
-    """
-
-    def __init__(
-        self, statement: Statement, names: JoinNames, functions: Calls, known: Collection[str]
-    ) -> None:
-        self._statement = statement
-        self._text = statement.text
-        self._names = names
-        self._functions = functions
-        self._calls = AggregateCalls(statement, names, functions, known)
-        self._frames = FrameReader(statement, names)
+    def __init__(self, calls: AggregateCalls) -> None:
+        self._calls = calls
+        self._statement, self._names = calls.statement, calls.names
+        self._text = calls.statement.text
+        self._frames = FrameReader(calls.statement, calls.names)
         self._overs: dict[tuple[Words, ...], Over] = {}
         """By the column of time and the words of the partitions."""
         self._columns: dict[tuple[object, ...], str] = {}
         """By what a call is of, and its partitions and frame."""
         self._times: dict[str, TimeColumn] = {}
 
-    def read(self) -> Windowed:
-        """Return what was read.
+    def read(self) -> tuple[tuple[Over, ...], tuple[str, ...], tuple[TimeColumn, ...]]:
+        """Return the calls by partition, the output columns, and the times that are named.
 
         Raises:
             QueryError: a name that is not there, or a frame that is none.
             NotSupportedError: valid SQL that eddyline does not run yet.
         """
-        projections = with_names(self._outputs())
-        times = tuple(self._times.values())
-        return Windowed(tuple(self._overs.values()), projections, times)
-
-    def _outputs(self) -> Iterator[tuple[Fragment, str, str]]:
-        for column in self._statement.output_columns:
-            if is_star(column.tree):
-                for each in columns_of_star(column, self._statement, self._names):
-                    yield column, each.column, identifier(each.column)
-                continue
-            what = f"output column {column.text!r}"
-            alias, part = unaliased(column, self._statement)
-            text = self._text_of(part, what)
-            yield column, alias or default_name(part, what, self._statement, self._names), text
+        projections = outputs_of(
+            self._statement, self._names, self._text_of, lambda _, each: identifier(each.column)
+        )
+        return tuple(self._overs.values()), projections, tuple(self._times.values())
 
     def _text_of(self, part: Fragment, what: str) -> str:
         """Return an output column over the columns of a row and of its calls."""
@@ -134,7 +98,7 @@ class OverReader:
 
     def _check_is_of_row(self, part: Fragment, what: str) -> None:
         """Refuse what needs other rows and has no OVER."""
-        self._functions.check_none(part.tree, "beside OVER")
+        self._calls.functions.check_none(part.tree, "beside OVER")
         rest = part.tree.copy()
         for over in [] if isinstance(rest, exp.Window) else list(rest.find_all(exp.Window)):
             over.replace(exp.true())
@@ -151,15 +115,15 @@ class OverReader:
         call = self._calls.call_of(over.this)
         if call is None:
             self._refuse_unknown(over)
-        frame = self._frames.read(over)
-        self._times.setdefault(frame.time.name, frame.time)
-        texts = tuple(self._partition(each) for each in frame.partition_by)
-        by = ((frame.time.name,), *map(comparable, texts))
-        key = (self._calls.key(call), by, frame.window)
+        parts, window, time = self._frames.read(over)
+        self._times.setdefault(time.name, time)
+        texts = tuple(map(self._partition, parts))
+        by = ((time.name,), *map(comparable, texts))
+        key = (self._calls.key(call), by, window)
         if key not in self._columns:
             self._columns[key] = f"{CALL}{len(self._columns)}"
-            made = OverCall(replace(call, column=self._columns[key]), frame.window)
-            known = self._overs.get(by) or Over(texts, (), frame.time.name)
+            made = OverCall(replace(call, column=self._columns[key]), window)
+            known = self._overs.get(by) or Over(texts, (), time.name)
             self._overs[by] = replace(known, calls=(*known.calls, made))
         return self._columns[key]
 
@@ -182,15 +146,6 @@ class OverReader:
 _BY = "ORDER BY of OVER (…)"
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """What OVER says."""
-
-    partition_by: tuple[Fragment, ...]
-    window: Window
-    time: TimeColumn
-
-
 class FrameReader:
     """Reads the frames of a query, those of its WINDOW clause included."""
 
@@ -206,18 +161,17 @@ class FrameReader:
                 refuse(f"WINDOW {name} is defined twice", self._text, offset_of(each))
             self._defined[name.lower()] = each
 
-    def read(self, over: exp.Window) -> Frame:
-        """Return what OVER says, or the definition that it names.
+    def read(self, over: exp.Window) -> tuple[list[Fragment], Window, TimeColumn]:
+        """Return the partitions, the window and the time of OVER, or of the WINDOW that it names.
 
         Raises:
             QueryError: it is not of the event time, or not complete; the message shows where.
             NotSupportedError: a frame that eddyline does not run.
         """
         start, over = offset_of(over), self._definition(over)
-        by = over.args.get("partition_by") or ()
         time = self._time(over, start)
-        partition = tuple(self._statement.part(each) for each in by)
-        return Frame(partition, self._window(over), time)
+        parts = [self._statement.part(each) for each in over.args.get("partition_by") or ()]
+        return parts, self._window(over), time
 
     def _definition(self, over: exp.Window) -> exp.Window:
         alias = over.args.get("alias")

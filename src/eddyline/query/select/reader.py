@@ -1,9 +1,9 @@
 """Reads a query: ``SELECT … FROM s [RANGE 10 SECONDS], t WHERE s.k = t.k AND s.v > 3``.
 
-A query over one input is a filter. Its columns are resolved where it is bound to a stream, which
-may have some that its schema does not tell, such as ``_metadata``; so its parts stay as written,
-but for what stands before columns (``s.v``). Of a join every column is resolved here. Queries in
-queries, and UNION ALL, are read likewise.
+A query over one input is a filter. Its columns are resolved later, when it is bound to a stream: a
+stream may have columns that its schema does not show, such as ``_metadata``. So the parts of a
+filter stay as written, without the qualifiers of columns (``s.v``). The columns of a join are
+resolved here. Subqueries and the parts of UNION ALL are read in the same way.
 """
 
 from __future__ import annotations
@@ -14,28 +14,30 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
-from sqlglot.errors import ParseError
 
 from eddyline.errors import QueryError
 from eddyline.query.predicates import FunctionPredicate, MixedPredicate
 from eddyline.query.query import WINDOW, Input, Query
 from eddyline.query.select.conditions import Calls, Conditions, JoinConditions
 from eddyline.query.select.from_clause import FromReader
-from eddyline.query.select.groups import Aggregation, GroupReader, aggregation_of, calls_in
+from eddyline.query.select.groups import (
+    AggregateCalls,
+    GroupReader,
+    aggregation_of,
+    calls_in,
+)
 from eddyline.query.select.over import OverReader, over_of
 from eddyline.query.select.statement import (
     Exists,
     JoinNames,
     Names,
     Statement,
-    columns_of_star,
     identifier,
     is_star,
-    named_part,
-    with_names,
+    outputs_of,
 )
 from eddyline.sql.analysis import Expression, check_is_row_wise
-from eddyline.sql.functions import NON_DETERMINISTIC, as_name
+from eddyline.sql.functions import as_name, drawn
 from eddyline.sql.parsing import deep, offset_of, parse_column, refuse
 from eddyline.sql.types import OTHER
 
@@ -128,20 +130,25 @@ class _Reader:
 
     def _part(self, statement: Statement) -> Part:
         aggregation, over = aggregation_of(statement, self._known), over_of(statement)
-        if len(statement.sources) > 1:
-            _check_joined(statement, aggregation, over)
+        said = aggregation or over
+        if said is not None and len(statement.sources) > 1:
+            message = (
+                f"{said.said} over a join is not supported yet in one SELECT; make a stream of the "
+                f"join (CREATE STREAM x AS SELECT …) and aggregate that: SELECT … FROM x"
+            )
+            statement.refuse(message, said.start)
         no_window = "here a row passes or not whatever the other rows are"
-        if aggregation is not None or over is not None:
+        if said is not None:
             no_window = "" if aggregation is not None else "here OVER (…) says which rows count"
         made = [self._subquery(statement.of_source(source)) for source, _ in statement.sources]
         items = FromReader(statement, self._columns, self._tables, no_window, made).items()
-        if aggregation is not None or over is not None:
-            read = _grouped if aggregation is not None else _windowed
-            query = read(statement, self._calls, items[0], self._known)
-        elif len(items) == 1:
-            query = _filter(statement, self._calls, items[0])
+        if len(items) > 1:
+            query = self._join(statement, items)
+        elif said is None:
+            query = self._filter(statement, items[0])
         else:
-            query = _join(statement, self._calls, items)
+            read = self._windowed if aggregation is None else self._grouped
+            query = read(statement, items[0])
         return Part(statement, query, items)
 
     def _subquery(self, statements: Sequence[Statement]) -> tuple[Query, Mapping[str, str]] | None:
@@ -149,48 +156,141 @@ class _Reader:
         parts = [self._part(each) for each in statements]
         return (union_of(parts), columns_of(parts)) if parts else None
 
+    def _filter(self, statement: Statement, item: FromItem) -> Query:
+        """Read a query over one input."""
+        names = Names(item.name, item.stream)
+        conditions = Conditions(statement, self._calls, names, [item.name])
+        called: dict[str, FunctionPredicate] = {}
+        projections = tuple(
+            self._output_column(column, conditions, names, called)
+            for column in statement.output_columns
+        )
+        _add_where(conditions)
+        read = _inputs([item], conditions)
+        return Query(read, (), (), (), projections, "istream", statement.text, called)
 
-def _check_joined(
-    statement: Statement, aggregation: Aggregation | None, over: exp.Window | None
-) -> None:
-    """Refuse a join that aggregates its results."""
-    if aggregation is None and over is None:
-        return
-    said = aggregation or Aggregation("OVER (…)", offset_of(over) if over else 0)
-    message = (
-        f"{said.said} over a join is not supported yet in one SELECT; make a stream of the "
-        f"join (CREATE STREAM x AS SELECT …) and aggregate that: SELECT … FROM x"
-    )
-    statement.refuse(message, said.start)
+    def _grouped(self, statement: Statement, item: FromItem) -> Query:
+        """Read a query of aggregates."""
+        made = self._aggregates(statement, item)
+        grouping, window, projections, times = GroupReader(made).read(item.window)
+        read = replace(self._filtered(statement, item), window=window)
+        _check_counted(statement, read)
+        plain = Query((read,), (), (), (), projections, statement.emits, statement.text)
+        return replace(plain, grouping=grouping, times=times)
 
+    def _windowed(self, statement: Statement, item: FromItem) -> Query:
+        """Read a filter with aggregates OVER rows so far."""
+        made = self._aggregates(statement, item)
+        overs, projections, times = OverReader(made).read()
+        read = self._filtered(statement, item)
+        plain = Query((read,), (), (), (), projections, "istream", statement.text)
+        return replace(plain, overs=overs, times=times)
 
-def _filter(statement: Statement, calls: Calls, item: FromItem) -> Query:
-    """Read a query over one input."""
-    names = Names(item.name, item.stream)
-    conditions = Conditions(statement, calls, names, [item.name])
-    called: dict[str, FunctionPredicate] = {}
-    projections = tuple(
-        _output_column(column, conditions, calls, names, called)
-        for column in statement.output_columns
-    )
-    _add_where(conditions)
-    read = _inputs([item], conditions)
-    return Query(read, (), (), (), projections, "istream", statement.text, called)
+    def _aggregates(self, statement: Statement, item: FromItem) -> AggregateCalls:
+        """Return the calls of aggregates over one input, whose names are resolved in its schema."""
+        names = JoinNames(statement.text)
+        names.add(item.name, item.columns, ())
+        if item.name != item.stream:
+            hint = {item.stream.lower(): f"{item.stream} is called {item.name} here"}
+            names.scope = replace(names.scope, hints=hint)
+        return AggregateCalls(statement, names, self._calls, self._known)
 
+    def _filtered(self, statement: Statement, item: FromItem) -> Input:
+        """Return an input with what WHERE asks of it."""
+        names = Names(item.name, item.stream)
+        conditions = Conditions(statement, self._calls, names, [item.name])
+        where = statement.tree.args.get("where")
+        for node in [] if where is None else calls_in(where.this, self._known):
+            message = f"WHERE: the aggregate {node.name}() stands in HAVING; WHERE is asked of rows"
+            refuse(message, statement.text, offset_of(node))
+        _add_where(conditions)
+        return _inputs([item], conditions)[0]
 
-def _grouped(
-    statement: Statement,
-    calls: Calls,
-    item: FromItem,
-    aggregates: Collection[str],
-) -> Query:
-    """Read a query of aggregates."""
-    names = _names_of(statement, item)
-    found = GroupReader(statement, names, calls, aggregates).read(item.window)
-    read = replace(_filtered(statement, calls, item, aggregates), window=found.window)
-    _check_counted(statement, read)
-    plain = Query((read,), (), (), (), found.projections, statement.emits, statement.text)
-    return replace(plain, grouping=found.grouping, times=found.times)
+    def _output_column(
+        self,
+        column: Fragment,
+        conditions: Conditions,
+        names: Names,
+        called: dict[str, FunctionPredicate],
+    ) -> str:
+        """Return the text of an output column; calls of functions of the user become columns.
+
+        These are added to ``called``.
+        """
+        if is_star(column.tree):
+            return names.unqualified(column)
+        what = f"output column {column.text!r}"
+        check_is_row_wise(column.tree, column.query, what, self._calls.functions)
+        replaced = []
+        for node in self._calls.within(column.tree):
+            call = self._calls.call(node)
+            assert call is not None
+            made, _ = conditions.called(call, what)
+            name = next((name for name, each in called.items() if each == made), None)
+            name = name or f"__eddyline_call_{len(called)}"
+            called[name] = made
+            replaced.append((conditions.statement.part(node), name))
+        text = names.with_calls(column, replaced)
+        is_named = isinstance(column.tree, exp.Alias | exp.Aliases) or not replaced
+        return text if is_named else f"{text} AS {identifier(' '.join(column.text.split()))}"
+
+    def _join(self, statement: Statement, items: Sequence[FromItem]) -> Query:
+        """Read a query over several inputs."""
+        names = JoinNames(statement.text)
+        conditions = JoinConditions(statement, self._calls, names, [each.name for each in items])
+        called = {
+            item.stream.lower(): f"{item.stream} is called {item.name} here" for item in items
+        }
+        later = {item.name.lower(): f"{item.name} is joined after this ON" for item in items}
+        names.scope = replace(names.scope, hints={**called, **later})
+        for item in items:
+            before, word = names.scope, "ON"
+            conditions.partner = item.name if item.kind != "inner" else ""
+            for left, right in names.add(item.name, item.columns, item.using):
+                conditions.add_using(left, right, item.start)
+            if isinstance(item.added, Exists):
+                word, names.scope = "WHERE of EXISTS", names.scope.preferring(item.name)
+                self._check_asked(statement, names, item.added)
+            if item.on is not None:
+                conditions.add(word, item.on)
+            if item.kind in ("semi", "anti"):
+                hint = {item.name.lower(): f"{item.name} is read by the condition alone"}
+                names.scope = replace(before, hints={**called, **hint})
+        kind, conditions.partner = items[-1].kind, ""
+        conditions.absent = items[-1].name if kind == "left" else ""
+        if kind not in ("semi", "anti"):
+            names.scope = replace(names.scope, hints=called)
+        _add_where(conditions)
+        conditions.connect()
+        self._row_wise(statement.output_columns)
+        return Query(
+            _inputs(items, conditions),
+            conditions.keys.classes(),
+            tuple(conditions.equalities),
+            tuple(conditions.residual),
+            outputs_of(statement, names, names.qualified, lambda _, each: each.text),
+            statement.emits or "istream",
+            statement.text,
+            kind=kind,
+            conditions=tuple(conditions.conditions),
+        )
+
+    def _check_asked(self, statement: Statement, names: JoinNames, asked: Exists) -> None:
+        """Refuse EXISTS of output columns that cannot be computed row by row."""
+        for column in self._row_wise(statement.items_of(asked.select)):
+            names.inputs(column, f"output column {column.text!r}")
+
+    def _row_wise(self, columns: Sequence[Fragment]) -> list[Fragment]:
+        """Return output columns that are no stars.
+
+        Raises:
+            NotSupportedError: one needs more than one row, or calls a function of the user.
+        """
+        plain = [each for each in columns if not is_star(each.tree)]
+        for each in plain:
+            self._calls.check_none(each.tree)
+            check_is_row_wise(each.tree, each.query, f"output column {each.text!r}")
+        return plain
 
 
 def _check_counted(statement: Statement, read: Input) -> None:
@@ -200,147 +300,21 @@ def _check_counted(statement: Statement, read: Input) -> None:
         return
     kinds = FunctionPredicate, MixedPredicate
     called = [each.name for each in read.predicates if isinstance(each, kinds)]
-    drawn = [name for each in where.walk() if (name := as_name(each)) in NON_DETERMINISTIC]
-    if called or drawn:
-        why = f"{called[0]} calls a Python function" if called else f"{drawn[0]}() is drawn anew"
+    reasons = [f"{name} calls a Python function" for name in called]
+    if (call := drawn(where)) is not None:
+        reasons.append(f"{as_name(call)}() is drawn anew")
+    if reasons:
         message = (
-            f"WHERE: {why}, which is not supported yet beside [{read.window.text}]: it counts all "
-            f"rows of {read.name!r}; write a condition in SQL on columns"
+            f"WHERE: {reasons[0]}, which is not supported yet beside [{read.window.text}]: "
+            f"it counts all rows of {read.name!r}; write a condition in SQL on columns"
         )
         statement.refuse(message, statement.part(where.this).start)
-
-
-def _windowed(
-    statement: Statement,
-    calls: Calls,
-    item: FromItem,
-    aggregates: Collection[str],
-) -> Query:
-    """Read a filter with aggregates OVER rows so far."""
-    names = _names_of(statement, item)
-    found = OverReader(statement, names, calls, aggregates).read()
-    read = _filtered(statement, calls, item, aggregates)
-    plain = Query((read,), (), (), (), found.projections, "istream", statement.text)
-    return replace(plain, overs=found.overs, times=found.times)
-
-
-def _names_of(statement: Statement, item: FromItem) -> JoinNames:
-    """Return the names of one input, resolved in its schema."""
-    names = JoinNames(statement.text)
-    names.add(item.name, item.columns, ())
-    if item.name != item.stream:
-        hint = {item.stream.lower(): f"{item.stream} is called {item.name} here"}
-        names.scope = replace(names.scope, hints=hint)
-    return names
-
-
-def _filtered(
-    statement: Statement, calls: Calls, item: FromItem, aggregates: Collection[str]
-) -> Input:
-    """Return an input with what WHERE asks of it."""
-    conditions = Conditions(statement, calls, Names(item.name, item.stream), [item.name])
-    where = statement.tree.args.get("where")
-    for node in [] if where is None else calls_in(where.this, aggregates):
-        message = f"WHERE: the aggregate {node.name}() stands in HAVING; WHERE is asked of rows"
-        refuse(message, statement.text, offset_of(node))
-    _add_where(conditions)
-    return _inputs([item], conditions)[0]
-
-
-def _output_column(
-    column: Fragment,
-    conditions: Conditions,
-    calls: Calls,
-    names: Names,
-    called: dict[str, FunctionPredicate],
-) -> str:
-    """Return the text of an output column; calls of functions of the user become columns.
-
-    These are added to ``called``.
-    """
-    if is_star(column.tree):
-        return names.unqualified(column)
-    what = f"output column {column.text!r}"
-    check_is_row_wise(column.tree, column.query, what, calls.functions)
-    replaced = []
-    for node in calls.within(column.tree):
-        call = calls.call(node)
-        assert call is not None
-        made, _ = conditions.called(call, what)
-        name = next((name for name, each in called.items() if each == made), None)
-        name = name or f"__eddyline_call_{len(called)}"
-        called[name] = made
-        replaced.append((conditions.statement.part(node), name))
-    text = names.with_calls(column, replaced)
-    is_named = isinstance(column.tree, exp.Alias | exp.Aliases) or not replaced
-    return text if is_named else f"{text} AS {identifier(' '.join(column.text.split()))}"
-
-
-def _join(
-    statement: Statement,
-    calls: Calls,
-    items: Sequence[FromItem],
-) -> Query:
-    """Read a query over several inputs."""
-    names = JoinNames(statement.text)
-    conditions = JoinConditions(statement, calls, names, [item.name for item in items])
-    called = {item.stream.lower(): f"{item.stream} is called {item.name} here" for item in items}
-    later = {item.name.lower(): f"{item.name} is joined after this ON" for item in items}
-    names.scope = replace(names.scope, hints={**called, **later})
-    for item in items:
-        before, word = names.scope, "ON"
-        conditions.partner = item.name if item.kind != "inner" else ""
-        for left, right in names.add(item.name, item.columns, item.using):
-            conditions.add_using(left, right, item.start)
-        if isinstance(item.added, Exists):
-            word, names.scope = "WHERE of EXISTS", names.scope.preferring(item.name)
-            _check_asked(statement, calls, names, item.added)
-        if item.on is not None:
-            conditions.add(word, item.on)
-        if item.kind in ("semi", "anti"):
-            hint = {item.name.lower(): f"{item.name} is read by the condition alone"}
-            names.scope = replace(before, hints={**called, **hint})
-    kind, conditions.partner = items[-1].kind, ""
-    conditions.absent = items[-1].name if kind == "left" else ""
-    if kind not in ("semi", "anti"):
-        names.scope = replace(names.scope, hints=called)
-    _add_where(conditions)
-    conditions.connect()
-    _check_output(statement, calls)
-    return Query(
-        _inputs(items, conditions),
-        conditions.keys.classes(),
-        tuple(conditions.equalities),
-        tuple(conditions.residual),
-        _projections(statement, names),
-        statement.emits or "istream",
-        statement.text,
-        kind=kind,
-        conditions=tuple(conditions.conditions),
-    )
-
-
-def _check_asked(statement: Statement, calls: Calls, names: JoinNames, asked: Exists) -> None:
-    """Refuse EXISTS of output columns that cannot be computed row by row."""
-    for column in statement.items_of(asked.select):
-        if not is_star(column.tree):
-            calls.check_none(column.tree)
-            check_is_row_wise(column.tree, statement.text, f"output column {column.text!r}")
-            names.inputs(column, f"output column {column.text!r}")
 
 
 def _add_where(conditions: Conditions) -> None:
     where = conditions.statement.tree.args.get("where")
     if where is not None:
         conditions.add("WHERE", where.this)
-
-
-def _check_output(statement: Statement, calls: Calls) -> None:
-    """Refuse output columns that need more than one row, or call functions of the user."""
-    for column in statement.output_columns:
-        if not is_star(column.tree):
-            calls.check_none(column.tree)
-            check_is_row_wise(column.tree, statement.text, f"output column {column.text!r}")
 
 
 def _inputs(items: Sequence[FromItem], conditions: Conditions) -> tuple[Input, ...]:
@@ -351,33 +325,11 @@ def _inputs(items: Sequence[FromItem], conditions: Conditions) -> tuple[Input, .
     )
 
 
-# -- output columns of a join ---------------------------------------------------------------------
-
-
-def _projections(statement: Statement, names: JoinNames) -> tuple[str, ...]:
-    """Return the output columns as SQL with every column qualified, such as ``s.v AS v``."""
-    return with_names(
-        (column, name, text)
-        for column in statement.output_columns
-        for name, text in _named_texts(column, statement, names)
-    )
-
-
-def _named_texts(column: Fragment, statement: Statement, names: JoinNames) -> list[tuple[str, str]]:
-    """Return name and text of what one item of SELECT stands for."""
-    if is_star(column.tree):
-        return [(each.column, each.text) for each in columns_of_star(column, statement, names)]
-    what = f"output column {column.text!r}"
-    names.check_no_star(column, what)
-    name, part = named_part(column, statement, names)
-    return [(name, names.qualified(part, what))]
-
-
 _WINDOW_TYPE = "struct<start:timestamp,end:timestamp>"
 
 Output = tuple[int, str, str]
-"""Of an output column the position of its item in SELECT, its name ("" if Spark makes one up) and
-its Spark type ("?" if the text does not tell it)."""
+"""An output column: the position of its item in SELECT, its name ("" if Spark makes one up) and its
+Spark type ("?" if the text does not tell it)."""
 
 
 class Part:
@@ -426,7 +378,7 @@ class Part:
 
 def _column_of(text: str) -> Expr | None:
     """Return the tree of an output column; None if it has none without the query's tokens."""
-    with suppress(ParseError):
+    with suppress(QueryError):
         return parse_column(text)
     return None
 

@@ -13,22 +13,21 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import TokenType, exp
-from sqlglot.errors import ParseError
 
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.query.cql import EMITS
 from eddyline.query.select.grammar import EMITTED, FIRST, ITEM, SPAN, CqlText, tokens_of_query
 from eddyline.query.select.model_clause import MODEL
 from eddyline.registry import unknown
+from eddyline.sql.functions import joined_by, unnegated
 from eddyline.sql.names import column_nodes, is_no_column, matching, refuse_column
 from eddyline.sql.parsing import (
-    check_levels,
     deep,
     offset_of,
     parse_condition,
+    parsed,
     quoted,
     refuse,
-    syntax_error,
     tokens_of,
 )
 
@@ -106,12 +105,7 @@ class Statement:
         for token in tokens:
             if token.token_type == TokenType.SEMICOLON:
                 refuse("a query is one statement", text, token.start, NotSupportedError)
-        check_levels(tokens, text, "the query")
-        try:
-            tree = CqlText().parser().parse(tokens, text)[0]
-        except ParseError as error:
-            raise syntax_error(error, text, "the query") from error
-        return cls._all(text, tokens, tree)
+        return cls._all(text, tokens, parsed(tokens, text, "the query", CqlText().parser().parse))
 
     @classmethod
     def _all(cls, text: str, tokens: Sequence[Token], tree: Expr | None) -> list[Statement]:
@@ -250,10 +244,7 @@ class Statement:
         where = self.tree.args.get("where")
         found = []
         for conjunct in [] if where is None else self.conjuncts(where.this):
-            is_negated, inner = False, conjunct.tree
-            while isinstance(inner, exp.Not | exp.Paren):
-                is_negated ^= isinstance(inner, exp.Not)
-                inner = inner.this
+            inner, is_negated = unnegated(conjunct.tree)
             if isinstance(inner, exp.Exists) and isinstance(inner.this, exp.Select):
                 found.append(Exists(conjunct.tree, inner.this, is_negated))
         return found
@@ -269,15 +260,9 @@ class Statement:
 
     def conjuncts(self, condition: Expr) -> list[Fragment]:
         """Return the conjuncts of a condition, without parentheses around them."""
-        found, rest = [], [condition]
-        while rest:
-            tree = rest.pop()
-            inner = tree.unnest()
-            if isinstance(inner, exp.And):
-                rest += [inner.right, inner.left]
-            else:  # sqlglot takes (v > 3 name), which Spark refuses
-                found.append(self.part(tree if isinstance(inner, exp.Alias) else inner))
-        return found
+        trees = [(each, each.unnest()) for each in joined_by(exp.And, condition)]
+        # sqlglot takes (v > 3 name), which Spark refuses.
+        return [self.part(tree if isinstance(inner, exp.Alias) else inner) for tree, inner in trees]
 
     def offset_of_word(self, word: str) -> int:
         """Return the offset of the first token that starts with a word of SQL."""
@@ -600,6 +585,7 @@ class JoinNames(Names):
 
     def qualified(self, part: Fragment, what: str) -> str:
         """Return a part's text with every column qualified by its input."""
+        self.check_no_star(part, what)
         return self._rewritten(part, what, lambda each: each.named.text)
 
     def own_reads(self, function: FunctionPredicate, start: int) -> tuple[Sequence[str], list[str]]:
@@ -653,12 +639,6 @@ def columns_of_star(column: Fragment, statement: Statement, names: JoinNames) ->
     return [Named(name, each) for each in scope.inputs[name]]
 
 
-def named_part(column: Fragment, statement: Statement, names: JoinNames) -> tuple[str, Fragment]:
-    """Return the name of an output column that is no star, and its expression."""
-    alias, part = unaliased(column, statement)
-    return alias or default_name(part, f"output column {column.text!r}", statement, names), part
-
-
 def unaliased(column: Fragment, statement: Statement) -> tuple[str, Fragment]:
     """Return the alias of an output column ("" if it has none), and its expression."""
     if isinstance(column.tree, exp.Aliases):
@@ -679,25 +659,48 @@ def default_name(part: Fragment, what: str, statement: Statement, names: JoinNam
     return mentions[0].named.column if is_column else str(inner.name)
 
 
-def with_names(found: Iterable[tuple[Fragment, str, str]]) -> tuple[str, ...]:
+def outputs_of(
+    statement: Statement,
+    names: JoinNames,
+    write: Callable[[Fragment, str], str],
+    write_star: Callable[[Fragment, Named], str],
+    name: Callable[[Fragment, str], str] | None = None,
+) -> tuple[str, ...]:
     """Return output columns as SQL, such as ``s.v AS v``; a bare column of its own name as it is.
 
     Args:
-        found: of each, the item of SELECT that it is of, its name, and its SQL text.
+        statement: the query.
+        names: of its inputs.
+        write: returns the text of an expression; gets what errors call it, too.
+        write_star: returns the text of a column for which an item with a star stands.
+        name: returns the name of an expression without an alias, as ``write`` its text.
 
     Raises:
         QueryError: two have the same name.
     """
+
+    def outputs() -> Iterator[tuple[Fragment, str, str, str]]:
+        for column in statement.output_columns:
+            if is_star(column.tree):
+                for each in columns_of_star(column, statement, names):
+                    text = write_star(column, each)
+                    yield column, each.column, text, text
+                continue
+            what = f"output column {column.text!r}"
+            alias, part = unaliased(column, statement)
+            text = write(part, what)
+            own = name(part, what) if name else default_name(part, what, statement, names)
+            yield column, alias or own, text, column.text
+
     made: dict[str, tuple[str, str, str]] = {}
-    for column, name, text in found:
-        shown = text if is_star(column.tree) else column.text
-        if name.lower() in made:
-            one, other = made[name.lower()][2], shown
+    for column, called, text, shown in outputs():
+        if called.lower() in made:
             message = (
-                f"two output columns are called {name!r}: {one} and {other}; "
+                f"two output columns are called {called!r}: {made[called.lower()][2]} and {shown}; "
                 f"give one another name with AS"
             )
-            refuse(message, column.query, column.start, name=name)
-        made[name.lower()] = name, text, shown
-    named = ((text, identifier(name)) for name, text, _ in made.values())
-    return tuple(text if text == name else f"{text} AS {name}" for text, name in named)
+            refuse(message, column.query, column.start, name=called)
+        made[called.lower()] = identifier(called), text, shown
+    return tuple(
+        text if text == called else f"{text} AS {called}" for called, text, _ in made.values()
+    )

@@ -17,7 +17,7 @@ from eddyline.spark.aggregates.columns import Travelling, start_of_cell
 from eddyline.spark.aggregates.operator import AggregatingOperator
 from eddyline.spark.operator import Laid
 from eddyline.spark.relation import instant_of
-from eddyline.sql.parsing import folded, quoted
+from eddyline.sql.parsing import comparable, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,10 +70,10 @@ def members_of(step: SharedAggregateStep) -> tuple[list[AggregateCall], list[Sha
         known = calls.setdefault(plain, replace(call, column=f"{CALL}{len(calls)}"))
         return known.column
 
-    groups = {folded(text): name for name, text in step.finest.groups}
+    groups = {comparable(text): name for name, text in step.finest.groups}
     found = []
     for own, where in step.members:
-        columns = {name: groups[folded(text)] for name, text in own.groups}
+        columns = {name: groups[comparable(text)] for name, text in own.groups}
         for call in own.calls:
             columns[call.column] = common(replace(call, where=both(where, call.where)))
         presence = common(AggregateCall("count", (), "", where=where)) if where else ""
