@@ -588,7 +588,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         with self._lock:
             n_rows = self._count(reports)
             profile = JoinProfile.of(reports)
-            before = dict(self.loop.plan)
+            before = self.loop.plan
             entries = self.loop.step(profile, batch.id)
             changed = {name for name, order in self.loop.plan.items() if order != before[name]}
             self.work = self.work.without(changed)
@@ -691,7 +691,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
                 dropped_bytes=sum(self.part.dropped_bytes(name) for name in self.graph.inputs),
                 reached=self.inputs.streams.reached(self.inputs.latest),
             )
-        return (*self.loop.record().pipelines, joined)
+        return (*self.loop.records(), joined)
 
     @property
     def choices(self) -> tuple[Choice, ...]:
@@ -763,7 +763,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         )
 
     def _pipeline_view(self, name: str) -> PipelineView:
-        probes, drop_fracs = [], self.loop.drop_fracs(name)
+        probes, drop_fracs = [], self.loop.pipelines[name].drop_fracs()
         for other in self.loop.plan[name]:
             done, drop_frac = self.work.probe(name, other), drop_fracs.get(other, float("nan"))
             probes.append(ProbeView(other, done.n_in, done.n_out, done.ns, drop_frac))
