@@ -10,8 +10,9 @@ import pytest
 
 from eddyline.constraints.bounds import bins_of
 from eddyline.errors import StateError
-from eddyline.joins.arrival_order import MARGIN, MOST, Clusters, Spans, watched
+from eddyline.joins.arrival_order import MARGIN, MOST, Clusters, watched
 from eddyline.joins.graph import JoinGraph
+from eddyline.joins.plan import Spans
 
 PAIR = JoinGraph(("s", "t"), (frozenset("st"),))
 LENGTH = 1_000_000

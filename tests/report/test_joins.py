@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from eddyline.joins.arrival_order import ClusterView
-from eddyline.joins.leaving import DiscardView
+from eddyline.joins.leaving import InputDiscards, Period
 from eddyline.joins.tables import DropView
 from eddyline.joins.tiers import DoneView, TierView
 from eddyline.joins.view import CacheView, PipelineView, ProbeView
@@ -444,10 +444,8 @@ def test_nothing_cold_and_records_from_before_draw_nothing(tmp_path):
 
 def a_discarding_view(**counts):
     said = {"n_dropped": 5_000, "n_most": 130, "n_about": 41.4, "n_seen": 38} | counts
-    discards = (
-        DiscardView("o", 12_000_000, 11_000_000, 40_000, **said),
-        DiscardView("p", None, 0, 0, 0, 0, 0.0, 0),
-    )
+    known = InputDiscards((Period(0, 40_000, 11_000_000),), 40_000, 12_000_000, **said)
+    discards = {"o": known, "p": InputDiscards()}
     inputs = (an_input("o", dropped_bytes=7_000_000), an_input("p"))
     return a_join_view(inputs=inputs, discards=discards)
 

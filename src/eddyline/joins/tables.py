@@ -1,14 +1,13 @@
 """Joins with static tables: tables that go to the rows, and rows that a table drops early.
 
-``WayChoice``: a join of one stream with tables keeps nothing but the tables, which never change.
-Where they are small, each task may have all of them (a broadcast join): no row is shuffled, and
-none goes to Python.
+``WayChoice``: a join of one stream with tables keeps only the tables, which never change. If they
+are small, each task gets all of them (a broadcast join). Then no row is shuffled or goes to Python.
 
-``DropChoice``: a row of a stream whose key a static table has not is in no result. The filter that
-says so is asked where Spark reads the row. It costs the same for each row, and a larger statement
-for each batch. It spares each row that is dropped the way to a bucket, and the look-up there. It is
-tried in the first batch that has enough rows, as only a trial tells how many of them are dropped.
-It is kept where these are enough, and tried again ever more rarely where they are not.
+``DropChoice``: a row of a stream whose key is in no row of a static table is in no result. A filter
+can drop it where Spark reads it. The filter costs the same for every row, and makes the statement
+of each batch larger. It saves a shuffle and a look-up for each dropped row. Only a trial shows how
+many rows are dropped. So the filter is tried in the first batch with enough rows, kept if it drops
+enough, and otherwise tried again ever more rarely.
 """
 
 from __future__ import annotations
@@ -61,13 +60,7 @@ class WayChoice(OneOfFew):
         return BROADCAST if is_small else BUCKETS
 
     def step(self, n_rows: int, n_bytes: int, batch_id: int = -1) -> list[JournalEntry]:
-        """Choose the way of the batches from one on.
-
-        Args:
-            n_rows: rows of all tables, as they are kept.
-            n_bytes: size of their files (bytes).
-            batch_id: that batch, for the journal.
-        """
+        """Choose the way from a batch on, by rows and bytes of all tables as they are kept."""
         before, better = self.plan, self.best(n_rows, n_bytes)
         self.advised = better
         if self.is_held or not self.is_adaptive or before == better:
@@ -204,11 +197,7 @@ class DropChoice(AsItStands):
         return self.known
 
     def restore(self, state: Any) -> None:
-        """Continue from what ``snapshot`` returned, decoded from JSON.
-
-        Raises:
-            StateError: it is damaged.
-        """
+        """Continue from what ``snapshot`` returned; StateError if it is damaged."""
         known = restored(state, dict[str, Known], "the rows that tables drop")
         self.known = {name: known.get(name, each) for name, each in self.known.items()}
 

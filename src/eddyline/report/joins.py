@@ -516,10 +516,10 @@ def cold_summary(view: JoinView) -> list[str]:
 def missing(view: JoinView) -> list[str]:
     """Return in sentences how much was dropped, and what that cost at most."""
     n_dropped, n_most, n_seen = (
-        sum(getattr(each, name) for each in view.discards)
+        sum(getattr(each, name) for each in view.discards.values())
         for name in ("n_dropped", "n_most", "n_seen")
     )
-    about = sum(each.n_about for each in view.discards)
+    about = sum(each.n_about for each in view.discards.values())
     if not n_dropped:
         return ["No row was dropped so far, and no result is missing."]
     n_bytes = sum(each.dropped_bytes for each in view.inputs)
@@ -536,7 +536,7 @@ def missing(view: JoinView) -> list[str]:
 def _discards(view: JoinView) -> Table:
     rows = tuple(
         (
-            clipped(each.name, NAME_WIDTH),
+            clipped(name, NAME_WIDTH),
             "its window" if each.kept_for is None else span(each.kept_for),
             span(each.bound) if each.n_pairs else UNKNOWN,
             each.n_dropped,
@@ -544,7 +544,7 @@ def _discards(view: JoinView) -> Table:
             each.n_about,
             each.n_seen,
         )
-        for each in view.discards
+        for name, each in view.discards.items()
     )
     note = (
         "For how long the rows of an input are kept, what was dropped, and the results that are "

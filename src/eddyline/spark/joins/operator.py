@@ -728,7 +728,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
                 way=self.ways.plan,
                 learned=self.inputs.learned,
                 tiers=self.leaving.tiers.views(),
-                discards=self.leaving.discards.views(),
+                discards=dict(self.leaving.discards.known),
                 done=tuple(view for loop in self.leaving.done.values() for view in loop.views()),
                 drops=self.drops.loop.views(),
                 clusters=self.leaving.clusters.views(self.inputs.latest),
