@@ -359,7 +359,7 @@ REST = 64
 """Batches until the next trial after one that did not pay; twice as many after each."""
 
 
-class Known(msgspec.Struct, forbid_unknown_fields=True):
+class DoneRows(msgspec.Struct, forbid_unknown_fields=True):
     """What is known of the rows of one input."""
 
     is_leaving: bool = False
@@ -421,6 +421,21 @@ class Known(msgspec.Struct, forbid_unknown_fields=True):
             self.left_saved_ns = FADE * self.left_saved_ns + saved_ns
             self.left_cost_ns = FADE * self.left_cost_ns + over_ns
 
+    @property
+    def is_due(self) -> bool:
+        """Whether the evidence says that rows are to leave, or to stay again."""
+        if self.n_in_state < TRIAL:
+            return False
+        if self.is_leaving:
+            return max(self.saved_ns, FREE * self.batch_ns) < self.cost_ns
+        return self.n_merged > 0 and self.share >= LEAST_SHARE
+
+    def turn(self) -> None:
+        """Let rows leave, or stay again; what that saves and costs is counted anew."""
+        self.is_leaving = not self.is_leaving
+        self.saved_ns = self.cost_ns = self.batch_ns = 0.0
+        self.n_in_state = 0
+
     def cost_ns_of(self, share: float, *, leaves: bool) -> float:
         """Return what a new row costs (ns) if rows leave, or what merging them later costs if not.
 
@@ -459,7 +474,7 @@ class DoneChoice(Choice):
     def __init__(self, rule: str) -> None:
         self.rule = rule
         self.component = f"{COMPONENT} {rule}"
-        self.known: dict[str, Known] = {}
+        self.known: dict[str, DoneRows] = {}
         self._conditions = Conditions()
         """The share of the rows of inputs that are done, since it last changed."""
 
@@ -493,23 +508,31 @@ class DoneChoice(Choice):
             batch_id: the micro-batch, for the journal.
             why: what the rule goes by, by input, for the journal.
         """
-        self.known = {name: self.known.get(name, Known()) for name in names}
+        self.known = {name: self.known.get(name, DoneRows()) for name in names}
         self._note(fresh)
         entries = []
         for name, each in self.known.items():
             if name in fresh or each.is_leaving:
                 each.add(fresh.get(name, DoneCounts()), n_hot.get(name, 0), ns)
             each.n_in_state += 1
-            if self.is_held or not _changes(each):
+            if self.is_held or not each.is_due:
                 continue
-            before, evidence = self._text(name, each), _evidence(each)
-            evidence |= (why or {}).get(name, {})
-            _turn(each)
+            evidence = {
+                "done_share": each.share,
+                "saved_ns": each.saved_ns,
+                "cost_ns": each.cost_ns,
+                "n_left": each.n_left,
+                **(why or {}).get(name, {}),
+            }
+            before = self._text(name, each)
+            each.turn()
+            if not each.is_leaving:
+                each.n_in_state, each.rest = TRIAL - each.rest, 2 * each.rest
             after = self._text(name, each)
             entries.append(JournalEntry(batch_id, COMPONENT, self.rule, before, after, evidence))
         return entries
 
-    def _text(self, name: str, each: Known) -> str:
+    def _text(self, name: str, each: DoneRows) -> str:
         how = "until" if each.is_leaving else "whether or not"
         return f"{name} hot {how} {self.rule}"
 
@@ -533,9 +556,7 @@ class DoneChoice(Choice):
         """Let the rows of these inputs leave, and of no others."""
         for name, known in self.known.items():
             if known.is_leaving != (name in plan):
-                known.is_leaving = name in plan
-                known.saved_ns = known.cost_ns = known.batch_ns = 0.0
-                known.n_in_state = 0
+                known.turn()
 
     def in_words(self, plan: Sequence[str]) -> str:
         """Return a plan in words."""
@@ -593,35 +614,10 @@ class DoneChoice(Choice):
             for name, each in self.known.items()
         )
 
-    def snapshot(self) -> dict[str, Known]:
+    def snapshot(self) -> dict[str, DoneRows]:
         """Return the learned state."""
         return self.known
 
     def restore(self, state: Any) -> None:
         """Continue from what ``snapshot`` returned; StateError if it is damaged."""
-        self.known = restored(state, dict[str, Known], f"the {self.rule} rows of a join")
-
-
-def _changes(each: Known) -> bool:
-    """Return whether the evidence says so."""
-    if each.is_leaving:
-        saved = max(each.saved_ns, FREE * each.batch_ns)
-        return each.n_in_state >= TRIAL and saved < each.cost_ns
-    return each.n_merged > 0 and each.share >= LEAST_SHARE and each.n_in_state >= TRIAL
-
-
-def _turn(each: Known) -> None:
-    each.is_leaving = not each.is_leaving
-    each.saved_ns = each.cost_ns = each.batch_ns = 0.0
-    each.n_in_state = 0
-    if not each.is_leaving:
-        each.n_in_state, each.rest = TRIAL - each.rest, 2 * each.rest
-
-
-def _evidence(each: Known) -> dict[str, Any]:
-    return {
-        "done_share": each.share,
-        "saved_ns": each.saved_ns,
-        "cost_ns": each.cost_ns,
-        "n_left": each.n_left,
-    }
+        self.known = restored(state, dict[str, DoneRows], f"the {self.rule} rows of a join")
