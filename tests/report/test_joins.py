@@ -13,7 +13,7 @@ from rich.console import Console
 from eddyline.joins.arrival_order import ClusterView
 from eddyline.joins.leaving import InputDiscards, Period
 from eddyline.joins.tables import DropView
-from eddyline.joins.tiers import DoneView, TierView
+from eddyline.joins.tiers import DoneRows, TierView
 from eddyline.joins.view import CacheView, PipelineView, ProbeView
 from eddyline.report.joins import holding_back
 from eddyline.report.sections import sections_json
@@ -341,10 +341,10 @@ TIERS = (
     TierView("o", 12_000_000, 11_000_000, 40_000, 7),
     TierView("p", None, 0, 0, 0),
 )
-DONE = (
-    DoneView("o", "matched", True, 0.85, 3_000, 5e9, 2e9),
-    DoneView("p", "passed", False, 0.1, 0, 0.0, 0.0),
-)
+DONE = {
+    ("matched", "o"): DoneRows(True, 100, 85, saved_ns=5e9, cost_ns=2e9, n_left=3_000),
+    ("passed", "p"): DoneRows(False, 100, 10),
+}
 CLUSTERS = (
     ClusterView("o", 0, 3_000_000, 5_000, 2, is_used=True),
     ClusterView("p", 0, 0, 0, 0, is_used=False),

@@ -448,20 +448,6 @@ class DoneRows(msgspec.Struct, forbid_unknown_fields=True):
         return share * self.left_saved_ns / self.left_done
 
 
-@dataclass(frozen=True, slots=True)
-class DoneView:
-    """What is known of the rows of one input, for people."""
-
-    name: str
-    rule: str
-    """``matched``, ``passed`` or ``closed``; see ``plan.DoneCounts``."""
-    is_leaving: bool
-    share: float
-    n_left: int
-    saved_ns: float
-    cost_ns: float
-
-
 class DoneChoice(Choice):
     """Lets rows go that are done by a rule, where it pays.
 
@@ -597,22 +583,7 @@ class DoneChoice(Choice):
         ]
         return float(np.mean(costs)) if costs else UNKNOWN_NS
 
-    # -- seeing and saving ----------------------------------------------------------------------
-
-    def views(self) -> tuple[DoneView, ...]:
-        """Return what is known, for people."""
-        return tuple(
-            DoneView(
-                name,
-                self.rule,
-                each.is_leaving,
-                each.share,
-                each.n_left,
-                each.saved_ns,
-                each.cost_ns,
-            )
-            for name, each in self.known.items()
-        )
+    # -- saving ---------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, DoneRows]:
         """Return the learned state."""

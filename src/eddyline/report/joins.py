@@ -501,7 +501,7 @@ def cold_summary(view: JoinView) -> list[str]:
         f"merged no more. {count(n_found)} of {counted(n_pairs, 'pair')} were found there, and "
         f"none is missed."
     ]
-    leaving = [each for each in view.done if each.is_leaving]
+    leaving = [each for each in view.done.values() if each.is_leaving]
     if leaving:
         spares, takes = (
             sum(getattr(each, name) for each in leaving) * 1e-3 for name in ("saved_ns", "cost_ns")
@@ -575,20 +575,24 @@ def _tiers(view: JoinView) -> Table:
 
 
 def _done(view: JoinView) -> Table:
-    rows = []
-    for each in view.done:
-        constraint_words = (
-            clipped(each.name, NAME_WIDTH),
-            each.rule,
+    rows = tuple(
+        (
+            clipped(name, NAME_WIDTH),
+            rule,
             "yes" if each.is_leaving else "no",
+            each.share,
+            each.n_left,
+            each.saved_ns,
+            each.cost_ns,
         )
-        rows.append((*constraint_words, each.share, each.n_left, each.saved_ns, each.cost_ns))
+        for (rule, name), each in view.done.items()
+    )
     note = (
         "Whether rows leave the hot tier once they were in the one result that they can be in "
         "(matched), once all other streams have passed their key (passed), or once it is over in "
         "all of them (closed); and what merges that spares against what it takes, of late."
     )
-    return Table(DONE, tuple(rows), note)
+    return Table(DONE, rows, note)
 
 
 def _clusters(view: JoinView) -> Table:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import suppress
+from copy import copy
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -713,7 +714,11 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
                 learned=self.inputs.learned,
                 tiers=self.leaving.tiers.views(),
                 discards=dict(self.leaving.discards.known),
-                done=tuple(view for loop in self.leaving.done.values() for view in loop.views()),
+                done={
+                    (rule, name): copy(rows)
+                    for rule, choice in self.leaving.done.items()
+                    for name, rows in choice.known.items()
+                },
                 drops=self.drops.loop.views(),
                 clusters=self.leaving.clusters.views(self.inputs.latest),
                 declared=tuple(
