@@ -10,6 +10,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from eddyline.constraints.bounds import LearnedBound
 from eddyline.joins.arrival_order import ClusterView
 from eddyline.joins.leaving import InputDiscards, Period
 from eddyline.joins.tables import DropView
@@ -338,16 +339,16 @@ def test_a_thinned_run_keeps_the_last_state_of_a_point(tmp_path):
 
 
 TIERS = (
-    TierView("o", 12_000_000, 11_000_000, 40_000, 7),
-    TierView("p", None, 0, 0, 0),
+    TierView("o", 12_000_000, LearnedBound(0.999, 11_000_000, n_rows=40_000), 7),
+    TierView("p", None, LearnedBound(0.999, 0), 0),
 )
 DONE = {
     ("matched", "o"): DoneRows(True, 100, 85, saved_ns=5e9, cost_ns=2e9, n_left=3_000),
     ("passed", "p"): DoneRows(False, 100, 10),
 }
 CLUSTERS = (
-    ClusterView("o", 0, 3_000_000, 5_000, 2, is_used=True),
-    ClusterView("p", 0, 0, 0, 0, is_used=False),
+    ClusterView("o", 0, LearnedBound(0.999, 3_000_000, n_rows=5_000, n_beyond=2), is_used=True),
+    ClusterView("p", 0, LearnedBound(0.999, 0), is_used=False),
 )
 COLD, WITHIN, FOUND = "Rows in the cold tiers", "Partners within", "Pairs found cold so far"
 CLOSES = "Rows of a key within"

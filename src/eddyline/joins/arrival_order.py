@@ -175,12 +175,8 @@ class ClusterView:
     """The stream."""
     key: int
     """The key class."""
-    bound: int
-    """The time that holds nearly all rows of a key, from the first one on (µs)."""
-    n_rows: int
-    """Rows that were measured, those included that they stand for."""
-    n_beyond: int
-    """Those of them that were beyond the bound in force at their time."""
+    learned: LearnedBound
+    """The bound of the time from the first row of a key to its other rows."""
     is_used: bool
     """Whether keys are closed by it."""
 
@@ -270,14 +266,8 @@ class Clusters:
     def views(self, latest: Mapping[str, int]) -> tuple[ClusterView, ...]:
         """Return what is known."""
         return tuple(
-            ClusterView(
-                *place,
-                each.bound,
-                each.n_rows,
-                each.n_beyond,
-                self._span(place, latest) is not None,
-            )
-            for place, each in self.bounds.items()
+            ClusterView(*place, learned, self._span(place, latest) is not None)
+            for place, learned in self.bounds.items()
         )
 
     def snapshot(self) -> LearnedClusters:

@@ -74,12 +74,10 @@ class TierView:
     """The input."""
     hot_for: int | None
     """For how long its rows are hot (µs); None if all of them are."""
-    bound: int
-    """The bound that was learned (µs)."""
-    n_pairs: int
-    """Pairs that were found in it."""
+    learned: LearnedBound
+    """The bound of the ages of the pairs that were found in it."""
     n_cold: int
-    """Those of them that were found in the cold tier: what violated the constraint."""
+    """Pairs that were found in the cold tier: what violated the constraint."""
 
 
 class LearnedTiers(msgspec.Struct):
@@ -294,8 +292,8 @@ class TierChoice(Choice):
     def views(self) -> tuple[TierView, ...]:
         """Return the tiers as they stand."""
         return tuple(
-            TierView(name, self.spans[name], each.bound, each.n_rows, self.n_cold[name])
-            for name, each in self.bounds.items()
+            TierView(name, self.spans[name], learned, self.n_cold[name])
+            for name, learned in self.bounds.items()
         )
 
     def snapshot(self) -> LearnedTiers:

@@ -492,9 +492,8 @@ def cold_summary(view: JoinView) -> list[str]:
     if not n_cold:
         return ["No row of the windows is cold so far."]
     bytes_cold = sum(each.cold_bytes for each in view.inputs)
-    n_found, n_pairs = (
-        sum(getattr(each, name) for each in view.tiers) for name in ("n_cold", "n_pairs")
-    )
+    n_found = sum(each.n_cold for each in view.tiers)
+    n_pairs = sum(each.learned.n_rows for each in view.tiers)
     said = [
         f"{counted(n_cold, 'row')} of the windows are cold, {percent(ratio(n_cold, n_rows))} of "
         f"them: {size(bytes_cold)} that are read for keys alone that pass their filters, and "
@@ -559,14 +558,14 @@ def _tiers(view: JoinView) -> Table:
         (
             clipped(each.name, NAME_WIDTH),
             "all rows" if each.hot_for is None else span(each.hot_for),
-            span(each.bound) if each.n_pairs else UNKNOWN,
-            each.n_pairs,
+            span(each.learned.bound) if each.learned.n_rows else UNKNOWN,
+            each.learned.n_rows,
             inputs[each.name].n_kept,
             inputs[each.name].n_bytes,
             inputs[each.name].n_cold,
             inputs[each.name].cold_bytes,
             each.n_cold,
-            ratio(each.n_cold, each.n_pairs),
+            ratio(each.n_cold, each.learned.n_rows),
         )
         for each in view.tiers
     )
@@ -600,10 +599,10 @@ def _clusters(view: JoinView) -> Table:
         (
             clipped(each.name, NAME_WIDTH),
             clipped(view.keys[each.key], NAME_WIDTH),
-            span(each.bound) if each.n_rows else UNKNOWN,
+            span(each.learned.bound) if each.learned.n_rows else UNKNOWN,
             "yes" if each.is_used else "no",
-            each.n_rows,
-            each.n_beyond,
+            each.learned.n_rows,
+            each.learned.n_beyond,
         )
         for each in view.clusters
     )

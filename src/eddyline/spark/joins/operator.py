@@ -654,7 +654,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         with self._lock:
             files = [self.part.files(name) for name in self.graph.inputs]
             cold = {name: self.part.cold(name) for name in self.graph.inputs}
-            tiers = {each.name: each for each in self.leaving.tiers.views() if each.n_pairs}
+            tiers = {each.name: each for each in self.leaving.tiers.views() if each.learned.n_rows}
             discards = self.leaving.discards.newest.values()
             joined = JoinRecord(
                 inputs=self.graph.inputs,
@@ -667,7 +667,9 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
                 n_cold=sum(n_rows for n_rows, _, _ in cold.values()),
                 cold_bytes=sum(n_bytes for *_, n_bytes in cold.values()),
                 cold_rows=tuple(n_rows for n_rows, _, _ in cold.values()),
-                within_us=tuple(tiers[name].bound if name in tiers else None for name in cold),
+                within_us=tuple(
+                    tiers[name].learned.bound if name in tiers else None for name in cold
+                ),
                 closes_us=tuple(map(self.leaving.clusters.least, cold)),
                 n_found_cold=sum(each.n_cold for each in tiers.values()),
                 n_dropped=sum(each.n_dropped for each in discards),
