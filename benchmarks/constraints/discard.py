@@ -150,7 +150,7 @@ def compared(batches: Batches, graph: JoinGraph, lengths: Mapping[str, int]) -> 
 
 def _kept(loop: Discards) -> dict[str, str]:
     """Return for how long rows of each input are kept."""
-    return {each.name: kept_text(each.name, each.kept_for) for each in loop.views()}
+    return {name: kept_text(name, each.kept_for) for name, each in loop.known.items()}
 
 
 def _told(found: dict[str, Any]) -> str:

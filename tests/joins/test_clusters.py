@@ -10,8 +10,9 @@ import pytest
 
 from eddyline.constraints.bounds import bins_of
 from eddyline.errors import StateError
-from eddyline.joins.arrival_order import MARGIN, MOST, Clusters, Spans, watched
+from eddyline.joins.arrival_order import MARGIN, MOST, Clusters, watched
 from eddyline.joins.graph import JoinGraph
+from eddyline.joins.plan import Spans
 
 PAIR = JoinGraph(("s", "t"), (frozenset("st"),))
 LENGTH = 1_000_000
@@ -48,10 +49,10 @@ def test_a_key_is_closed_soon_after_hardly_any_row_with_it_comes(k):
     assert 0.98 * k * MARGIN <= clusters.closed(latest)["s"][0]["t"] <= 1.1 * k * MARGIN
     (view,) = clusters.views(latest)
     assert view.is_used
-    assert view.n_rows == 30_000
-    assert clusters.least("t") == view.bound
+    assert view.learned.n_rows == 30_000
+    assert clusters.least("t") == view.learned.bound
     assert clusters.least("s") is None
-    assert clusters.evidence("s") == {"t_within_s": view.bound / 1e6}
+    assert clusters.evidence("s") == {"t_within_s": view.learned.bound / 1e6}
 
 
 def test_keys_that_come_as_long_as_their_window_is_are_never_closed():

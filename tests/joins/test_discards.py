@@ -43,8 +43,8 @@ def test_a_k_that_rises_is_followed_at_once_and_the_rise_is_taken_to_go_on():
     assert jumped > 600 * MARGIN
     assert batches.entries[-1].event == "missed"
     assert batches.entries[-1].evidence["n_missed_at_most"] == 5
-    (view,) = batches.loop.views()
-    assert (view.n_most, view.n_about, view.n_seen, view.bound) == (5, 5.0, 3, 600)
+    known = batches.loop.known["s"]
+    assert (known.n_most, known.n_about, known.n_seen, known.bound) == (5, 5.0, 3, 600)
 
 
 def test_a_k_that_falls_is_followed_after_periods_that_take_as_long_as_it():

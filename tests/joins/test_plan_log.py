@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from eddyline.joins.graph import JoinGraph
-from eddyline.joins.orders.pipelines import JoinLoop, PipelineChoice
+from eddyline.joins.orders.pipelines import JoinLoop
 from eddyline.joins.orders.probe_order import way_filters
 from eddyline.joins.plan import JoinProfile
 from eddyline.options import JoinOptions
@@ -30,7 +30,7 @@ class Life:
 
     @property
     def target(self):
-        return PipelineChoice(self.loop, "r")
+        return self.loop.pipelines["r"]
 
     def batch(self, drop_fracs, n_rows=45, n_partners=None):
         drops = self.rng.random((n_rows, 3)) < drop_fracs
@@ -92,7 +92,7 @@ def test_where_ways_make_more_combinations_nothing_is_logged():
 
 
 def test_where_predicates_close_a_cycle_it_is_said_that_nothing_is_logged():
-    target = PipelineChoice(JoinLoop(TRIANGLE, JoinOptions()), "r")
+    target = JoinLoop(TRIANGLE, JoinOptions()).pipelines["r"]
     assert "close a cycle" in target.why_unlogged
     log = PlanLog()
     assert log.step({"pipeline r": target}, {}, 100, 0) == []

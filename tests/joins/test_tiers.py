@@ -111,7 +111,7 @@ def test_tiers_that_are_held_stay_and_what_was_learned_outlives_a_restart():
     again.restore(json.loads(msgspec.json.encode(loop.snapshot())))
     assert again.plan == {**held, "t": None}
     (view, other) = again.views()
-    assert (view.n_cold, view.hot_for, other.n_pairs) == (3, held["s"], 0)
+    assert (view.n_cold, view.hot_for, other.learned.n_rows) == (3, held["s"], 0)
     with pytest.raises(StateError, match="tiers of a join cannot be read"):
         again.restore({"bounds": 3})
 

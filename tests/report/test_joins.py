@@ -10,10 +10,11 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from eddyline.constraints.bounds import LearnedBound
 from eddyline.joins.arrival_order import ClusterView
-from eddyline.joins.leaving import DiscardView
+from eddyline.joins.leaving import InputDiscards, Period
 from eddyline.joins.tables import DropView
-from eddyline.joins.tiers import DoneView, TierView
+from eddyline.joins.tiers import DoneRows, TierView
 from eddyline.joins.view import CacheView, PipelineView, ProbeView
 from eddyline.report.joins import holding_back
 from eddyline.report.sections import sections_json
@@ -338,16 +339,16 @@ def test_a_thinned_run_keeps_the_last_state_of_a_point(tmp_path):
 
 
 TIERS = (
-    TierView("o", 12_000_000, 11_000_000, 40_000, 7),
-    TierView("p", None, 0, 0, 0),
+    TierView("o", 12_000_000, LearnedBound(0.999, 11_000_000, n_rows=40_000), 7),
+    TierView("p", None, LearnedBound(0.999, 0), 0),
 )
-DONE = (
-    DoneView("o", "matched", True, 0.85, 3_000, 5e9, 2e9),
-    DoneView("p", "passed", False, 0.1, 0, 0.0, 0.0),
-)
+DONE = {
+    ("matched", "o"): DoneRows(True, 100, 85, saved_ns=5e9, cost_ns=2e9, n_left=3_000),
+    ("passed", "p"): DoneRows(False, 100, 10),
+}
 CLUSTERS = (
-    ClusterView("o", 0, 3_000_000, 5_000, 2, is_used=True),
-    ClusterView("p", 0, 0, 0, 0, is_used=False),
+    ClusterView("o", 0, LearnedBound(0.999, 3_000_000, n_rows=5_000, n_beyond=2), is_used=True),
+    ClusterView("p", 0, LearnedBound(0.999, 0), is_used=False),
 )
 COLD, WITHIN, FOUND = "Rows in the cold tiers", "Partners within", "Pairs found cold so far"
 CLOSES = "Rows of a key within"
@@ -444,10 +445,8 @@ def test_nothing_cold_and_records_from_before_draw_nothing(tmp_path):
 
 def a_discarding_view(**counts):
     said = {"n_dropped": 5_000, "n_most": 130, "n_about": 41.4, "n_seen": 38} | counts
-    discards = (
-        DiscardView("o", 12_000_000, 11_000_000, 40_000, **said),
-        DiscardView("p", None, 0, 0, 0, 0, 0.0, 0),
-    )
+    known = InputDiscards((Period(0, 40_000, 11_000_000),), 40_000, 12_000_000, **said)
+    discards = {"o": known, "p": InputDiscards()}
     inputs = (an_input("o", dropped_bytes=7_000_000), an_input("p"))
     return a_join_view(inputs=inputs, discards=discards)
 

@@ -9,7 +9,7 @@ from eddyline.aggregates.loop import AggregateLoop, AggregateProfile
 from eddyline.errors import PlanError, StateError
 from eddyline.filters.loop import FilterLoop
 from eddyline.joins.graph import JoinGraph
-from eddyline.joins.orders.pipelines import JoinLoop, PipelineChoice
+from eddyline.joins.orders.pipelines import JoinLoop
 from eddyline.joins.tiers import TierChoice
 from eddyline.options import FilterOptions, JoinOptions
 from eddyline.report import decisions as words
@@ -206,7 +206,7 @@ CHAINED = JoinGraph(("r", "s", "t"), (frozenset("rs"), frozenset("st")))
 @pytest.mark.parametrize("adaptive", [True, False])
 def test_a_pipeline_takes_any_order_without_a_cartesian_product(adaptive):
     loop = JoinLoop(CHAINED, JoinOptions(adaptive=adaptive).resolved())
-    pin = PipelineChoice(loop, "s")
+    pin = loop.pipelines["s"]
     assert pin.plan == ["r", "t"]
     pin.hold(["t", "r"])
     assert (loop.plan["s"], pin.is_held, pin.is_adaptive) == (("t", "r"), True, adaptive)
@@ -214,9 +214,9 @@ def test_a_pipeline_takes_any_order_without_a_cartesian_product(adaptive):
         with pytest.raises(PlanError, match="in an order in which each is joined"):
             pin.hold(plan)
     with pytest.raises(PlanError, match="no plan of 'pipeline r'"):
-        PipelineChoice(loop, "r").hold(["t", "s"])
+        loop.pipelines["r"].hold(["t", "s"])
     pin.release()
-    assert loop.held == set()
+    assert not pin.is_held
 
 
 def test_plans_that_are_no_names_are_told_in_words(pins):

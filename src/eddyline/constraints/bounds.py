@@ -1,14 +1,14 @@
 """A bound that is learned: the smallest that holds a stated share of spans, such as of lateness.
 
-The bound is raised at once where a batch asks for a larger one, and lowered slowly. Spans beyond it
+The bound rises at once where a batch asks for a larger one, and comes down slowly. Spans beyond it
 are measured as those within it are, so the bound never hides what it is learned of (the ratchet of
-[Babu05 6.6.3]). What was beyond the bound is accounted for, so the share that is held follows the
-stated one: where more was beyond than the share allows, the next bound allows as much less, and the
-other way round.
+[Babu05 6.6.3]). Rows beyond the bound are accounted for: if more were beyond it than the share
+allows, the next bound allows as many fewer, and the other way round. So the share that is held
+follows the stated one.
 
-*Lateness* is such a bound of one stream: ordered arrival OA(k) [Babu05 6.8] on event time, in µs in
-place of rows. A row is as far *out of order* as the latest event time of the batches before its own
-is ahead of it. All rows are measured, those that were late too.
+*Lateness* is such a bound of one stream: ordered arrival OA(k) [Babu05 6.8] on event time, in µs
+instead of rows. A row is *out of order* by how far the latest event time of the batches before its
+own is ahead of it. All rows are measured, late ones too.
 """
 
 from __future__ import annotations
@@ -102,6 +102,11 @@ class LearnedBound(Struct, frozen=True, forbid_unknown_fields=True):
         return 1 - self.n_beyond / self.n_rows if self.n_rows else math.nan
 
     @property
+    def is_known(self) -> bool:
+        """Whether so many rows were measured that one of them may be beyond the bound."""
+        return self.n_rows * (1 - self.share) >= 1
+
+    @property
     def _memory(self) -> float:
         """Rows after which one counts 1/e."""
         return max(MEMORY / (1 - self.share), FEWEST_ROWS)
@@ -136,23 +141,29 @@ class LearnedBound(Struct, frozen=True, forbid_unknown_fields=True):
         )
         return learned.bounded(learned._next_bound(n_rows))
 
+    def with_spans(self, n_rows: int, bins: Mapping[int, int]) -> Self:
+        """Return what is known with one batch more, where a bound begins at 0; see ``measured``.
+
+        The first spans are beyond no bound: there was none. The first bounds are wide, and settle
+        as soon as enough rows are known: a bound that is too small costs time alone.
+        """
+        is_first = not (self.bound or self.is_known)
+        beyond = 0 if is_first else n_beyond(bins, self.bound)
+        after = self.measured(n_rows, beyond, bins)
+        return after.settled() if after.is_known and not self.is_known else after
+
     def settled(self) -> Self:
         """Return the same with the smallest bound, which it would come down to slowly."""
         return self.bounded(self._smallest())
 
     def begun(self, n_rows: float, bins: Mapping[int, float]) -> Self:
-        """Return the same with the smallest bound of other rows, as if these alone were measured.
-
-        Args:
-            n_rows: the rows.
-            bins: those with a span above 0, by its bin.
-        """
+        """Return the same with the smallest bound of other rows, as if only these were measured."""
         anew = structs.replace(self, bins=dict(bins), n_remembered=float(n_rows), excess=0.0)
         return anew.settled()
 
     def _next_bound(self, n_rows: int) -> int:
         """Return the bound for the batch after one of so many rows."""
-        if self.n_rows * (1 - self.share) < 1:
+        if not self.is_known:
             return max(self.bound, WARM_UP_MARGIN * top_of(max(self.bins, default=0)))
         smallest = self._smallest()
         if smallest >= self.bound:
@@ -178,15 +189,7 @@ def changes(
     after: Mapping[str, LearnedBound],
     batch_id: int,
 ) -> list[JournalEntry]:
-    """Return the bounds that are to be told of after a batch, as decisions.
-
-    Args:
-        component: what learns them.
-        event: what the journal calls it.
-        before: what was known before the batch, by stream.
-        after: the same streams after it.
-        batch_id: the batch.
-    """
+    """Return the bounds, by stream, that are to be told of after a batch, as decisions."""
     return [
         JournalEntry(
             batch_id,
@@ -244,9 +247,7 @@ class LearnedLateness(LearnedBound, frozen=True, forbid_unknown_fields=True):
     def after(self, batch: Disorder, latest: int | None) -> LearnedLateness:
         """Return what is known with one batch more.
 
-        Args:
-            batch: its rows.
-            latest: the latest event time of the batches before (µs); None if there was none.
+        ``latest`` is the latest event time of the batches before (µs); None if there was none.
         """
         if not batch.n_rows:
             return self
@@ -284,9 +285,7 @@ class LatenessRule:
     ) -> EventTime:
         """Return by how much rows may be late behind those of a batch.
 
-        Args:
-            learned: what is known with the rows of the batch.
-            passed: see ``EventTime.passed``.
+        ``learned`` is what is known with its rows; for ``passed`` see ``EventTime``.
         """
         bounds = {name: each.bound for name, each in learned.items()}
         return EventTime({**self.given, **bounds}, passed, self.told)

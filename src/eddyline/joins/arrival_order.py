@@ -1,15 +1,15 @@
-"""How keys arrive: nearly in order, or in clusters. How far behind a key still comes, learned.
+"""How keys arrive: nearly in order, or in clusters. Learned bounds say how late a key still comes.
 
-``ValueOrders`` is of streams whose keys nearly grow: a key is *passed* once the other streams are
-so far beyond it that hardly any row of it comes. ``Clusters`` is of streams whose keys come in
-clusters: a key is *closed* once its first row is so long ago that hardly any row of it comes. Both
-learn a bound that holds nearly all rows (see ``constraints.bounds``) and a margin above it. A row
-that comes later finds its partners all the same, behind filters.
+``ValueOrders`` is for streams whose keys nearly grow. A key is *passed* once the other streams are
+so far beyond it that hardly any row with it comes. ``Clusters`` is for streams whose keys come in
+clusters. A key is *closed* once its first row is so long ago that hardly any row with it comes.
+Both learn a bound that holds nearly all rows (see ``constraints.bounds``), and add a margin. A row
+that comes later still finds its partners, behind the filters of the cold tier.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,6 +17,7 @@ import numpy as np
 
 from eddyline.constraints.bounds import Disorder, LearnedBound, LearnedLateness, bins_of, n_beyond
 from eddyline.data.learned import restored
+from eddyline.joins.plan import merged
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from eddyline.joins.graph import JoinGraph
+    from eddyline.joins.plan import Closed, Place, Spans
 
 HELD = 0.999
 """Share of the rows of a stream that are to be no farther behind; others look behind filters."""
@@ -36,9 +38,6 @@ MEASURED = 2_048
 
 WIDEST = 2**60
 """Keys of a batch that are farther apart are in no order, such as hashes."""
-
-Place = tuple[str, int]
-"""An input and a key class."""
 
 
 def disorder_of(
@@ -87,12 +86,6 @@ def watched(
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    learned: LearnedLateness
-    top: int | None
-
-
 class ValueOrders:
     """What is known of the order in which the keys of streams come.
 
@@ -103,22 +96,17 @@ class ValueOrders:
 
     def __init__(self, passing: Mapping[Place, tuple[Place, ...]], held: float = HELD) -> None:
         self.passing, self._held = passing, held
-        self._known = {
-            place: _Known(LearnedLateness(held), None)
-            for places in passing.values()
-            for place in places
+        self.bounds = {
+            place: LearnedLateness(held) for places in passing.values() for place in places
         }
+        self.tops: dict[Place, int | None] = dict.fromkeys(self.bounds)
+        """The keys that are measured, and the greatest one of each so far."""
         self._promising: set[Place] = set()
 
     @property
     def promises(self) -> bool:
         """Whether what was measured last asks for far smaller bounds than those that are known."""
         return bool(self._promising)
-
-    @property
-    def tops(self) -> dict[Place, int | None]:
-        """The keys that are measured, and the greatest one of each so far."""
-        return {place: each.top for place, each in self._known.items()}
 
     def below(self) -> dict[str, dict[int, int]]:
         """Return by input and key class the key below which those of all others are hardly any."""
@@ -131,10 +119,10 @@ class ValueOrders:
         return found
 
     def _low(self, place: Place) -> int | None:
-        each = self._known[place]
-        if each.top is None or not each.learned.n_rows or each.learned.bound >= WIDEST:
+        learned, top = self.bounds[place], self.tops[place]
+        if top is None or not learned.n_rows or learned.bound >= WIDEST:
             return None
-        return max(each.top - int(each.learned.bound * MARGIN), -(2**63))
+        return max(top - int(learned.bound * MARGIN), -(2**63))
 
     def step(self, fresh: Iterable[Mapping[Place, Disorder]]) -> None:
         """Take in what the buckets of a batch measured."""
@@ -143,44 +131,32 @@ class ValueOrders:
             for place, disorder in part.items():
                 whole[place] = disorder.merge(whole[place]) if place in whole else disorder
         for place, disorder in whole.items():
-            if place in self._known:
-                self._note(place, disorder)
-                self._known[place] = _after(self._known[place], disorder)
+            if place in self.bounds:
+                self._learn(place, disorder)
 
-    def _note(self, place: Place, batch: Disorder) -> None:
+    def _learn(self, place: Place, batch: Disorder) -> None:
+        learned, top = self.bounds[place], self.tops[place]
         if batch.n_rows:
-            less = self._known[place].learned.bound // 2
-            is_less = n_beyond(batch.bins, less) <= (1 - self._held) * batch.n_rows
-            note = self._promising.add if is_less else self._promising.discard
-            note(place)
+            is_less = n_beyond(batch.bins, learned.bound // 2) <= (1 - self._held) * batch.n_rows
+            (self._promising.add if is_less else self._promising.discard)(place)
+        if batch.latest - batch.earliest >= WIDEST:
+            learned = learned.bounded(WIDEST)
+        elif batch.n_rows:
+            measured = replace(batch, n_late=n_beyond(batch.bins, learned.bound))
+            learned = learned.after(measured, top)
+        self.bounds[place] = learned
+        self.tops[place] = batch.latest if top is None else max(top, batch.latest)
 
     def snapshot(self) -> list[tuple[str, int, LearnedLateness, int | None]]:
         """Return the learned state."""
-        return [(*place, each.learned, each.top) for place, each in self._known.items()]
+        return [(*place, learned, self.tops[place]) for place, learned in self.bounds.items()]
 
     def restore(self, state: Any) -> None:
-        """Continue from what ``snapshot`` returned, decoded from JSON.
-
-        Raises:
-            StateError: it is damaged.
-        """
+        """Continue from what ``snapshot`` returned; StateError if it is damaged."""
         kind = list[tuple[str, int, LearnedLateness, int | None]]
         for name, key, learned, top in restored(state, kind, "the order of a join's keys"):
-            if (name, key) in self._known and learned.share == self._held:
-                self._known[name, key] = _Known(learned, top)
-
-
-def _after(known: _Known, batch: Disorder) -> _Known:
-    """Return what is known with one batch more."""
-    learned = known.learned
-    if batch.latest - batch.earliest >= WIDEST:
-        learned = known.learned.bounded(WIDEST)
-    elif batch.n_rows:
-        beyond = n_beyond(batch.bins, known.learned.bound)
-        measured = Disorder(batch.n_rows, beyond, batch.earliest, batch.latest, batch.bins)
-        learned = known.learned.after(measured, known.top)
-    top = batch.latest if known.top is None else max(known.top, batch.latest)
-    return _Known(learned, top)
+            if (name, key) in self.bounds and learned.share == self._held:
+                self.bounds[name, key], self.tops[name, key] = learned, top
 
 
 SEEN = 2.0
@@ -189,25 +165,6 @@ SEEN = 2.0
 MOST = 0.5
 """Keys close within this share of the window of their stream, or not at all: a row would leave
 hardly before its window does."""
-
-Closed = dict[str, dict[int, dict[str, int]]]
-"""By input, key class and stream: how long after its first row a key is closed there (µs)."""
-
-
-@dataclass(slots=True)
-class Spans:
-    """How long after the first row of their key the rows of a stream in a batch came."""
-
-    n_rows: int = 0
-    """Rows; those that were measured stand for others."""
-    bins: dict[int, int] = field(default_factory=dict)
-    """Those of them that came later than it, by the bin of how much; see ``bounds.bins_of``."""
-
-    def add(self, other: Spans) -> None:
-        """Count those of another part, too."""
-        self.n_rows += other.n_rows
-        for number, n in other.bins.items():
-            self.bins[number] = self.bins.get(number, 0) + n
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,12 +175,8 @@ class ClusterView:
     """The stream."""
     key: int
     """The key class."""
-    bound: int
-    """The time that holds nearly all rows of a key, from the first one on (µs)."""
-    n_rows: int
-    """Rows that were measured, those included that they stand for."""
-    n_beyond: int
-    """Those of them that were beyond the bound in force at their time."""
+    learned: LearnedBound
+    """The bound of the time from the first row of a key to its other rows."""
     is_used: bool
     """Whether keys are closed by it."""
 
@@ -237,6 +190,8 @@ class LearnedClusters(msgspec.Struct, forbid_unknown_fields=True):
 
 class Clusters:
     """What is known of the clusters of the keys of streams.
+
+    Where methods take ``latest``, it is the latest event time of each stream so far (µs).
 
     Args:
         passing: see ``watched``.
@@ -261,15 +216,11 @@ class Clusters:
         return bool(self._promising)
 
     def measured(self, latest: Mapping[str, int]) -> dict[Place, int]:
-        """Return the keys that are measured, and the latest event time of each so far (µs)."""
+        """Return the keys that are measured, and the latest event time of their stream (µs)."""
         return {place: latest[place[0]] for place in self.bounds if place[0] in latest}
 
     def closed(self, latest: Mapping[str, int]) -> Closed:
-        """Return by what rows of inputs are done.
-
-        Args:
-            latest: the latest event time of each stream (µs).
-        """
+        """Return how long after its first row each key is closed in the other streams."""
         found: Closed = {}
         for (name, key), places in self.passing.items():
             spans = {place[0]: self._span(place, latest) for place in places}
@@ -281,26 +232,17 @@ class Clusters:
     def _span(self, place: Place, latest: Mapping[str, int]) -> int | None:
         """Return how long after its first row a key is closed (µs); None if it never is."""
         name, learned = place[0], self.bounds[place]
-        if learned.n_rows * (1 - HELD) < 1 or name not in latest:
+        if not learned.is_known or name not in latest:
             return None
         span = int(learned.bound * MARGIN)
         seen = latest[name] - self._since.get(name, latest[name])
         return span if span <= MOST * self.lengths[name] and seen >= SEEN * span else None
 
     def step(self, fresh: Iterable[Mapping[Place, Spans]], latest: Mapping[str, int]) -> None:
-        """Take in what the buckets of a batch measured.
-
-        Args:
-            fresh: of each bucket.
-            latest: the latest event time of each stream, the batch included (µs).
-        """
+        """Take in what each bucket of a batch measured; ``latest`` includes the batch."""
         for name, at in latest.items():
             self._since.setdefault(name, at)
-        whole: dict[Place, Spans] = {}
-        for part in fresh:
-            for place, spans in part.items():
-                whole.setdefault(place, Spans()).add(spans)
-        for place, spans in whole.items():
+        for place, spans in merged(fresh).items():
             if place in self.bounds and spans.n_rows:
                 self._learn(place, spans)
 
@@ -309,12 +251,7 @@ class Clusters:
         allowed = (1 - HELD) * spans.n_rows
         is_less = learned.bound > 0 and n_beyond(spans.bins, learned.bound // 2) <= allowed
         (self._promising.add if is_less else self._promising.discard)(place)
-        # The first spans that are seen are beyond no bound: there was none.
-        is_first = not learned.n_rows
-        beyond = 0 if is_first else n_beyond(spans.bins, learned.bound)
-        after = learned.measured(spans.n_rows, beyond, spans.bins)
-        is_new = learned.n_rows * (1 - HELD) < 1 <= after.n_rows * (1 - HELD)
-        self.bounds[place] = after.settled() if is_new else after
+        self.bounds[place] = learned.with_spans(spans.n_rows, spans.bins)
 
     def evidence(self, name: str) -> dict[str, float]:
         """Return by stream what the rows of an input are done by (s)."""
@@ -327,20 +264,10 @@ class Clusters:
         return min((each.bound for each in mine if each.n_rows), default=None)
 
     def views(self, latest: Mapping[str, int]) -> tuple[ClusterView, ...]:
-        """Return what is known.
-
-        Args:
-            latest: the latest event time of each stream (µs).
-        """
+        """Return what is known."""
         return tuple(
-            ClusterView(
-                *place,
-                each.bound,
-                each.n_rows,
-                each.n_beyond,
-                self._span(place, latest) is not None,
-            )
-            for place, each in self.bounds.items()
+            ClusterView(*place, learned, self._span(place, latest) is not None)
+            for place, learned in self.bounds.items()
         )
 
     def snapshot(self) -> LearnedClusters:
@@ -350,11 +277,7 @@ class Clusters:
         )
 
     def restore(self, state: Any) -> None:
-        """Continue from what ``snapshot`` returned, decoded from JSON.
-
-        Raises:
-            StateError: it is damaged.
-        """
+        """Continue from what ``snapshot`` returned; StateError if it is damaged."""
         learned = restored(state, LearnedClusters, "the clusters of a join's keys")
         for name, key, bound in learned.bounds:
             if (name, key) in self.bounds and bound.share == HELD:

@@ -93,9 +93,7 @@ class UniqueKey:
 def covers(graph: JoinGraph, keys: Mapping[str, Collection[int]]) -> frozenset[str]:
     """Return the inputs of which a row is in one result at most: each is a cover by itself.
 
-    Args:
-        graph: the join.
-        keys: by input, the key classes of which no two of its rows have the same code.
+    ``keys`` are by input the key classes of which no two of its rows have the same code.
     """
     return frozenset(name for name in graph.inputs if _reached(graph, name, keys))
 
@@ -119,9 +117,7 @@ def _reached(graph: JoinGraph, name: str, keys: Mapping[str, Collection[int]]) -
 def uncut_classes(graph: JoinGraph, keys: Iterable[tuple[str, int]]) -> frozenset[int]:
     """Return the key classes by which rows may not be cut, so that equal keys are in one bucket.
 
-    Args:
-        graph: the join.
-        keys: inputs and the class of the key of each.
+    ``keys`` are inputs, and the class of the key of each.
     """
     return frozenset(
         other for name, key in keys for other in graph.classes_of[name] if other != key

@@ -1,13 +1,13 @@
 """The cut of a join's rows into buckets: which grid, and when rows are moved to another one.
 
-A grid cuts each key class into parts; a bucket is one part of each. Each row goes to every bucket
-in which it may meet a partner. The best grid gives the fullest bucket, and the busiest task, as few
-rows as possible. ``chosen_grid`` finds it: the load of a bucket is estimated from histograms of
-hashes, the classes of an input being taken as independent. Bins that hold more rows than a bucket
-should have are split by event time where the smaller load of the busiest task is worth the copies.
+A grid cuts each key class into parts; a bucket is one part of each. A row goes to every bucket in
+which it may meet a partner. The best grid gives the fullest bucket, and the busiest task, as few
+rows as possible. ``chosen_grid`` finds it: it estimates the load of buckets from histograms of
+hashes, as if the classes of an input were independent. A bin with more rows than a bucket should
+have is split by event time, if the smaller load of the busiest task is worth the copies.
 
-``GridChoice`` counts hashes batch by batch, looks at the grid now and then, and has rows moved
-where that pays by ``MIN_GAIN``. Rows move with the next batch; nothing is moved here.
+``GridChoice`` counts hashes batch by batch, reviews the grid now and then, and has rows moved where
+that pays by ``MIN_GAIN``. Rows move with the next batch; nothing is moved here.
 """
 
 from __future__ import annotations
@@ -89,19 +89,17 @@ class GridChoice(Choice):
             (name, key): np.zeros(N_BINS) for name in graph.inputs for key in graph.classes_of[name]
         }
         """Histograms of the hashes of rows, older batches counting less."""
-        self.seen = HashConditions()
-        """What the log of plans knows situations by."""
+        self._conditions = Conditions()
+        """How the hashes of rows are spread, since that last changed."""
+        self._recent: Bins = {}
+        """Histograms of the hashes of rows since then, older batches counting less."""
         self.n_since_move = 0
         """Batches since rows were cut in another way."""
         self.grid = chosen_grid(graph, n_buckets, uncut=uncut)
         """The grid of the next batch."""
 
     def start(self, before: Grid) -> None:
-        """Choose the grid of the first batch of a run.
-
-        Args:
-            before: the grid of the state that the run starts from.
-        """
+        """Choose the grid of the first batch of a run, from the grid of its state."""
         if self.is_held:  # rows move to the grid that is pinned, if they lie otherwise
             return
         better = self._better()
@@ -111,9 +109,7 @@ class GridChoice(Choice):
     def step(self, fresh: Iterable[Bins], batch_id: int = -1) -> list[JournalEntry]:
         """Take in what the buckets of a batch counted, and look now and then at the grid.
 
-        Args:
-            fresh: of each bucket, how the hashes of its new rows are spread.
-            batch_id: the micro-batch, for the journal.
+        ``fresh`` says of each bucket how the hashes of its new rows are spread.
         """
         counted = list(fresh)
         new = {
@@ -123,7 +119,7 @@ class GridChoice(Choice):
         self.bins = {key: FRESH * of + new[key] for key, of in self.bins.items()}
         self.n_since_move += 1
         if self.is_adaptive:
-            self.seen.step(new)
+            self._note(new)
         if self.is_held or (batch_id > REVIEW_EVERY and batch_id % REVIEW_EVERY):
             return []
         before, better = self.grid, self._better()
@@ -224,9 +220,32 @@ class GridChoice(Choice):
         """Whether rows may move again: not more often than the grid itself is looked at."""
         return self.n_since_move >= REVIEW_EVERY
 
+    def _note(self, fresh: Bins) -> None:
+        """Take in the histograms of a batch as the conditions of the grid."""
+        totals = {key: float(of.sum()) for key, of in fresh.items()}
+        if not any(totals.values()):
+            return
+        names: list[str] = []
+        shares: list[float] = []
+        counts: list[float] = []
+        for (name, key), of in fresh.items():
+            n = totals[name, key]
+            grouped = of.reshape(-1, GROUPS).sum(axis=0)
+            names += [f"rows of {name} in part {at} of key {key}" for at in range(GROUPS)]
+            shares += (grouped / n).tolist() if n else [np.nan] * GROUPS
+            counts += [n] * GROUPS
+        n_rows = max(totals.values())
+        is_other = self._conditions.step(tuple(names), np.array(shares), np.array(counts), n_rows)
+        kept = 0.0 if is_other else KEPT
+        none = np.zeros(N_BINS)
+        self._recent = {key: kept * self._recent.get(key, none) + of for key, of in fresh.items()}
+
     def situation(self) -> Situation | None:
         """Return how the hashes of rows are spread."""
-        return self.seen.situation()
+        evidence: list[Any] = [
+            [*key, np.round(of).astype(int).tolist()] for key, of in self._recent.items()
+        ]
+        return self._conditions.situation(evidence, LEAST_ROWS)
 
     def cost_of(self, plan: Any, evidence: Any) -> float:
         """Return the rows of the busiest task for each row that comes."""
@@ -257,7 +276,7 @@ class GridChoice(Choice):
 
     def let_go(self) -> None:
         """Let go of all hashes but those since the last change."""
-        self.bins = {key: np.array(self.seen.bins[key]) for key in self.bins}
+        self.bins = {key: np.array(self._recent[key]) for key in self.bins}
 
     def _bins_of(self, evidence: Any) -> Bins:
         given = {(name, key): np.array(counts, np.float64) for name, key, counts in evidence}
@@ -299,11 +318,7 @@ def _to_plain(grid: Grid) -> Any:
 
 
 def _from_plain(plan: Any) -> Grid:
-    """Return the grid of plain values.
-
-    Raises:
-        LookupError, TypeError, ValueError: they are of no grid.
-    """
+    """Return the grid of plain values; raises LookupError, TypeError or ValueError without one."""
     if isinstance(plan, list | tuple):
         plan = {"shape": plan, "splits": ()}
     shape = tuple(plan["shape"])
@@ -476,41 +491,3 @@ def _shapes(n_classes: int, n_buckets: int) -> Iterator[tuple[int, ...]]:
         if size <= n_buckets:
             for rest in _shapes(n_classes - 1, n_buckets // size):
                 yield (size, *rest)
-
-
-# -- the conditions of a grid ----------------------------------------------------------------------
-
-
-class HashConditions:
-    """How the hashes of the rows of inputs are spread, since that last changed."""
-
-    def __init__(self) -> None:
-        self.known = Conditions()
-        self.bins: Bins = {}
-
-    def step(self, fresh: Bins) -> None:
-        """Take in how many rows of a batch have a hash in each bin, by input and key class."""
-        totals = {key: float(of.sum()) for key, of in fresh.items()}
-        if not any(totals.values()):
-            return
-        names: list[str] = []
-        shares: list[float] = []
-        counts: list[float] = []
-        for (name, key), of in fresh.items():
-            n = totals[name, key]
-            grouped = of.reshape(-1, GROUPS).sum(axis=0)
-            names += [f"rows of {name} in part {at} of key {key}" for at in range(GROUPS)]
-            shares += (grouped / n).tolist() if n else [np.nan] * GROUPS
-            counts += [n] * GROUPS
-        n_rows = max(totals.values())
-        is_other = self.known.step(tuple(names), np.array(shares), np.array(counts), n_rows)
-        kept = 0.0 if is_other else KEPT
-        none = np.zeros(N_BINS)
-        self.bins = {key: kept * self.bins.get(key, none) + of for key, of in fresh.items()}
-
-    def situation(self) -> Situation | None:
-        """Return the conditions as the log knows them."""
-        evidence: list[Any] = [
-            [name, key, np.round(of).astype(int).tolist()] for (name, key), of in self.bins.items()
-        ]
-        return self.known.situation(evidence, LEAST_ROWS)

@@ -1,26 +1,26 @@
-"""Rows that leave the windows of a join before these end: the choices held together.
+"""Rows that leave the windows of a join before these end: the choices, held together.
 
-``LeavingLoops`` holds the choices. Whole runs go to a cold tier by age, or rows one by one where a
-rule says that they are done; with ``discard`` they are dropped. The choices see counts of tasks,
-and never rows. ``MonitorBudget`` says when tasks measure: as often as a share of the time allows.
-Where nothing that is learned is in use, and the last batch that was measured gave no hope of any,
-measuring rests, ever longer up to a bound.
+``LeavingLoops`` has the choices: whole runs go to a cold tier by age, single rows by a rule that
+says that they are done. With ``discard`` such rows are dropped. The choices see counts of tasks and
+never rows. ``MonitorBudget`` says in which batches tasks measure, within a share of the time.
+Measuring rests, up to a bound ever longer, while nothing learned is in use and the last measured
+batch promised nothing.
 
-``Discards`` says for how long rows are kept where what constraints say is useless is dropped. The k
-of a constraint is the greatest age that a row of an input had in a result of late (see
-``LostResults``), and rows are kept for a little longer. A partner that comes later still is missed,
-but its key is known of the rows that were dropped: k is raised at once, so that it cannot hide what
-it is learned of (the ratchet of [Babu05 6.6.3]). It comes down once nothing of some periods asked
-for it. What is dropped decides what is in the answer. So nothing here is sampled, or depends on the
-time that work takes; and what is learned is committed with the rows, not saved beside them: a batch
-that runs again drops what it dropped before. Of three inputs and more it depends on the order of
-probes which missed partners are known for certain, and so may k; the bound holds in any order.
+``Discards`` says for how long rows are kept where they may be dropped. The k of a constraint is the
+greatest recent age of a row of the input in a result (see ``LostResults``). Rows are kept for a
+little longer than k. A later partner is missed, but the keys of dropped rows are known. So k is
+raised at once and cannot hide what it is learned of (the ratchet of [Babu05 6.6.3]). It comes down
+once nothing of some periods asked for it.
+
+What is dropped decides what is in the answer. So nothing here is sampled or depends on the time
+that work takes. What is learned is committed with the rows, and a batch that runs again drops the
+same rows. With three inputs or more, the order of probes decides which missed partners are known
+for certain, and so may change k. The bound on missing results holds in any order.
 """
 
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
@@ -35,9 +35,8 @@ from eddyline.joins.plan import (
     MOST,
     PASSED,
     LostCounts,
-    merged_ages,
+    merged,
     merged_counts,
-    merged_lost,
 )
 from eddyline.joins.tiers import DoneChoice, TierChoice
 from eddyline.runtime.journal import JournalEntry
@@ -49,9 +48,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from eddyline.constraints.bounds import Disorder
-    from eddyline.joins.arrival_order import Place
     from eddyline.joins.graph import JoinGraph
-    from eddyline.joins.plan import AgeCounts, BucketReport
+    from eddyline.joins.plan import AgeCounts, BucketReport, Place
 
 HELD = 0.99999
 """Share of the rows of a stream whose keys are to be within the order that is learned of them; what
@@ -146,11 +144,8 @@ class InputDiscards(Struct, frozen=True, forbid_unknown_fields=True):
     def _next(self, before: int, seen: int, length: int, *, is_over: bool) -> int | None:
         """Return for how long rows are kept from now on.
 
-        Args:
-            before: the k before the batch (µs).
-            seen: the event time that was seen (µs).
-            length: of the window (µs).
-            is_over: whether a period is over.
+        ``before`` is the k before the batch, ``seen`` the event time that was seen, ``length`` that
+        of the window (all µs); ``is_over`` says whether a period is over.
         """
         if self.n_pairs < PAIRS:
             return None
@@ -175,27 +170,6 @@ class DiscardState(Struct, frozen=True, forbid_unknown_fields=True):
     """The event time from which anything was seen (µs)."""
     firsts: list[tuple[str, int, int]] = field(default_factory=list)
     """Of inputs and key classes whose order is learned, the least key of the first batch."""
-
-
-@dataclass(frozen=True, slots=True)
-class DiscardView:
-    """What is dropped of an input, and what that cost, for people."""
-
-    name: str
-    kept_for: int | None
-    """For how long its rows are kept (µs); None: as long as their window says."""
-    bound: int
-    """The greatest age that one had in a result of late (µs)."""
-    n_pairs: int
-    """Results that it is learned of."""
-    n_dropped: int
-    """Rows that were dropped."""
-    n_most: int
-    """No more results were missed for it."""
-    n_about: float
-    """About so many were."""
-    n_seen: int
-    """Partners that are known to be missed."""
 
 
 class Discards:
@@ -233,11 +207,11 @@ class Discards:
         As with a k in time, keys have to have gone on by twice what is allowed for.
         """
         settled = {
-            (name, key)
-            for name, key, learned, top in self.orders.snapshot()
-            if top is not None
+            place
+            for place, learned in self.orders.bounds.items()
+            if (top := self.orders.tops[place]) is not None
             and learned.n_rows >= PAIRS
-            and top - self._firsts[name, key] >= SEEN * MARGIN * learned.bound
+            and top - self._firsts[place] >= SEEN * MARGIN * learned.bound
         }
         return {
             name: mine
@@ -294,22 +268,6 @@ class Discards:
             "n_partners_missed": known.n_seen,
         }
         return JournalEntry(batch_id, self.component, event, before, after, evidence)
-
-    def views(self) -> tuple[DiscardView, ...]:
-        """Return what is dropped as it stands."""
-        return tuple(
-            DiscardView(
-                name,
-                each.kept_for,
-                each.bound,
-                each.n_pairs,
-                each.n_dropped,
-                each.n_most,
-                each.n_about,
-                each.n_seen,
-            )
-            for name, each in self.known.items()
-        )
 
     def state(self) -> DiscardState | None:
         """Return what is known, which is committed with the rows; None if none are dropped."""
@@ -398,16 +356,16 @@ class LeavingLoops:
     def plan(self, latest: Mapping[str, int]) -> dict[str, Any]:
         """Return what the plan of a batch says of rows that leave, as arguments of ``BatchPlan``.
 
-        Args:
-            latest: the latest event time of each input (µs).
+        ``latest`` is the latest event time of each input (µs).
         """
         drops = self.discards.kept_for is not None
         learned = self.discards if drops else self.orders
+        orders = self.discards.orders if drops else self.orders
         return {
             "spans": self._spans,
             "covers": self.covers,
             "below": learned.below(),
-            "tops": self.discards.orders.tops if drops else self.orders.tops,
+            "tops": dict(orders.tops),
             "closed": self.clusters.closed(latest),
             "clusters": self.clusters.measured(latest),
             # What is dropped decides what is in the answer: it depends on no time that is measured.
@@ -446,9 +404,9 @@ class LeavingLoops:
             reports: of the buckets.
             latest: the latest event time of each input (µs).
             n_hot: the hot rows of each input with tiers.
-            batch_id: the micro-batch, for the journal.
+            batch_id: the batch.
         """
-        ages = merged_ages(each.ages for each in reports)
+        ages = merged(each.ages for each in reports)
         self._monitors.step(reports, ages)
         with self._monitors.learning():
             entries = self.tiers.step(ages, latest, batch_id)
@@ -485,14 +443,12 @@ class LeavingLoops:
     ) -> list[JournalEntry]:
         """Take in what dropped rows cost; what is learned of it is committed with the batch.
 
-        Args:
-            reports: of the buckets; none if nothing was looked for in windows.
-            low: the instant before which the rows of all inputs have come (µs).
-            batch_id: the micro-batch, for the journal.
+        ``low`` is the instant before which the rows of all inputs have come (µs). There are no
+        reports if nothing was looked for in windows.
         """
         if not reports:
             return []
-        lost = merged_lost(each.lost for each in reports)
+        lost = merged(each.lost for each in reports)
         disorder = [each.disorder for each in reports]
         return self.discards.step(lost, disorder, low if low > ALWAYS + 1 else None, batch_id)
 
@@ -509,13 +465,10 @@ class LeavingLoops:
         )
 
     def restore(self, saved: LearnedLeaving) -> set[str]:
-        """Continue from what ``snapshot`` returned.
+        """Continue from what ``snapshot`` returned; StateError if it is damaged.
 
-        Returns:
-            Names of rules and inputs that are not those of this join: nothing is taken then.
-
-        Raises:
-            StateError: it is damaged.
+        Returns the names of rules and inputs that are not those of this join: nothing is taken
+        then.
         """
         others = saved.done.keys() - self.done.keys()
         others |= saved.unique.keys() - {*self.graph.inputs}
@@ -598,10 +551,9 @@ class MonitorBudget:
             self._n_to_rest = max(self._n_to_rest - 1, 0)
 
     def rest(self, *, unless: bool) -> None:
-        """Take in, once it is learned of a batch, whether measuring is worth its time.
+        """Take in whether measuring is worth its time, once the batch is learned of.
 
-        Args:
-            unless: whether something that was learned is in use, or may come to be.
+        It is, if something that was learned is in use, or may come to be.
         """
         if self._has_measured:
             self._rest = 0 if unless else min(2 * self._rest or 1, MOST_RESTED)

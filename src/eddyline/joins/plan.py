@@ -1,17 +1,16 @@
-"""Values between a join's driver and its tasks.
+"""Values between the driver of a join and its tasks.
 
-``BatchPlan`` goes to the tasks, with a ``CachePlan`` for caches of joined rows. Each task returns a
-``BucketReport`` of counts: of probes, of ages of the rows that are found, of rows that are done or
-lost, and of caches. ``JoinProfile`` is the sum of the buckets of a batch; orders and caches learn
-from nothing else.
+A task gets a ``BatchPlan``, with a ``CachePlan`` for caches of joined rows. It returns a
+``BucketReport`` of counts: of probes, of the ages of rows that are found, of rows that are done or
+lost, and of caches. ``Counts`` of several buckets add up. ``JoinProfile`` is the sum of a batch;
+orders and caches learn from nothing else.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from operator import add, and_
 from typing import TYPE_CHECKING, Self, TypeVar
-
-import pyarrow as pa
 
 from eddyline.state.bucket_state import BucketState
 from eddyline.state.grid import Bins, Grid
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from eddyline.constraints.bounds import Disorder
-    from eddyline.joins.arrival_order import Closed, Place, Spans
     from eddyline.joins.caches.prefix_invariant import Candidate, Store
     from eddyline.joins.graph import JoinGraph, UniqueKey
     from eddyline.joins.orders.probe_profiling import DropProbing, DropSample
@@ -37,6 +35,12 @@ COMPONENT = "join"
 BUCKETS, BROADCAST = WAYS = "buckets", "broadcast"
 """Where rows meet: in the buckets that windows lie in, or, tables being small, where they are."""
 
+
+Place = tuple[str, int]
+"""An input and a key class."""
+
+Closed = dict[str, dict[int, dict[str, int]]]
+"""By input, key class and stream: how long after its first row a key is closed there (µs)."""
 
 Join = tuple[str, str]
 """A probe: the input of the pipeline, and the input whose window is probed."""
@@ -86,134 +90,125 @@ class JoinWork:
         return whole
 
 
+def _summed(one: Mapping[int, int], other: Mapping[int, int]) -> dict[int, int]:
+    return {bin_: one.get(bin_, 0) + other.get(bin_, 0) for bin_ in {**one, **other}}
+
+
+MOST = 2**62
+"""Greatest number of missing results that is told: sums stay whole numbers of 64 bits."""
+
+
+def _at_most(one: int, other: int) -> int:
+    return min(one + other, MOST)
+
+
 @dataclass(slots=True)
-class AgeCounts:
+class Counts:
+    """Counts of one thing in one bucket. Fields add up, unless their ``merge`` says otherwise."""
+
+    def add(self, other: Self) -> None:
+        """Add the counts of the same thing in another bucket."""
+        for each in fields(self):
+            merge = each.metadata.get("merge", add)
+            setattr(self, each.name, merge(getattr(self, each.name), getattr(other, each.name)))
+
+
+Key = TypeVar("Key")
+CountsT = TypeVar("CountsT", bound=Counts)
+
+
+def merged(parts: Iterable[Mapping[Key, CountsT]]) -> dict[Key, CountsT]:
+    """Return the counts of several buckets, by what they are of."""
+    sums: dict[Key, CountsT] = {}
+    for part in parts:
+        for key, counts in part.items():
+            sums.setdefault(key, type(counts)()).add(counts)
+    return sums
+
+
+@dataclass(slots=True)
+class AgeCounts(Counts):
     """The ages of the rows of one window that were found."""
 
     n_pairs: int = 0
     """Pairs of a row, or a combination of rows, and a row of the window."""
     n_cold: int = 0
-    """Those of them whose row of the window was in a cold run."""
-    bins: dict[int, int] = field(default_factory=dict)
-    """Pairs whose row of the window was older than its partner, by the bin of its age; those that
-    were measured stand for others."""
-    is_measured: bool = True
+    """Pairs whose row of the window was in a cold run."""
+    bins: dict[int, int] = field(default_factory=dict, metadata={"merge": _summed})
+    """Pairs whose row of the window was older than its partner, by the bin of its age. The counts
+    of measured pairs are scaled up to all pairs."""
+    is_measured: bool = field(default=True, metadata={"merge": and_})
     """Whether ages were measured; if not, pairs are only counted."""
-
-    def add(self, other: AgeCounts) -> None:
-        """Count those of another part, too."""
-        self.n_pairs += other.n_pairs
-        self.n_cold += other.n_cold
-        for number, n in other.bins.items():
-            self.bins[number] = self.bins.get(number, 0) + n
-
-
-def merged_ages(parts: Iterable[dict[str, AgeCounts]]) -> dict[str, AgeCounts]:
-    """Return the ages of several buckets, by input."""
-    whole: dict[str, AgeCounts] = {}
-    for part in parts:
-        for name, counts in part.items():
-            whole.setdefault(name, AgeCounts(is_measured=counts.is_measured)).add(counts)
-    return whole
 
 
 @dataclass(slots=True)
-class DoneCounts:
+class Spans(Counts):
+    """How long after the first row of their key the rows of a stream in a batch came."""
+
+    n_rows: int = 0
+    """Rows; those that were measured stand for others."""
+    bins: dict[int, int] = field(default_factory=dict, metadata={"merge": _summed})
+    """Rows that came later than the first one, by the bin of how much; see ``bounds.bins_of``."""
+
+
+@dataclass(slots=True)
+class DoneCounts(Counts):
     """How many rows of an input were done by a rule, and the work of letting them go."""
 
     n_new: int = 0
     """New rows."""
     n_new_done: int = 0
-    """Those of them that were done when their batch ended."""
+    """New rows that were done when their batch ended."""
     n_old_done: int = 0
     """Older rows that were seen to be done."""
     n_left: int = 0
-    """Rows of merged runs that left for it."""
+    """Rows of merged runs that left by the rule."""
     ns: int = 0
-    """Time that it took to find them, and to write apart what left, with its filter (ns)."""
+    """Time to find them, and to write apart what left, with its filter (ns)."""
     n_merged: int = 0
     """Rows that were merged."""
     merge_ns: int = 0
-    """Time that it took to merge them, and to write those that stay (ns)."""
-
-    def add(self, other: DoneCounts) -> None:
-        """Count those of another part, too."""
-        for name in self.__slots__:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+    """Time to merge them, and to write those that stay (ns)."""
 
 
 Done = dict[tuple[str, str], DoneCounts]
 """Counts by rule and input."""
 
-
 MATCHED = "matched"
 """The rule of rows that were in their only result."""
 
-
 PASSED = "passed"
 """The rule of rows whose key the others have passed."""
-
 
 CLOSED = "closed"
 """The rule of rows whose key has come in all other streams, and comes no more."""
 
 
-def merged_counts(parts: Iterable[Done], rule: str) -> Mapping[str, DoneCounts]:
+def merged_counts(parts: Iterable[Done], rule: str) -> dict[str, DoneCounts]:
     """Return the counts of several buckets by one rule, by input."""
-    whole: dict[str, DoneCounts] = {}
-    for part in parts:
-        for (of, name), counts in part.items():
-            if of == rule:
-                whole.setdefault(name, DoneCounts()).add(counts)
-    return whole
-
-
-MOST = 2**62
-"""No more results than that are told, which no query has: sums stay whole numbers of 64 bits."""
+    return {name: counts for (of, name), counts in merged(parts).items() if of == rule}
 
 
 @dataclass(slots=True)
-class LostCounts:
+class LostCounts(Counts):
     """What dropped rows of one input cost in a batch, and what its others were needed for."""
 
     n_found: int = 0
     """Results that were found."""
-    widest: int = 0
-    """The greatest age of a row of the input in one of them: the event time from it to the latest
-    row of the result (µs)."""
-    n_most: int = 0
-    """No more results were missed of which a row of the input was the first to be missing."""
+    widest: int = field(default=0, metadata={"merge": max})
+    """Greatest age of a row of the input in a result: the event time from it to the latest row of
+    the result (µs)."""
+    n_most: int = field(default=0, metadata={"merge": _at_most})
+    """Upper bound of the missed results of which a row of the input was the first to be missing."""
     n_about: float = 0.0
-    """About so many were."""
+    """Estimate of these results."""
     n_seen: int = 0
     """Combinations of which a dropped partner is known for certain."""
-    widest_seen: int = 0
-    """The greatest age of the newest such partner (µs)."""
+    widest_seen: int = field(default=0, metadata={"merge": max})
+    """Greatest age of the newest such partner (µs)."""
     n_dropped: int = 0
     """Rows of the input that were dropped."""
 
-    def add(self, other: LostCounts) -> None:
-        """Count those of another part, too."""
-        self.n_found += other.n_found
-        self.widest = max(self.widest, other.widest)
-        self.n_most = min(self.n_most + other.n_most, MOST)
-        self.n_about += other.n_about
-        self.n_seen += other.n_seen
-        self.widest_seen = max(self.widest_seen, other.widest_seen)
-        self.n_dropped += other.n_dropped
-
-
-def merged_lost(parts: Iterable[Mapping[str, LostCounts]]) -> dict[str, LostCounts]:
-    """Return the counts of several buckets, by input."""
-    whole: dict[str, LostCounts] = {}
-    for part in parts:
-        for name, counts in part.items():
-            whole.setdefault(name, LostCounts()).add(counts)
-    return whole
-
-
-Key = TypeVar("Key")
-Counts = TypeVar("Counts", bound="_Counts")
 
 CachePlace = tuple[str, int, tuple[int, ...]]
 """The place at which a cache is, or would be, asked: pipeline, position, and classes of the key."""
@@ -255,17 +250,7 @@ NO_CACHES = CachePlan()
 
 
 @dataclass(slots=True)
-class _Counts:
-    """Counts that add up."""
-
-    def add(self, other: Self) -> None:
-        """Add the counts of the same thing in another bucket."""
-        for each in fields(self):
-            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
-
-
-@dataclass(slots=True)
-class UseCounts(_Counts):
+class UseCounts(Counts):
     """The counts of one cache."""
 
     n_rows: int = 0
@@ -287,7 +272,7 @@ class UseCounts(_Counts):
 
 
 @dataclass(slots=True)
-class StoreCounts(_Counts):
+class StoreCounts(Counts):
     """The counts of keeping one store true."""
 
     n_seen: int = 0
@@ -305,7 +290,7 @@ class StoreCounts(_Counts):
 
 
 @dataclass(slots=True)
-class KeyCounts(_Counts):
+class KeyCounts(Counts):
     """Sampled keys at the place of a candidate."""
 
     n_new: int = 0
@@ -321,7 +306,7 @@ class KeyCounts(_Counts):
 
 
 @dataclass(slots=True)
-class ChangeCounts(_Counts):
+class ChangeCounts(Counts):
     """Sampled changes of a join that a candidate would have to keep."""
 
     n_seen: int = 0
@@ -345,19 +330,14 @@ class CacheReport:
     @classmethod
     def merge(cls, parts: Iterable[CacheReport]) -> CacheReport:
         """Return the sum of several buckets."""
-        whole = cls()
-        for part in parts:
-            _add_all(whole.uses, part.uses)
-            _add_all(whole.stores, part.stores)
-            _add_all(whole.keys, part.keys)
-            _add_all(whole.changes, part.changes)
-            whole.profile_ns += part.profile_ns
-        return whole
-
-
-def _add_all(sums: dict[Key, Counts], part: Mapping[Key, Counts]) -> None:
-    for key, counts in part.items():
-        sums.setdefault(key, type(counts)()).add(counts)
+        every = list(parts)
+        return cls(
+            merged(part.uses for part in every),
+            merged(part.stores for part in every),
+            merged(part.keys for part in every),
+            merged(part.changes for part in every),
+            sum(part.profile_ns for part in every),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -500,24 +480,12 @@ class JoinProfile:
 
     @classmethod
     def of(cls, reports: Iterable[BucketReport]) -> Self:
-        """Return the profile of a batch.
-
-        Args:
-            reports: of its buckets, in their order; at least one.
-        """
-        first, *others = (
-            cls(each.samples, each.work, each.caches or CacheReport(), ns=each.ns)
-            for each in reports
-        )
-        return first.merge(*others)
-
-    def merge(self, *others: Self) -> Self:
-        """Return the profile of all together."""
-        parts = (self, *others)
-        return type(self)(
-            tuple(sample for part in parts for sample in part.samples),
-            JoinWork.merge(part.work for part in parts),
-            CacheReport.merge(part.caches for part in parts),
-            sum(part.n_buckets for part in parts),
-            sum(part.ns for part in parts),
+        """Return the profile of a batch from the reports of its buckets, in their order."""
+        every = list(reports)
+        return cls(
+            tuple(sample for each in every for sample in each.samples),
+            JoinWork.merge(each.work for each in every),
+            CacheReport.merge(each.caches for each in every if each.caches is not None),
+            len(every),
+            sum(each.ns for each in every),
         )

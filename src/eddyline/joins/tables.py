@@ -1,14 +1,13 @@
 """Joins with static tables: tables that go to the rows, and rows that a table drops early.
 
-``WayChoice``: a join of one stream with tables keeps nothing but the tables, which never change.
-Where they are small, each task may have all of them (a broadcast join): no row is shuffled, and
-none goes to Python.
+``WayChoice``: a join of one stream with tables keeps only the tables, which never change. If they
+are small, each task gets all of them (a broadcast join). Then no row is shuffled or goes to Python.
 
-``DropChoice``: a row of a stream whose key a static table has not is in no result. The filter that
-says so is asked where Spark reads the row. It costs the same for each row, and a larger statement
-for each batch. It spares each row that is dropped the way to a bucket, and the look-up there. It is
-tried in the first batch that has enough rows, as only a trial tells how many of them are dropped.
-It is kept where these are enough, and tried again ever more rarely where they are not.
+``DropChoice``: a row of a stream whose key is in no row of a static table is in no result. A filter
+can drop it where Spark reads it. The filter costs the same for every row, and makes the statement
+of each batch larger. It saves a shuffle and a look-up for each dropped row. Only a trial shows how
+many rows are dropped. So the filter is tried in the first batch with enough rows, kept if it drops
+enough, and otherwise tried again ever more rarely.
 """
 
 from __future__ import annotations
@@ -61,13 +60,7 @@ class WayChoice(OneOfFew):
         return BROADCAST if is_small else BUCKETS
 
     def step(self, n_rows: int, n_bytes: int, batch_id: int = -1) -> list[JournalEntry]:
-        """Choose the way of the batches from one on.
-
-        Args:
-            n_rows: rows of all tables, as they are kept.
-            n_bytes: size of their files (bytes).
-            batch_id: that batch, for the journal.
-        """
+        """Choose the way from a batch on, by rows and bytes of all tables as they are kept."""
         before, better = self.plan, self.best(n_rows, n_bytes)
         self.advised = better
         if self.is_held or not self.is_adaptive or before == better:
@@ -95,7 +88,7 @@ REST = 64
 """Batches until the next trial after one that did not pay; twice as many after each."""
 
 
-class Known(msgspec.Struct, forbid_unknown_fields=True):
+class FilteredRows(msgspec.Struct, forbid_unknown_fields=True):
     """What is known of the rows of one stream."""
 
     is_dropping: bool = False
@@ -117,6 +110,24 @@ class Known(msgspec.Struct, forbid_unknown_fields=True):
     def share(self) -> float:
         """The share of the filtered rows that were dropped ([0, 1]; nan: none came)."""
         return self.n_lacking / self.n_rows if self.n_rows else math.nan
+
+    def is_due(self, *, may_pay: bool) -> bool:
+        """Return whether to begin or to end filtering; a batch of few rows is not worth a trial."""
+        if not self.is_dropping:
+            return may_pay and not self.wait
+        # Batches fade as their counts do.
+        n_batches = (1 - FADE**self.n_counted) / (1 - FADE)
+        pays = self.share >= LEAST_SHARE and self.n_lacking >= LEAST_DROPPED * n_batches
+        return self.n_counted >= TRIAL and not pays
+
+    def turn(self) -> None:
+        """Begin to filter, or end it and wait twice as long each time."""
+        self.is_dropping = not self.is_dropping
+        if self.is_dropping:
+            self.n_rows = self.n_lacking = 0.0
+            self.n_counted = 0
+        else:
+            self.wait, self.rest = self.rest, 2 * self.rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +154,7 @@ class DropChoice(AsItStands):
 
     def __init__(self, tables: Mapping[str, tuple[str, ...]]) -> None:
         self.tables = tables
-        self.known = {name: Known() for name in tables}
+        self.known = {name: FilteredRows() for name in tables}
         self.newest = 0
         """Rows that the newest batch dropped."""
 
@@ -178,16 +189,16 @@ class DropChoice(AsItStands):
                 each.n_counted += 1
             each.wait = max(each.wait - 1, 0)
             may_pay = n_shuffled.get(name, 0) >= LEAST_DROPPED
-            if self.is_held or name not in n_codes or not _changes(each, may_pay=may_pay):
+            if self.is_held or name not in n_codes or not each.is_due(may_pay=may_pay):
                 continue
             evidence = {"share": each.share, "n_dropped": each.n_dropped, "n_keys": n_codes[name]}
             before = self._text(name, each)
-            _turn(each)
+            each.turn()
             after = self._text(name, each)
             entries.append(self.decision(batch_id, "filtered", before, after, evidence))
         return entries
 
-    def _text(self, name: str, each: Known) -> str:
+    def _text(self, name: str, each: FilteredRows) -> str:
         tables = " and ".join(self.tables[name])
         how = f"that {tables} has a key for" if each.is_dropping else "all"
         return f"rows of {name} to the join: {how}"
@@ -199,37 +210,11 @@ class DropChoice(AsItStands):
             for name, each in self.known.items()
         )
 
-    def snapshot(self) -> dict[str, Known]:
+    def snapshot(self) -> dict[str, FilteredRows]:
         """Return the learned state."""
         return self.known
 
     def restore(self, state: Any) -> None:
-        """Continue from what ``snapshot`` returned, decoded from JSON.
-
-        Raises:
-            StateError: it is damaged.
-        """
-        known = restored(state, dict[str, Known], "the rows that tables drop")
+        """Continue from what ``snapshot`` returned; StateError if it is damaged."""
+        known = restored(state, dict[str, FilteredRows], "the rows that tables drop")
         self.known = {name: known.get(name, each) for name, each in self.known.items()}
-
-
-def _changes(each: Known, *, may_pay: bool) -> bool:
-    """Return whether the evidence says so; a batch of few rows is not worth a trial."""
-    if each.is_dropping:
-        return each.n_counted >= TRIAL and not _pays(each)
-    return may_pay and not each.wait
-
-
-def _pays(each: Known) -> bool:
-    """Return whether what is dropped is worth a filter; of batches that fade, as counts do."""
-    n_batches = (1 - FADE**each.n_counted) / (1 - FADE)
-    return each.share >= LEAST_SHARE and each.n_lacking >= LEAST_DROPPED * n_batches
-
-
-def _turn(each: Known) -> None:
-    each.is_dropping = not each.is_dropping
-    if each.is_dropping:
-        each.n_rows = each.n_lacking = 0.0
-        each.n_counted = 0
-    else:
-        each.wait, each.rest = each.rest, 2 * each.rest

@@ -1,20 +1,18 @@
-"""Rows that leave the hot tier of a window: those that are old, and those that are done.
+"""How long rows stay in the hot tier of a window: choices by age, and by rules for single rows.
 
-``TierChoice`` says for how long the rows of each window are likely to be asked for. A bound that
-holds nearly all pairs is learned for each window (see ``constraints.bounds``). Rows older than it
-go to the *cold* tier of the window: runs with a filter of their keys, which are read for the few
-rows that pass it. What is found there is found as before: a bound that is too small costs time, and
-never a result; it is measured like all others, and the bound is learned anew. In the log of plans a
-row costs as much as it is hot, as a share of its window, and each pair that is found cold a look-up
-more, which is taken to be worth a row that is hot for all of its window.
+``TierChoice`` learns for each window a bound on the ages of the rows that are found, which holds
+nearly all pairs (see ``constraints.bounds``). Runs whose rows are older go to the *cold* tier of
+the window. A cold run has a filter of its keys and is read for the few rows that pass it. Results
+are the same: a bound that is too small costs time only, and is measured and learned anew. For the
+log of plans a row costs the share of its window for which it is hot. Each pair that is found cold
+costs one look-up more, priced like a row that is hot for all of its window.
 
-``DoneChoice`` lets rows go one by one where that saves work. A row is done once it was in its only
-result (see ``graph.covers``), or once the other streams have passed its key or it is over in them
-(see ``arrival_order``). To let it go saves the merges that it would still go through; what it costs
-is measured: finding rows in merged runs, and writing those that leave apart. It is tried where
-enough rows are done, kept where it saves more than it costs, and tried again ever more rarely where
-it does not. The log of plans knows the shares of rows that are done. What merging them later costs
-is known once they have left for a while, as is what letting them go takes.
+``DoneChoice`` lets single rows go once they are done: a row was in its only result (see
+``graph.covers``), or the other streams have passed its key, or its key is over in them (see
+``arrival_order``). A row that leaves spares later merges. It costs the search for it in merged
+runs, and a file of its own. Letting go is tried where enough rows are done, kept where it saves
+more than it costs, and otherwise tried again ever more rarely. The log of plans knows the shares of
+rows that are done. It knows costs and savings once rows have left for a while.
 """
 
 from __future__ import annotations
@@ -76,12 +74,10 @@ class TierView:
     """The input."""
     hot_for: int | None
     """For how long its rows are hot (µs); None if all of them are."""
-    bound: int
-    """The bound that was learned (µs)."""
-    n_pairs: int
-    """Pairs that were found in it."""
+    learned: LearnedBound
+    """The bound of the ages of the pairs that were found in it."""
     n_cold: int
-    """Those of them that were found in the cold tier: what violated the constraint."""
+    """Pairs that were found in the cold tier: what violated the constraint."""
 
 
 class LearnedTiers(msgspec.Struct):
@@ -113,8 +109,11 @@ class TierChoice(Choice):
         """By input, for how long its rows are hot (µs); None if all of them are."""
         self.n_cold = dict.fromkeys(lengths, 0)
         """Pairs found in cold runs so far."""
-        self.seen = AgeConditions(lengths)
-        """What the log of plans knows situations by."""
+        self._conditions = Conditions()
+        """The ages of the pairs that are found, since they last changed."""
+        self._n_pairs = dict.fromkeys(lengths, 0.0)
+        self._bins: dict[str, dict[int, float]] = {name: {} for name in lengths}
+        """Pairs by the bin of their age, by input, since ages last changed."""
         self._since: dict[str, int] = {}
         self._promising: set[str] = set()
 
@@ -128,13 +127,11 @@ class TierChoice(Choice):
     ) -> list[JournalEntry]:
         """Take in what a batch found, and change the tiers if the evidence says so.
 
-        Args:
-            ages: of the rows that were found, by input.
-            latest: the latest event time of each stream (µs).
-            batch_id: the micro-batch, for the journal.
+        ``ages`` are of the rows that were found, by input; ``latest`` is the latest event time of
+        each stream (µs).
         """
         before = dict(self.spans)
-        self.seen.step(ages)
+        self._note(ages)
         seen = min(latest.values(), default=0)
         for name, length in self.lengths.items():
             since = self._since.setdefault(name, seen) if latest else seen
@@ -142,16 +139,9 @@ class TierChoice(Choice):
             if counts is not None:
                 self.n_cold[name] += counts.n_cold
             if counts is not None and counts.is_measured:
-                learned = self.bounds[name]
                 note = self._promising.add if _promises(counts, length) else self._promising.discard
                 note(name)
-                # The first ages that are seen are beyond no bound: there was none.
-                is_first = not (learned.bound or _is_known(learned))
-                beyond = 0 if is_first else n_beyond(counts.bins, learned.bound)
-                after = learned.measured(counts.n_pairs, beyond, counts.bins)
-                # The first bounds are wide, as too narrow ones would cost rows elsewhere.
-                was_known = _is_known(learned) or not _is_known(after)
-                self.bounds[name] = after if was_known else after.settled()
+                self.bounds[name] = self.bounds[name].with_spans(counts.n_pairs, counts.bins)
                 # What was measured long ago says little of the time that was seen since.
                 if not self.is_held:
                     self.spans[name] = self._span(name, length, seen - since)
@@ -170,7 +160,7 @@ class TierChoice(Choice):
     def _span(self, name: str, length: int, seen: int) -> int | None:
         """Return for how long rows are to be hot, given the event time that was seen (µs)."""
         learned = self.bounds[name]
-        if not _is_known(learned):
+        if not learned.is_known:
             return None
         now, span = self.spans[name], int(learned.bound * MARGIN)
         if now is not None and learned.bound <= now <= span * MARGIN:
@@ -223,9 +213,38 @@ class TierChoice(Choice):
         """Return a plan in words."""
         return ", ".join(plain_tiers(plan).values())
 
+    def _note(self, ages: Mapping[str, AgeCounts]) -> None:
+        """Take in the ages that a batch measured as the conditions of the tiers."""
+        measured = {name: each for name, each in ages.items() if each.is_measured and each.n_pairs}
+        if not measured:
+            return
+        names, shares, counts = [], [], []
+        for name, length in self.lengths.items():
+            each = measured.get(name)
+            n = float(each.n_pairs) if each else 0.0
+            cuts = [(at, length >> at) for at in range(1, CUTS + 1)]
+            names += [f"partners in {name} older than 1/{2**at} of its window" for at, _ in cuts]
+            older = [n_beyond(each.bins, age) for _, age in cuts] if each else []
+            shares += [min(m / n, 1.0) for m in older] or [np.nan] * CUTS
+            counts += [n] * CUTS
+        n_pairs = sum(float(each.n_pairs) for each in measured.values())
+        is_other = self._conditions.step(tuple(names), np.array(shares), np.array(counts), n_pairs)
+        kept = 0.0 if is_other else KEPT
+        for name, each in measured.items():
+            self._n_pairs[name] = kept * self._n_pairs[name] + each.n_pairs
+            bins = {number: kept * n for number, n in self._bins[name].items()}
+            for number, n in each.bins.items():
+                bins[number] = bins.get(number, 0.0) + n
+            self._bins[name] = {number: n for number, n in bins.items() if n >= LEAST_AGE}
+
     def situation(self) -> Situation | None:
         """Return how old the rows are that are found."""
-        return self.seen.situation()
+        evidence = {
+            name: [round(n, 1), [[number, round(n, 1)] for number, n in self._bins[name].items()]]
+            for name, n in self._n_pairs.items()
+            if n
+        }
+        return self._conditions.situation(evidence, LEAST_PAIRS * max(len(evidence), 1))
 
     def cost_of(self, plan: Mapping[str, int | None], evidence: Any) -> float:
         """Return the share of its window that a row is hot, and of pairs that are found cold."""
@@ -260,10 +279,8 @@ class TierChoice(Choice):
 
     def let_go(self) -> None:
         """Let go of all ages but those since the last change."""
-        n_pairs = self.seen.n_pairs
-        self._begin_with(
-            self.spans, {name: (n_pairs[name], bins) for name, bins in self.seen.bins.items()}
-        )
+        ages = {name: (self._n_pairs[name], bins) for name, bins in self._bins.items()}
+        self._begin_with(self.spans, ages)
 
     def _begin_with(self, plan: Mapping[str, int | None], ages: Ages) -> None:
         self.spans = dict(plan)
@@ -275,8 +292,8 @@ class TierChoice(Choice):
     def views(self) -> tuple[TierView, ...]:
         """Return the tiers as they stand."""
         return tuple(
-            TierView(name, self.spans[name], each.bound, each.n_rows, self.n_cold[name])
-            for name, each in self.bounds.items()
+            TierView(name, self.spans[name], learned, self.n_cold[name])
+            for name, learned in self.bounds.items()
         )
 
     def snapshot(self) -> LearnedTiers:
@@ -284,11 +301,7 @@ class TierChoice(Choice):
         return LearnedTiers(self.bounds, self.spans, self.n_cold, self._since)
 
     def restore(self, state: Any) -> None:
-        """Continue from what ``snapshot`` returned, decoded from JSON.
-
-        Raises:
-            StateError: it is damaged.
-        """
+        """Continue from what ``snapshot`` returned; StateError if it is damaged."""
         learned = restored(state, LearnedTiers, "the tiers of a join")
         for name in self.lengths.keys() & learned.bounds.keys():
             self.bounds[name] = learned.bounds[name]
@@ -309,11 +322,6 @@ def _promises(counts: AgeCounts, length: int) -> bool:
     return counts.n_pairs > 0 and n_beyond(counts.bins, int(MOST_HOT * length)) <= allowed
 
 
-def _is_known(learned: LearnedBound) -> bool:
-    """Return whether so many pairs were measured that one of them may be beyond the bound."""
-    return learned.n_rows * (1 - HELD) >= 1
-
-
 def _text(name: str, span: int | None) -> str:
     return f"{name} all hot" if span is None else f"{name} hot for {span / 1e6:.6g} s"
 
@@ -324,57 +332,6 @@ def _ages(evidence: Any) -> dict[str, tuple[float, dict[int, float]]]:
         name: (float(n), {int(number): float(count) for number, count in bins})
         for name, (n, bins) in evidence.items()
     }
-
-
-class AgeConditions:
-    """The ages of the pairs that are found in windows, since they last changed.
-
-    Args:
-        lengths: of the windows (µs), by input.
-    """
-
-    def __init__(self, lengths: Mapping[str, int]) -> None:
-        self.lengths = lengths
-        self.names = tuple(
-            f"partners in {name} older than 1/{2 ** (at + 1)} of its window"
-            for name in lengths
-            for at in range(CUTS)
-        )
-        self.known = Conditions()
-        self.n_pairs = dict.fromkeys(lengths, 0.0)
-        self.bins: dict[str, dict[int, float]] = {name: {} for name in lengths}
-        """Pairs by the bin of their age, by input."""
-
-    def step(self, ages: Mapping[str, AgeCounts]) -> None:
-        """Take in what a batch measured."""
-        told = {name: each for name, each in ages.items() if each.is_measured and each.n_pairs}
-        if not told:
-            return
-        shares, counts = [], []
-        for name, length in self.lengths.items():
-            each = told.get(name)
-            n = float(each.n_pairs) if each else 0.0
-            older = [n_beyond(each.bins, length >> at) for at in range(1, CUTS + 1)] if each else []
-            shares += [min(m / n, 1.0) for m in older] or [np.nan] * CUTS
-            counts += [n] * CUTS
-        n_pairs = sum(float(each.n_pairs) for each in told.values())
-        is_other = self.known.step(self.names, np.array(shares), np.array(counts), n_pairs)
-        for name, each in told.items():
-            kept = 0.0 if is_other else KEPT
-            self.n_pairs[name] = kept * self.n_pairs[name] + each.n_pairs
-            bins = {number: kept * n for number, n in self.bins[name].items()}
-            for number, n in each.bins.items():
-                bins[number] = bins.get(number, 0.0) + n
-            self.bins[name] = {number: n for number, n in bins.items() if n >= LEAST_AGE}
-
-    def situation(self) -> Situation | None:
-        """Return the conditions as the log knows them."""
-        evidence = {
-            name: [round(n, 1), [[number, round(n, 1)] for number, n in self.bins[name].items()]]
-            for name, n in self.n_pairs.items()
-            if n
-        }
-        return self.known.situation(evidence, LEAST_PAIRS * max(len(evidence), 1))
 
 
 COMPONENT = "constraints"
@@ -400,7 +357,7 @@ REST = 64
 """Batches until the next trial after one that did not pay; twice as many after each."""
 
 
-class Known(msgspec.Struct, forbid_unknown_fields=True):
+class DoneRows(msgspec.Struct, forbid_unknown_fields=True):
     """What is known of the rows of one input."""
 
     is_leaving: bool = False
@@ -462,35 +419,31 @@ class Known(msgspec.Struct, forbid_unknown_fields=True):
             self.left_saved_ns = FADE * self.left_saved_ns + saved_ns
             self.left_cost_ns = FADE * self.left_cost_ns + over_ns
 
+    @property
+    def is_due(self) -> bool:
+        """Whether the evidence says that rows are to leave, or to stay again."""
+        if self.n_in_state < TRIAL:
+            return False
+        if self.is_leaving:
+            return max(self.saved_ns, FREE * self.batch_ns) < self.cost_ns
+        return self.n_merged > 0 and self.share >= LEAST_SHARE
+
+    def turn(self) -> None:
+        """Let rows leave, or stay again; what that saves and costs is counted anew."""
+        self.is_leaving = not self.is_leaving
+        self.saved_ns = self.cost_ns = self.batch_ns = 0.0
+        self.n_in_state = 0
+
     def cost_ns_of(self, share: float, *, leaves: bool) -> float:
-        """Return what a new row costs if rows leave, or what merging them later costs if not.
+        """Return what a new row costs (ns) if rows leave, or what merging them later costs if not.
 
-        Args:
-            share: of the rows that are done ([0, 1]).
-            leaves: whether they leave.
-
-        Returns:
-            ns; nan before they ever left.
+        ``share`` is that of the rows that are done ([0, 1]). It is nan before they ever left.
         """
         if not self.left_rows or not self.left_done:
             return math.nan
         if leaves:
             return self.left_cost_ns / self.left_rows
         return share * self.left_saved_ns / self.left_done
-
-
-@dataclass(frozen=True, slots=True)
-class DoneView:
-    """What is known of the rows of one input, for people."""
-
-    name: str
-    rule: str
-    """``matched``, ``passed`` or ``closed``; see ``plan.DoneCounts``."""
-    is_leaving: bool
-    share: float
-    n_left: int
-    saved_ns: float
-    cost_ns: float
 
 
 class DoneChoice(Choice):
@@ -505,9 +458,9 @@ class DoneChoice(Choice):
     def __init__(self, rule: str) -> None:
         self.rule = rule
         self.component = f"{COMPONENT} {rule}"
-        self.known: dict[str, Known] = {}
-        self.seen = DoneConditions()
-        """What the log of plans knows situations by."""
+        self.known: dict[str, DoneRows] = {}
+        self._conditions = Conditions()
+        """The share of the rows of inputs that are done, since it last changed."""
 
     @property
     def promises(self) -> bool:
@@ -539,23 +492,31 @@ class DoneChoice(Choice):
             batch_id: the micro-batch, for the journal.
             why: what the rule goes by, by input, for the journal.
         """
-        self.known = {name: self.known.get(name, Known()) for name in names}
-        self.seen.step(tuple(sorted(self.known)), fresh)
+        self.known = {name: self.known.get(name, DoneRows()) for name in names}
+        self._note(fresh)
         entries = []
         for name, each in self.known.items():
             if name in fresh or each.is_leaving:
                 each.add(fresh.get(name, DoneCounts()), n_hot.get(name, 0), ns)
             each.n_in_state += 1
-            if self.is_held or not _changes(each):
+            if self.is_held or not each.is_due:
                 continue
-            before, evidence = self._text(name, each), _evidence(each)
-            evidence |= (why or {}).get(name, {})
-            _turn(each)
+            evidence = {
+                "done_share": each.share,
+                "saved_ns": each.saved_ns,
+                "cost_ns": each.cost_ns,
+                "n_left": each.n_left,
+                **(why or {}).get(name, {}),
+            }
+            before = self._text(name, each)
+            each.turn()
+            if not each.is_leaving:
+                each.n_in_state, each.rest = TRIAL - each.rest, 2 * each.rest
             after = self._text(name, each)
             entries.append(JournalEntry(batch_id, COMPONENT, self.rule, before, after, evidence))
         return entries
 
-    def _text(self, name: str, each: Known) -> str:
+    def _text(self, name: str, each: DoneRows) -> str:
         how = "until" if each.is_leaving else "whether or not"
         return f"{name} hot {how} {self.rule}"
 
@@ -579,18 +540,36 @@ class DoneChoice(Choice):
         """Let the rows of these inputs leave, and of no others."""
         for name, known in self.known.items():
             if known.is_leaving != (name in plan):
-                known.is_leaving = name in plan
-                known.saved_ns = known.cost_ns = known.batch_ns = 0.0
-                known.n_in_state = 0
+                known.turn()
 
     def in_words(self, plan: Sequence[str]) -> str:
         """Return a plan in words."""
         told = ", ".join(f"{name} hot until {self.rule}" for name in plan)
         return told or f"rows stay, {self.rule} or not"
 
+    def _note(self, fresh: Mapping[str, DoneCounts]) -> None:
+        """Take in what a batch counted as the conditions of the rule."""
+        names = sorted(self.known)
+        counts = [fresh.get(name, DoneCounts()) for name in names]
+        n_new = np.array([each.n_new for each in counts], np.float64)
+        if not n_new.any():
+            return
+        n_done = np.array([each.n_new_done + each.n_old_done for each in counts], np.float64)
+        shares = np.divide(n_done, n_new, out=np.full(len(names), np.nan), where=n_new > 0)
+        conditions = tuple(f"rows of {name} that are done" for name in names)
+        self._conditions.step(conditions, np.minimum(shares, 1.0), n_new, float(n_new.sum()))
+
     def situation(self) -> Situation | None:
         """Return the share of the rows of each input that is done."""
-        return self.seen.situation(tuple(sorted(self.known)))
+        names, shares = sorted(self.known), self._conditions.shares.tolist()
+        if len(shares) != len(names):
+            return None
+        evidence = {
+            name: round(share, 5)
+            for name, share in zip(names, shares, strict=True)
+            if np.isfinite(share)
+        }
+        return self._conditions.situation(evidence, LEAST_ROWS)
 
     def cost_of(self, plan: Sequence[str], evidence: Any) -> float:
         """Return what letting rows go takes, or what merging them later does (ns per row)."""
@@ -602,90 +581,12 @@ class DoneChoice(Choice):
         ]
         return float(np.mean(costs)) if costs else UNKNOWN_NS
 
-    # -- seeing and saving ----------------------------------------------------------------------
+    # -- saving ---------------------------------------------------------------------------------
 
-    def views(self) -> tuple[DoneView, ...]:
-        """Return what is known, for people."""
-        return tuple(
-            DoneView(
-                name,
-                self.rule,
-                each.is_leaving,
-                each.share,
-                each.n_left,
-                each.saved_ns,
-                each.cost_ns,
-            )
-            for name, each in self.known.items()
-        )
-
-    def snapshot(self) -> dict[str, Known]:
+    def snapshot(self) -> dict[str, DoneRows]:
         """Return the learned state."""
         return self.known
 
     def restore(self, state: Any) -> None:
-        """Continue from what ``snapshot`` returned, decoded from JSON.
-
-        Raises:
-            StateError: it is damaged.
-        """
-        self.known = restored(state, dict[str, Known], f"the {self.rule} rows of a join")
-
-
-def _changes(each: Known) -> bool:
-    """Return whether the evidence says so."""
-    if each.is_leaving:
-        saved = max(each.saved_ns, FREE * each.batch_ns)
-        return each.n_in_state >= TRIAL and saved < each.cost_ns
-    return each.n_merged > 0 and each.share >= LEAST_SHARE and each.n_in_state >= TRIAL
-
-
-def _turn(each: Known) -> None:
-    each.is_leaving = not each.is_leaving
-    each.saved_ns = each.cost_ns = each.batch_ns = 0.0
-    each.n_in_state = 0
-    if not each.is_leaving:
-        each.n_in_state, each.rest = TRIAL - each.rest, 2 * each.rest
-
-
-def _evidence(each: Known) -> dict[str, Any]:
-    return {
-        "done_share": each.share,
-        "saved_ns": each.saved_ns,
-        "cost_ns": each.cost_ns,
-        "n_left": each.n_left,
-    }
-
-
-class DoneConditions:
-    """The share of the rows of inputs that are done by a rule, since it last changed."""
-
-    def __init__(self) -> None:
-        self.known = Conditions()
-
-    def step(self, names: tuple[str, ...], fresh: Mapping[str, DoneCounts]) -> None:
-        """Take in what a batch counted of some inputs."""
-        n_new = np.array([float(fresh[each].n_new) if each in fresh else 0.0 for each in names])
-        if not n_new.any():
-            return
-        n_done = np.array(
-            [
-                float(fresh[each].n_new_done + fresh[each].n_old_done) if each in fresh else 0.0
-                for each in names
-            ]
-        )
-        shares = np.divide(n_done, n_new, out=np.full(len(names), np.nan), where=n_new > 0)
-        said = tuple(f"rows of {each} that are done" for each in names)
-        self.known.step(said, np.minimum(shares, 1.0), n_new, float(n_new.sum()))
-
-    def situation(self, names: tuple[str, ...]) -> Situation | None:
-        """Return the conditions as the log knows them, of the inputs that they were counted of."""
-        shares = self.known.shares.tolist()
-        if len(shares) != len(names):
-            return None
-        evidence = {
-            name: round(share, 5)
-            for name, share in zip(names, shares, strict=True)
-            if np.isfinite(share)
-        }
-        return self.known.situation(evidence, LEAST_ROWS)
+        """Continue from what ``snapshot`` returned; StateError if it is damaged."""
+        self.known = restored(state, dict[str, DoneRows], f"the {self.rule} rows of a join")

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from eddyline.joins.arrival_order import ClusterView
-    from eddyline.joins.leaving import DiscardView
+    from eddyline.joins.leaving import InputDiscards
     from eddyline.joins.tables import DropView
-    from eddyline.joins.tiers import DoneView, TierView
+    from eddyline.joins.tiers import DoneRows, TierView
     from eddyline.state.run_files import RunFile
 
 
@@ -201,9 +201,9 @@ class JoinView:
     """The streams whose lateness is learned, and what is known of it."""
     tiers: tuple[TierView, ...] = ()
     """The windows that may have a cold tier."""
-    done: tuple[DoneView, ...] = ()
-    """The inputs whose rows may leave once they are done, by rule."""
-    discards: tuple[DiscardView, ...] = ()
+    done: Mapping[tuple[str, str], DoneRows] = field(default_factory=dict)
+    """The rows that may leave once they are done, by rule and input."""
+    discards: Mapping[str, InputDiscards] = field(default_factory=dict)
     """The inputs of which rows may be dropped, and what that cost."""
     clusters: tuple[ClusterView, ...] = ()
     """How long after its first row a key still comes, by stream and key class."""

@@ -492,16 +492,15 @@ def cold_summary(view: JoinView) -> list[str]:
     if not n_cold:
         return ["No row of the windows is cold so far."]
     bytes_cold = sum(each.cold_bytes for each in view.inputs)
-    n_found, n_pairs = (
-        sum(getattr(each, name) for each in view.tiers) for name in ("n_cold", "n_pairs")
-    )
+    n_found = sum(each.n_cold for each in view.tiers)
+    n_pairs = sum(each.learned.n_rows for each in view.tiers)
     said = [
         f"{counted(n_cold, 'row')} of the windows are cold, {percent(ratio(n_cold, n_rows))} of "
         f"them: {size(bytes_cold)} that are read for keys alone that pass their filters, and "
         f"merged no more. {count(n_found)} of {counted(n_pairs, 'pair')} were found there, and "
         f"none is missed."
     ]
-    leaving = [each for each in view.done if each.is_leaving]
+    leaving = [each for each in view.done.values() if each.is_leaving]
     if leaving:
         spares, takes = (
             sum(getattr(each, name) for each in leaving) * 1e-3 for name in ("saved_ns", "cost_ns")
@@ -516,10 +515,10 @@ def cold_summary(view: JoinView) -> list[str]:
 def missing(view: JoinView) -> list[str]:
     """Return in sentences how much was dropped, and what that cost at most."""
     n_dropped, n_most, n_seen = (
-        sum(getattr(each, name) for each in view.discards)
+        sum(getattr(each, name) for each in view.discards.values())
         for name in ("n_dropped", "n_most", "n_seen")
     )
-    about = sum(each.n_about for each in view.discards)
+    about = sum(each.n_about for each in view.discards.values())
     if not n_dropped:
         return ["No row was dropped so far, and no result is missing."]
     n_bytes = sum(each.dropped_bytes for each in view.inputs)
@@ -536,7 +535,7 @@ def missing(view: JoinView) -> list[str]:
 def _discards(view: JoinView) -> Table:
     rows = tuple(
         (
-            clipped(each.name, NAME_WIDTH),
+            clipped(name, NAME_WIDTH),
             "its window" if each.kept_for is None else span(each.kept_for),
             span(each.bound) if each.n_pairs else UNKNOWN,
             each.n_dropped,
@@ -544,7 +543,7 @@ def _discards(view: JoinView) -> Table:
             each.n_about,
             each.n_seen,
         )
-        for each in view.discards
+        for name, each in view.discards.items()
     )
     note = (
         "For how long the rows of an input are kept, what was dropped, and the results that are "
@@ -559,14 +558,14 @@ def _tiers(view: JoinView) -> Table:
         (
             clipped(each.name, NAME_WIDTH),
             "all rows" if each.hot_for is None else span(each.hot_for),
-            span(each.bound) if each.n_pairs else UNKNOWN,
-            each.n_pairs,
+            span(each.learned.bound) if each.learned.n_rows else UNKNOWN,
+            each.learned.n_rows,
             inputs[each.name].n_kept,
             inputs[each.name].n_bytes,
             inputs[each.name].n_cold,
             inputs[each.name].cold_bytes,
             each.n_cold,
-            ratio(each.n_cold, each.n_pairs),
+            ratio(each.n_cold, each.learned.n_rows),
         )
         for each in view.tiers
     )
@@ -575,20 +574,24 @@ def _tiers(view: JoinView) -> Table:
 
 
 def _done(view: JoinView) -> Table:
-    rows = []
-    for each in view.done:
-        constraint_words = (
-            clipped(each.name, NAME_WIDTH),
-            each.rule,
+    rows = tuple(
+        (
+            clipped(name, NAME_WIDTH),
+            rule,
             "yes" if each.is_leaving else "no",
+            each.share,
+            each.n_left,
+            each.saved_ns,
+            each.cost_ns,
         )
-        rows.append((*constraint_words, each.share, each.n_left, each.saved_ns, each.cost_ns))
+        for (rule, name), each in view.done.items()
+    )
     note = (
         "Whether rows leave the hot tier once they were in the one result that they can be in "
         "(matched), once all other streams have passed their key (passed), or once it is over in "
         "all of them (closed); and what merges that spares against what it takes, of late."
     )
-    return Table(DONE, tuple(rows), note)
+    return Table(DONE, rows, note)
 
 
 def _clusters(view: JoinView) -> Table:
@@ -596,10 +599,10 @@ def _clusters(view: JoinView) -> Table:
         (
             clipped(each.name, NAME_WIDTH),
             clipped(view.keys[each.key], NAME_WIDTH),
-            span(each.bound) if each.n_rows else UNKNOWN,
+            span(each.learned.bound) if each.learned.n_rows else UNKNOWN,
             "yes" if each.is_used else "no",
-            each.n_rows,
-            each.n_beyond,
+            each.learned.n_rows,
+            each.learned.n_beyond,
         )
         for each in view.clusters
     )

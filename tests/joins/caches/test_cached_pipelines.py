@@ -41,7 +41,7 @@ class CachedOperator(Operator):
 
     def __init__(self, case, draw, folder):
         super().__init__(case, draw, folder)
-        self.n_hits = self.n_batches = 0
+        self.n_hits = 0
         self.copies, self.standing = [], None
 
     def now_and_then(self, one_in):
@@ -61,7 +61,7 @@ class CachedOperator(Operator):
             order.append(by_rank if is_alike else self.draw(st.sampled_from(sorted(reachable))))
         return tuple(order)
 
-    def plan(self, lows, horizons):
+    def plan(self, number):
         orders = self.orders()
         found = candidates(self.graph, orders, 8 if self.now_and_then(3) else 0)
         used = tuple(each for each in found if not self.now_and_then(4))
@@ -70,7 +70,7 @@ class CachedOperator(Operator):
         limit = self.draw(st.sampled_from([1 << 20, 1 << 20, 1 << 20, 1_000, 200, 0]))
         stores = {each.store for each in found}
         caches = CachePlan(used, kept, profiled, dict.fromkeys(stores, limit))
-        at = self.n_batches, self.graph, orders, self.lengths(), lows, horizons
+        at = number, self.graph, orders, self.lengths(), self.lows(), self.horizons()
         return BatchPlan(*at, grid=self.grid, caches=caches)
 
     def join(self, plan, mine, bucket):
@@ -87,7 +87,8 @@ class CachedOperator(Operator):
             found = list(results)
         if task.report.caches:
             self.n_hits += sum(each.n_hits for each in task.report.caches.uses.values())
-        return found, task
+        self.found += found
+        self.windows[bucket] = task.report.after
 
     def disturb(self, bucket):
         """Lose what is kept, keep a copy of it, or offer an older copy."""
@@ -99,29 +100,6 @@ class CachedOperator(Operator):
             self.copies.append(copy.deepcopy(kept[self.folder, bucket]))
         elif what == "offer" and self.copies:
             kept[self.folder, bucket] = copy.deepcopy(self.draw(st.sampled_from(self.copies)))
-
-    def batch(self, tables, *, is_first):
-        inputs = {}
-        for each in self.query.inputs:
-            is_static = self.case.times[each.stream] is None
-            if is_static and not is_first:
-                continue
-            arrived = self.case.tables[each.stream] if is_static else tables.get(each.stream)
-            if arrived is not None and arrived.num_rows:
-                inputs[each.name] = self.rows(each, arrived)
-        plan = self.plan(self.lows(), self.horizons())
-        for bucket in range(self.n_buckets):
-            mine = {name: self.of_bucket(name, rows, bucket) for name, rows in inputs.items()}
-            mine = {name: rows for name, rows in mine.items() if len(rows)}
-            found, task = self.join(plan, mine, bucket)
-            self.found += found
-            self.windows[bucket] = task.report.after
-        self.n_batches += 1
-        for each in self.query.inputs:
-            rows = inputs.get(each.name)
-            if rows is not None and len(rows):
-                latest = self.latest.get(each.name, ALWAYS)
-                self.latest[each.name] = max(latest, int(rows.starts.max()))
 
 
 def supported(case):

@@ -48,34 +48,32 @@ class Operator:
         sizes = [self.n_buckets if k == self.common else 1 for k in range(len(self.query.keys))]
         self.grid = Grid(tuple(sizes))
         self.windows = [BucketState() for _ in range(self.n_buckets)]
-        self.latest, self.codes, self.found, self.reports = {}, {}, [], []
+        self.latest, self.codes, self.found, self.reports, self.n_batches = {}, {}, [], [], 0
 
     def batch(self, tables, *, is_first):
         inputs = self.inputs(tables, is_first=is_first)
-        lows, horizons = self.lows(), self.horizons()
-        plan = BatchPlan(
-            0,
-            self.graph,
-            self.orders(),
-            self.lengths(),
-            lows,
-            horizons,
-            grid=self.grid,
-            **self.tiers(),
-        )
+        plan = self.plan(self.n_batches)
         for bucket in range(self.n_buckets):
             mine = {name: self.of_bucket(name, rows, bucket) for name, rows in inputs.items()}
-            mine = {name: rows for name, rows in mine.items() if len(rows)}
-            if mine:
-                task = BucketBatch(plan, place_in(self.folder), self.windows[bucket], bucket)
-                self.found += task.run(mine)
-                self.windows[bucket] = task.report.after
-                self.reports.append(task.report)
-        for each in self.query.inputs:
-            rows = inputs.get(each.name)
-            if rows is not None and len(rows):
-                latest = self.latest.get(each.name, ALWAYS)
-                self.latest[each.name] = max(latest, int(rows.starts.max()))
+            self.join(plan, {name: rows for name, rows in mine.items() if len(rows)}, bucket)
+        self.n_batches += 1
+        for name, rows in inputs.items():
+            if len(rows):
+                latest = self.latest.get(name, ALWAYS)
+                self.latest[name] = max(latest, int(rows.starts.max()))
+
+    def plan(self, number):
+        """How a batch is joined."""
+        lengths, lows, horizons = self.lengths(), self.lows(), self.horizons()
+        at = number, self.graph, self.orders(), lengths, lows, horizons
+        return BatchPlan(*at, grid=self.grid, **self.how())
+
+    def join(self, plan, mine, bucket):
+        """Join the rows of a bucket."""
+        task = BucketBatch(plan, place_in(self.folder), self.windows[bucket], bucket)
+        self.found += task.run(mine)
+        self.windows[bucket] = task.report.after
+        self.reports.append(task.report)
 
     def inputs(self, tables, *, is_first):
         """The rows of a batch by input, of those that have some; of static tables in the first."""
@@ -148,8 +146,8 @@ class Operator:
             orders[first] = tuple(order)
         return orders
 
-    def tiers(self):
-        """What is hot in the windows; nobody asks."""
+    def how(self):
+        """More of the plan of a batch."""
         return {}
 
     def lengths(self):

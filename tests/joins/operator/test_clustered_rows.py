@@ -5,7 +5,6 @@ Every answer is compared with one that is found row by row.
 
 from __future__ import annotations
 
-from collections import Counter
 from tempfile import TemporaryDirectory
 
 import numpy as np
@@ -17,18 +16,16 @@ from pyarrow import fs
 
 from eddyline.constraints.bounds import top_of
 from eddyline.joins.graph import JoinGraph
-from eddyline.joins.orders.pipelines import written_orders
-from eddyline.joins.plan import CLOSED, MATCHED, PASSED, BatchPlan, merged_counts
+from eddyline.joins.plan import CLOSED, MATCHED, PASSED
 from eddyline.state.cold_runs import ColdTier
 from eddyline.state.key_filters import AskedKeys
 from eddyline.state.manifest import ManifestFolder
-from eddyline.state.rows import ALWAYS, Rows
+from eddyline.state.rows import Rows
 from eddyline.state.run_files import MAPPED
 from eddyline.state.run_index import hashes_of
-from tests.joins.operator.fed_bucket import FedBucket
+from tests.joins.operator.fed_bucket import LENGTH, FedBucket
 
 STAR = JoinGraph(("a", "b", "c"), (frozenset("abc"),))
-LENGTH = 1_000
 K = 30
 ALL = (CLOSED, PASSED, MATCHED)
 
@@ -40,7 +37,7 @@ class Clustered(FedBucket):
     """
 
     def __init__(self, folder, seed, *, n=40):
-        super().__init__(folder, seed, STAR.inputs, n=n)
+        super().__init__(STAR, folder, seed, n=n)
 
     def rows(self):
         starts = np.arange(self.at, self.at + self.n)
@@ -60,15 +57,7 @@ class Clustered(FedBucket):
 
     def batch(self, *, leaving=(), k=K, spans=LENGTH, n_lost=0, measures=True):
         """Join a batch; so many tasks before the one that counts are lost, with their files."""
-        rows = self.rows()
-        horizon = self.at - 1 if self.at else ALWAYS
-        plan = BatchPlan(
-            0,
-            STAR,
-            written_orders(STAR),
-            dict.fromkeys("abc", LENGTH),
-            {},
-            dict.fromkeys("abc", horizon),
+        plan = self.plan(
             spans={"a": spans, "b": 3 * K, "c": None},
             covers=frozenset("a"),
             below={"a": {0: 20_000}},
@@ -77,24 +66,7 @@ class Clustered(FedBucket):
             leaving=frozenset((rule, "a") for rule in leaving),
             measures=measures,
         )
-        self.join(plan, rows, n_lost=n_lost)
-
-    def got(self):
-        columns = [pa.concat_tables(self.found)[f"{name}.at"].to_pylist() for name in "abc"]
-        return Counter(zip(*columns, strict=True))
-
-    def wanted(self):
-        by_key = {name: {} for name in "bc"}
-        for name, keys in by_key.items():
-            for key, at in self.every[name]:
-                keys.setdefault(key, []).append(at)
-        return Counter(
-            (at, b, c)
-            for key, at in self.every["a"]
-            for b in by_key["b"].get(key, ())
-            for c in by_key["c"].get(key, ())
-            if max(at, b, c) - min(at, b, c) <= LENGTH
-        )
+        self.join(plan, n_lost=n_lost)
 
     def hot(self):
         """The keys and instants of the hot rows of ``a``."""
@@ -107,9 +79,6 @@ class Clustered(FedBucket):
 
     def opened(self, file):
         return MAPPED.run(self.place.files, self.place.runs, file, (0,))
-
-    def counts(self, rule=CLOSED):
-        return merged_counts((each.done for each in self.reports), rule)["a"]
 
 
 @pytest.mark.large
@@ -143,7 +112,7 @@ def test_rows_whose_clusters_are_over_are_not_hot_and_those_that_wait_are(tmp_pa
         plain.batch()
         leaving.batch(leaving=[CLOSED])
     assert leaving.got() == leaving.wanted() == plain.got()
-    before, after = plain.counts(), leaving.counts()
+    before, after = (each.counts(CLOSED, "a") for each in (plain, leaving))
     assert len(leaving.hot()) < len(plain.hot()) / 2
     assert after.n_old_done == after.n_left > 0
     assert before.n_old_done > 0, "counted before any row leaves"

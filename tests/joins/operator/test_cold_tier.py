@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from tempfile import TemporaryDirectory
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -19,14 +17,15 @@ from eddyline.joins.operator import leaving_rows
 from eddyline.joins.operator.bucket import BucketBatch
 from eddyline.joins.operator.composites import SEED, Composites
 from eddyline.joins.orders.probe_profiling import LookUp
-from eddyline.joins.plan import MATCHED, PASSED, BatchPlan, merged_ages
+from eddyline.joins.plan import MATCHED, PASSED, merged
 from eddyline.query.query import RangeWindow
-from eddyline.state.bucket_state import BucketState, ColdRuns, files_of
+from eddyline.state.bucket_state import ColdRuns, files_of
 from eddyline.state.cold_runs import ColdTier, write_filter
 from eddyline.state.grid import Grid, Moved, buckets_for
 from eddyline.state.manifest import ManifestFolder
-from eddyline.state.rows import ALWAYS, Rows, SortedRun
+from eddyline.state.rows import Rows, SortedRun
 from eddyline.state.run_files import RunFile
+from tests.joins.operator.fed_bucket import LENGTH, FedBucket
 from tests.joins.operator.test_bucket import Operator, bag, is_supported
 from tests.joins.plans import place_in
 from tests.oracles.join_strategies import join_cases
@@ -34,7 +33,6 @@ from tests.oracles.joins import results
 
 GRAPH = JoinGraph(("s", "t"), (frozenset("st"),))
 STAR = JoinGraph(("s", "t", "u"), (frozenset("stu"),))
-LENGTH = 1_000
 
 
 class Tiered(Operator):
@@ -44,7 +42,7 @@ class Tiered(Operator):
     are below any that are drawn.
     """
 
-    def tiers(self):
+    def how(self):
         if self.draw(st.integers(0, 4)) == 0:
             return {}
         spans = {
@@ -83,79 +81,38 @@ def test_any_tiers_give_the_definition(case, data):
         assert operator.results() == bag(results(case.query, case.tables, case.times))
 
 
-class Streams:
+class Streams(FedBucket):
     """Streams whose rows are joined batch by batch; a key has a row in each now and then."""
 
     def __init__(self, graph, folder, *, seed=0, n_keys=40, rows_per_batch=40):
-        self.graph, self.place = graph, place_in(folder)
-        self.rng, self.n_keys, self.n = np.random.default_rng(seed), n_keys, rows_per_batch
-        self.every = {name: (np.empty(0, np.int64),) * 2 for name in graph.inputs}
-        self.state, self.found, self.ages, self.at = BucketState(), [], [], 0
-
-    def task(self, spans, state=None, **how):
-        """A task over the next rows, which are not there yet for others."""
-        names = self.graph.inputs
-        orders = {name: tuple(each for each in names if each != name) for name in names}
-        horizon = self.at - 1 if self.at else ALWAYS
-        plan = BatchPlan(
-            0,
-            self.graph,
-            orders,
-            dict.fromkeys(names, LENGTH),
-            {},
-            dict.fromkeys(names, horizon),
-            spans=spans,
-            **how,
-        )
-        return BucketBatch(plan, self.place, self.state if state is None else state)
-
-    def next_rows(self):
-        rows = {}
-        for name in self.graph.inputs:
-            starts = np.arange(self.at, self.at + self.n)
-            keys = self.rng.integers(0, self.n_keys, self.n) * self.apart + self.base
-            rows[name] = Rows({0: keys}, starts, starts + LENGTH, pa.table({"at": starts}))
-        return rows
+        super().__init__(graph, folder, seed, n=rows_per_batch)
+        self.n_keys = n_keys
 
     base, apart = 0, 1
     """What keys begin at, and how far apart they are; another base makes old rows useless."""
 
+    def rows(self):
+        starts, table = np.arange(self.at, self.at + self.n), {}
+        for name in self.graph.inputs:
+            keys = self.rng.integers(0, self.n_keys, self.n) * self.apart + self.base
+            table[name] = Rows({0: keys}, starts, starts + LENGTH, pa.table({"at": starts}))
+        return table
+
+    def task(self, state, **how):
+        """A task over the next rows, which are not there yet for others."""
+        return BucketBatch(self.plan(**how), self.place, state)
+
     def batch(self, spans, *, n_lost=0):
         """Join a batch; so many tasks before the one that counts are lost, with their files."""
-        rows = self.next_rows()
-        for _ in range(n_lost):
-            list(self.task(spans).run(rows))
-        task = self.task(spans)
-        self.found += task.run(rows)
-        self.state = msgspec.json.decode(msgspec.json.encode(task.report.after), type=BucketState)
-        self.ages.append(task.report.ages)
-        for name, (keys, starts) in self.every.items():
-            both = (keys, rows[name].codes[0]), (starts, rows[name].starts)
-            self.every[name] = tuple(np.concatenate(each) for each in both)
-        self.at += self.n
-
-    def got(self):
-        table = pa.concat_tables(self.found)
-        columns = [table[f"{name}.at"].to_pylist() for name in self.graph.inputs]
-        return Counter(zip(*columns, strict=True))
-
-    def wanted(self):
-        """All combinations, found one by one."""
-        names, found = self.graph.inputs, Counter()
-        by_key = {name: {} for name in names}
-        for name, (keys, starts) in self.every.items():
-            for key, at in zip(keys.tolist(), starts.tolist(), strict=True):
-                by_key[name].setdefault(key, []).append(at)
-        for key, mine in by_key[names[0]].items():
-            parts = [(at,) for at in mine]
-            for name in names[1:]:
-                parts = [(*one, at) for one in parts for at in by_key[name].get(key, ())]
-            found.update(each for each in parts if max(each) - min(each) <= LENGTH)
-        return found
+        self.join(self.plan(spans=spans), n_lost=n_lost)
 
     @property
-    def n_hot(self):
-        return sum(file.n_rows for files in self.state.runs.values() for file in files)
+    def ages(self):
+        return [each.ages for each in self.reports]
+
+    @property
+    def n_all_hot(self):
+        return sum(map(self.n_hot, self.graph.inputs))
 
     @property
     def n_cold(self):
@@ -193,11 +150,11 @@ def test_what_is_old_is_cold_and_late_partners_are_found_there_and_counted(tmp_p
     streams = Streams(GRAPH, tmp_path)
     for _ in range(30):
         streams.batch({"s": 100, "t": 100})
-    hot, cold = streams.n_hot, streams.n_cold
+    hot, cold = streams.n_all_hot, streams.n_cold
     assert hot < cold / 3
     assert hot + cold <= 2 * (LENGTH + 8 * streams.n)
     assert streams.got() == streams.wanted()
-    ages = merged_ages(streams.ages)
+    ages = merged(streams.ages)
     assert ages["s"].n_cold + ages["t"].n_cold > 0
     assert sum(each.n_pairs for each in ages.values()) == streams.got().total()
     beyond = sum(n for each in ages.values() for at, n in each.bins.items() if at >= 6 * 64 + 43)
@@ -210,9 +167,9 @@ def test_where_all_is_hot_ages_are_looked_at_in_measured_batches_alone(tmp_path)
     for _ in range(3):
         streams.batch({"s": None, "t": None})
     assert all(each.n_pairs and each.bins for each in streams.ages[-1].values())
-    rows = streams.next_rows()
+    rows = streams.rows()
     for spans, names in (({"s": None, "t": None}, set()), ({"s": 40, "t": None}, {"s", "t"})):
-        task = streams.task(spans, measures=False)
+        task = streams.task(streams.state, spans=spans, measures=False)
         list(task.run(rows))
         assert task.report.ages.keys() == names
         assert all(each.n_pairs and not each.bins for each in task.report.ages.values())
@@ -237,7 +194,7 @@ def test_keys_that_do_not_come_again_are_kept_away_by_filters(tmp_path, monkeypa
     n_asked, n_passing = np.sum(counts, axis=0)
     assert n_asked > 10_000
     assert n_passing < 0.05 * n_asked
-    assert merged_ages(streams.ages)["s"].n_cold == 0
+    assert merged(streams.ages)["s"].n_cold == 0
     assert streams.got() == streams.wanted()
 
 
@@ -305,7 +262,7 @@ def test_without_a_cold_tier_all_is_hot_again(tmp_path):
     for number in range(20):
         streams.batch({"s": 0, "t": 0} if number < 12 else {})
     assert not streams.state.cold
-    assert streams.n_hot >= 2 * LENGTH * 0.7
+    assert streams.n_all_hot >= 2 * LENGTH * 0.7
     assert streams.got() == streams.wanted()
 
 
@@ -317,18 +274,15 @@ def test_another_grid_takes_cold_rows_along(tmp_path):
     before, now = Grid((1,)), Grid((2,))
     buckets = {0: streams.state}
     moved = Moved.of(before, buckets, now)
-    rows, found = streams.next_rows(), []
+    rows = streams.rows()
     starts = buckets_for(now, before, buckets, GRAPH.classes_of)
     for bucket in range(2):
         held = {
             name: each.taken(np.flatnonzero(now.holds(bucket, name, each.codes, each.starts)))
             for name, each in rows.items()
         }
-        task = streams.task({"s": 0, "t": 0}, starts[bucket], grid=now, moved=moved)
+        task = streams.task(starts[bucket], spans={"s": 0, "t": 0}, grid=now, moved=moved)
         task.bucket = bucket
-        found += task.run(held)
-    streams.found += found
-    for name, (keys, at) in streams.every.items():
-        both = (keys, rows[name].codes[0]), (at, rows[name].starts)
-        streams.every[name] = tuple(np.concatenate(each) for each in both)
+        streams.found += task.run(held)
+    streams.came(rows)
     assert streams.got() == streams.wanted()

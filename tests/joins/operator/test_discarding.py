@@ -19,7 +19,7 @@ from eddyline.joins.graph import JoinGraph
 from eddyline.joins.leaving import Discards, DiscardState
 from eddyline.joins.operator.bucket import BucketBatch
 from eddyline.joins.orders.pipelines import written_orders
-from eddyline.joins.plan import PASSED, BatchPlan, merged_lost
+from eddyline.joins.plan import PASSED, BatchPlan, merged
 from eddyline.state import dropped_rows
 from eddyline.state.bucket_state import BucketState
 from eddyline.state.grid import Grid, Moved, buckets_for
@@ -40,7 +40,7 @@ LONG_CHAIN = JoinGraph(("s", "t", "u", "w"), (frozenset("st"), frozenset("tu"), 
 class Dropping(Operator):
     """Rows are kept for another time in each batch, or are dropped by any key."""
 
-    def tiers(self):
+    def how(self):
         if self.draw(st.integers(0, 4)) == 0:
             return {}
         streams = [each.name for each in self.query.inputs if self.case.times[each.stream]]
@@ -69,7 +69,7 @@ def test_whatever_is_dropped_no_result_is_wrong_and_no_more_are_missing_than_is_
             operator.batch(tables, is_first=number == 0)
         wanted, found = bag(results(case.query, case.tables, case.times)), operator.results()
         assert not found - wanted
-        lost = merged_lost(each.lost for each in operator.reports)
+        lost = merged(each.lost for each in operator.reports)
         n_most, n_dropped = (
             sum(getattr(each, name) for each in lost.values()) for name in ("n_most", "n_dropped")
         )
@@ -160,7 +160,7 @@ class Streams:
                 reports.append(task.report)
         self.grid, self.states = grid, after
         self.found += found
-        lost = merged_lost(each.lost for each in reports)
+        lost = merged(each.lost for each in reports)
         self.loop.step(lost, [each.disorder for each in reports], seen if self.at else None)
         self.lost.append(lost)
         runs = [run for each in after.values() for files in each.runs.values() for run in files]

@@ -18,16 +18,15 @@ from eddyline.errors import DuplicateKeyError
 from eddyline.joins.graph import JoinGraph, UniqueKey, covers, uncut_classes
 from eddyline.joins.operator.bucket import BucketBatch, unique_classes
 from eddyline.joins.orders.pipelines import written_orders
-from eddyline.joins.plan import MATCHED, PASSED, BatchPlan, merged_counts
+from eddyline.joins.plan import MATCHED, PASSED, BatchPlan
 from eddyline.state.bucket_state import BucketState
 from eddyline.state.manifest import ManifestFolder
 from eddyline.state.rows import ALWAYS, Rows, SortedRun
-from tests.joins.operator.fed_bucket import FedBucket
+from tests.joins.operator.fed_bucket import LENGTH, FedBucket
 from tests.joins.plans import place_in, random_graph
 
 CHAIN = JoinGraph(("c", "b", "o"), (frozenset("cb"), frozenset("bo")))
 PAIR = JoinGraph(("p", "r"), (frozenset("pr"),))
-LENGTH = 1_000
 KEY = UniqueKey("orders", "id", 0, pa.int64())
 
 
@@ -84,7 +83,7 @@ class Keyed(FedBucket):
     """
 
     def __init__(self, folder, seed, *, n=40):
-        super().__init__(folder, seed, "pr", n=n)
+        super().__init__(PAIR, folder, seed, n=n)
 
     def rows(self):
         """Keys of r count up; those of p are near them; some come again a window later."""
@@ -98,44 +97,14 @@ class Keyed(FedBucket):
 
     def batch(self, *, leaving=(), below=None, spans=None, n_lost=0, measures=True):
         """Join a batch; so many tasks before the one that counts are lost, with their files."""
-        rows = self.rows()
-        horizon = self.at - 1 if self.at else ALWAYS
-        plan = BatchPlan(
-            0,
-            PAIR,
-            written_orders(PAIR),
-            dict.fromkeys("pr", LENGTH),
-            {},
-            dict.fromkeys("pr", horizon),
+        plan = self.plan(
             spans=dict.fromkeys("pr", LENGTH) if spans is None else spans,
             covers=frozenset("p"),
             below={} if below is None else {"p": {0: below}},
             leaving=frozenset((rule, "p") for rule in leaving),
             measures=measures,
         )
-        self.join(plan, rows, n_lost=n_lost)
-
-    def got(self):
-        table = pa.concat_tables(self.found)
-        return Counter(zip(table["p.at"].to_pylist(), table["r.at"].to_pylist(), strict=True))
-
-    def wanted(self):
-        by_key = {}
-        for key, at in self.every["r"]:
-            by_key.setdefault(key, []).append(at)
-        return Counter(
-            (at, other)
-            for key, at in self.every["p"]
-            for other in by_key.get(key, ())
-            if abs(at - other) <= LENGTH
-        )
-
-    @property
-    def counts(self):
-        return [each.done for each in self.reports]
-
-    def n_hot(self, name):
-        return sum(file.n_rows for file in self.state.runs.get(name, ()))
+        self.join(plan, n_lost=n_lost)
 
 
 def made(keys, starts):
@@ -176,7 +145,7 @@ def test_rows_that_were_matched_are_not_hot_and_no_row_is_written_more_often(tmp
     assert leaving.got() == leaving.wanted() == plain.got()
     assert leaving.n_hot("p") < plain.n_hot("p") / 3
     assert leaving.n_hot("r") == plain.n_hot("r")
-    before, after = (merged_counts(each.counts, MATCHED)["p"] for each in (plain, leaving))
+    before, after = (each.counts(MATCHED, "p") for each in (plain, leaving))
     assert after.n_new_done == before.n_new_done > 0
     assert after.n_old_done == before.n_old_done > 0
     assert after.n_merged < before.n_merged / 2
@@ -192,7 +161,7 @@ def test_rows_whose_key_was_passed_are_not_hot_new_ones_neither(tmp_path):
         leaving.batch(leaving=[PASSED], below=leaving.at)
     assert leaving.got() == leaving.wanted() == plain.got()
     assert leaving.n_hot("p") < plain.n_hot("p") / 3
-    before, after = (merged_counts(each.counts, PASSED)["p"] for each in (plain, leaving))
+    before, after = (each.counts(PASSED, "p") for each in (plain, leaving))
     assert after.n_new_done == before.n_new_done > 0
     assert before.n_old_done > after.n_old_done == after.n_left > 0
 
@@ -206,15 +175,15 @@ def test_of_batches_that_are_not_measured_rules_are_counted_by_which_rows_leave_
         measured.batch(leaving=[MATCHED], below=measured.at)
         plain.batch(leaving=[MATCHED], below=plain.at, measures=False)
         none.batch(below=none.at, measures=False)
-    assert none.counts == [{}] * 40
-    of = [merged_counts(each.counts, MATCHED)["p"] for each in (measured, plain)]
+    assert not any(each.done for each in none.reports)
+    of = [each.counts(MATCHED, "p") for each in (measured, plain)]
     for each in of:
         assert each.ns > 0
         each.ns = each.merge_ns = 0
     assert of[0] == of[1]
     assert of[0].n_left > 0
-    assert merged_counts(measured.counts, PASSED)
-    assert not merged_counts(plain.counts, PASSED)
+    assert measured.counts(PASSED, "p")
+    assert not any((PASSED, "p") in each.done for each in plain.reports)
     assert plain.n_hot("p") == measured.n_hot("p") < none.n_hot("p") / 3
     assert none.got() == plain.got() == measured.got() == plain.wanted()
 

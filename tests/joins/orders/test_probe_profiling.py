@@ -14,20 +14,19 @@ from hypothesis import strategies as st
 from pyarrow import fs
 
 from eddyline.joins.graph import JoinGraph
-from eddyline.joins.operator.bucket import BucketBatch
 from eddyline.joins.orders import pipelines as join_loops
 from eddyline.joins.orders import pipelines as order_loops
 from eddyline.joins.orders import probe_profiling as drop_probing
 from eddyline.joins.orders.pipelines import JoinLoop
 from eddyline.joins.orders.probe_order import way_filters
 from eddyline.joins.orders.probe_profiling import DropProbing, drop_samples, places
-from eddyline.joins.plan import BatchPlan, JoinProfile
+from eddyline.joins.plan import JoinProfile
 from eddyline.options import JoinOptions
 from eddyline.ordering.a_greedy import AGreedyOptions
 from eddyline.state.manifest import ManifestFolder
-from eddyline.state.rows import ALWAYS, Rows, SortedRun
+from eddyline.state.rows import Rows, SortedRun
 from tests.joins.operator.test_bucket import Operator, bag, is_supported
-from tests.joins.plans import closed_outwards, each_seed, place_in, random_graph
+from tests.joins.plans import closed_outwards, each_seed, random_graph
 from tests.oracles.join_strategies import join_cases
 from tests.oracles.joins import results
 
@@ -271,31 +270,18 @@ class Learning(Operator):
     def __init__(self, case, draw, folder, options):
         super().__init__(case, draw, folder)
         self.loop = JoinLoop(self.graph, options)
-        self.n_batches = 0
+
+    def orders(self):
+        return self.loop.plan
+
+    def how(self):
+        return {"probing": self.loop.probing()}
 
     def batch(self, tables, *, is_first):
-        inputs, lows, orders = self.inputs(tables, is_first=is_first), self.lows(), self.loop.plan
-        plan = BatchPlan(
-            self.n_batches,
-            self.graph,
-            dict(orders),
-            self.lengths(),
-            lows,
-            self.horizons(),
-            grid=self.grid,
-            probing=self.loop.probing(),
-        )
-        samples = []
-        for bucket in range(self.n_buckets):
-            mine = {name: self.of_bucket(name, rows, bucket) for name, rows in inputs.items()}
-            task = BucketBatch(plan, place_in(self.folder), self.windows[bucket], bucket)
-            self.found += task.run({name: rows for name, rows in mine.items() if len(rows)})
-            self.windows[bucket] = task.report.after
-            samples += task.report.samples
-        for name, rows in inputs.items():
-            self.latest[name] = max(self.latest.get(name, ALWAYS), *rows.starts.tolist(), ALWAYS)
-        self.loop.step(JoinProfile(tuple(samples), ns=10**12), self.n_batches)
-        self.n_batches += 1
+        super().batch(tables, is_first=is_first)
+        samples = [each for report in self.reports for each in report.samples]
+        self.loop.step(JoinProfile(tuple(samples), ns=10**12), self.n_batches - 1)
+        self.reports.clear()
 
 
 @pytest.mark.large

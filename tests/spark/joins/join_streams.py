@@ -38,7 +38,12 @@ def stream_of(spark, folder, name, *, schema=None):
 def run_to_end(query, folder, sink="out"):
     """Start a query over all that is there, with files and a checkpoint in a folder; its run."""
     where = {"path": str(folder / sink), "checkpoint": str(folder / "ckpt")}
-    run = query.start("parquet", **where, trigger="available_now")
+    return ended(query, "parquet", **where)
+
+
+def ended(query, *sink, **where):
+    """The run of a query over all that is there."""
+    run = query.start(*sink, **where, trigger="available_now")
     assert run.await_termination(400)
     return run
 

@@ -24,7 +24,7 @@ from eddyline.state.manifest import StatePlace
 from eddyline.state.rows import Rows
 from tests.oracles.joins import bag, results, results_by_partner
 from tests.spark.facts import facts_of
-from tests.spark.joins.join_streams import stream_of, write_batch
+from tests.spark.joins.join_streams import ended, stream_of, write_batch
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -107,9 +107,7 @@ def started(spark, folder, text, sink="memory", table=NAMES, checkpoint="ckpt", 
     engine.stream("s", stream_of(spark, folder, "s"), time="ts", lateness="2 seconds")
     engine.table("names", spark.createDataFrame(table, TABLE))
     query = engine.query(text, name="q", **options)
-    run = query.start(sink, trigger="available_now", checkpoint=folder / checkpoint)
-    assert run.await_termination(300)
-    return run
+    return ended(query, sink, checkpoint=folder / checkpoint)
 
 
 def rows(found):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,7 +10,7 @@ import pytest
 import eddyline as el
 from eddyline.errors import OptionError
 from tests.report.pages import figures_of
-from tests.spark.joins.join_streams import run_to_end
+from tests.spark.joins.join_streams import ended, run_to_end, stream_of, write_batch
 
 pytestmark = pytest.mark.spark
 
@@ -40,17 +38,13 @@ def write(folder, number):
         keys, starts = rows_of(name, number)
         ids = pa.array(np.arange(N_ROWS) + N_ROWS * number)
         at = pa.array(starts, pa.timestamp("us", "UTC"))
-        file = folder / name / f"{number}.parquet"
-        file.parent.mkdir(exist_ok=True)
-        pq.write_table(pa.table({"id": ids, "k": pa.array(keys), "ts": at}), file)
-        os.utime(file, (1_000 + number, 1_000 + number))
+        write_batch(folder, name, number, pa.table({"id": ids, "k": pa.array(keys), "ts": at}))
 
 
 def run_of(spark, folder, **options):
     engine = el.Engine(spark)
     for name in "st":
-        reader = spark.readStream.schema("id bigint, k bigint, ts timestamp")
-        rows = reader.option("maxFilesPerTrigger", 1).parquet(str(folder / name))
+        rows = stream_of(spark, folder, name)
         engine.stream(name, rows, time="ts", lateness="0 seconds")
     query = engine.query(JOIN, name="pairs", buckets=1, **options)
     return run_to_end(query, folder)
@@ -108,12 +102,10 @@ def test_a_join_that_cannot_have_a_cold_tier_says_so(spark, tmp_path):
     write(tmp_path, 0)
     engine = el.Engine(spark)
     for name in "st":
-        reader = spark.readStream.schema("id bigint, k bigint, ts timestamp")
-        rows = reader.parquet(str(tmp_path / name))
+        rows = stream_of(spark, tmp_path, name)
         engine.stream(name, rows, time="ts", lateness="0 seconds")
     query = engine.query("SELECT s.id FROM s, t WHERE s.k = t.k", constraints="exact")
-    run = query.start("memory", trigger="available_now")
-    assert run.await_termination(200)
+    run = ended(query, "memory")
     assert "constraints are not used" in run.explain()
     with pytest.raises(OptionError, match="is 'exact', 'discard', True or False, got 'always'"):
         engine.query(JOIN, constraints="always").explain()

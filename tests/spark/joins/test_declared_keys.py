@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -11,6 +9,7 @@ import pytest
 import eddyline as el
 from eddyline.errors import OptionError, QueryError
 from eddyline.query.script import read_script
+from tests.spark.joins.join_streams import stream_of, write_batch
 
 pytestmark = pytest.mark.spark
 
@@ -26,18 +25,14 @@ def write(folder, stream, number, ids, kinds=None):
     columns = {"id": ids, "at": pa.array(at, pa.timestamp("us", "UTC"))}
     if kinds is not None:
         columns["kind"] = kinds
-    file = folder / stream / f"{number}.parquet"
-    file.parent.mkdir(exist_ok=True)
-    pq.write_table(pa.table(columns), file)
-    os.utime(file, (1_000 + number, 1_000 + number))
+    write_batch(folder, stream, number, pa.table(columns))
 
 
 def started(spark, folder, *, key):
     engine = el.Engine(spark)
-    for name, schema in (("orders", "id string, at timestamp, kind bigint"), ("payments", None)):
-        reader = spark.readStream.schema(schema or "id string, at timestamp")
-        rows = reader.option("maxFilesPerTrigger", 1).parquet(str(folder / name))
-        engine.stream(name, rows, time="at", lateness="0 seconds", key=key if schema else None)
+    for name, declared in (("orders", key), ("payments", None)):
+        rows = stream_of(spark, folder, name)
+        engine.stream(name, rows, time="at", lateness="0 seconds", key=declared)
     engine.table("kinds", spark.createDataFrame([(1,), (2,)], "kind int"))
     query = engine.query(JOIN, name="paid", buckets=4, constraints="exact")
     return query.start(

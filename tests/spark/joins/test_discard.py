@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,7 +11,7 @@ import eddyline as el
 from eddyline.joins.view import JoinRecord
 from eddyline.spark.joins.operator import JoinOperator
 from tests.report.pages import figures_of
-from tests.spark.joins.join_streams import run_to_end
+from tests.spark.joins.join_streams import run_to_end, stream_of, write_batch
 
 pytestmark = pytest.mark.spark
 
@@ -40,11 +38,8 @@ def write(folder):
                 things[order][mine] * 7_919 % 10_007, mask=things[order][mine] % 50 == 0
             )
             ids, starts = np.flatnonzero(mine), at[order][mine] * EVERY_US
-            file = folder / name / f"{number}.parquet"
-            file.parent.mkdir(exist_ok=True)
             ts = pa.array(starts, pa.timestamp("us", "UTC"))
-            pq.write_table(pa.table({"id": ids, "k": keys, "ts": ts}), file)
-            os.utime(file, (1_000 + number, 1_000 + number))
+            write_batch(folder, name, number, pa.table({"id": ids, "k": keys, "ts": ts}))
     return rows
 
 
@@ -58,12 +53,10 @@ def wanted(rows):
     return {(places["s"][each], places["t"][each]) for each in both if each % 50}
 
 
-def run_of(spark, folder, where, kind, *, buckets, n_files=1):
+def run_of(spark, folder, where, kind, *, buckets):
     engine = el.Engine(spark)
     for name in "st":
-        reader = spark.readStream.schema("id bigint, k bigint, ts timestamp")
-        read = reader.option("maxFilesPerTrigger", n_files).parquet(str(folder / name))
-        cast = read.selectExpr("id", f"CAST(k AS {kind}) AS k", "ts")
+        cast = stream_of(spark, folder, name).selectExpr("id", f"CAST(k AS {kind}) AS k", "ts")
         engine.stream(name, cast, time="ts", lateness="0 seconds")
     query = engine.query(JOIN, name="pairs", buckets=buckets, constraints="discard")
     return run_to_end(query, where)

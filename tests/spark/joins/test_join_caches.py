@@ -12,7 +12,7 @@ from eddyline.joins.orders.pipelines import JoinLoop
 from eddyline.joins.plan import NO_CACHES, CachePlan
 from eddyline.query.select.reader import read_query
 from tests.oracles.joins import bag, results
-from tests.spark.joins.join_streams import join_of, stream_of, write_batch
+from tests.spark.joins.join_streams import ended, join_of, stream_of, write_batch
 
 pytestmark = pytest.mark.spark
 
@@ -64,8 +64,7 @@ def test_caches_in_workers_never_change_an_answer(spark, tmp_path, monkeypatch, 
     times = dict.fromkeys("rst", "ts")
     monkeypatch.setattr(JoinLoop, "probing", lambda *_: None)  # orders stay as written
     join = join_of(TEXT, frames, times, {}, "cached", buckets=n_buckets)
-    run = join.start(trigger="available_now")
-    assert run.await_termination(120)
+    run = ended(join)
     whole = {name: pa.concat_tables([each[name] for each in batches]) for name in "rst"}
     columns = {name: {"ts": "timestamp", "k": "bigint", "v": "bigint"} for name in "rst"}
     wanted = results(read_query(TEXT, columns), whole, times).drop_columns("_at")

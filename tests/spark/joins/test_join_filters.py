@@ -13,7 +13,7 @@ import pytest
 import eddyline as el
 from eddyline.errors import PredicateError, QueryError, StateError
 from tests.spark.facts import facts_of
-from tests.spark.joins.join_streams import stream_of, write_batch
+from tests.spark.joins.join_streams import ended, stream_of, write_batch
 from tests.state.manifests import change
 
 pytestmark = pytest.mark.spark
@@ -48,8 +48,7 @@ TEXT = "SELECT s.k FROM s [NOW], t [NOW] WHERE s.k = t.k AND {}"
 
 def keys(query, **options):
     """Run a query to its end; returns the keys of its results, and the run."""
-    run = query.start(trigger="available_now", **options)
-    assert run.await_termination(300)
+    run = ended(query, **options)
     return sorted(run.to_arrow()["k"].to_pylist()), run
 
 
@@ -90,8 +89,7 @@ def test_sql_predicates_of_a_join_are_ordered_and_journalled(engine, tmp_path):
     assert found == wanted(lambda k: k % 10 == 3)
     (change,) = [entry for entry in run.journal if entry["event"] == "order"]
     assert (change["component"], change["after"][0]) == ("native of s", "v = 3")
-    again = query.start(checkpoint=str(tmp_path / "ckpt"), trigger="available_now")
-    assert again.await_termination(300)
+    again = ended(query, checkpoint=str(tmp_path / "ckpt"))
     (restored,) = [entry for entry in again.journal if entry["event"] == "restore"]
     assert restored["after"]["native of s"][0] == "v = 3"
 
@@ -273,7 +271,7 @@ def test_a_state_folder_is_of_one_run(engine, tmp_path):
 def test_a_manifest_of_another_query_is_noticed_while_a_query_runs(engine, tmp_path):
     checkpoint = tmp_path / "ckpt"
     query = engine.query(TEXT.format("s.v > 1"), name="mine")
-    query.start(checkpoint=str(checkpoint), trigger="available_now").await_termination(120)
+    ended(query, checkpoint=str(checkpoint))
     for values, says in (
         ({"identity": "another"}, "holds the state of another query"),
         ({"parts": {}}, "has no part"),

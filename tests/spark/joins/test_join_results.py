@@ -10,6 +10,7 @@ from eddyline.query.predicates import SqlPredicate
 from eddyline.query.steps import RESULT, FilterStep
 from eddyline.spark.script import run_script
 from tests.spark.facts import facts_of
+from tests.spark.joins.join_streams import ended
 from tests.spark.joins.test_join_script import folder as orders  # noqa: F401 - a fixture
 from tests.spark.joins.test_join_script import script_of
 from tests.spark.joins.test_join_streams import RESULTS, TEXT, engine, found  # noqa: F401
@@ -26,8 +27,7 @@ def over_results(engine, **options):  # noqa: F811
 def test_it_takes_the_options_of_a_join_and_of_filters(engine, tmp_path):  # noqa: F811
     query = over_results(engine, buckets=3, caches=True, policy="sweep", sample_prob=0.5, seed=3)
     state = tmp_path / "windows"
-    run = query.start(trigger="available_now", state=str(state))
-    assert run.await_termination(120)
+    run = ended(query, state=str(state))
     assert found(run.to_arrow()) == [row for row in RESULTS if row[1] > 1]
     assert facts_of(run).grid == (3,), "the view is that of the operator with windows"
     assert list(state.rglob("manifest-*.json"))
@@ -59,8 +59,7 @@ def test_an_option_that_no_operator_knows_is_refused(engine):  # noqa: F811
 def test_other_steps_keep_what_the_join_can(engine, tmp_path):  # noqa: F811
     query = engine.query(TEXT, name="pairs", buckets=2)
     more = query.with_steps(*query.steps, FilterStep(RESULT, (SqlPredicate("a > 1"),)))
-    run = more.start(trigger="available_now", state=str(tmp_path / "windows"))
-    assert run.await_termination(120)
+    run = ended(more, state=str(tmp_path / "windows"))
     assert found(run.to_arrow()) == [row for row in RESULTS if row[1] > 1]
     assert run.late_rows("s").num_rows == 1
 
@@ -69,8 +68,7 @@ def test_other_steps_keep_what_the_join_can(engine, tmp_path):  # noqa: F811
 def test_rules_go_behind_a_join_and_not_before_it(engine):  # noqa: F811
     engine.stream("pairs", engine.query(TEXT, name="pairs"))
     rules = el.RuleSet({"much": "b > 15", "one": "k = 1"}, name="r")
-    run = engine.rules("alerts", rules, stream="pairs").start(trigger="available_now")
-    assert run.await_termination(120)
+    run = ended(engine.rules("alerts", rules, stream="pairs"))
     rows = run.to_arrow().to_pylist()
     assert sorted((row["a"], row["b"], *row["matches"]) for row in rows) == [
         (1, 10, "one"),
@@ -88,8 +86,7 @@ def test_what_rules_match_is_joined(engine):  # noqa: F811
         "SELECT alarms.v AS a, t.v AS b FROM alarms [RANGE 1 HOUR], t [RANGE 1 HOUR] "
         "WHERE alarms.k = t.k"
     )
-    run = engine.query(text).start(trigger="available_now")
-    assert run.await_termination(120)
+    run = ended(engine.query(text))
     assert {row["a"] for row in run.to_arrow().to_pylist()} == {2, 4, 6}
 
 
@@ -100,8 +97,7 @@ def test_what_keeps_no_state_says_so(engine, tmp_path):  # noqa: F811
         query.start(state="x")
     with pytest.raises(QueryError, match=r"'high' reads streams, which never end; start it"):
         query.to_df()
-    run = query.start(trigger="available_now")
-    assert run.await_termination(120)
+    run = ended(query)
     with pytest.raises(QueryError, match="'high' keeps no late rows"):
         run.late_rows("s")
 
@@ -110,8 +106,7 @@ def test_what_keeps_no_state_says_so(engine, tmp_path):  # noqa: F811
 def test_a_run_without_a_plan_has_no_view(engine):  # noqa: F811
     query = engine.query("SELECT v FROM s", name="plain")
     read, _, project = query.steps
-    run = query.with_steps(read, project).start(trigger="available_now")
-    assert run.await_termination(120)
+    run = ended(query.with_steps(read, project))
     assert facts_of(run) is None
     assert "plain" in run.explain()
     assert len(run.to_arrow()) == 5

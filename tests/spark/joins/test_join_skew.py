@@ -12,7 +12,7 @@ import eddyline as el
 from eddyline.spark.joins.bound import BoundJoin
 from tests.oracles.joins import bag, results
 from tests.spark.facts import facts_of
-from tests.spark.joins.join_streams import stream_of, value_of, write_batch
+from tests.spark.joins.join_streams import run_to_end, stream_of, value_of, write_batch
 
 pytestmark = pytest.mark.spark
 
@@ -41,10 +41,7 @@ def ran(spark, folder, **options):
     for name in "st":
         engine.stream(name, stream_of(spark, folder, name), time="ts", lateness="1 second")
     query = engine.query(TEXT, name="skewed", **options)
-    out, checkpoint = str(folder / "out"), str(folder / "ckpt")
-    run = query.start("parquet", path=out, checkpoint=checkpoint, trigger="available_now")
-    assert run.await_termination(240)
-    return query, run
+    return query, run_to_end(query, folder)
 
 
 @pytest.mark.large

@@ -28,7 +28,7 @@ from tests.examples import examples
 from tests.oracles.join_strategies import join_cases
 from tests.oracles.joins import bag, results
 from tests.spark.facts import facts_of
-from tests.spark.joins.join_streams import join_of, stream_of, value_of, write_batch
+from tests.spark.joins.join_streams import ended, join_of, stream_of, value_of, write_batch
 
 pytestmark = pytest.mark.spark
 
@@ -72,8 +72,7 @@ def drawn_join(spark, case, folder, **options):
 def test_any_cut_gives_the_definition(spark, case, n_buckets):
     with tempfile.TemporaryDirectory() as folder:
         join = drawn_join(spark, case, Path(folder), buckets=n_buckets)
-        run = join.start(trigger="available_now")
-        assert run.await_termination(120)
+        run = ended(join)
         wanted = results(case.query, case.tables, case.times)
         wanted = wanted.filter(pc.field("_at") < answered(case)).drop_columns("_at")
         assert bag(run.to_arrow()) == bag(wanted)
@@ -102,9 +101,9 @@ def engine(spark, tmp_path):
     return engine_over(spark, tmp_path)
 
 
-def engine_over(spark, folder):
+def engine_over(spark, folder, names="st"):
     made = el.Engine(spark)
-    for name in ("s", "t"):
+    for name in names:
         made.stream(name, stream_of(spark, folder, name), time="ts", lateness="3 seconds")
     return made
 
@@ -119,8 +118,7 @@ RESULTS = [(1, 1, 10), (1, 4, 20), (2, 2, 30), (2, 6, 30)]
 
 def test_late_rows_are_counted_and_kept(engine, tmp_path):
     query = engine.query(TEXT, name="pairs")
-    run = query.start(checkpoint=str(tmp_path / "ckpt"), trigger="available_now")
-    assert run.await_termination(120)
+    run = ended(query, checkpoint=str(tmp_path / "ckpt"))
     assert found(run.to_arrow()) == RESULTS
     s, t = facts_of(run).inputs
     assert (s.n_arrived, s.n_joined, s.n_late) == (5, 4, 1)
@@ -132,12 +130,6 @@ def test_late_rows_are_counted_and_kept(engine, tmp_path):
     assert run.late_rows("t").num_rows == 0
     with pytest.raises(QueryError, match=r"unknown input 'u'; known: s, t"):
         run.late_rows("u")
-
-
-def ended(query):
-    run = query.start(trigger="available_now")
-    assert run.await_termination(120)
-    return run
 
 
 @pytest.mark.large
@@ -171,8 +163,7 @@ def test_streams_without_a_window_are_told(engine):
 @pytest.mark.large
 def test_late_rows_have_keys_that_no_result_has(engine, tmp_path):
     query = engine.query(TEXT.replace("s.k, s.v AS a, ", ""), name="keyless")
-    run = query.start(checkpoint=str(tmp_path / "ckpt"), trigger="available_now")
-    assert run.await_termination(120)
+    run = ended(query, checkpoint=str(tmp_path / "ckpt"))
     assert sorted(run.to_arrow()["b"].to_pylist()) == [b for _, _, b in RESULTS]
     second = T0 + dt.timedelta(seconds=1)
     assert run.late_rows("s").to_pylist() == [{"k": 1, "_time": second}]
@@ -188,8 +179,7 @@ def test_settings_for_batches_stay_in_the_session_of_the_stream(spark, engine, t
     def sink(df, batch_id):
         seen.append((df.count(), df.sparkSession.conf.get(name)))
 
-    run = engine.query(TEXT).start(sink, trigger="available_now")
-    assert run.await_termination(120)
+    ended(engine.query(TEXT), sink)
     assert sum(n for n, _ in seen) == len(RESULTS)
     assert {of for _, of in seen} == {"false"}
     assert spark.conf.get(name) == before == "true"
@@ -199,14 +189,13 @@ def test_settings_for_batches_stay_in_the_session_of_the_stream(spark, engine, t
 def test_what_is_learned_and_damaged_is_dropped(engine, tmp_path):
     checkpoint = tmp_path / "ckpt"
     query = engine.query(TEXT, name="damaged")
-    query.start(checkpoint=str(checkpoint), trigger="available_now").await_termination(120)
+    ended(query, checkpoint=str(checkpoint))
     state = checkpoint / "eddyline" / "state.json"
     saved = json.loads(state.read_text())
     del saved["state"]["join"]["loop"]
     state.write_text(json.dumps(saved))
     write_batch(tmp_path, "s", 2, rows_of((12, 1, 7)))
-    again = query.start(checkpoint=str(checkpoint), trigger="available_now")
-    assert again.await_termination(120)
+    again = ended(query, checkpoint=str(checkpoint))
     assert "drop_state" in [entry["event"] for entry in again.journal]
     assert found(again.to_arrow()) == [(1, 7, 20)]
     assert facts_of(again).inputs[0].n_late == 1, "late rows are counted with the windows"
@@ -225,8 +214,7 @@ def test_a_restart_goes_on_with_other_buckets(spark, tmp_path):
         write_batch(tmp_path, "s", number, rows_of(*s))
         write_batch(tmp_path, "t", number, rows_of(*t))
         query = engine_over(spark, tmp_path).query(TEXT, name="moved", buckets=(1, 5, 2)[number])
-        run = query.start(checkpoint=checkpoint, trigger="available_now")
-        assert run.await_termination(120)
+        run = ended(query, checkpoint=checkpoint)
         # Four keys fill four buckets as well as five.
         assert facts_of(run).grid == ((1,), (4,), (2,))[number]
         everything += found(run.to_arrow())
@@ -259,8 +247,7 @@ def test_rows_that_wait_survive_a_restart(spark, tmp_path):
             tables[name].append(rows)
             write_batch(tmp_path, name, number, rows)
         query = engine_over(spark, tmp_path).query(text, name="waiting", buckets=1 + number)
-        run = query.start(checkpoint=checkpoint, trigger="available_now")
-        assert run.await_termination(120)
+        run = ended(query, checkpoint=checkpoint)
         assert facts_of(run).grid == (1,)
         assert any("no earlier row of s, t" in note for note in facts_of(run).notes)
         everything += bag(run.to_arrow())
@@ -285,8 +272,7 @@ def test_a_damaged_file_of_the_state_ends_the_query_and_says_so(spark, tmp_path)
             write_batch(tmp_path, name, number, rows)
         if number == 1:
             query = engine_over(spark, tmp_path).query(text, name="damaged")
-            run = query.start(checkpoint=str(checkpoint), trigger="available_now")
-            assert run.await_termination(120)
+            ended(query, checkpoint=str(checkpoint))
     for kind in ("rows", "index", "held", "groups"):
         files = sorted((checkpoint / "eddyline" / "state" / "runs").glob(f"*.{kind}.arrow"))
         before = [file.read_bytes() for file in files]
@@ -296,7 +282,7 @@ def test_a_damaged_file_of_the_state_ends_the_query_and_says_so(spark, tmp_path)
             n = len(whole[middle : middle + 512])
             file.write_bytes(whole[:middle] + b"x" * n + whole[middle + n :])
         with pytest.raises(StateError, match=rf"bucket 0 .*{kind}\.arrow.* is damaged"):
-            query.start(checkpoint=str(checkpoint), trigger="available_now").await_termination(120)
+            ended(query, checkpoint=str(checkpoint))
         for file, whole in zip(files, before, strict=True):
             file.write_bytes(whole)
 
@@ -323,8 +309,7 @@ def test_a_sink_that_takes_a_part_loses_nothing(engine, tmp_path):
             seen.extend(found(df.toArrow()))
 
     query = engine.query(TEXT, name="part")
-    run = query.start(first_batch_only_counts, trigger="available_now")
-    assert run.await_termination(120)
+    ended(query, first_batch_only_counts)
     assert seen == RESULTS[1:]
 
 
@@ -347,8 +332,7 @@ def test_a_sink_may_give_partitions_other_numbers(spark, tmp_path):
     def sink(df, batch_id):
         seen.extend(found(PLANS[batch_id % 3](df).select(df.columns).toArrow()))
 
-    run = query.start(sink, trigger="available_now")
-    assert run.await_termination(120)
+    run = ended(query, sink)
     assert facts_of(run).grid == (4,)
     assert sorted(seen) == sorted((k, k, k) for k in keys for _ in range(16))
 
@@ -357,7 +341,7 @@ def test_a_sink_may_give_partitions_other_numbers(spark, tmp_path):
 def test_windows_that_are_gone_are_missed(engine, tmp_path):
     checkpoint = tmp_path / "ckpt"
     query = engine.query(TEXT, name="gone")
-    query.start(checkpoint=str(checkpoint), trigger="available_now").await_termination(120)
+    ended(query, checkpoint=str(checkpoint))
     for file in (checkpoint / "eddyline" / "state").glob("manifest-*"):
         file.unlink()
     write_batch(tmp_path, "s", 2, rows_of((14, 1, 5)))
@@ -369,8 +353,7 @@ def test_windows_that_are_gone_are_missed(engine, tmp_path):
 def test_tables_are_joined_with_streams(spark, engine):
     engine.table("names", spark.createDataFrame([(1, "one"), (3, "three")], "k INT, name STRING"))
     query = engine.query("SELECT v, name FROM s [NOW] JOIN names ON s.k = names.k", name="named")
-    run = query.start(trigger="available_now")
-    assert run.await_termination(120)
+    run = ended(query)
     assert found(run.to_arrow()) == [(1, "one"), (4, "one")]
 
 
@@ -378,8 +361,7 @@ def test_tables_are_joined_with_streams(spark, engine):
 def test_python_predicates_ask_rows_of_one_input(engine):
     engine.function("is_small", lambda v: pc.less(v, 25), reads=["v"])
     query = engine.query(f"{TEXT} AND is_small(t.v)", name="small")
-    run = query.start(trigger="available_now")
-    assert run.await_termination(120)
+    run = ended(query)
     assert found(run.to_arrow()) == [row for row in RESULTS if row[2] < 25]
 
 
@@ -427,52 +409,50 @@ def test_batch_and_stream_are_told_apart(spark, engine):
         el.window_join(streams, on="s.k = t.k", time={"s": "ts"})
 
 
-@pytest.mark.large
-def test_rows_move_when_another_grid_is_better(spark, tmp_path):
-    """All rows of t have one k, so that a grid cut by k leaves them in one part of the buckets."""
+def ran_over_three(spark, folder, n_batches, keys_of, **options):
+    """Join three streams whose results are those of the definition; the run, and how many.
+
+    Args:
+        keys_of: returns the keys of the rows of a stream in a batch; their values count up.
+    """
     text = (
         "SELECT s.v AS a, t.v AS b, u.k AS c FROM s [RANGE 9 SECONDS], t [RANGE 9 SECONDS], "
         "u [RANGE 9 SECONDS] WHERE s.k = t.k AND t.v = u.v"
     )
     tables = {"s": [], "t": [], "u": []}
-    for number in range(4):
+    for number in range(n_batches):
         for name, parts in tables.items():
-            keys = [7] * 2_000 if name == "t" else range(number, number + 40)
-            rows = rows_of(*[(3 * number + at % 3, key, at) for at, key in enumerate(keys)])
-            parts.append(rows)
-            write_batch(tmp_path, name, number, rows)
-    made = el.Engine(spark)
-    for name in tables:
-        made.stream(name, stream_of(spark, tmp_path, name), time="ts", lateness="3 seconds")
-    query = made.query(text, buckets=4)
-    run = query.start(trigger="available_now")
-    assert run.await_termination(120)
-    (moved,) = [entry for entry in run.journal if entry["event"] == "grid"]
-    assert moved["evidence"]["rows_in_fullest_before"] > moved["evidence"]["rows_in_fullest_after"]
+            keys = enumerate(keys_of(name, number))
+            parts.append(rows_of(*[(3 * number + at % 3, key, at) for at, key in keys]))
+            write_batch(folder, name, number, parts[-1])
+    query = engine_over(spark, folder, tables).query(text, **options)
+    run = ended(query)
     wholes = {name: pa.concat_tables(parts) for name, parts in tables.items()}
     wanted = results(value_of(query), wholes, dict.fromkeys(wholes, "ts")).drop_columns("_at")
-    assert wanted.num_rows > 500
     assert bag(run.to_arrow()) == bag(wanted)
+    return run, wanted.num_rows
+
+
+@pytest.mark.large
+def test_rows_move_when_another_grid_is_better(spark, tmp_path):
+    """All rows of t have one k, so that a grid cut by k leaves them in one part of the buckets."""
+
+    def keys_of(name, number):
+        return [7] * 2_000 if name == "t" else range(number, number + 40)
+
+    run, n_results = ran_over_three(spark, tmp_path, 4, keys_of, buckets=4)
+    (moved,) = [entry for entry in run.journal if entry["event"] == "grid"]
+    assert moved["evidence"]["rows_in_fullest_before"] > moved["evidence"]["rows_in_fullest_after"]
+    assert n_results > 500
 
 
 def test_the_order_of_a_pipeline_is_learned(spark, tmp_path):
     """Each row of t has a partner in s, but few have one in u, which was written behind it."""
-    text = (
-        "SELECT s.v AS a, t.v AS b, u.k AS c FROM s [RANGE 9 SECONDS], t [RANGE 9 SECONDS], "
-        "u [RANGE 9 SECONDS] WHERE s.k = t.k AND t.v = u.v"
-    )
-    tables = {"s": [], "t": [], "u": []}
-    for number in range(3):
-        for name, n_rows in (("s", 40), ("t", 400), ("u", 20)):
-            rows = rows_of(*[(3 * number + at % 3, at % 40, at) for at in range(n_rows)])
-            tables[name].append(rows)
-            write_batch(tmp_path, name, number, rows)
-    made = el.Engine(spark)
-    for name in tables:
-        made.stream(name, stream_of(spark, tmp_path, name), time="ts", lateness="3 seconds")
-    query = made.query(text, buckets=1)
-    run = query.start(trigger="available_now")
-    assert run.await_termination(120)
+
+    def keys_of(name, number):
+        return [at % 40 for at in range({"s": 40, "t": 400, "u": 20}[name])]
+
+    run, n_results = ran_over_three(spark, tmp_path, 3, keys_of, buckets=1)
     (change,) = [entry for entry in run.journal if entry["event"] == "order"]
     assert (change["component"], change["before"]) == ("pipeline t", ["s", "u"])
     assert change["after"] == ["u", "s"]
@@ -484,10 +464,7 @@ def test_the_order_of_a_pipeline_is_learned(spark, tmp_path):
     u, s = (each.drop_frac for each in pipeline.probes)
     assert u >= 0.9
     assert s <= 0.5
-    wholes = {name: pa.concat_tables(parts) for name, parts in tables.items()}
-    wanted = results(value_of(query), wholes, dict.fromkeys(wholes, "ts")).drop_columns("_at")
-    assert wanted.num_rows > 100
-    assert bag(run.to_arrow()) == bag(wanted)
+    assert n_results > 100
 
 
 @pytest.mark.large
@@ -509,8 +486,7 @@ def test_other_settings_of_the_session_make_no_other_results(spark, engine, tmp_
             write_batch(tmp_path, "s", 2 + number, rows_of((14 + number, 9, number)))
             write_batch(tmp_path, "t", 2 + number, rows_of((15 + number, 9, number)))
             join = join_of(text, noted, dict.fromkeys("st", "ts"), {}, f"zone_{number}")
-            run = join.start(checkpoint=checkpoint, trigger="available_now")
-            assert run.await_termination(120)
+            run = ended(join, checkpoint=checkpoint)
             rows = run.to_arrow().filter(pc.field("b") >= T0 + dt.timedelta(seconds=14))
             everything += [((b - T0).seconds, (b - a).seconds) for a, b, _ in found(rows)]
     finally:

@@ -33,6 +33,7 @@ from tests.spark.aggregates.test_any_cut import PHASES
 from tests.spark.facts import facts_of
 from tests.spark.joins.join_streams import (
     commit_fails_once,
+    ended,
     n_jobs,
     run_to_end,
     stream_of,
@@ -92,8 +93,7 @@ def test_any_cut_gives_the_definition(spark, asked, reads_here, batches_read):
         n_before = len(batches_read)
         with tempfile.TemporaryDirectory() as folder:
             join = drawn_join(spark, case, Path(folder), buckets=n_buckets, lane="on")
-            run = join.start(trigger="available_now")
-            assert run.await_termination(240)
+            run = ended(join)
             wanted = results(case.query, case.tables, case.times)
             wanted = wanted.filter(wanted["_at"].to_numpy() < answered(case)).drop_columns("_at")
             assert bag(run.to_arrow()) == bag(wanted)

@@ -19,7 +19,7 @@ from tests.examples import examples
 from tests.oracles.joins import FOREVER, bag, results_by_partner
 from tests.oracles.partner_strategies import partner_cases
 from tests.spark.facts import facts_of
-from tests.spark.joins.join_streams import join_of, stream_of, write_batch
+from tests.spark.joins.join_streams import ended, join_of, run_to_end, stream_of, write_batch
 from tests.spark.joins.test_join_streams import drawn_join
 
 pytestmark = pytest.mark.spark
@@ -44,8 +44,7 @@ def low_of(case):
 @examples(10, phases=QUICKLY)
 def test_any_cut_gives_the_definition(spark, case):
     with tempfile.TemporaryDirectory() as folder:
-        run = drawn_join(spark, case, Path(folder), buckets=2).start(trigger="available_now")
-        assert run.await_termination(120)
+        run = ended(drawn_join(spark, case, Path(folder), buckets=2))
         wanted = results_by_partner(case.query, case.tables, case.times, low_of(case))
         assert bag(run.to_arrow()) == bag(wanted)
 
@@ -94,13 +93,9 @@ BOTH = (
 
 def ran(spark, folder, text, **options):
     """Run over the files that are there, from where the run before stopped."""
-    query = engine_over(spark, folder).query(text, name="q", **options)
-    out, checkpoint = str(folder / "out"), str(folder / "ckpt")
-    run = query.start("parquet", path=out, checkpoint=checkpoint, trigger="available_now")
-    assert run.await_termination(120)
-    return run, Counter(
-        tuple(row.values()) for row in spark.read.parquet(out).toArrow().to_pylist()
-    )
+    run = run_to_end(engine_over(spark, folder).query(text, name="q", **options), folder)
+    rows = spark.read.parquet(str(folder / "out")).toArrow().to_pylist()
+    return run, Counter(tuple(row.values()) for row in rows)
 
 
 @pytest.mark.large
@@ -162,8 +157,7 @@ def test_streams_of_queries_and_one_row_a_batch(spark, tmp_path, options):
         "SELECT o.key, o.cents, p.cents AS paid, p.ts AS at FROM o [RANGE 20 SECONDS] "
         "LEFT JOIN p [NOW] ON o.key = p.key AND o.cents <= p.cents"
     )
-    run = engine.query(text, **options).start(trigger="available_now")
-    assert run.await_termination(120)
+    run = ended(engine.query(text, **options))
     at = T0 + dt.timedelta(seconds=4)
     assert bag(run.to_arrow().select(["key", "cents", "paid", "at"])) == {
         # bag() has the columns in the order of their names.
@@ -184,8 +178,7 @@ def test_a_table_decides_at_once(spark, tmp_path):
     names = spark.createDataFrame([("b", "Bea"), ("b", "Bob"), (None, "Nil")], "k string, n string")
     engine.table("names", names)
     text = "SELECT o.v, n FROM orders o LEFT JOIN names USING (k) WHERE n IS NULL OR n <> 'Bob'"
-    run = engine.query(text, buckets=3).start(trigger="available_now")
-    assert run.await_termination(120)
+    run = ended(engine.query(text, buckets=3))
     found = sorted(tuple(row.values()) for row in run.to_arrow().to_pylist())
     assert found == [(5, None), (6, None), (7, "Bea"), (8, None), (9, "Bea")]
     assert "one task" not in run.explain()

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 import eddyline as el
-from tests.spark.joins.join_streams import stream_of, write_batch
+from tests.spark.joins.join_streams import ended, stream_of, write_batch
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -127,8 +127,7 @@ def engine_of(spark, folder, names=("s", "t")):
 
 
 def answer(engine, text, **options):
-    run = engine.query(text, name="q", **options).start(trigger="available_now")
-    assert run.await_termination(300)
+    run = ended(engine.query(text, name="q", **options))
     return normal(run.to_arrow())
 
 

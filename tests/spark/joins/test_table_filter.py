@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -21,7 +20,7 @@ from eddyline.state.grid import Grid
 from eddyline.state.run_files import RunFile
 from tests.joins.plans import place_in
 from tests.spark.facts import facts_of
-from tests.spark.joins.join_streams import run_to_end
+from tests.spark.joins.join_streams import run_to_end, stream_of, write_batch
 
 pytestmark = pytest.mark.spark
 
@@ -49,10 +48,7 @@ def write(folder, number):
         ids, k, j, at, nulls = rows_of(name, number)
         times = pa.array([START + timedelta(seconds=s) for s in at.tolist()])
         columns = {"id": ids, "k": k, "j": pa.array(j, mask=nulls), "ts": times}
-        file = folder / name / f"{number}.parquet"
-        file.parent.mkdir(exist_ok=True)
-        pq.write_table(pa.table(columns), file)
-        os.utime(file, (1_000 + number, 1_000 + number))
+        write_batch(folder, name, number, pa.table(columns))
 
 
 def write_table(folder, keys):
@@ -63,16 +59,12 @@ def write_table(folder, keys):
     pq.write_table(table, folder / "v" / "v.parquet")
 
 
-def run_of(spark, folder, text=TEXT, *, key=None, **options):
+def run_of(spark, folder):
     engine = el.Engine(spark)
-    schema = "id bigint, k bigint, j bigint, ts timestamp"
     for name in "st":
-        reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
-        rows, mine = reader.parquet(str(folder / name)), key if name == "s" else None
-        engine.stream(name, rows, time="ts", lateness="0 seconds", key=mine)
+        engine.stream(name, stream_of(spark, folder, name), time="ts", lateness="0 seconds")
     engine.table("v", spark.read.parquet(str(folder / "v")))
-    query = engine.query(text, name="joined", buckets=2, **options)
-    return run_to_end(query, folder)
+    return run_to_end(engine.query(TEXT, name="joined", buckets=2), folder)
 
 
 def wanted(n_batches, keys):
@@ -142,8 +134,7 @@ def test_what_keeps_rows_from_being_dropped(spark, tmp_path):
     write(tmp_path, 0)
     engine = el.Engine(spark)
     for name in "st":
-        rows = spark.readStream.schema("id bigint, k bigint, j bigint, ts timestamp")
-        rows = rows.parquet(str(tmp_path / name))
+        rows = stream_of(spark, tmp_path, name)
         engine.stream(name, rows, time="ts", key="j" if name == "t" else None)
     engine.table("v", spark.read.parquet(str(tmp_path / "v")))
     two = "SELECT {0}.id FROM {0} [RANGE 9 SECONDS] {1} v ON {0}.j = v.j"
@@ -164,8 +155,7 @@ def test_keys_that_cannot_be_read_are_read_again(spark, tmp_path):
     write_table(tmp_path, [1, 2])
     write(tmp_path, 0)
     engine = el.Engine(spark)
-    rows = spark.readStream.schema("id bigint, k bigint, j bigint, ts timestamp")
-    engine.stream("s", rows.parquet(str(tmp_path / "s")), time="ts")
+    engine.stream("s", stream_of(spark, tmp_path, "s"), time="ts")
     engine.table("v", spark.read.parquet(str(tmp_path / "v")))
     query = engine.query("SELECT s.id FROM s [RANGE 9 SECONDS] JOIN v ON s.j = v.j")
     (join,) = (each for each in query.operators if each.name == "join")

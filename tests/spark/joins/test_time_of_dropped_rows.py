@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import eddyline as el
-from tests.spark.joins.join_streams import stream_of, write_batch
+from tests.spark.joins.join_streams import ended, stream_of, write_batch
 
 pytestmark = pytest.mark.spark
 
@@ -52,8 +52,7 @@ def answer(spark, folder, text, rows, sizes, *, derived):
         engine.stream(source, frame, time="ts", lateness="0 seconds")
         if derived:
             engine.stream(name, engine.query(f"SELECT k, v, ts FROM raw_{name} WHERE v >= 0"))
-    run = engine.query(text, name="q").start(trigger="available_now")
-    assert run.await_termination(120)
+    run = ended(engine.query(text, name="q"))
     return sorted(tuple(row.values()) for row in run.to_arrow().to_pylist())
 
 

@@ -340,6 +340,8 @@ class CachedProbes:
         self, pipeline: str, rows: KeptRows, entries: NDArray[np.int32], found: Composites
     ) -> int:
         """Put combinations into the entries of their keys, and return how many."""
+        if not len(found):
+            return 0
         partners = self._partners if rows.store.partners else None
         starts, ends = found.starts, found.ends
         if partners is not None:
@@ -351,13 +353,12 @@ class CachedProbes:
         if stay.size < len(found):
             found, entries = found.take(stay), entries[stay]
             starts, ends = starts[stay], ends[stay]
-        columns = self._columns(rows, found)
+        known_from = None
         if partners is not None:
-            # The same rows may come with one row of a partner after the other.
-            are_new = pipeline in rows.store.windows
-            rows.append_once(entries, *columns, starts, ends, are_new=are_new)
-        else:
-            rows.append(entries, *columns, starts, ends)
+            # The same rows may come with one row of a partner after the other. A row of the store
+            # that is new itself was in nothing before.
+            known_from = rows.n_rows if pipeline in rows.store.windows else 0
+        rows.append(entries, *self._columns(rows, found), starts, ends, known_from=known_from)
         return stay.size
 
     def _columns(

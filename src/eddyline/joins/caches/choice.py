@@ -527,9 +527,9 @@ class CandidateEstimates:
         miss_frac = sum(keys.n_new for keys in seen) / n_rows
         if cache.is_self_supporting:
             miss_frac = max(miss_frac, _unsupported_frac(seen))
-        use = CacheUse(miss_frac, self.costs.probe + expand, self.costs.update)
         asked = joins.stretch(cache.pipeline, 0, 1).rows[0] if cache.is_self_supporting else 0.0
-        return benefit(stretch, use) - asked * self.costs.look_up
+        saved = benefit(stretch, miss_frac, self.costs.probe + expand, self.costs.update)
+        return saved - asked * self.costs.look_up
 
     def upkeep(self, store: Store, joins: PipelineCosts) -> float:
         """Return the work to keep a store consistent per batch."""
@@ -537,7 +537,7 @@ class CandidateEstimates:
         seen = sum(self._changes_seen(name, store, joins) for name in sorted(store.closed))
         sampled = sum(each.n_seen for each in changes)
         kept = seen * sum(each.n_kept for each in changes) / sampled if sampled else seen
-        return upkeep_cost(Changes(seen, kept), self.costs.update, self.costs.look_up)
+        return upkeep_cost(seen, kept, self.costs.update, self.costs.look_up)
 
     def _changes_seen(self, pipeline: str, store: Store, joins: PipelineCosts) -> float:
         """Return the changes that the tap of a store in a pipeline would see per batch."""
@@ -702,48 +702,34 @@ class Stretch:
         return type(self)(self.rows[start : stop + 1], self.costs[start:stop])
 
 
-@dataclass(frozen=True, slots=True)
-class CacheUse:
-    """The work to use a cache."""
-
-    miss_frac: float
-    """Share of the probes that find nothing ([0, 1])."""
-    probe_cost: float
-    """Work of a probe, with putting the combinations of a hit together."""
-    update_cost: float
-    """Work to put a row in."""
-
-
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """Changes of the join that a store keeps, per unit of time."""
-
-    seen: float
-    """Rows that its taps see."""
-    kept: float
-    """Rows of these whose key it has."""
-
-
-def benefit(stretch: Stretch, use: CacheUse) -> float:
+def benefit(stretch: Stretch, miss_frac: float, probe_cost: float, update_cost: float) -> float:
     """Return the work that a cache saves per unit of time; negative if it takes more.
 
-    [Babu05 (5.a)]; for a batch the rows of the stretch are those of its distinct keys.
+    [Babu05 (5.a)]; for a batch the rows of the stretch are those of its distinct keys. For the
+    arguments see ``proc``.
     """
-    return stretch.work - proc(stretch, use)
+    return stretch.work - proc(stretch, miss_frac, probe_cost, update_cost)
 
 
-def proc(stretch: Stretch, use: CacheUse) -> float:
-    """Return the work that is left of a stretch with a cache per unit of time [Babu05 (5.c)]."""
-    filling = stretch.work + stretch.rows[-1] * use.update_cost
-    return stretch.rows[0] * use.probe_cost + use.miss_frac * filling
+def proc(stretch: Stretch, miss_frac: float, probe_cost: float, update_cost: float) -> float:
+    """Return the work that is left of a stretch with a cache per unit of time [Babu05 (5.c)].
+
+    Args:
+        stretch: the joins that a hit spares.
+        miss_frac: share of the probes that find nothing ([0, 1]).
+        probe_cost: work of a probe, with putting the combinations of a hit together.
+        update_cost: work to put a row in.
+    """
+    filling = stretch.work + stretch.rows[-1] * update_cost
+    return stretch.rows[0] * probe_cost + miss_frac * filling
 
 
-def upkeep_cost(changes: Changes, update_cost: float, look_up_cost: float = 0.0) -> float:
+def upkeep_cost(seen: float, kept: float, update_cost: float, look_up_cost: float = 0.0) -> float:
     """Return the work to keep a store consistent per unit of time [Babu05 (5.b)].
 
-    A row that is kept is put in; of each row that is seen the key is looked up.
+    The taps look up the key of each row that they see, and put the rows in whose key is kept.
     """
-    return update_cost * changes.kept + look_up_cost * changes.seen
+    return update_cost * kept + look_up_cost * seen
 
 
 @dataclass(frozen=True, slots=True)

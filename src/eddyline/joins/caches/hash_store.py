@@ -381,47 +381,35 @@ class KeptRows:
         more: list[NDArray[np.int64]],
         starts: NDArray[np.int64],
         ends: NDArray[np.int64],
+        *,
+        known_from: int | None = None,
     ) -> None:
         """Put joined rows in: their entries, and from when to when they live (µs).
 
-        ``refs`` are the numbers of the rows of each window, ``more`` the codes of each class of
-        ``extra``.
+        Args:
+            entries: the entry of each.
+            refs: the numbers of the rows of each window.
+            more: the codes of each class of ``extra``.
+            starts: from when on they live (µs).
+            ends: until when they live (µs).
+            known_from: leave out rows that equal another one that is there, or a kept one from this
+                number on; None if no two are equal.
         """
         self._grow_rows(entries.size)
-        fresh = slice(self.n_rows, self.n_rows + entries.size)
-        for column, values in zip(self._refs, refs, strict=True):
-            column[fresh] = values
+        if known_from is None:
+            fresh = slice(self.n_rows, self.n_rows + entries.size)
+            for column, values in zip(self._refs, refs, strict=True):
+                column[fresh] = values
+            chained(entries, self.n_rows, self._heads, self._older)
+        else:
+            args = self.n_rows, known_from, self._heads, self._older, self._refs
+            chosen = chained_once(entries, np.stack(refs), *args)
+            fresh = slice(self.n_rows, self.n_rows + chosen.size)
+            more, starts, ends = [values[chosen] for values in more], starts[chosen], ends[chosen]
         for column, values in zip(self._more, more, strict=True):
             column[fresh] = values
         self._starts[fresh], self._ends[fresh] = starts, ends
-        chained(entries, self.n_rows, self._heads, self._older)
-        self.n_rows += entries.size
-
-    def append_once(
-        self,
-        entries: NDArray[np.int32],
-        refs: list[NDArray[np.int64]],
-        more: list[NDArray[np.int64]],
-        starts: NDArray[np.int64],
-        ends: NDArray[np.int64],
-        *,
-        are_new: bool,
-    ) -> None:
-        """Put joined rows in, as ``append`` does, except those that are there.
-
-        If all are new, each holds a row that nothing held before this call: then they are compared
-        with each other only.
-        """
-        self._grow_rows(entries.size)
-        since = self.n_rows if are_new else 0
-        chosen = chained_once(
-            entries, np.stack(refs), self.n_rows, since, self._heads, self._older, self._refs
-        )
-        fresh = slice(self.n_rows, self.n_rows + chosen.size)
-        for column, values in zip(self._more, more, strict=True):
-            column[fresh] = values[chosen]
-        self._starts[fresh], self._ends[fresh] = starts[chosen], ends[chosen]
-        self.n_rows += chosen.size
+        self.n_rows = fresh.stop
 
     def pairs(
         self, entries: NDArray[np.int32], starts: NDArray[np.int64], ends: NDArray[np.int64]

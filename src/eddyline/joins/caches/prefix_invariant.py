@@ -20,6 +20,7 @@ import numpy as np
 
 from eddyline.data.arrays import distinct
 from eddyline.data.jit import compiled
+from eddyline.joins.operator.composites import lives_of
 from eddyline.state.rows import ALWAYS
 from eddyline.state.run_index import first_alive, hashes_of, shift_of, stacked
 
@@ -277,23 +278,13 @@ class PartnerRows:
     def lives(
         self, names: Iterable[str], joined: Composites
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the instants between which the rows of some inputs live in combinations (µs)."""
-        parts = [self._lives(name, joined.rows[name]) for name in names]
+        """Return between which instants rows of inputs live in combinations (one or more; µs)."""
+        parts = []
+        for name in names:
+            new = [self._news[name]] if name in self._news else []
+            parts.append(lives_of([*self._windows.get(name, ()), *new], joined.rows[name]))
         starts, ends = zip(*parts, strict=True)
         return np.maximum.reduce(starts), np.minimum.reduce(ends)
-
-    def _lives(
-        self, name: str, positions: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        runs = [*self._windows.get(name, ()), *([self._news[name]] if name in self._news else [])]
-        firsts = np.cumsum([0, *(len(run) for run in runs[:-1])])
-        numbers = np.searchsorted(firsts, positions, side="right") - 1
-        starts, ends = np.empty((2, positions.size), np.int64)
-        for number, run in enumerate(runs):
-            at = np.flatnonzero(numbers == number)
-            rows = positions[at] - firsts[number]
-            starts[at], ends[at] = run.rows.starts[rows], run.rows.ends[rows]
-        return starts, ends
 
     def ask(self, pipeline: str, positions: NDArray[np.int64]) -> tuple[NDArray[np.bool_], int]:
         """Return for new rows whether they may use their hits, and the number of look-ups for that.

@@ -1,9 +1,8 @@
 """The work of a task on one bucket in one batch: open its windows, join, keep the new rows.
 
-``BucketBatch.run`` is the whole of it. What a plan asks for beside the join is a stage each, which
-is called before the new rows are looked up, after that, and once all runs are written.
-No file is changed: new runs get names of their own, and count once the manifest of the batch names
-them.
+``BucketBatch.run`` is the whole of it. Each ``Stage`` that the plan asks for is called before the
+new rows are looked up, after that, and once all runs are written. No file is changed: a new run has
+a name of its own, and counts once the manifest of the batch names it.
 """
 
 from __future__ import annotations
@@ -81,11 +80,14 @@ class BucketBatch:
         news = {name: SortedRun.of(rows) for name, rows in on_time.items() if len(rows)}
         self._stages = self._begun()
         windows = {name: self._window(name) for name in self.plan.graph.inputs}
+        check_keys(self.plan.keys, windows, news)
         for stage in self._stages:
             stage.before_probe(windows, news)
         for table in self._results(windows, news):
             self.report.n_results += table.num_rows
             yield table
+        self._profile(windows, news)
+        self._measure_spans(windows, news)
         for stage in self._stages:
             stage.after_probe(windows, news)
         for name, merged in self._to_write.items():
@@ -100,18 +102,11 @@ class BucketBatch:
     def _begun(self) -> list[Stage]:
         """Return the stages that the plan asks for, in the order in which they are called."""
         plan, report, stages = self.plan, self.report, list[Stage]()
-        if plan.keys:
-            stages.append(KeyCheck(plan.keys))
-        if plan.probing is not None:
-            stages.append(Profiling(plan, report))
-        if plan.clusters and plan.measures:
-            stages.append(ClusterSpans(plan, report))
         if not plan.caches.is_empty:
             self._caches = CachedBatch(plan, report, self.place.folder, self.before.runs)
             stages.append(self._caches)
         if plan.measures_ages:
             self._ages = PartnerAges(plan, report)
-            stages.append(self._ages)
         self._leaving = Leaving(plan, report)
         if self._leaving.rules:
             stages.append(self._leaving)
@@ -138,6 +133,27 @@ class BucketBatch:
             self._leaving.matched,
             self._tier.lost,
         )
+
+    def _profile(
+        self, windows: Mapping[str, Sequence[SortedRun]], news: Mapping[str, SortedRun]
+    ) -> None:
+        """Look some new rows up in all windows; orders of probes are learned from that."""
+        plan = self.plan
+        if plan.probing is not None:
+            samples = drop_samples(plan.probing, plan.graph, windows, news, plan.batch_id)
+            self.report.samples = tuple(samples)
+
+    def _measure_spans(
+        self, windows: Mapping[str, Sequence[SortedRun]], news: Mapping[str, SortedRun]
+    ) -> None:
+        """Measure how long after the first row of their key new rows come."""
+        if not self.plan.measures:
+            return
+        started = work_ns()
+        for (name, key), top in self.plan.clusters.items():
+            if name in news:
+                self.report.spans[name, key] = spans_of(key, top, windows[name], news[name])
+        self.report.monitor_ns += work_ns() - started
 
     def _horizon(self, name: str) -> int | None:
         """Return the instant before which rows of an input left that are not needed (µs)."""
@@ -271,65 +287,24 @@ class BucketBatch:
         return MAPPED.write(self.place.files, self.place.runs, run)
 
 
-@dataclass(frozen=True, slots=True)
-class KeyCheck(Stage):
-    """Refuses a second row with a declared key, before any result of the batch is given.
+def check_keys(
+    keys: Mapping[str, UniqueKey],
+    windows: Mapping[str, Sequence[SortedRun]],
+    news: Mapping[str, SortedRun],
+) -> None:
+    """Refuse a second row with a declared key, before any result of the batch is given.
 
     Nothing of the batch is kept then. A person drops one of the rows or the declaration, and the
     query continues from the batch before.
+
+    Raises:
+        DuplicateKeyError: a new row has the key of another one that is in its window with it.
     """
-
-    keys: Mapping[str, UniqueKey]
-    """By input."""
-
-    def before_probe(
-        self, windows: Mapping[str, Sequence[SortedRun]], news: Mapping[str, SortedRun]
-    ) -> None:
-        """Check that no new row has the key of another one that is in its window with it.
-
-        Raises:
-            DuplicateKeyError: one has.
-        """
-        for name, key in self.keys.items():
-            if name in news:
-                _check_together(key, news[name])
-                if windows[name]:
-                    _check_window(key, news[name], windows[name])
-
-
-@dataclass(frozen=True, slots=True)
-class Profiling(Stage):
-    """Looks some new rows up in all windows; orders of probes are learned from them."""
-
-    plan: BatchPlan
-    report: BucketReport
-
-    def after_probe(
-        self, windows: Mapping[str, Sequence[SortedRun]], news: Mapping[str, SortedRun]
-    ) -> None:
-        """Report the outcomes of the sampled rows."""
-        plan = self.plan
-        assert plan.probing is not None
-        samples = drop_samples(plan.probing, plan.graph, windows, news, plan.batch_id)
-        self.report.samples = tuple(samples)
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterSpans(Stage):
-    """Measures how long after the first row of their key new rows come."""
-
-    plan: BatchPlan
-    report: BucketReport
-
-    def after_probe(
-        self, windows: Mapping[str, Sequence[SortedRun]], news: Mapping[str, SortedRun]
-    ) -> None:
-        """Report it for each stream and key class of the plan."""
-        started = work_ns()
-        for (name, key), top in self.plan.clusters.items():
-            if name in news:
-                self.report.spans[name, key] = spans_of(key, top, windows[name], news[name])
-        self.report.monitor_ns += work_ns() - started
+    for name, key in keys.items():
+        if name in news:
+            _check_together(key, news[name])
+            if windows[name]:
+                _check_window(key, news[name], windows[name])
 
 
 def _alive(rows: Rows, horizon: int) -> Rows:

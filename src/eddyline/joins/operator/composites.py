@@ -158,17 +158,20 @@ def asked_of(
     return (*runs, *window[1:]), found
 
 
-def starts_of(window: Sequence[SortedRun], rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return from when on some rows (one or more), counted through a window, are in it (µs)."""
+def lives_of(
+    window: Sequence[SortedRun], rows: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return from when to when some rows (one or more), counted through a window, live (µs)."""
     window, some = asked_of(window, rows)
     lengths = np.array([len(run) for run in window])
-    ends = np.cumsum(lengths)
-    of = np.searchsorted(ends, some, "right")
-    found = np.empty(some.size, np.int64)
-    for run in np.flatnonzero(np.bincount(of)).tolist():
-        mine = np.flatnonzero(of == run)
-        found[mine] = window[run].rows.starts[some[mine] - (ends[run] - lengths[run])]
-    return found
+    stops = np.cumsum(lengths)
+    run_of_row = np.searchsorted(stops, some, "right")
+    starts, ends = np.empty((2, some.size), np.int64)
+    for number in np.flatnonzero(np.bincount(run_of_row)).tolist():
+        mine, run = np.flatnonzero(run_of_row == number), window[number].rows
+        places = some[mine] - (stops[number] - lengths[number])
+        starts[mine], ends[mine] = run.starts[places], run.ends[places]
+    return starts, ends
 
 
 def rows_of_parts(parts: Sequence[pa.Table], rows: NDArray[np.int64]) -> pa.Table:
@@ -286,11 +289,8 @@ def widest_age(
 ) -> int:
     """Return the greatest age of the rows of one part at some instants (µs); 0 if there is none.
 
-    Args:
-        rows: counted through all parts; those of other parts do not count.
-        first: the number of the part's first row.
-        starts: from when on the rows of the part are there (µs).
-        instants: at which each of the rows is looked at (µs).
+    ``rows`` are counted through all parts; ``first`` is the number of the part's first row, and
+    ``starts`` say from when on its rows are there (µs).
     """
     widest = 0
     for at in range(rows.size):

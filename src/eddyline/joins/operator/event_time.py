@@ -1,14 +1,14 @@
 """Joins whose results wait for event time.
 
-Windows of N rows, DSTREAM, RSTREAM (``OrderedBatch``): rows are joined in the order of their event
-time, once no earlier row can come. ``Emission`` says which results hold between two instants: as
-they begin, as they end, or all that hold.
+``OrderedBatch`` is for windows of N rows, DSTREAM and RSTREAM. It joins rows in the order of event
+time, once no earlier row can come. ``Emission`` says which results begin, end or hold between two
+instants.
 
-LEFT, SEMI and ANTI joins of two inputs (``PartnerBatch``): a row of the first input waits until
-event time has passed its window, so that no partner can come any more. The row is then looked up
-once in the window of the second input, which keeps rows for as long. So nothing is remembered of a
-row that waits. Combinations of a LEFT join are found when they come, as those of an inner one. If
-the second input is a stream, all rows are in one bucket, which sees how far its event time is.
+``PartnerBatch`` is for LEFT, SEMI and ANTI joins of two inputs. A row of the first input waits
+until event time has passed its window, so no partner can come any more. It is then looked up once
+in the window of the second input, which keeps rows for as long. So nothing is remembered of a row
+that waits. Combinations of a LEFT join are found at once, as those of an inner join. If the second
+input is a stream, all rows are in one bucket, which sees how far its event time is.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eddyline.data.arrays import distinct
-from eddyline.joins.operator.bucket import BucketBatch, Profiling
+from eddyline.joins.operator.bucket import BucketBatch
 from eddyline.joins.operator.composites import SEED, Composites, rows_of_parts
 from eddyline.joins.operator.pipeline import BLOCK_ROWS, results
 from eddyline.joins.orders.probe_profiling import LookUp
@@ -181,17 +181,8 @@ class OrderedBatch(BucketBatch):
                 if rows is not None:
                     due[name] = rows
                 continue
-            held = HeldRows(*self._where, self.before.waiting.get(name, ()), since)
-            parts, waiting = held.before(until), None
-            if rows is not None:
-                is_due = rows.starts < until
-                parts.append(rows.taken(np.flatnonzero(is_due)))
-                waiting = rows.taken(np.flatnonzero(~is_due))
-            parts = [part for part in parts if len(part)]
-            if parts:
+            if parts := due_of(self, name, rows, since, until):
                 due[name] = Rows.together(parts)
-            if files := held.after(until, waiting):
-                self.report.after.waiting[name] = files
         return due
 
     # -- the windows ----------------------------------------------------------------------------
@@ -229,8 +220,7 @@ class OrderedBatch(BucketBatch):
         for found in emission.tables(order.emits):
             self.report.n_results += found.num_rows
             yield found
-        if self.plan.probing is not None:
-            Profiling(self.plan, self.report).after_probe(emission.windows, emission.news)
+        self._profile(emission.windows, emission.news)
 
     def _keep_window(self, name: str, new: SortedRun | None, horizon: int | None) -> None:
         """Keep the rows of a window that may still be needed."""
@@ -289,16 +279,28 @@ class OrderedBatch(BucketBatch):
             self.report.after.groups[name] = file
 
 
-def results_of_all(plan: BatchPlan, batch: Mapping[str, Rows]) -> Iterator[pa.Table]:
-    """Join rows after which none comes.
+def due_of(task: BucketBatch, name: str, new: Rows | None, since: int, until: int) -> list[Rows]:
+    """Return the rows of an input that are due before an instant (µs); keep the others as waiting.
 
-    Args:
-        plan: how they are joined, with its order.
-        batch: all rows of each input that has some; see ``OrderedBatch.run``.
+    ``since`` is the instant up to which rows were returned before (µs).
 
-    Returns:
-        As ``OrderedBatch.run`` does.
+    Raises:
+        OSError: rows that wait cannot be read or written.
     """
+    files = task.before.waiting.get(name, ())
+    held = HeldRows(task.place.files, task.place.runs, files, since)
+    due, waiting = held.before(until), None
+    if new is not None:
+        is_due = new.starts < until
+        due.append(new.taken(np.flatnonzero(is_due)))
+        waiting = new.taken(np.flatnonzero(~is_due))
+    if kept := held.after(until, waiting):
+        task.report.after.waiting[name] = kept
+    return [part for part in due if len(part)]
+
+
+def results_of_all(plan: BatchPlan, batch: Mapping[str, Rows]) -> Iterator[pa.Table]:
+    """Join rows, by input, after which none comes; returns what ``OrderedBatch.run`` does."""
     order = plan.order
     assert order is not None
     released = {name: released_of(order, name, rows, None).rows for name, rows in batch.items()}
@@ -317,11 +319,7 @@ def latest_after(
 ) -> dict[str, int]:
     """Return the latest event time of each stream after a batch (µs).
 
-    Args:
-        streams: the streams.
-        before: their latest event times before it.
-        batch: the rows of each input.
-        others: the latest times of rows that do not come themselves.
+    ``others`` are the latest times of rows that do not come themselves.
     """
     latest = dict(before)
     telling = {name: rows for name, rows in batch.items() if name not in streams.told}
@@ -341,11 +339,8 @@ def instants_of(parts: Sequence[Rows]) -> NDArray[np.int64]:
 def released_of(order: OrderPlan, name: str, rows: Rows, groups: Groups | None) -> Released:
     """Return the rows of an input that can join, with their ends as far as these are known.
 
-    Args:
-        order: what is asked.
-        name: the input.
-        rows: all rows of the stream from where it stood until an instant; in any order.
-        groups: those of the stream before the rows; None if there was none.
+    ``rows`` are all rows of the stream from where it stood until an instant, in any order;
+    ``groups`` are those before them, None if there was none.
     """
     if name not in order.rows:
         return Released(rows.passing(), None)
@@ -417,9 +412,6 @@ def _alive(kept: Kept, horizon: int, *, can_shrink: bool) -> Kept | None:
 
 AT = "_at"
 """The column of the instant at which a result is emitted (µs)."""
-
-CHUNK_ROWS = 65_536
-"""Rows of a table, about, where one result is emitted at many instants."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -508,17 +500,22 @@ def _at_each(found: pa.Table, instants: NDArray[np.int64]) -> Iterator[pa.Table]
     first = np.searchsorted(instants, found["_start"].to_numpy(), "left")
     last = np.searchsorted(instants, found["_end"].to_numpy(), "right")
     counts = last - first
-    totals = np.cumsum(counts)
-    low = 0
+    for rows in _pieces(counts):
+        own = counts[rows]
+        if own.any():
+            place = np.repeat(np.arange(rows.start, rows.stop), own)
+            nth = np.arange(place.size) - np.repeat(np.cumsum(own) - own, own)
+            at = instants[np.repeat(first[rows], own) + nth]
+            yield found.take(pa.array(place)).append_column(AT, pa.array(at))
+
+
+def _pieces(counts: NDArray[np.int64]) -> Iterator[slice]:
+    """Cut rows into pieces of one row, or whose counts add up to few."""
+    totals, low = np.cumsum(counts), 0
     while low < counts.size:
         done = totals[low - 1] if low else 0
-        high = max(low + 1, int(np.searchsorted(totals, done + CHUNK_ROWS, "right")))
-        own = counts[low:high]
-        if own.any():
-            place = np.repeat(np.arange(low, high), own)
-            nth = np.arange(place.size) - np.repeat(np.cumsum(own) - own, own)
-            at = instants[np.repeat(first[low:high], own) + nth]
-            yield found.take(pa.array(place)).append_column(AT, pa.array(at))
+        high = max(low + 1, int(np.searchsorted(totals, done + BLOCK_ROWS, "right")))
+        yield slice(low, high)
         low = high
 
 
@@ -597,28 +594,11 @@ class PartnerBatch(BucketBatch):
         if asked.time is None:
             return [] if new is None else [new]
         since, until = (earlier(at, asked.length) for at in (before.emitted_until, self._until))
-        files = before.waiting.get(asked.left, ())
-        held = HeldRows(self.place.files, self.place.runs, files, since)
-        due, waiting = held.before(until), None
-        if new is not None:
-            is_due = new.starts < until
-            due.append(new.taken(np.flatnonzero(is_due)))
-            waiting = new.taken(np.flatnonzero(~is_due))
-        if kept := held.after(until, waiting):
-            self.report.after.waiting[asked.left] = kept
-        return due
+        return due_of(self, asked.left, new, since, until)
 
 
 def results_by_partner(plan: BatchPlan, batch: Mapping[str, Rows]) -> Iterator[pa.Table]:
-    """Join rows after which none comes.
-
-    Args:
-        plan: how they are joined, with what is asked of partners.
-        batch: all rows of each input that has some.
-
-    Returns:
-        As ``PartnerBatch.run`` does.
-    """
+    """Join rows, by input, after which none comes; returns what ``PartnerBatch.run`` does."""
     asked, work = plan.partners, JoinWork()
     assert asked is not None
     joined = {name: rows.passing() for name, rows in batch.items()}
@@ -642,12 +622,8 @@ def decided(
 ) -> Iterator[pa.Table]:
     """Look up rows for which no partner can come any more.
 
-    Args:
-        asked: what is a result.
-        graph: the join.
-        due: the rows, each with its keys.
-        runs: the window of the second input, in which all their partners are.
-        work: the counts of look-ups, to which these are added.
+    ``runs`` are the window of the second input, in which all their partners are. Look-ups are added
+    to ``work``.
 
     Returns:
         Tables with the columns of the first input, named ``input.column``: of the rows that are
@@ -683,16 +659,6 @@ def _counted(
     ns = time.perf_counter_ns() - started
     work.probe(asked.left, asked.right).add(len(run), int(counts.sum()), ns)
     return counts
-
-
-def _pieces(counts: NDArray[np.int64]) -> Iterator[slice]:
-    """Cut rows into pieces for which few rows are found in all, or of one row."""
-    totals, low = np.cumsum(counts), 0
-    while low < counts.size:
-        done = totals[low - 1] if low else 0
-        high = max(low + 1, int(np.searchsorted(totals, done + BLOCK_ROWS, "right")))
-        yield slice(low, high)
-        low = high
 
 
 def _found(

@@ -1,9 +1,9 @@
 """Rows that leave the hot tier or the state: those that are done, and those that constraints drop.
 
 ``Leaving`` says which rows leave: new rows at once, and others when runs are merged. A row is done
-if it was in a result and can be in no other (``matched_of``), or if its key is over in all other
-streams (``closed_of``). A tier takes such rows, and those that are old. ``ColdRows`` keeps them in
-cold runs. ``Discarding`` drops what constraints say is useless, and keeps a summary of keys.
+if it was in a result and can be in no other, or if its key is over in all other streams. A tier
+takes such rows, and those that are old. ``ColdRows`` keeps them in cold runs. ``Discarding`` drops
+what constraints say is useless, and keeps a summary of keys.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from eddyline.constraints.bounds import bins_of
-from eddyline.joins.arrival_order import Spans
 from eddyline.joins.operator.composites import Composites
 from eddyline.joins.operator.pipeline import BLOCK_ROWS, LostResults, MatchedRows, Pipeline, Stage
-from eddyline.joins.plan import CLOSED, MATCHED, PASSED, DoneCounts, JoinWork
+from eddyline.joins.plan import CLOSED, MATCHED, PASSED, DoneCounts, JoinWork, Spans
 from eddyline.state.cold_runs import ColdTier, cold_run, cooled
 from eddyline.state.dropped_rows import DroppedRows, Slice, alive, kept
 from eddyline.state.event_time import earlier
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from eddyline.joins.graph import JoinGraph
     from eddyline.joins.plan import BatchPlan, BucketReport
     from eddyline.state.bucket_state import BucketState
     from eddyline.state.manifest import StatePlace
@@ -41,12 +39,7 @@ if TYPE_CHECKING:
 
 
 class Leaving(Stage):
-    """The rules of one bucket in one batch.
-
-    Args:
-        plan: of the batch.
-        report: of the bucket, to which counts are added.
-    """
+    """The rules of one bucket in one batch; their counts are added to its report."""
 
     def __init__(self, plan: BatchPlan, report: BucketReport) -> None:
         self.plan, self.report = plan, report
@@ -107,8 +100,7 @@ class Leaving(Stage):
                 mine = self._closed(name, run, np.flatnonzero(~mask))
                 counts.n_old_done += int(mine.sum())
             else:
-                order = self.plan.orders[name]
-                mine = matched_of(self.plan.graph, name, order, self._windows, run)
+                mine = self._matched(name, run)
             counts.n_left += int((mine & ~mask).sum())
             mask |= mine
             counts.ns += work_ns() - started
@@ -122,7 +114,11 @@ class Leaving(Stage):
             counts.n_new += len(run)
             if rule == CLOSED:  # looked for in merges alone, which takes less than it does here
                 continue
-            mine = self._done(rule, name, run)
+            if rule == PASSED:
+                mine = self._passed(name, run)
+            else:
+                assert self.matched is not None
+                mine = self.matched.masks[name]
             counts.n_new_done += int(mine.sum())
             if (rule, name) in self.plan.leaving:
                 mask |= mine
@@ -150,12 +146,6 @@ class Leaving(Stage):
             for name, n_old in self.matched.n_old.items():
                 self._of(MATCHED, name).n_old_done += n_old
 
-    def _done(self, rule: str, name: str, run: SortedRun) -> NDArray[np.bool_]:
-        if rule == PASSED:
-            return self._passed(name, run)
-        assert self.matched is not None
-        return self.matched.masks[name]
-
     def _passed(self, name: str, run: SortedRun) -> NDArray[np.bool_]:
         """Return which rows have a key that the others have passed."""
         mask = np.zeros(len(run), np.bool_)
@@ -163,11 +153,28 @@ class Leaving(Stage):
             mask |= run.rows.codes[key] < low
         return mask
 
+    def _matched(self, name: str, run: SortedRun) -> NDArray[np.bool_]:
+        """Return which rows have been in a result."""
+        plan, mask = self.plan, np.zeros(len(run), np.bool_)
+        pipeline = Pipeline(plan.graph, name, plan.orders[name], self._windows, JoinWork())
+        for start in range(0, len(run), BLOCK_ROWS):
+            rows = slice(start, min(start + BLOCK_ROWS, len(run)))
+            found = pipeline.run(Composites.from_rows(name, run, rows, 0))
+            if found is not None:
+                mask[found.rows[name]] = True
+        return mask
+
     def _closed(self, name: str, run: SortedRun, asked: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return which rows have a key that is closed, of some by their places."""
+        """Return which rows have a key that is closed in all others, of some by their places."""
         mask = np.zeros(len(run), np.bool_)
-        limits = self._limits(name)
-        mask[asked] = closed_of(run, asked, limits, self._windows, self.plan.lengths)
+        for key, limits in self._limits(name).items():
+            codes = run.rows.codes[key][asked]
+            hashes = hashes_of(codes)
+            left = np.arange(asked.size)
+            for other, limit in limits.items():
+                keys, length = AskedKeys.of(hashes[left], codes[left]), self.plan.lengths[other]
+                left = left[_began_by(self._windows[other], key, keys, limit, length)]
+            mask[asked[left]] = True
         return mask
 
     def _limits(self, name: str) -> dict[int, dict[str, int]]:
@@ -194,65 +201,11 @@ def _counted_rules(plan: BatchPlan) -> dict[str, list[str]]:
     return rules
 
 
-def matched_of(
-    graph: JoinGraph,
-    name: str,
-    order: Sequence[str],
-    windows: Mapping[str, Sequence[SortedRun]],
-    run: SortedRun,
-) -> NDArray[np.bool_]:
-    """Return which rows of a run have been in a result.
-
-    Args:
-        graph: the join.
-        name: the input whose rows they are.
-        order: the other inputs, in the order in which they are looked up.
-        windows: the runs of the others, with the new ones.
-        run: the rows.
-    """
-    mask, pipeline = np.zeros(len(run), np.bool_), Pipeline(graph, name, order, windows, JoinWork())
-    for start in range(0, len(run), BLOCK_ROWS):
-        rows = slice(start, min(start + BLOCK_ROWS, len(run)))
-        found = pipeline.run(Composites.from_rows(name, run, rows, 0))
-        if found is not None:
-            mask[found.rows[name]] = True
-    return mask
-
-
 MEASURED = 512
 """New rows of a stream in a bucket that are measured, about, evenly spread over all."""
 
 COUNTED = 2_048
 """Rows of a merged run that are looked up to say how many are done, while none leaves for it."""
-
-
-def closed_of(
-    run: SortedRun,
-    chosen: NDArray[np.int64],
-    closed: Mapping[int, Mapping[str, int]],
-    windows: Mapping[str, Sequence[SortedRun]],
-    lengths: Mapping[str, int],
-) -> NDArray[np.bool_]:
-    """Return which of some rows of a run have a key that is closed in all other streams.
-
-    Args:
-        run: the rows.
-        chosen: the places of those that are asked for.
-        closed: by key class and stream, the latest instant that the first row of a closed key is
-            at (µs).
-        windows: the runs of all inputs.
-        lengths: of the windows (µs).
-    """
-    found = np.zeros(chosen.size, np.bool_)
-    for key, limits in closed.items():
-        codes = run.rows.codes[key][chosen]
-        hashes = hashes_of(codes)
-        left = np.arange(chosen.size)
-        for other, limit in limits.items():
-            asked = AskedKeys.of(hashes[left], codes[left])
-            left = left[_began_by(windows[other], key, asked, limit, lengths[other])]
-        found[left] = True
-    return found
 
 
 def _began_by(
@@ -272,14 +225,10 @@ def _began_by(
 
 
 def spans_of(key: int, top: int, window: Sequence[SortedRun], new: SortedRun) -> Spans:
-    """Return how long after the first row of their key the new rows of a stream come.
+    """Return how long after the first row of their key the new rows (one or more) of a stream come.
 
-    Args:
-        key: the key class.
-        top: the latest event time of the stream before the batch (µs): a row that is out of order
-            comes when that is, whatever its own time says.
-        window: the runs of the stream before the batch.
-        new: its new rows; at least one.
+    ``top`` is the latest event time of the stream before the batch (µs): a row that is out of order
+    comes when that is, whatever its own time says.
     """
     n_rows = len(new)
     step = -(-n_rows // MEASURED)
@@ -308,14 +257,7 @@ kept: a run of which rows are both younger and older is written again no more of
 
 
 class Tier(Stage):
-    """The place of the rows of one bucket that are no longer hot, in one batch.
-
-    Args:
-        plan: of the batch.
-        report: of the bucket.
-        place: where runs are.
-        before: the state before the batch.
-    """
+    """The place of the rows of one bucket that are no longer hot, in one batch."""
 
     lost: LostResults | None = None
     """The results that dropped rows cost; None if no row is dropped."""
@@ -465,11 +407,7 @@ class Discarding(Tier):
             self.lost.dropped[name] = DroppedRows([*slices, *self._dropped.get(name, ())])
 
     def end(self) -> None:
-        """Write what stays of what was dropped, by input.
-
-        Raises:
-            OSError: it cannot be written.
-        """
+        """Write what stays of what was dropped, by input; OSError if it cannot be written."""
         for name, slices in self._slices.items():
             fresh = self._dropped.get(name, [])
             both = [*slices, *([Slice.together(fresh)] if fresh else [])]

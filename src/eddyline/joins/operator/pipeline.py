@@ -1,12 +1,12 @@
 """The join of a bucket: the new rows of a batch in, the results that they complete out.
 
-Inputs take turns (the delta rule): the new rows of an input probe the windows of the others, which
-hold the new rows of all inputs before it. So each result is found once, by the new row in it whose
-input is last. While a window is empty, the new rows of the others join nothing, and probe nothing
-unless a shortcut has to see them, or rows were dropped that they miss.
+Inputs take turns (the delta rule). The new rows of an input probe the windows of the others, which
+hold the new rows of all inputs before it. So each result is found once, by the new row of the last
+input in it. While a window is empty, the new rows of the others join nothing. Then they probe
+nothing, unless a shortcut has to see them or rows were dropped that they miss.
 
-``Pipeline`` has the probes of one input, and a ``Shortcut`` may spare some of them. A ``Stage`` is
-other work of the same batch. Three observers look at what probes find, and change nothing:
+``Pipeline`` has the probes of one input; a ``Shortcut`` may spare some of them. A ``Stage`` is
+other work of the same batch. Three observers look at what probes find and change nothing:
 ``PartnerAges``, ``MatchedRows`` and ``LostResults``.
 """
 
@@ -24,8 +24,8 @@ from eddyline.joins.operator.composites import (
     SEED,
     Composites,
     asked_of,
+    lives_of,
     rows_of_parts,
-    starts_of,
     widest_age,
 )
 from eddyline.joins.plan import MOST, AgeCounts, LostCounts
@@ -238,13 +238,8 @@ MEASURED_PAIRS = 2_048
 """Pairs of one look-up of many rows whose ages are measured, about, evenly spread over all."""
 
 
-class PartnerAges(Stage):
-    """Measures the ages of rows that are found in the windows of inputs with a cold tier.
-
-    Args:
-        plan: of a batch, which says whether ages are measured, or pairs only counted.
-        report: of a bucket.
-    """
+class PartnerAges:
+    """Measures the ages of rows that are found in the windows of inputs with a cold tier."""
 
     def __init__(self, plan: BatchPlan, report: BucketReport) -> None:
         self.measures, self._report = plan.measures, report
@@ -252,13 +247,7 @@ class PartnerAges(Stage):
         report.ages = self.counts
 
     def found(self, name: str, window: Sequence[SortedRun], joined: Composites) -> None:
-        """Count what combinations found in the window of an input.
-
-        Args:
-            name: the input.
-            window: its runs, the cold ones first.
-            joined: the combinations with its rows.
-        """
+        """Count what combinations found in the window of an input, its cold runs first."""
         if name not in self.counts or not len(joined):
             return
         started, rows = work_ns(), joined.rows[name]
@@ -274,7 +263,7 @@ def _bins(
 ) -> dict[int, int]:
     """Return the bins of the ages of rows that were found by others at some instants (µs)."""
     step = -(-rows.size // MEASURED_PAIRS)
-    ages = instants[::step] - starts_of(window, rows[::step])
+    ages = instants[::step] - lives_of(window, rows[::step])[0]
     numbers, counts = np.unique(bins_of(ages[ages > 0]), return_counts=True)
     return dict(zip(numbers.tolist(), (counts * step).tolist(), strict=True))
 
@@ -284,13 +273,7 @@ WHOLE = 2.0**53
 
 
 class MatchedRows:
-    """Takes note of which new rows of some inputs are in results.
-
-    Args:
-        covers: the inputs.
-        windows: the runs of each input before the batch.
-        news: the new rows.
-    """
+    """Takes note of which new rows of some inputs (``covers``) are in results."""
 
     def __init__(
         self,
@@ -319,11 +302,7 @@ class MatchedRows:
 
 @dataclass(slots=True)
 class LostResults:
-    """Counts what is missed in one bucket in one batch.
-
-    Args:
-        names: the inputs of which rows may be dropped.
-    """
+    """Counts what is missed in one bucket in one batch."""
 
     names: Collection[str]
     dropped: dict[str, DroppedRows] = field(default_factory=dict)
@@ -331,7 +310,6 @@ class LostResults:
     counts: dict[str, LostCounts] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Begin to count."""
         self.counts = {name: LostCounts() for name in self.names}
 
     @property
@@ -381,11 +359,8 @@ class LostResults:
     ) -> tuple[NDArray[np.float64] | float, NDArray[np.float64] | float]:
         """Return how many partners of a later window there are at most, and about how many.
 
-        Args:
-            pipeline: it is of.
-            position: of the window whose partners were dropped.
-            later: position of a window behind it.
-            ghosts: the combinations before the one, without the dropped row.
+        ``ghosts`` are the combinations before the window at ``position``, whose partners were
+        dropped.
         """
         graph, order = pipeline.graph, pipeline.order
         name, window = order[later], pipeline.windows[order[later]]

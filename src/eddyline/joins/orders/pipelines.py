@@ -1,19 +1,17 @@
 """The orders of a join: one for the pipeline of each input, learned from sampled rows.
 
-``PipelineLoop`` keeps the order of one pipeline good. Windows are ranked by the rows that they
+``PipelineChoice`` keeps the order of one pipeline good. Windows are ranked by the rows that they
 drop, as filters are (see ``probe_order``). But a window may also give a row many partners, and each
 of them is one more probe of every window behind it. So ways that make more combinations than they
 are given come last; among them, the way that adds least per probe comes first, which is best where
 windows are independent (``Growth``).
 
-``JoinLoop`` holds the pipelines of a join. Where predicates close a cycle, the ways to windows are
+``JoinLoop`` has the pipelines of a join. Where predicates close a cycle, the ways to windows are
 those of a tree, which is taken anew when other pairs of inputs turn out to be the pickiest.
-``PipelineChoice`` is the order of one pipeline as people and the log of plans know it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +19,7 @@ import msgspec
 import numpy as np
 
 from eddyline.errors import PlanError, StateError
-from eddyline.joins.orders.probe_order import Orders, has_cycle, neighbours, way_filters
+from eddyline.joins.orders.probe_order import has_cycle, neighbours, way_filters
 from eddyline.joins.orders.probe_profiling import DropProbing
 from eddyline.joins.plan import COMPONENT
 from eddyline.options import FilterOptions
@@ -47,406 +45,6 @@ if TYPE_CHECKING:
     from eddyline.runtime.choice import Advice, Situation
     from eddyline.stats.profile import Order
 
-SAMPLE_ROWS = 200
-"""New rows of each input whose partners are looked up in every window, per bucket and batch."""
-
-TREE_BATCHES = 10
-"""Batches between two reviews of the tree."""
-
-MAX_OVERHEAD = 0.02
-"""Most time that profiling takes, as a share of the time that the join takes."""
-
-MOST_SKIPPED = 8
-"""Most batches in a row in which nothing is profiled because profiling took too long before."""
-
-
-class JoinState(msgspec.Struct, frozen=True):
-    """The saved state of the loop."""
-
-    inputs: tuple[str, ...]
-    orders: dict[str, tuple[str, ...]]
-    tree: list[tuple[str, str, float]]
-    """Pairs of inputs and the share of their pairs of rows that are joined."""
-    pairs: list[tuple[str, str, float, float]]
-    """Pairs of inputs, the pairs of sampled rows that are joined, and all pairs."""
-    n_since_tree: int
-    pipelines: dict[str, PipelineState]
-
-
-class JoinLoop:
-    """Keeps the orders of a join good.
-
-    Args:
-        graph: the inputs and their key classes.
-        options: of the learning.
-        tables: the inputs whose rows were always there.
-
-    Raises:
-        OptionError: the policy or the monitor is unknown or of the wrong kind.
-    """
-
-    component = COMPONENT
-
-    def __init__(
-        self, graph: JoinGraph, options: JoinOptions, tables: frozenset[str] = frozenset()
-    ) -> None:
-        find_policy(options.policy)
-        find_monitor(options.monitor)
-        self.graph = graph
-        self.options = options
-        self._tables = tables
-        self.written = written_orders(graph)
-        self.plan = self.written
-        self.is_adaptive = options.adaptive and len(graph.inputs) > 2
-        self.pairs: dict[Pair, tuple[float, float]] = {}
-        """By pair of inputs, the pairs of sampled rows that are joined, and all pairs; counted
-        only where predicates close a cycle."""
-        self.has_cycle = has_cycle(graph)
-        self._neighbours = neighbours(graph) if self.has_cycle else {}
-        near = self._neighbours.items()
-        self._edges = {frozenset({name, other}) for name, others in near for other in others}
-        self._budget = Budget(MAX_OVERHEAD, saves=False, most_owed=MOST_SKIPPED)
-        self._n_since_tree = TREE_BATCHES - 1
-        self._tree: dict[Pair, float] = {}
-        self.held: set[str] = set()
-        """The inputs whose pipeline stays as it is; see ``hold``."""
-        self._filters: dict[str, WayFilters] = {}
-        self._pipelines: dict[str, PipelineLoop] = {}
-        # Of two inputs a pipeline has one order.
-        names = graph.inputs if len(graph.inputs) > 2 else ()
-        self.choices = tuple(PipelineChoice(self, name) for name in names)
-        if self.is_adaptive:
-            self._use_tree({})
-
-    def probing(self, n_parts: Sequence[int] = ()) -> DropProbing | None:
-        """Return the choice of the new rows that the next batch profiles; None if it profiles none.
-
-        While profiling has taken more than its share, it goes on only for pipelines of which little
-        is known.
-
-        Args:
-            n_parts: the number of parts that each key class is cut in; not cut if omitted.
-        """
-        ways = {name: filters for name, filters in self._filters.items() if self._is_profiled(name)}
-        if not ways:
-            return None
-        parts = tuple(n_parts)
-        seed, neighbours_of, tables = self.options.seed, self._neighbours, self._tables
-        return DropProbing(SAMPLE_ROWS, ways, seed, neighbours_of, parts, tables)
-
-    def _is_profiled(self, name: str) -> bool:
-        if name not in self._pipelines:
-            return bool(self._neighbours) and self._budget.may
-        return self._budget.may or self._pipelines[name].is_warming
-
-    def step(self, fresh: JoinProfile, batch_id: int = -1) -> list[JournalEntry]:
-        """Take in what a batch observed, and change orders if the evidence says so.
-
-        Args:
-            fresh: the profile of the batch.
-            batch_id: the micro-batch, for the journal.
-
-        Returns:
-            The findings and decisions.
-        """
-        self._budget.spend(sum(each.ns for each in fresh.samples))
-        self._budget.earn(fresh.ns)
-        entries: list[JournalEntry] = []
-        for name, pipeline in self._pipelines.items():
-            mine = [each for each in fresh.samples if each.filters.pipeline == name]
-            entries += pipeline.step(mine, batch_id)
-            self.plan = self.plan.replace(name, pipeline.order)
-        if self._neighbours and self.is_adaptive:
-            self._count_pairs(fresh.samples)
-            entries += self._review_tree(batch_id)
-        return entries
-
-    def drop_fracs(self, name: str) -> dict[str, float]:
-        """Return the share of the sampled rows of an input that each window drops ([0, 1]).
-
-        Windows of which nothing is known are missing.
-        """
-        return self._pipelines[name].drop_fracs() if name in self._pipelines else {}
-
-    def record(self) -> OrdersRecord:
-        """Return the orders after a batch."""
-        pipelines = tuple(each.record() for each in self._pipelines.values())
-        return OrdersRecord(self.component, pipelines)
-
-    # -- the tree of a join with a cycle --------------------------------------------------------
-
-    def _use_tree(self, pass_fracs: Mapping[Pair, float]) -> list[str]:
-        """Take the tree of the pickiest pairs.
-
-        Returns:
-            The inputs to whose pipelines it makes a difference.
-        """
-        self._tree = dict(pass_fracs)
-        changed = []
-        for name in self.graph.inputs:
-            filters = way_filters(self.graph, name, pass_fracs)
-            if filters == self._filters.get(name):
-                continue
-            changed.append(name)
-            self._filters[name] = filters
-            self._pipelines.pop(name, None)
-            if len(filters.filters) > 1:
-                self._pipelines[name] = PipelineLoop(
-                    filters, self.options, self.written[name], self.plan[name]
-                )
-                self._pipelines[name].loop.is_held = name in self.held
-        return changed
-
-    def _count_pairs(self, samples: Sequence[DropSample]) -> None:
-        fresh: dict[Pair, tuple[int, int]] = {}
-        for each in samples:
-            for other, (joined, n_pairs) in each.pairs.items():
-                pair = frozenset({each.filters.pipeline, other})
-                so_far = fresh.get(pair, (0, 0))
-                fresh[pair] = so_far[0] + joined, so_far[1] + n_pairs
-        for pair, (joined, n_pairs) in fresh.items():
-            before = self.pairs.get(pair, (0.0, 0.0))
-            self.pairs[pair] = KEPT * before[0] + joined, KEPT * before[1] + n_pairs
-
-    def _review_tree(self, batch_id: int) -> list[JournalEntry]:
-        """Take another tree where other pairs are the pickiest now."""
-        self._n_since_tree += 1
-        if self._n_since_tree < TREE_BATCHES or not self._edges <= self.pairs.keys():
-            return []
-        self._n_since_tree = 0
-        now = {pair: joined / n_pairs for pair, (joined, n_pairs) in self.pairs.items()}
-        before = self._tree
-        if before and not _has_swapped(_ranked(before), now):
-            return []
-        changed = self._use_tree(now)
-        entries = []
-        if changed:
-            evidence = {
-                "pass_fracs": {_text(pair): now[pair] for pair in _ranked(now)},
-                "pipelines": changed,
-            }
-            ranks = list(map(_text, _ranked(before))), list(map(_text, _ranked(now)))
-            entries.append(JournalEntry(batch_id, self.component, "tree", *ranks, evidence))
-        for name in (each for each in changed if each not in self.held):
-            order = self._filters[name].nearest(self.plan[name])
-            if order != self.plan[name]:
-                plans = list(self.plan[name]), list(order)
-                why = {"why": "another tree"}
-                entries.append(JournalEntry(batch_id, f"pipeline {name}", "order", *plans, why))
-                self._adopt(name, order)
-        return entries
-
-    def _adopt(self, name: str, order: tuple[str, ...]) -> None:
-        self.plan = self.plan.replace(name, order)
-        if name in self._pipelines:
-            self._pipelines[name].order = order
-
-    # -- what a person pins ---------------------------------------------------------------------
-
-    def pipeline(self, name: str) -> PipelineLoop | None:
-        """Return the loop of the pipeline of an input; None if nothing is learned of it."""
-        return self._pipelines.get(name)
-
-    def put(self, name: str, order: tuple[str, ...]) -> None:
-        """Put a legal order of the pipeline of an input in force."""
-        self.plan = self.plan.replace(name, order)
-        if name in self._pipelines:
-            self._pipelines[name].adopt(order)
-
-    def hold(self, name: str, *, is_held: bool) -> None:
-        """Let the pipeline of an input stay as it is, or adapt again."""
-        (self.held.add if is_held else self.held.discard)(name)
-        if name in self._pipelines:
-            self._pipelines[name].loop.is_held = is_held
-
-    # -- saving ---------------------------------------------------------------------------------
-
-    def snapshot(self) -> JoinState:
-        """Return the learned state."""
-        return JoinState(
-            inputs=self.graph.inputs,
-            orders=dict(self.plan),
-            tree=[(*_ends(pair), frac) for pair, frac in self._tree.items()],
-            pairs=[(*_ends(pair), *counts) for pair, counts in self.pairs.items()],
-            n_since_tree=self._n_since_tree,
-            pipelines={name: each.snapshot() for name, each in self._pipelines.items()},
-        )
-
-    def restore(self, state: Any) -> None:
-        """Continue from what ``snapshot`` returned; what is switched off stays as written.
-
-        Raises:
-            StateError: the state is of another join, or damaged.
-        """
-        try:
-            self._restore(msgspec.convert(state, JoinState, from_attributes=True))
-        except (msgspec.ValidationError, PlanError) as error:
-            msg = (
-                f"the saved orders of the join are damaged: {error}; start from an empty checkpoint"
-            )
-            raise StateError(msg) from error
-
-    def _restore(self, state: JoinState) -> None:
-        if state.inputs != self.graph.inputs:
-            msg = (
-                f"the saved orders are of a join of {list(state.inputs)}, this one is of "
-                f"{list(self.graph.inputs)}; start from an empty checkpoint"
-            )
-            raise StateError(msg, saved=state.inputs, now=self.graph.inputs)
-        for name in self.graph.inputs:
-            order = state.orders.get(name, ())
-            if not self.graph.is_legal(name, order) or len(order) != len(self.graph.inputs) - 1:
-                msg = f"{list(order)} is no order of the pipeline of {name}"
-                raise PlanError(msg, order=order)
-        if not self.is_adaptive:
-            return
-        tree = {frozenset({one, other}): frac for one, other, frac in state.tree}
-        if tree and tree.keys() != self._edges:
-            msg = f"the tree is of {[_text(pair) for pair in tree]}, which is not what is joined"
-            raise PlanError(msg, pairs=list(tree))
-        self._use_tree(tree)
-        self.pairs = {
-            frozenset({one, other}): (joined, n_pairs)
-            for one, other, joined, n_pairs in state.pairs
-        }
-        self._n_since_tree = state.n_since_tree
-        for name in self.graph.inputs:
-            if name in self._pipelines and name in state.pipelines:
-                self._pipelines[name].restore(state.pipelines[name])
-            self._adopt(name, state.orders[name])
-
-
-class PipelineChoice(Choice):
-    """The order of the pipeline of an input, as people and the log of plans know it."""
-
-    def __init__(self, join: JoinLoop, name: str) -> None:
-        self.component = f"pipeline {name}"
-        self.join = join
-        self.name = name
-
-    @property
-    def is_adaptive(self) -> bool:  # type: ignore[override]
-        """Whether its order may change at all."""
-        return self.join.is_adaptive
-
-    @property
-    def is_held(self) -> bool:
-        """Whether it stays as it is."""
-        return self.name in self.join.held
-
-    @is_held.setter
-    def is_held(self, is_held: bool) -> None:
-        self.join.hold(self.name, is_held=is_held)
-
-    @property
-    def plan(self) -> list[str]:
-        """The order in force."""
-        return list(self.join.plan[self.name])
-
-    @property
-    def possible(self) -> str:
-        """The plans that may be pinned, in words."""
-        others = [each for each in self.join.graph.inputs if each != self.name]
-        return (
-            f"a list of all of {others}, each once, in an order in which each is joined with "
-            f"{self.name!r} or one before it"
-        )
-
-    def is_possible(self, plan: Any) -> bool:
-        """Return whether it has every other input once, without a Cartesian product."""
-        graph = self.join.graph
-        if not are_names(plan) or len(plan) != len(graph.inputs) - 1:
-            return False
-        return all(each in graph.inputs for each in plan) and graph.is_legal(self.name, plan)
-
-    def adopt(self, plan: list[str]) -> None:
-        """Put another order in force."""
-        self.join.put(self.name, tuple(plan))
-
-    def advice(self) -> Advice | None:
-        """Return the order of the look-ups that is the best on the evidence, and its cost."""
-        return None if self._pipeline is None else self._pipeline.loop.advice()
-
-    @property
-    def why_unlogged(self) -> str:  # type: ignore[override]
-        """Why nothing is logged, if it is not."""
-        if self.join.has_cycle:
-            return "where predicates close a cycle, the ways to windows change, too"
-        if self._pipeline is not None and self._pipeline.growth.last:
-            return "what ways cost that make more combinations than they are given is in no sample"
-        return "" if self._pipeline is None else self._pipeline.loop.why_unlogged
-
-    def situation(self) -> Situation | None:
-        """Return what windows drop."""
-        return None if self._pipeline is None else self._pipeline.loop.situation()
-
-    def rows_met(self, n_rows: int) -> int:  # noqa: ARG002
-        """Return the new rows of the input."""
-        return self._pipeline.n_met if self._pipeline else 0
-
-    def cost_of(self, plan: list[str], evidence: Any) -> float:
-        """Return the cost of finding out which rows have partners (ns per row)."""
-        if self._pipeline is None:
-            return UNKNOWN_NS
-        loop = self._pipeline.loop
-        return loop.cost_of(loop.names(self._pipeline.ranking(plan)), evidence)
-
-    def best_single(self, held: Sequence[tuple[Any, float]]) -> list[str] | None:
-        """Return the order that a greedy algorithm chooses for all situations together."""
-        pipeline = self._pipeline
-        best = None if pipeline is None else pipeline.loop.best_single(held)
-        if pipeline is None or best is None:
-            return None
-        return list(pipeline.filters.order(tuple(map(pipeline.targets.index, best))))
-
-    def take(self, plan: list[str], evidence: Any) -> None:
-        """Put an order in force, and the evidence that it was chosen by."""
-        self.adopt(plan)
-        if self._pipeline is not None:
-            self._pipeline.loop.begin_with(evidence)
-
-    def let_go(self) -> None:
-        """Let all evidence go but what came since the last change."""
-        if self._pipeline is not None:
-            self._pipeline.loop.let_go()
-
-    @property
-    def _pipeline(self) -> PipelineLoop | None:
-        return self.join.pipeline(self.name)
-
-
-def written_orders(graph: JoinGraph) -> Orders:
-    """Return, for each input, the others as they were written, without Cartesian products."""
-    orders = {}
-    for first in graph.inputs:
-        order: list[str] = []
-        while reachable := graph.reachable((first, *order)):
-            order.append(next(name for name in graph.inputs if name in reachable))
-        orders[first] = tuple(order)
-    return Orders(orders)
-
-
-def _ranked(pass_fracs: Mapping[Pair, float]) -> list[Pair]:
-    """Return pairs of inputs, the pickiest first."""
-    return sorted(pass_fracs, key=lambda pair: (pass_fracs[pair], sorted(pair)))
-
-
-def _has_swapped(ranks: Sequence[Pair], pass_fracs: Mapping[Pair, float]) -> bool:
-    """Return whether a pair of inputs is clearly less picky now than one that ranked behind it."""
-    return any(
-        pass_fracs[one] > CHANGE * pass_fracs[other] for one, other in combinations(ranks, 2)
-    )
-
-
-def _ends(pair: Pair) -> tuple[str, str]:
-    one, other = sorted(pair)
-    return one, other
-
-
-def _text(pair: Pair) -> str:
-    return "-".join(sorted(pair))
-
-
 KEPT = 0.8
 """Weight of the combinations of a batch one batch later."""
 
@@ -464,154 +62,6 @@ class GrowthState(msgspec.Struct, frozen=True):
     n_rows: list[float]
     n_found: list[float]
     last: tuple[int, ...]
-
-
-class PipelineState(msgspec.Struct, frozen=True):
-    """The saved state of the loop of one pipeline."""
-
-    loop: OrderState
-    growth: GrowthState
-
-
-@dataclass(frozen=True, slots=True)
-class OrdersRecord:
-    """The orders of a join after one micro-batch."""
-
-    component: str
-    pipelines: tuple[OrderRecord, ...]
-    """The pipelines that have something to learn."""
-
-
-class PipelineLoop:
-    """Keeps the order of one pipeline good: of two filters or more, over windows as written."""
-
-    def __init__(
-        self,
-        filters: WayFilters,
-        options: JoinOptions,
-        written: tuple[str, ...],
-        order: tuple[str, ...],
-    ) -> None:
-        self.filters = filters
-        self.order = order
-        self.written = written
-        self.targets = tuple(each.target for each in filters.filters)
-        given = FilterOptions(
-            policy=options.policy,
-            monitor=options.monitor,
-            adaptive=options.adaptive,
-            routing=False,
-            seed=options.seed,
-        )
-        self.loop = OrderLoop(
-            self.component, self.targets, given, thinks_freely=True, window_rows=WINDOW_ROWS
-        )
-        self.loop.order = self.ranking(order)
-        self.growth = Growth(filters)
-        self.n_met = 0
-
-    @property
-    def component(self) -> str:
-        """Its name in the journal and the report."""
-        return f"pipeline {self.filters.pipeline}"
-
-    def adopt(self, order: tuple[str, ...]) -> None:
-        """Put an order in force that another has chosen; what is learned goes on from there."""
-        self.order = order
-        self.loop.reorder(self.ranking(order))
-
-    @property
-    def is_warming(self) -> bool:
-        """Whether there is too little evidence to order by."""
-        return self.loop.is_warming
-
-    def step(self, samples: Sequence[DropSample], batch_id: int) -> list[JournalEntry]:
-        """Take in the samples of a batch, bucket by bucket, and change the order if they say so.
-
-        Samples of other filters are left out.
-        """
-        mine = [each for each in samples if each.filters == self.filters and len(each.codes)]
-        self.n_met = round(sum(len(each.codes) / each.prob for each in mine))
-        if not mine:
-            return []
-        profiles = [
-            FilterProfile.of_sample(self.targets, each.drops, prob=each.prob, costs=each.costs)
-            for each in mine
-        ]
-        merged = merge_tasks(profiles, self.loop.window.max_tuples, 0)
-        found = self.loop.step(merged, batch_id)
-        was_last = self.growth.last
-        self.growth.count(mine)
-        entries = [entry for entry in found if entry.event != "order"]
-        if self.loop.is_held:
-            return entries
-        if len(entries) == len(found) and self.growth.last == was_last:
-            return entries
-        before = self.order
-        self.order = self.filters.order(self.growth.ranking(self.loop.order))
-        if self.order != before:
-            evidence: dict[str, Any] = {}
-            for entry in found[len(entries) :]:
-                evidence |= entry.evidence
-            if self.growth.last:
-                evidence["combinations_per_row"] = self.growth.by_target()
-            plans = list(before), list(self.order)
-            entries.append(JournalEntry(batch_id, self.component, "order", *plans, evidence))
-        return entries
-
-    def drop_fracs(self) -> dict[str, float]:
-        """Return the share of the sampled rows that find no partner in each window ([0, 1]).
-
-        Windows without a filter are missing, and all of them before the first sample.
-        """
-        profile = self.loop.window.profile()
-        bits, weights = profile.bits()
-        total = profile.passed + float(weights.sum())
-        if total <= 0.0:
-            return {}
-        return dict(zip(self.targets, (weights @ bits / total).tolist(), strict=True))
-
-    def record(self) -> OrderRecord:
-        """Return the pipeline after a batch; nan for figures that are not known.
-
-        Costs are those of finding out which rows have partners. An order that was taken because of
-        the combinations that windows make has none: what it saves is not in them.
-        """
-        names = self.written
-        rankings = self.ranking(self.order), self.ranking(self.written)
-        of_targets, cost, as_written = self.loop.figures(*rankings)
-        if self.growth.last and self.order != self.written:
-            cost = as_written = float("nan")
-        fracs = dict.fromkeys(names, float("nan"))
-        fracs |= dict(zip(self.targets, of_targets.tolist(), strict=True))
-        return OrderRecord(
-            component=self.component,
-            filter_ids=names,
-            order=tuple(names.index(name) for name in self.order),
-            drop_fracs=tuple(fracs.values()),
-            cost_ns=cost,
-            as_written_ns=as_written,
-            n_rows=self.n_met,
-        )
-
-    def snapshot(self) -> PipelineState:
-        """Return the learned state."""
-        return PipelineState(self.loop.snapshot(), self.growth.snapshot())
-
-    def restore(self, state: PipelineState) -> None:
-        """Continue from what ``snapshot`` returned.
-
-        Raises:
-            StateError: the state of the filters is damaged.
-            PlanError: the counts do not fit together.
-        """
-        self.loop.restore(state.loop)
-        self.growth.restore(state.growth)
-
-    def ranking(self, order: Sequence[str]) -> Order:
-        """Return the filters in the order of their windows."""
-        places = {name: at for at, name in enumerate(order)}
-        return tuple(sorted(range(len(self.targets)), key=lambda at: places[self.targets[at]]))
 
 
 class Growth:
@@ -676,11 +126,7 @@ class Growth:
         return GrowthState(self.n_rows.tolist(), self.n_found.tolist(), self.last)
 
     def restore(self, state: GrowthState) -> None:
-        """Continue from what ``snapshot`` returned.
-
-        Raises:
-            PlanError: the counts do not fit together.
-        """
+        """Continue from what ``snapshot`` returned; PlanError if counts do not fit together."""
         n_filters, counts = self.n_found.size, (*state.n_rows, *state.n_found)
         fits = len(state.n_rows) == len(state.n_found) == n_filters
         if not (fits and all(0.0 <= n < np.inf for n in counts)) or not (
@@ -690,3 +136,497 @@ class Growth:
             raise PlanError(msg, pipeline=self.filters.pipeline)
         self.n_rows, self.n_found = np.array(state.n_rows), np.array(state.n_found)
         self.last = state.last
+
+
+class PipelineState(msgspec.Struct, frozen=True):
+    """The saved state of one pipeline."""
+
+    loop: OrderState
+    growth: GrowthState
+
+
+class PipelineChoice(Choice):
+    """The order of the pipeline of one input.
+
+    Nothing is learned of a pipeline before ``begin``, or of one that has no two filters to rank:
+    then it has no ``loop``.
+
+    Args:
+        graph: the inputs and their key classes.
+        name: the input.
+        written: the other inputs, in the order in which they were written.
+        options: of the learning.
+    """
+
+    def __init__(
+        self, graph: JoinGraph, name: str, written: tuple[str, ...], options: JoinOptions
+    ) -> None:
+        self.component = f"pipeline {name}"
+        self.graph, self.name, self.written, self.options = graph, name, written, options
+        self.order = written
+        self.is_adaptive = options.adaptive and len(graph.inputs) > 2
+        self.has_cycle = has_cycle(graph)
+        self.filters: WayFilters | None = None
+        """What is profiled; None if nothing is."""
+        self.loop: OrderLoop | None = None
+        self.targets: tuple[str, ...] = ()
+        """The windows that the filters lead to."""
+        self.n_met = 0
+        """New rows of the input in the last batch."""
+        self._is_held = False
+
+    def begin(self, filters: WayFilters) -> None:
+        """Learn anew how to rank filters; the order in force stays."""
+        self.filters, self.loop, self.n_met = filters, None, 0
+        self.targets = tuple(each.target for each in filters.filters)
+        self.growth = Growth(filters)
+        if len(self.targets) < 2:
+            return
+        options = FilterOptions(
+            policy=self.options.policy,
+            monitor=self.options.monitor,
+            adaptive=self.options.adaptive,
+            routing=False,
+            seed=self.options.seed,
+        )
+        self.loop = OrderLoop(
+            self.component, self.targets, options, thinks_freely=True, window_rows=WINDOW_ROWS
+        )
+        self.loop.order = self.ranking(self.order)
+        self.loop.is_held = self._is_held
+
+    # -- learning -------------------------------------------------------------------------------
+
+    def step(self, samples: Sequence[DropSample], batch_id: int) -> list[JournalEntry]:
+        """Take in the samples of a batch, bucket by bucket, and change the order if they say so.
+
+        Samples of other filters are left out.
+        """
+        if self.loop is None or self.filters is None:
+            return []
+        mine = [each for each in samples if each.filters == self.filters and len(each.codes)]
+        self.n_met = round(sum(len(each.codes) / each.prob for each in mine))
+        if not mine:
+            return []
+        profiles = [
+            FilterProfile.of_sample(self.targets, each.drops, prob=each.prob, costs=each.costs)
+            for each in mine
+        ]
+        decided = self.loop.step(merge_tasks(profiles, self.loop.window.max_tuples, 0), batch_id)
+        was_last = self.growth.last
+        self.growth.count(mine)
+        entries = [entry for entry in decided if entry.event != "order"]
+        is_same = len(entries) == len(decided) and self.growth.last == was_last
+        if self.is_held or is_same:
+            return entries
+        before = self.order
+        self.order = self.filters.order(self.growth.ranking(self.loop.order))
+        if self.order != before:
+            evidence: dict[str, Any] = {}
+            for entry in decided[len(entries) :]:
+                evidence |= entry.evidence
+            if self.growth.last:
+                evidence["combinations_per_row"] = self.growth.by_target()
+            plans = list(before), list(self.order)
+            entries.append(self.decision(batch_id, "order", *plans, evidence))
+        return entries
+
+    def drop_fracs(self) -> dict[str, float]:
+        """Return the share of the sampled rows that find no partner in each window ([0, 1]).
+
+        Windows without a filter are missing, and all of them before the first sample.
+        """
+        if self.loop is None:
+            return {}
+        profile = self.loop.window.profile()
+        bits, weights = profile.bits()
+        total = profile.passed + float(weights.sum())
+        if total <= 0.0:
+            return {}
+        return dict(zip(self.targets, (weights @ bits / total).tolist(), strict=True))
+
+    def record(self) -> OrderRecord | None:
+        """Return the pipeline after a batch, nan for unknown figures; None if nothing is learned.
+
+        Costs are those of finding out which rows have partners. An order that was taken because of
+        the combinations that windows make has none: what it saves is not in them.
+        """
+        if self.loop is None:
+            return None
+        names = self.written
+        rankings = self.ranking(self.order), self.ranking(self.written)
+        of_targets, cost, as_written = self.loop.figures(*rankings)
+        if self.growth.last and self.order != self.written:
+            cost = as_written = float("nan")
+        fracs = dict.fromkeys(names, float("nan"))
+        fracs |= dict(zip(self.targets, of_targets.tolist(), strict=True))
+        return OrderRecord(
+            component=self.component,
+            filter_ids=names,
+            order=tuple(names.index(name) for name in self.order),
+            drop_fracs=tuple(fracs.values()),
+            cost_ns=cost,
+            as_written_ns=as_written,
+            n_rows=self.n_met,
+        )
+
+    def ranking(self, order: Sequence[str]) -> Order:
+        """Return the filters in the order of their windows."""
+        places = {name: at for at, name in enumerate(order)}
+        return tuple(sorted(range(len(self.targets)), key=lambda at: places[self.targets[at]]))
+
+    # -- what a person pins, and the log --------------------------------------------------------
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the order stays as it is."""
+        return self._is_held
+
+    @is_held.setter
+    def is_held(self, is_held: bool) -> None:
+        self._is_held = is_held
+        if self.loop is not None:
+            self.loop.is_held = is_held
+
+    @property
+    def plan(self) -> list[str]:
+        """The order in force."""
+        return list(self.order)
+
+    @property
+    def possible(self) -> str:
+        """The plans that may be pinned, in words."""
+        others = [each for each in self.graph.inputs if each != self.name]
+        return (
+            f"a list of all of {others}, each once, in an order in which each is joined with "
+            f"{self.name!r} or one before it"
+        )
+
+    def is_possible(self, plan: Any) -> bool:
+        """Return whether it has every other input once, without a Cartesian product."""
+        if not are_names(plan) or len(plan) != len(self.graph.inputs) - 1:
+            return False
+        are_inputs = all(each in self.graph.inputs for each in plan)
+        return are_inputs and self.graph.is_legal(self.name, plan)
+
+    def adopt(self, plan: Sequence[str]) -> None:
+        """Put another order in force; what is learned goes on from there."""
+        self.order = tuple(plan)
+        if self.loop is not None:
+            self.loop.reorder(self.ranking(plan))
+
+    def advice(self) -> Advice | None:
+        """Return the order of the look-ups that is the best on the evidence, and its cost."""
+        return None if self.loop is None else self.loop.advice()
+
+    @property
+    def why_unlogged(self) -> str:  # type: ignore[override]
+        """Why nothing is logged, if it is not."""
+        if self.has_cycle:
+            return "where predicates close a cycle, the ways to windows change, too"
+        if self.loop is None:
+            return ""
+        if self.growth.last:
+            return "what ways cost that make more combinations than they are given is in no sample"
+        return self.loop.why_unlogged
+
+    def situation(self) -> Situation | None:
+        """Return what windows drop."""
+        return None if self.loop is None else self.loop.situation()
+
+    def rows_met(self, n_rows: int) -> int:  # noqa: ARG002
+        """Return the new rows of the input."""
+        return self.n_met
+
+    def cost_of(self, plan: list[str], evidence: Any) -> float:
+        """Return the cost of finding out which rows have partners (ns per row)."""
+        if self.loop is None:
+            return UNKNOWN_NS
+        return self.loop.cost_of(self.loop.names(self.ranking(plan)), evidence)
+
+    def best_single(self, held: Sequence[tuple[Any, float]]) -> list[str] | None:
+        """Return the order that a greedy algorithm chooses for all situations together."""
+        best = None if self.loop is None else self.loop.best_single(held)
+        if self.filters is None or best is None:
+            return None
+        return list(self.filters.order(tuple(map(self.targets.index, best))))
+
+    def take(self, plan: list[str], evidence: Any) -> None:
+        """Put an order in force, and the evidence that it was chosen by."""
+        self.adopt(plan)
+        if self.loop is not None:
+            self.loop.begin_with(evidence)
+
+    def let_go(self) -> None:
+        """Let all evidence go but what came since the last change."""
+        if self.loop is not None:
+            self.loop.let_go()
+
+    # -- saving ---------------------------------------------------------------------------------
+
+    def snapshot(self) -> PipelineState | None:
+        """Return the learned state; None if nothing is learned."""
+        if self.loop is None:
+            return None
+        return PipelineState(self.loop.snapshot(), self.growth.snapshot())
+
+    def restore(self, state: PipelineState) -> None:
+        """Continue from what ``snapshot`` returned; StateError or PlanError if it is damaged."""
+        if self.loop is not None:
+            self.loop.restore(state.loop)
+            self.growth.restore(state.growth)
+
+
+SAMPLE_ROWS = 200
+"""New rows of each input whose partners are looked up in every window, per bucket and batch."""
+
+TREE_BATCHES = 10
+"""Batches between two reviews of the tree."""
+
+MAX_OVERHEAD = 0.02
+"""Most time that profiling takes, as a share of the time that the join takes."""
+
+MOST_SKIPPED = 8
+"""Most batches in a row in which nothing is profiled because profiling took too long before."""
+
+
+class JoinState(msgspec.Struct, frozen=True):
+    """The saved state of the loop."""
+
+    inputs: tuple[str, ...]
+    orders: dict[str, tuple[str, ...]]
+    tree: list[tuple[str, str, float]]
+    """Pairs of inputs and the share of their pairs of rows that are joined."""
+    pairs: list[tuple[str, str, float, float]]
+    """Pairs of inputs, the pairs of sampled rows that are joined, and all pairs."""
+    n_since_tree: int
+    pipelines: dict[str, PipelineState]
+
+
+class JoinLoop:
+    """Keeps the orders of a join good.
+
+    Args:
+        graph: the inputs and their key classes.
+        options: of the learning.
+        tables: the inputs whose rows were always there.
+
+    Raises:
+        OptionError: the policy or the monitor is unknown or of the wrong kind.
+    """
+
+    def __init__(
+        self, graph: JoinGraph, options: JoinOptions, tables: frozenset[str] = frozenset()
+    ) -> None:
+        find_policy(options.policy)
+        find_monitor(options.monitor)
+        self.graph = graph
+        self.options = options
+        self._tables = tables
+        self.written = written_orders(graph)
+        self.pipelines = {
+            name: PipelineChoice(graph, name, order, options)
+            for name, order in self.written.items()
+        }
+        self.is_adaptive = options.adaptive and len(graph.inputs) > 2
+        self.pairs: dict[Pair, tuple[float, float]] = {}
+        """By pair of inputs, the pairs of sampled rows that are joined, and all pairs; counted
+        only where predicates close a cycle."""
+        self._neighbours = neighbours(graph) if has_cycle(graph) else {}
+        near = self._neighbours.items()
+        self._edges = {frozenset({name, other}) for name, others in near for other in others}
+        self._budget = Budget(MAX_OVERHEAD, saves=False, most_owed=MOST_SKIPPED)
+        self._n_since_tree = TREE_BATCHES - 1
+        self._tree: dict[Pair, float] = {}
+        if self.is_adaptive:
+            self._use_tree({})
+
+    @property
+    def plan(self) -> dict[str, tuple[str, ...]]:
+        """The orders in force."""
+        return {name: each.order for name, each in self.pipelines.items()}
+
+    @property
+    def choices(self) -> tuple[PipelineChoice, ...]:
+        """The pipelines whose order may be another one: of two inputs there is no other."""
+        return tuple(self.pipelines.values()) if len(self.graph.inputs) > 2 else ()
+
+    def probing(self, n_parts: Sequence[int] = ()) -> DropProbing | None:
+        """Return the choice of the new rows that the next batch profiles; None if it profiles none.
+
+        While profiling has taken more than its share, it goes on only for pipelines of which little
+        is known. ``n_parts`` says in how many parts each key class is cut.
+        """
+        ways = {
+            name: each.filters
+            for name, each in self.pipelines.items()
+            if each.filters is not None and self._is_profiled(each)
+        }
+        if not ways:
+            return None
+        parts = tuple(n_parts)
+        seed, neighbours_of, tables = self.options.seed, self._neighbours, self._tables
+        return DropProbing(SAMPLE_ROWS, ways, seed, neighbours_of, parts, tables)
+
+    def _is_profiled(self, pipeline: PipelineChoice) -> bool:
+        if pipeline.loop is None:
+            return bool(self._neighbours) and self._budget.may
+        return self._budget.may or pipeline.loop.is_warming
+
+    def step(self, fresh: JoinProfile, batch_id: int = -1) -> list[JournalEntry]:
+        """Take in what a batch observed, and change orders; returns findings and decisions."""
+        self._budget.spend(sum(each.ns for each in fresh.samples))
+        self._budget.earn(fresh.ns)
+        entries: list[JournalEntry] = []
+        for pipeline in self.pipelines.values():
+            entries += pipeline.step(fresh.samples, batch_id)
+        if self._neighbours and self.is_adaptive:
+            self._count_pairs(fresh.samples)
+            entries += self._review_tree(batch_id)
+        return entries
+
+    def records(self) -> tuple[OrderRecord, ...]:
+        """Return the pipelines that have something to learn, after a batch."""
+        records = (each.record() for each in self.pipelines.values())
+        return tuple(each for each in records if each is not None)
+
+    # -- the tree of a join with a cycle --------------------------------------------------------
+
+    def _use_tree(self, pass_fracs: Mapping[Pair, float]) -> list[PipelineChoice]:
+        """Take the tree of the pickiest pairs; return the pipelines to which that matters."""
+        self._tree = dict(pass_fracs)
+        changed = []
+        for name, pipeline in self.pipelines.items():
+            filters = way_filters(self.graph, name, pass_fracs)
+            if filters != pipeline.filters:
+                pipeline.begin(filters)
+                changed.append(pipeline)
+        return changed
+
+    def _count_pairs(self, samples: Sequence[DropSample]) -> None:
+        fresh: dict[Pair, tuple[int, int]] = {}
+        for each in samples:
+            for other, (joined, n_pairs) in each.pairs.items():
+                pair = frozenset({each.filters.pipeline, other})
+                so_far = fresh.get(pair, (0, 0))
+                fresh[pair] = so_far[0] + joined, so_far[1] + n_pairs
+        for pair, (joined, n_pairs) in fresh.items():
+            before = self.pairs.get(pair, (0.0, 0.0))
+            self.pairs[pair] = KEPT * before[0] + joined, KEPT * before[1] + n_pairs
+
+    def _review_tree(self, batch_id: int) -> list[JournalEntry]:
+        """Take another tree where other pairs are the pickiest now."""
+        self._n_since_tree += 1
+        if self._n_since_tree < TREE_BATCHES or not self._edges <= self.pairs.keys():
+            return []
+        self._n_since_tree = 0
+        now = {pair: joined / n_pairs for pair, (joined, n_pairs) in self.pairs.items()}
+        before = self._tree
+        if before and not _has_swapped(_ranked(before), now):
+            return []
+        changed = self._use_tree(now)
+        entries = []
+        if changed:
+            evidence = {
+                "pass_fracs": {_text(pair): now[pair] for pair in _ranked(now)},
+                "pipelines": [each.name for each in changed],
+            }
+            ranks = list(map(_text, _ranked(before))), list(map(_text, _ranked(now)))
+            entries.append(JournalEntry(batch_id, COMPONENT, "tree", *ranks, evidence))
+        for each in changed:
+            assert each.filters is not None
+            order = each.filters.nearest(each.order)
+            if not each.is_held and order != each.order:
+                plans, why = (each.plan, list(order)), {"why": "another tree"}
+                entries.append(each.decision(batch_id, "order", *plans, why))
+                each.order = order
+        return entries
+
+    # -- saving ---------------------------------------------------------------------------------
+
+    def snapshot(self) -> JoinState:
+        """Return the learned state."""
+        states = {name: each.snapshot() for name, each in self.pipelines.items()}
+        return JoinState(
+            inputs=self.graph.inputs,
+            orders=self.plan,
+            tree=[(*_ends(pair), frac) for pair, frac in self._tree.items()],
+            pairs=[(*_ends(pair), *counts) for pair, counts in self.pairs.items()],
+            n_since_tree=self._n_since_tree,
+            pipelines={name: state for name, state in states.items() if state is not None},
+        )
+
+    def restore(self, state: Any) -> None:
+        """Continue from what ``snapshot`` returned; what is switched off stays as written.
+
+        Raises:
+            StateError: the state is of another join, or damaged.
+        """
+        try:
+            self._restore(msgspec.convert(state, JoinState, from_attributes=True))
+        except (msgspec.ValidationError, PlanError) as error:
+            msg = (
+                f"the saved orders of the join are damaged: {error}; start from an empty checkpoint"
+            )
+            raise StateError(msg) from error
+
+    def _restore(self, state: JoinState) -> None:
+        if state.inputs != self.graph.inputs:
+            msg = (
+                f"the saved orders are of a join of {list(state.inputs)}, this one is of "
+                f"{list(self.graph.inputs)}; start from an empty checkpoint"
+            )
+            raise StateError(msg, saved=state.inputs, now=self.graph.inputs)
+        for name, pipeline in self.pipelines.items():
+            order = state.orders.get(name, ())
+            if not pipeline.is_possible(order):
+                msg = f"{list(order)} is no order of the pipeline of {name}"
+                raise PlanError(msg, order=order)
+        if not self.is_adaptive:
+            return
+        tree = {frozenset({one, other}): frac for one, other, frac in state.tree}
+        if tree and tree.keys() != self._edges:
+            msg = f"the tree is of {[_text(pair) for pair in tree]}, which is not what is joined"
+            raise PlanError(msg, pairs=list(tree))
+        self._use_tree(tree)
+        self.pairs = {
+            frozenset({one, other}): (joined, n_pairs)
+            for one, other, joined, n_pairs in state.pairs
+        }
+        self._n_since_tree = state.n_since_tree
+        for name, pipeline in self.pipelines.items():
+            if name in state.pipelines:
+                pipeline.restore(state.pipelines[name])
+            pipeline.order = state.orders[name]
+
+
+def written_orders(graph: JoinGraph) -> dict[str, tuple[str, ...]]:
+    """Return, for each input, the others as they were written, without Cartesian products."""
+    orders = {}
+    for first in graph.inputs:
+        order: list[str] = []
+        while reachable := graph.reachable((first, *order)):
+            order.append(next(name for name in graph.inputs if name in reachable))
+        orders[first] = tuple(order)
+    return orders
+
+
+def _ranked(pass_fracs: Mapping[Pair, float]) -> list[Pair]:
+    """Return pairs of inputs, the pickiest first."""
+    return sorted(pass_fracs, key=lambda pair: (pass_fracs[pair], sorted(pair)))
+
+
+def _has_swapped(ranks: Sequence[Pair], pass_fracs: Mapping[Pair, float]) -> bool:
+    """Return whether a pair of inputs is clearly less picky now than one that ranked behind it."""
+    return any(
+        pass_fracs[one] > CHANGE * pass_fracs[other] for one, other in combinations(ranks, 2)
+    )
+
+
+def _ends(pair: Pair) -> tuple[str, str]:
+    one, other = sorted(pair)
+    return one, other
+
+
+def _text(pair: Pair) -> str:
+    return "-".join(sorted(pair))

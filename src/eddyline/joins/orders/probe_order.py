@@ -1,63 +1,30 @@
 """Probe order of one input [Babu05 5.2].
 
 A window without a match drops the row, so filter policies can rank windows. A window that shares no
-key with the row is reachable only through others: no order needs a Cartesian product. Its filter
-therefore tests the whole path, and choosing it puts the whole path into the order.
+key with the row is reached only through others, as no order may need a Cartesian product. Its
+filter tests the whole way, and choosing it puts the whole way into the order.
 
 A greedy ranking costs at most four times the least possible work if all windows can be probed at
 once (the row is of the root of a star). Nothing is known for other joins.
 
-The paths are those of a tree of inputs and key classes; inputs of a class are all joined with each
-other. Where predicates close a cycle, the tree has the predicates that the fewest pairs fulfil; the
-probes test the others all the same.
+The ways are those of a tree of inputs and key classes; all inputs of a class are joined with each
+other. Where predicates close a cycle, the tree has the predicates that the fewest pairs fulfil. The
+probes test the others, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Mapping, Sequence
 
     from eddyline.joins.graph import JoinGraph
 
 Pair = frozenset[str]
 """Two inputs that a predicate connects."""
-
-
-class Orders(Mapping[str, tuple[str, ...]]):
-    """For each input, the others in the order in which its new rows probe their windows.
-
-    The plan of a join: immutable, and ``str`` says it in words.
-
-    >>> str(Orders({"r": ("s", "t"), "s": ("t", "r"), "t": ("s", "r")}))
-    'r: s, t; s: t, r; t: s, r'
-    """
-
-    def __init__(self, orders: Mapping[str, Sequence[str]]) -> None:
-        self._orders = {name: tuple(order) for name, order in orders.items()}
-
-    def __getitem__(self, name: str) -> tuple[str, ...]:
-        return self._orders[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._orders)
-
-    def __len__(self) -> int:
-        return len(self._orders)
-
-    def __str__(self) -> str:
-        return "; ".join(f"{name}: {', '.join(order)}" for name, order in self.items())
-
-    def __repr__(self) -> str:
-        return f"Orders({self._orders})"
-
-    def replace(self, name: str, order: tuple[str, ...]) -> Orders:
-        """Return the orders with another one for an input."""
-        return Orders({**self._orders, name: order})
 
 
 @dataclass(frozen=True, slots=True)

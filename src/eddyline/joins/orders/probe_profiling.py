@@ -1,12 +1,12 @@
 """Drop probing: the windows in which a few sampled rows have no partner [Babu05 5.2].
 
-A pipeline shows the drops of its windows in its own order only. So a few of the new rows of a batch
-are looked up in *all* windows, each along the way that leads to it, until a partner is found or
-known not to be there. Orders are learned from that; results never depend on it.
+A pipeline shows the drops of its windows in its own order only. So a few new rows of a batch are
+looked up in *all* windows, each along the way that leads to it, until a partner is found or known
+not to be there. Orders are learned from that; results never depend on it.
 
 A sampled row sees the windows as its pipeline does: the runs before the batch, and the new rows of
-inputs that had their turn before; see ``operator.pipeline``. Those of tables are there from the
-start. A pipeline with an empty window joins nothing, so that its rows are not sampled.
+inputs that had their turn before (see ``operator.pipeline``). New rows of tables are there from the
+start. A pipeline with an empty window joins nothing, so its rows are not sampled.
 """
 
 from __future__ import annotations

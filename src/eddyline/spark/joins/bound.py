@@ -119,9 +119,9 @@ class BoundJoin:
 
     def _key_column(self, name: str, text: str) -> str:
         """Return the result column that a key is; empty if it is computed."""
-        (carried,) = (each.columns for each in self.source.layouts if each.name == name)
+        columns = self.source.layout(name).columns
         path = plain_path(text) or ()
-        same = [column for column, _ in carried if (column.lower(),) == tuple(map(str.lower, path))]
+        same = [column for column, _ in columns if (column.lower(),) == tuple(map(str.lower, path))]
         return result_column(name, same[0]) if len(same) == 1 else ""
 
     def then(self, steps: Sequence[Step]) -> Sequence[Step]:
@@ -195,9 +195,7 @@ class BoundJoin:
     def order(self, time: EventTime, latest: Mapping[str, int]) -> OrderPlan | None:
         """Return the order of event time to answer in; None if no answer depends on it.
 
-        Args:
-            time: the lateness that is in force.
-            latest: the latest event time of each stream before a batch (µs).
+        ``latest`` is the latest event time of each stream before a batch (µs).
         """
         layouts = {each.name: each for each in self.source.layouts}
         counts = {
@@ -217,9 +215,7 @@ class BoundJoin:
     def partners(self, time: EventTime, latest: Mapping[str, int]) -> PartnerPlan | None:
         """Return what is asked of rows by their partners; None of an inner join.
 
-        Args:
-            time: the lateness that is in force.
-            latest: the latest event time of each stream before a batch (µs).
+        ``latest`` is the latest event time of each stream before a batch (µs).
         """
         if self.step.kind == "inner":
             return None
@@ -337,9 +333,14 @@ class BoundJoin:
         """No results, for analysis."""
         return self.spark.createDataFrame([], self.result_schema)
 
+    @property
+    def gives_all(self) -> bool:
+        """Whether each row that tasks return, but a report, is a result."""
+        return self.step.kind == "inner" or not self.compared
+
     def results(self, df: DataFrame) -> DataFrame:
         """Return the results in what tasks returned: a struct for each input."""
-        if gives_all(self):
+        if self.gives_all:
             return df.select(*self._structs)
         return df.select(*self._structs, FOUND).where(self._is_result).drop(FOUND)
 
@@ -440,11 +441,7 @@ def _input(site: Site, joined: JoinedInput, compared: tuple[str, ...]) -> JoinIn
 def _made_input(
     site: Site, joined: JoinedInput, compared: tuple[str, ...], steps: Sequence[Step]
 ) -> JoinInput:
-    """Return an input whose rows are results of operators of its own.
-
-    Raises:
-        QueryError: they have no event time.
-    """
+    """Return an input that operators of its own make; QueryError if it has no event time."""
     assert site.lay_out is not None
     made = site.lay_out(steps, joined.name)
     if made.time is None or made.clock is None:
@@ -489,8 +486,3 @@ def _check_streams(inputs: Sequence[JoinInput]) -> None:
             f"that does not change is joined without a time"
         )
         raise QueryError(msg)
-
-
-def gives_all(bound: BoundJoin) -> bool:
-    """Return whether each row that tasks return, but a report, is a result."""
-    return bound.step.kind == "inner" or not bound.compared

@@ -1,4 +1,4 @@
-"""The inputs of a join on Spark: what arrives of each, and how far its event time has come."""
+"""The inputs of a join on Spark: what arrives of each, how far event time is, and their filters."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from eddyline.errors import StateError
 from eddyline.joins.plan import BUCKETS
 from eddyline.joins.view import InputsPart
 from eddyline.spark.event_time import Asked, counted, disorders, warned_of_late
+from eddyline.spark.filters.guard import Guard
+from eddyline.spark.filters.operator import FilterOperator
 from eddyline.spark.joins.layout import INPUT, PASSES, START
 from eddyline.spark.operator import Laid, Operator, Pending
 from eddyline.spark.run.observations import PendingMetrics
@@ -31,8 +33,9 @@ if TYPE_CHECKING:
 
     from eddyline.constraints.bounds import Disorder, LatenessRule
     from eddyline.joins.plan import BucketReport
+    from eddyline.options import FilterOptions
     from eddyline.runtime.journal import JournalEntry
-    from eddyline.spark.joins.source import Source
+    from eddyline.spark.joins.source import InputPredicates, Source
     from eddyline.spark.operator import Batch, Observed
     from eddyline.state.manifest import StatePlace
 
@@ -274,8 +277,7 @@ class JoinInputs(Operator):
 
     def n_keyed(self, name: str) -> int:
         """Return the rows of a stream without steps in the batch that have a time and all keys."""
-        (number,) = (each.number for each in self.source.layouts if each.name == name)
-        return self._n_keyed.get(number, 0)
+        return self._n_keyed.get(self.source.layout(name).number, 0)
 
     def _metrics(self, observed: Sequence[Observed]) -> Mapping[str, Any]:
         """Return the counts of the rows of the batch; none if nothing is known of them."""
@@ -284,13 +286,7 @@ class JoinInputs(Operator):
         return observed[0].metrics if observed else {}
 
     def count_late(self, n_late: Mapping[str, int], place: StatePlace, batch_id: int) -> None:
-        """Add the late rows of a batch; warn once of an input with many late rows.
-
-        Args:
-            n_late: numbers of late rows, by input.
-            place: the durable state, which contains the rows.
-            batch_id: the batch.
-        """
+        """Add the late rows of a batch, by input; warn once of an input with many late rows."""
         self._n_late.update(n_late)
         for name in n_late.keys() - self._warned:
             n_rows, share = self.counts[name].n_arrived, self.lateness.shares.get(name)
@@ -329,3 +325,39 @@ def _as_observed(told: Sequence[Any]) -> dict[str, int]:
             if at is not None:
                 found[f"{kind}{number}"] = pick(found.get(f"{kind}{number}", at), at)
     return found
+
+
+class InputFilter(FilterOperator):
+    """The predicates of one input of a join."""
+
+    def __init__(
+        self,
+        step: InputPredicates,
+        options: FilterOptions,
+        query: str,
+        arrivals: JoinInputs,
+    ) -> None:
+        self.step = step
+        self._arrivals = arrivals
+        guard = Guard(f"{INPUT} = {step.own.number}", step.marks, step.dropped)
+        super().__init__(step.bound, options, query, relation=step.relation, guard=guard)
+
+    def prepare(self, df: DataFrame, batch: Batch) -> None:
+        """Look at a micro-batch before it runs; see ``FilterOperator.prepare``."""
+        if not self._arrivals.has(self.step.own.number):
+            return
+        rows = self._arrivals.rows() if self.step.is_first else None
+        super().prepare(self.step.own.named(df if rows is None else rows), batch)
+
+    def lay(
+        self,
+        df: DataFrame,
+        batch: Batch,
+        *,
+        observation: Callable[[str], Any] = lambda _component: Observation(),
+    ) -> Laid:
+        """Lay the predicates over the rows of the input; see ``FilterOperator.lay``."""
+        if not self._arrivals.has(self.step.own.number):
+            return Laid(df)
+        laid = super().lay(self.step.own.named(df), batch, observation=observation)
+        return Laid(self.step.own.unnamed(laid.df), laid.pending)

@@ -174,10 +174,6 @@ class Layouts:
     def add(self, number: int, each: JoinInput) -> InputLayout:
         """Return the layout of an input; common columns that are missing are added.
 
-        Args:
-            number: of the input.
-            each: the input.
-
         Raises:
             NotSupportedError: rows are grouped by a column that has no order.
         """

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import suppress
+from copy import copy
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -58,10 +59,10 @@ from eddyline.spark.bucketed import (
     shuffled,
     state_of,
 )
-from eddyline.spark.joins.bound import bind_join, gives_all
-from eddyline.spark.joins.inputs import BatchMode, JoinInputs
+from eddyline.spark.joins.bound import bind_join
+from eddyline.spark.joins.inputs import BatchMode, InputFilter, JoinInputs
 from eddyline.spark.joins.layout import INPUT, RAW, START, TEXT_OF
-from eddyline.spark.joins.source import InputFilter, Placement, operators_of_inputs
+from eddyline.spark.joins.source import InputProject, Placement
 from eddyline.spark.joins.tables import Broadcast, TableFilter, one_bucket
 from eddyline.spark.joins.task import BatchWorker, FileJoinRows, OnceWorker, Shape
 from eddyline.spark.lane import Lane, Refused
@@ -85,7 +86,7 @@ if TYPE_CHECKING:
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History, Record
     from eddyline.spark.joins.bound import BoundJoin
-    from eddyline.spark.joins.layout import InputLayout, JoinInput
+    from eddyline.spark.joins.layout import JoinInput
     from eddyline.spark.lane import ListedScan, PlainScan
     from eddyline.spark.operator import Batch, Laid, Observed, Operator, Pending, Site
     from eddyline.state.manifest import StatePart, StatePlace
@@ -128,8 +129,16 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         )
         self.broadcast = Broadcast(bound, self.inputs) if can_broadcast else None
         self.time, self.clock, self.times = None, self.inputs, bound.times
-        steps = bound.source.laid, bound.filter_options, bound.name
-        self._of_inputs = (self.inputs, *operators_of_inputs(*steps, self.inputs))
+        self._of_inputs: tuple[Operator, ...] = (
+            self.inputs,
+            *(
+                step
+                if isinstance(step, InputProject)
+                else InputFilter(step, bound.filter_options, bound.name, self.inputs)
+                for laid in bound.source.laid
+                for step in laid.steps
+            ),
+        )
         self.options = bound.options.resolved()
         self.keeps_late = tuple(each.name for each in bound.inputs if each.made is None)
         timed = (each for each in bound.inputs if each.time is not None and each.made is None)
@@ -178,7 +187,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         self.lane = Lane(
             self, "lane", self.options.lane, is_adaptive=self.options.adaptive, keeps_rows=False
         )
-        self.gives_all = gives_all(bound)
+        self.gives_all = bound.gives_all
         self.work = JoinWork()
         self.n_joined = dict.fromkeys(self.graph.inputs, 0)
         self.n_results = 0
@@ -188,12 +197,8 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         self._told: list[JournalEntry] = []
         """What is to be journaled of the newest batch's discards."""
         self._placement: Placement | None = None
-        self._conditions: dict[str, RowTest | None] = {}
-        """By input; see ``_where``."""
         self._reading: Reading | None = None
         """What reads the files of the batch that is laid; None if Spark hands its rows over."""
-        self._key_columns: dict[str, dict[int, str]] = {}
-        """By input, the column of each key class; of those whose keys are columns."""
         self._last_batch = -1
         self._is_new = True
 
@@ -375,19 +380,16 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
 
     def _columns_read(self, of: JoinInput) -> tuple[str, ...]:
         """Return the columns of an input that tasks read, those of its condition included."""
-        return columns_to_read(self._needed(of), self._where(of))
+        return columns_to_read(self._needed(of), self._conditions[of.name])
 
-    def _where(self, of: JoinInput) -> RowTest | None:
-        """Return the condition on the rows of an input, which tasks evaluate if they read files.
-
-        Raises:
-            Refused: Spark has to evaluate it.
-        """
-        if of.name not in self._conditions:
-            steps = [each for each in of.steps if isinstance(each, FilterStep)]
-            predicates = [own for each in steps for own in each.predicates]
-            self._conditions[of.name] = row_test(of.df, predicates)
-        return self._conditions[of.name]
+    @cached_property
+    def _conditions(self) -> dict[str, RowTest | None]:
+        """The conditions that tasks evaluate where they read files; Refused if they cannot."""
+        found = {}
+        for each in self._read:
+            steps = (step for step in each.steps if isinstance(step, FilterStep))
+            found[each.name] = row_test(each.df, [own for step in steps for own in step.predicates])
+        return found
 
     @property
     def _filters(self) -> list[InputFilter]:
@@ -409,35 +411,29 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         """The inputs whose files tasks may read, in the order in which Spark unites them."""
         return [self.bound.inputs[number] for number, _ in self.bound.source.in_files]
 
-    def _layout(self, of: JoinInput) -> InputLayout:
-        return next(each for each in self.bound.source.layouts if each.name == of.name)
+    @cached_property
+    def _key_columns(self) -> dict[str, dict[int, str]]:
+        """The column of each key class, by input that tasks read; Refused if a key is computed."""
+        return {each.name: self._columns_of_keys(each) for each in self._read}
 
     def _columns_of_keys(self, of: JoinInput) -> dict[int, str]:
-        """Return the column of each key class of an input.
-
-        Raises:
-            Refused: a key is computed.
-        """
-        if of.name in self._key_columns:
-            return self._key_columns[of.name]
+        columns = {quoted(name): name for name in of.df.columns}
+        columns |= {name: name for name in of.df.columns}
         found = {}
-        for key in self._layout(of).keys:
+        for key in self.bound.source.layout(of.name).keys:
             texts = self.bound.step.keys[key].members[of.name]
-            known = {quoted(name): name for name in of.df.columns}
-            known |= {name: name for name in of.df.columns}
             if len(texts) > 1:
                 raise Refused(f"two columns of {of.name} have one value in each result")
-            if texts[0].strip() not in known:
+            if texts[0].strip() not in columns:
                 raise Refused(f"Spark computes the key {one_line(texts[-1])} of {of.name}")
-            found[key] = known[texts[0].strip()]
-        self._key_columns[of.name] = found
+            found[key] = columns[texts[0].strip()]
         return found
 
     def _needed(self, of: JoinInput) -> tuple[str, ...]:
-        """Return the columns of an input that tasks read; see ``_columns_of_keys``."""
+        """Return the columns that results need of an input, with its time and keys."""
         assert of.time is not None
-        keys = self._columns_of_keys(of).values()
-        return (*dict.fromkeys([of.time, *keys, *self._layout(of).slots]),)
+        keys, slots = self._key_columns[of.name].values(), self.bound.source.layout(of.name).slots
+        return (*dict.fromkeys([of.time, *keys, *slots]),)
 
     def check_may_read(self) -> None:
         """Raise Refused if tasks may not read files, whatever the input is."""
@@ -449,18 +445,18 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             raise Refused("rows that have no partner are needed, or their order")
         if self.broadcast is not None or self.drops.loop.tables:
             raise Refused("a table says which rows are needed")
+        self._conditions  # noqa: B018 - these may be refused, too
         for each in self._read:
-            self._where(each)
-            if any(name.startswith(TEXT_OF) for name in self._layout(each).slots):
+            if any(name.startswith(TEXT_OF) for name in bound.source.layout(each.name).slots):
                 raise Refused(f"Spark computes a column of {each.name}")
-            self._columns_of_keys(each)
+        self._key_columns  # noqa: B018
 
     def check_fits(self, *scans: PlainScan) -> None:
         """Raise Refused if keys have values that tasks do not compare as Spark does."""
         check_settings(self._conditions.values(), scans[0].spark)
         for scan, each in zip(scans, self._read, strict=True):
             kinds = {column.name: column.type_text for column in scan.columns}
-            for key, name in self._columns_of_keys(each).items():
+            for key, name in self._key_columns[each.name].items():
                 if kinds[name] not in KINDS or self.bound.source.kinds[key] not in KINDS:
                     raise Refused(f"tasks do not compare {name!r}, of type {kinds[name]}")
 
@@ -491,17 +487,17 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
     def _file_rows(self, files: ListedScan, of: JoinInput) -> FileJoinRows:
         """Return what reads the files of one input."""
         assert of.time is not None
-        layout, source = self._layout(of), self.bound.source
+        source, layout = self.bound.source, self.bound.source.layout(of.name)
         return FileJoinRows(
             **files.reading(self._needed(of)),
             n_buckets=self.n_buckets,
             most_rows=None,
             time=of.time,
             spans=False,
-            where=self._where(of),
+            where=self._conditions[of.name],
             number=layout.number,
             name=of.name,
-            keys=self._columns_of_keys(of),
+            keys=self._key_columns[of.name],
             hashed=source.rough,
             slots={place: name for name, place in layout.slots.items()},
             common=self._common,
@@ -517,7 +513,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
     @property
     def gives_table(self) -> bool:
         """Whether the driver makes results without Spark; see ``laid_table``."""
-        return gives_all(self.bound)
+        return self.bound.gives_all
 
     def laid_table(self, found: pa.Table) -> Laid:
         """Return the results in what the driver has answered, as a table."""
@@ -588,7 +584,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         with self._lock:
             n_rows = self._count(reports)
             profile = JoinProfile.of(reports)
-            before = dict(self.loop.plan)
+            before = self.loop.plan
             entries = self.loop.step(profile, batch.id)
             changed = {name for name, order in self.loop.plan.items() if order != before[name]}
             self.work = self.work.without(changed)
@@ -638,23 +634,14 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
     # -- what people see ------------------------------------------------------------------------
 
     def late_rows(self, name: str) -> pa.Table:
-        """Return the rows of an input that came too late to be joined.
-
-        Raises:
-            StateError: they cannot be read.
-        """
+        """Return the late rows of an input; StateError if they cannot be read."""
         late = next(given for given in self.bound.inputs if given.name == name)
         is_local = late.time is not None and time_type(late.df, late.time, late.stream) == LOCAL
-        return late_rows(
-            self.place,
-            name,
-            self._last_batch,
-            lambda: self._late_schema(name),
-            is_local=is_local,
-        )
+        schema = partial(self._late_schema, name)
+        return late_rows(self.place, name, self._last_batch, schema, is_local=is_local)
 
     def _late_schema(self, name: str) -> pa.Schema:
-        layout = next(each for each in self.bound.source.layouts if each.name == name)
+        layout = self.bound.source.layout(name)
         columns = [column for column, _ in (*layout.columns, *layout.keys_only)]
         return to_arrow_schema(self.bound.fields_of(layout, columns), timezone="UTC")
 
@@ -667,7 +654,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         with self._lock:
             files = [self.part.files(name) for name in self.graph.inputs]
             cold = {name: self.part.cold(name) for name in self.graph.inputs}
-            tiers = {each.name: each for each in self.leaving.tiers.views() if each.n_pairs}
+            tiers = {each.name: each for each in self.leaving.tiers.views() if each.learned.n_rows}
             discards = self.leaving.discards.newest.values()
             joined = JoinRecord(
                 inputs=self.graph.inputs,
@@ -680,18 +667,18 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
                 n_cold=sum(n_rows for n_rows, _, _ in cold.values()),
                 cold_bytes=sum(n_bytes for *_, n_bytes in cold.values()),
                 cold_rows=tuple(n_rows for n_rows, _, _ in cold.values()),
-                within_us=tuple(tiers[name].bound if name in tiers else None for name in cold),
+                within_us=tuple(
+                    tiers[name].learned.bound if name in tiers else None for name in cold
+                ),
                 closes_us=tuple(map(self.leaving.clusters.least, cold)),
                 n_found_cold=sum(each.n_cold for each in tiers.values()),
                 n_dropped=sum(each.n_dropped for each in discards),
-                n_missing_at_most=sum(
-                    each.n_most for each in self.leaving.discards.newest.values()
-                ),
+                n_missing_at_most=sum(each.n_most for each in discards),
                 n_missing_about=sum(each.n_about for each in discards),
                 dropped_bytes=sum(self.part.dropped_bytes(name) for name in self.graph.inputs),
                 reached=self.inputs.streams.reached(self.inputs.latest),
             )
-        return (*self.loop.record().pipelines, joined)
+        return (*self.loop.records(), joined)
 
     @property
     def choices(self) -> tuple[Choice, ...]:
@@ -728,8 +715,12 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
                 way=self.ways.plan,
                 learned=self.inputs.learned,
                 tiers=self.leaving.tiers.views(),
-                discards=self.leaving.discards.views(),
-                done=tuple(view for loop in self.leaving.done.values() for view in loop.views()),
+                discards=dict(self.leaving.discards.known),
+                done={
+                    (rule, name): copy(rows)
+                    for rule, choice in self.leaving.done.items()
+                    for name, rows in choice.known.items()
+                },
                 drops=self.drops.loop.views(),
                 clusters=self.leaving.clusters.views(self.inputs.latest),
                 declared=tuple(
@@ -763,7 +754,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         )
 
     def _pipeline_view(self, name: str) -> PipelineView:
-        probes, drop_fracs = [], self.loop.drop_fracs(name)
+        probes, drop_fracs = [], self.loop.pipelines[name].drop_fracs()
         for other in self.loop.plan[name]:
             done, drop_frac = self.work.probe(name, other), drop_fracs.get(other, float("nan"))
             probes.append(ProbeView(other, done.n_in, done.n_out, done.ns, drop_frac))

@@ -1,12 +1,10 @@
 """The inputs of a join as one DataFrame: tagged, with codes, in their buckets by one shuffle.
 
-``laid_input`` lays the steps over one input over the DataFrame that all inputs share. Each step
-works on the rows of its input alone, under the names of the input's own columns while it is laid.
-What a step computes stands in common columns that go before the shuffle; ``InputFilter`` and
-``InputProject`` are its operators.
-
-``Source`` has all inputs. Declared keys of streams are found among the key classes. ``Placement``
-sends each row to the partitions that are its buckets.
+``laid_input`` lays the steps over one input over the DataFrame that all inputs share. A step works
+on the rows of its input alone, and sees the columns under the input's own names. What it computes
+stands in common columns that go before the shuffle. ``Source`` has all inputs. ``declared_keys``
+finds the declared keys of streams among the key classes. ``Placement`` sends each row to the
+partitions that are its buckets.
 """
 
 from __future__ import annotations
@@ -14,9 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from operator import and_
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
-from pyspark.sql import Observation
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
@@ -28,8 +25,7 @@ from eddyline.query.predicates import FunctionPredicate, named
 from eddyline.query.steps import FilterStep
 from eddyline.spark.analysis import column_types
 from eddyline.spark.filters.binding import bind_to
-from eddyline.spark.filters.guard import Guard, settled
-from eddyline.spark.filters.operator import FilterOperator
+from eddyline.spark.filters.guard import settled
 from eddyline.spark.joins.layout import (
     INPUT,
     KEY,
@@ -53,7 +49,7 @@ from eddyline.state.grid import N_BINS
 from eddyline.state.rows import ALWAYS, FOREVER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame
 
@@ -106,20 +102,26 @@ class InputPredicates:
     """Whether it is the first step over its input, so that its columns are those of the stream."""
 
 
-@dataclass(frozen=True)
-class InputColumns:
-    """A projection of one input."""
+class InputProject(Operator):
+    """A projection of one input of a join.
 
-    relation: str
-    own: OwnColumns
-    computed: Mapping[str, str]
-    """The SQL of each column that is computed, by its common column."""
-    may_raise: bool
+    Args:
+        relation: the relation that it makes.
+        own: the columns of the input before it.
+        computed: the SQL of each column that is computed, by its common column.
+        may_raise: whether a computed column may raise an error.
+    """
 
-    def lay(self, df: DataFrame) -> DataFrame:
+    def __init__(
+        self, relation: str, own: OwnColumns, computed: Mapping[str, str], *, may_raise: bool
+    ) -> None:
+        self.name = f"project {relation}"
+        self.own, self.computed, self.may_raise = own, computed, may_raise
+
+    def lay(self, df: DataFrame, batch: Batch) -> Laid:  # noqa: ARG002 - the same for every batch
         """Compute the columns for the rows of the input."""
         df = self.own.named(settled(df) if self.may_raise else df)
-        return self.own.unnamed(self._added.over(df) if self.computed else df)
+        return Laid(self.own.unnamed(self._added.over(df) if self.computed else df))
 
     @cached_property
     def _added(self) -> Added:
@@ -172,7 +174,7 @@ class LaidInput:
 
     start: Mapping[str, str]
     """The columns of the stream that are carried, by name, and the common column of each."""
-    steps: tuple[InputPredicates | InputColumns, ...]
+    steps: tuple[InputPredicates | InputProject, ...]
     keys: InputKeys
 
 
@@ -184,15 +186,9 @@ def laid_input(
     raws: SharedColumns,
     options: FilterOptions,
 ) -> LaidInput:
-    """Return the steps of an input over common columns; those that are missing are added.
+    """Return the steps of an input over common columns; missing ones are added to ``raws``.
 
-    Args:
-        each: the input.
-        layout: its places.
-        keys: its key classes by number.
-        codes: the codes of its keys.
-        raws: the common columns that go before the shuffle.
-        options: how the order of predicates is learned.
+    ``codes`` are those of the keys of the input.
 
     Raises:
         QueryError: a step that does not fit the columns before it.
@@ -209,7 +205,7 @@ def laid_input(
     for name, place in places.items():
         places[name] = place or raws.take(types[name], places.values())
     start = dict(places)
-    laid: list[InputPredicates | InputColumns] = []
+    laid: list[InputPredicates | InputProject] = []
     for step in each.steps:
         own = OwnColumns(layout.number, places)
         if isinstance(step, FilterStep):
@@ -231,7 +227,7 @@ def laid_input(
 
 def _projected(
     df: DataFrame, step: ProjectStep, own: OwnColumns, raws: SharedColumns
-) -> tuple[InputColumns, dict[str, str], DataFrame]:
+) -> tuple[InputProject, dict[str, str], DataFrame]:
     """Return a projection, the place of each of its columns, and a DataFrame with these."""
     shape = df.selectExpr(*step.projections)
     texts = _columns_of(step, df)
@@ -246,7 +242,7 @@ def _projected(
         places[name] = raws.take(kind, {*own.places.values(), *places.values()})
         computed[places[name]] = text
     may_raise = any(facts_of(df, text).may_raise for text in computed.values())
-    return InputColumns(step.output, own, computed, may_raise), places, shape
+    return InputProject(step.output, own, computed, may_raise=may_raise), places, shape
 
 
 def _columns_of(step: ProjectStep, df: DataFrame) -> list[str]:
@@ -300,98 +296,11 @@ def column_of(name: str) -> Column:
 def passes_of(layout: InputLayout, are_there: Iterable[Column]) -> Column:
     """Return whether a row of an input can join: NULL if it is not even counted.
 
-    Args:
-        layout: the input.
-        are_there: whether each of its keys is there.
+    ``are_there`` says of each of its keys whether it is there.
     """
     can_join = reduce(and_, are_there)
     is_only_time = layout.is_awaited and not layout.is_raw
     return F.when(can_join, F.lit(True)) if is_only_time else can_join
-
-
-class Arrivals(Protocol):
-    """The rows of the inputs, as the operator before all steps knows them."""
-
-    def rows(self) -> DataFrame | None:
-        """Return the rows of the newest batch, which can be looked at before the job."""
-
-    def has(self, number: int) -> bool:
-        """Return whether the newest batch may have rows of an input."""
-
-
-class InputFilter(FilterOperator):
-    """The predicates of one input of a join.
-
-    Args:
-        step: the predicates.
-        options: how orders are learned.
-        query: name of the join.
-        arrivals: the rows of the inputs.
-    """
-
-    def __init__(
-        self,
-        step: InputPredicates,
-        options: FilterOptions,
-        query: str,
-        arrivals: Arrivals,
-    ) -> None:
-        self.step = step
-        self._arrivals = arrivals
-        guard = Guard(f"{INPUT} = {step.own.number}", step.marks, step.dropped)
-        super().__init__(step.bound, options, query, relation=step.relation, guard=guard)
-
-    def prepare(self, df: DataFrame, batch: Batch) -> None:
-        """Look at a micro-batch before it runs; see ``FilterOperator.prepare``."""
-        if not self._arrivals.has(self.step.own.number):
-            return
-        rows = self._arrivals.rows() if self.step.is_first else None
-        super().prepare(self.step.own.named(df if rows is None else rows), batch)
-
-    def lay(
-        self,
-        df: DataFrame,
-        batch: Batch,
-        *,
-        observation: Callable[[str], Any] = lambda _component: Observation(),
-    ) -> Laid:
-        """Lay the predicates over the rows of the input; see ``FilterOperator.lay``."""
-        if not self._arrivals.has(self.step.own.number):
-            return Laid(df)
-        laid = super().lay(self.step.own.named(df), batch, observation=observation)
-        return Laid(self.step.own.unnamed(laid.df), laid.pending)
-
-
-class InputProject(Operator):
-    """A projection of one input of a join.
-
-    Args:
-        step: the projection.
-    """
-
-    def __init__(self, step: InputColumns) -> None:
-        self.step = step
-        self.name = f"project {step.relation}"
-
-    def lay(self, df: DataFrame, batch: Batch) -> Laid:  # noqa: ARG002 - the same for every batch
-        """Compute the columns."""
-        return Laid(self.step.lay(df))
-
-
-def operators_of_inputs(
-    inputs: Iterable[LaidInput],
-    options: FilterOptions,
-    query: str,
-    arrivals: Arrivals,
-) -> list[Operator]:
-    """Return the operators of the steps over one input of a join each, in the order of inputs."""
-    return [
-        InputFilter(step, options, query, arrivals)
-        if isinstance(step, InputPredicates)
-        else InputProject(step)
-        for laid in inputs
-        for step in laid.steps
-    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -459,6 +368,10 @@ class Source:
     types: Mapping[str, str] = field(default_factory=dict)
     """Of the common columns, but for those of every row."""
 
+    def layout(self, name: str) -> InputLayout:
+        """Return the places of the columns of an input."""
+        return next(each for each in self.layouts if each.name == name)
+
     @property
     def awaited(self) -> tuple[int, ...]:
         """The numbers of the inputs of which rows that cannot join come, too."""
@@ -481,11 +394,7 @@ class Source:
         return [self.trunk, *(own for each in self.made for own in each.part.operators())]
 
     def of_streams(self, df: DataFrame) -> DataFrame | None:
-        """Return the rows of the streams that nothing makes; None if there are none.
-
-        Args:
-            df: the rows that the query reads.
-        """
+        """Return the rows of the streams that nothing makes; None if there are none."""
         if self.trunk is None:
             return df
         return None if self.streams is None else self.trunk.rows(0, df)
@@ -516,11 +425,6 @@ def source_of(step: JoinStep, inputs: Sequence[JoinInput], options: FilterOption
 
     Every row is there. One that has a NULL in a key never joins and is marked, of inputs without
     steps at once, of the others when their keys are known.
-
-    Args:
-        step: the join.
-        inputs: in the order of the join.
-        options: how the order of predicates is learned.
 
     Raises:
         QueryError: keys that cannot be compared, an event time that is no time, or a step that does
@@ -584,11 +488,7 @@ def _made(
 ) -> tuple[Trunk | None, tuple[MadeInput, ...]]:
     """Return the rows of all inputs, and the inputs that are made; nothing if none is.
 
-    Args:
-        inputs: in the order of the join.
-        tags: the common columns of the inputs that are made, by number.
-        streams: the rows of the other streams.
-        types: of the common columns.
+    ``tags`` are the common columns of the inputs that are made, by number.
     """
     if not tags:
         return None, ()
@@ -609,12 +509,8 @@ def _tagged(
 ) -> list[Column]:
     """Return the common columns over the rows of an input.
 
-    Args:
-        each: the input.
-        number: its number.
-        own: what it has in common columns.
-        passes: whether a row can join, as far as that is known.
-        types: of the common columns.
+    ``own`` is what it has in common columns, ``passes`` whether a row can join as far as that is
+    known.
     """
     tags = {INPUT: F.lit(number), PASSES: passes, START: _start(each)}
     filled = {name: own.get(name, F.lit(None)).cast(kind) for name, kind in types.items()}
@@ -639,10 +535,7 @@ def declared_keys(
 ) -> dict[str, UniqueKey]:
     """Return the declared keys by which inputs are joined, by input.
 
-    Args:
-        step: the join.
-        inputs: its inputs.
-        rough: key classes whose codes are hashes.
+    ``rough`` are the key classes whose codes are hashes.
     """
     found = {}
     for each in inputs:

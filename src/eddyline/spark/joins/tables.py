@@ -80,8 +80,7 @@ class Broadcast:
         self.bound = bound
         self.inputs = inputs
         self.source = bound.source
-        layouts = {each.name: each for each in self.source.layouts}
-        (self.stream,) = (layouts[name] for name in bound.timed)
+        (self.stream,) = map(self.source.layout, bound.timed)
         self.tables = tuple(each for each in self.source.layouts if each.name not in bound.timed)
         self._copies: dict[str, DataFrame] = {}
         """The tables, as they are kept."""
@@ -154,11 +153,7 @@ class Broadcast:
         return all(part.files(each.name) for each in self.tables)
 
     def _take(self, part: JoinPart, place: StatePlace) -> None:
-        """Read the tables as they are kept, unless they are known.
-
-        Raises:
-            OSError: they cannot be read.
-        """
+        """Read the tables as they are kept, unless they are known."""
         files = tuple(file.name for each in self.tables for file in part.files(each.name))
         if files == self._files:
             return
@@ -200,11 +195,7 @@ class Broadcast:
     def lay(self, df: DataFrame, part: JoinPart, place: StatePlace, order: Sequence[str]) -> Laid:
         """Return the results of the rows of a batch.
 
-        Args:
-            df: the rows of the stream, its steps laid.
-            part: the state before the batch.
-            place: where its files are.
-            order: the tables, in the order in which they are joined.
+        ``df`` has the rows of the stream, its steps laid; the tables are joined in ``order``.
 
         Raises:
             StateError: the tables cannot be read.
@@ -235,12 +226,7 @@ class Broadcast:
         return self.inputs.mode.looks_ahead or bool(observed)
 
     def late_files(self, place: StatePlace, batch_id: int) -> set[str]:
-        """Write the late rows of the newest batch, in a job if there are any; return their files.
-
-        Args:
-            place: where they are kept.
-            batch_id: number of the batch.
-        """
+        """Write the late rows of the newest batch, in a job if there are any; return the files."""
         low, self.n_late = self._low, 0
         if self.inputs.earliest.get(self.stream.name, FOREVER) >= low:
             return set()
@@ -411,12 +397,7 @@ class TableFilter:
         self._is_read = not self._keys
 
     def read(self, df: DataFrame, part: JoinPart, place: StatePlace) -> None:
-        """Read the keys of the tables, once they are there.
-
-        Args:
-            df: the rows of a batch, whose session is used.
-            part: the state after a batch, whose first one brings the tables.
-            place: of the state.
+        """Read the keys of the tables from the state, once the first batch has brought them.
 
         Raises:
             OSError: they cannot be read.
@@ -444,9 +425,7 @@ class TableFilter:
     ) -> tuple[DataFrame, tuple[Pending, ...]]:
         """Return the rows that tables have keys for, and late ones; and what observes the others.
 
-        Args:
-            rows: of all inputs, with their keys.
-            lows: the instant before which new rows of each input are late (µs).
+        ``lows`` are the instants before which new rows of each input are late (µs).
         """
         used = [name for name, is_on in self.loop.plan.items() if is_on and name in self._lacks]
         if not used:
@@ -492,13 +471,7 @@ def words_of(codes: NDArray[np.int64]) -> NDArray[np.uint64]:
 
 
 def _lacks(df: DataFrame, code: str, words: NDArray[np.uint64]) -> Column:
-    """Return whether a filter has not the code in a column.
-
-    Args:
-        df: whose session is used.
-        code: the column.
-        words: of the filter; see ``state.key_filters``.
-    """
+    """Return whether a filter has not the code in a column; see ``state.key_filters``."""
     told = pa.table({"words": pa.array([words.view(np.int64)], pa.list_(pa.int64()))})
     hashed, one = F.xxhash64(F.col(code)), F.lit(1).cast("bigint")
     place = F.shiftrightunsigned(F.shiftrightunsigned(hashed, 32) * F.lit(words.size), 32)

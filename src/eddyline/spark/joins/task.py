@@ -96,7 +96,7 @@ class Shape:
             [
                 values_of(said[place], as_kept(self._kind(each, name)))
                 if place in said
-                else _kept(table[place])
+                else as_type(table[place], as_kept(table[place].type))
                 for name, place in each.carried
             ],
             names=[name for name, _ in each.carried],
@@ -196,11 +196,6 @@ class LateWorker:
             with state_of(at[1], "late rows", self.place.late):
                 file = write_late(self.place, *at, rows, keys, self.low)
             yield pa.RecordBatch.from_pydict({"file": [file], "n": [len(rows)]})
-
-
-def _kept(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column as windows keep it."""
-    return as_type(column, as_kept(column.type))
 
 
 def _code(codes: pa.ChunkedArray) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""The loop of rows that tables drop before the shuffle: tried at once, kept where they are many."""
+"""Tables of joins: rows that they drop before the shuffle, and when they go to the rows instead."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ import msgspec
 import pytest
 
 from eddyline.errors import StateError
-from eddyline.joins.tables import LEAST_DROPPED, LEAST_SHARE, REST, TRIAL, DropChoice
+from eddyline.joins.tables import (
+    LEAST_DROPPED,
+    LEAST_SHARE,
+    MOST_BYTES,
+    MOST_ROWS,
+    REST,
+    TRIAL,
+    DropChoice,
+    WayChoice,
+)
 
 TABLES = {"s": ("v", "w")}
 KEYS = {"s": 100}
@@ -84,3 +93,42 @@ def test_what_is_held_stays_and_what_was_learned_outlives_a_restart():
     assert again.views() == loop.views()
     with pytest.raises(StateError, match="rows that tables drop cannot be read"):
         again.restore({"s": {"is_dropping": 3}})
+
+
+# -- tables that go to the rows
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "n_bytes", "way"),
+    [
+        (0, 0, "broadcast"),
+        (MOST_ROWS, MOST_BYTES, "broadcast"),
+        (MOST_ROWS + 1, 1, "buckets"),
+        (1, MOST_BYTES + 1, "buckets"),
+    ],
+)
+def test_small_tables_go_to_the_rows(n_rows, n_bytes, way):
+    loop = WayChoice(is_adaptive=True)
+    entries = loop.step(n_rows, n_bytes, 3)
+    assert (loop.plan, loop.advised) == (way, way)
+    assert [(each.batch_id, each.before, each.after) for each in entries] == (
+        [(3, "buckets", "broadcast")] if way == "broadcast" else []
+    )
+    assert loop.step(n_rows, n_bytes, 4) == []
+
+
+def test_a_way_that_is_held_stays():
+    loop = WayChoice(is_adaptive=True)
+    loop.is_held = True
+    assert not loop.may_broadcast
+    assert loop.step(1, 1) == []
+    assert (loop.plan, loop.advised) == ("buckets", "broadcast")
+    loop.plan = "broadcast"
+    assert loop.step(MOST_ROWS + 1, 1) == []
+    assert loop.may_broadcast
+
+
+def test_without_adaptation_rows_go_to_buckets():
+    loop = WayChoice(is_adaptive=False)
+    assert loop.step(1, 1) == []
+    assert not loop.may_broadcast
