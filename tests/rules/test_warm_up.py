@@ -13,7 +13,7 @@ from eddyline.rules.choice import RuleChoice
 from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match import automaton_kernels, bitmap_kernels, pair_kernels
 from eddyline.rules.match.matcher import Matcher
-from eddyline.rules.planning import sequence_kernels
+from eddyline.rules.planning import sequence_learning
 from eddyline.rules.warm_up import load_kernels
 from eddyline.sql.regexes import ANY, Wild
 from eddyline.sql.types import INT, STRING
@@ -26,8 +26,8 @@ KERNELS = [
     automaton_kernels.scan,
     bitmap_kernels.regions,
     bitmap_kernels.select_macro,
-    sequence_kernels.best_path,
-    sequence_kernels.subset_visits,
+    sequence_learning.best_path,
+    sequence_learning.subset_visits,
     pair_kernels.candidates,
     pair_kernels.decide,
     bitmap_kernels.regions_of,

@@ -418,23 +418,16 @@ class Selected:
 class Selection:
     """A bitmap block with a sequence, ready to select rows.
 
-    Without a sequence, constructs stand in the order of their numbers. With ``skips`` a row passes
-    over constructs that cannot decide any rule it has left.
+    Without a sequence, constructs stand in the order of their numbers.
     """
 
-    def __init__(
-        self,
-        block: BitmapBlock,
-        sequence: SelectionSequence | None = None,
-        *,
-        skips: bool = False,
-    ) -> None:
+    def __init__(self, block: BitmapBlock, sequence: SelectionSequence | None = None) -> None:
         sequence = sequence or SelectionSequence.as_numbered(block.n_constructs)
         block.check(sequence)
         self.block = block
         self.sequence = sequence
         self._block = block.arrays()
-        self._sequence = _sequence_arrays(block, sequence, skips)
+        self._sequence = _sequence_arrays(block, sequence)
 
     def select(self, keys: Ints, nulls: Mask) -> Selected:
         """Return the rules that survive for each row of a batch, and counts.
@@ -462,9 +455,7 @@ class Selection:
         return Selected(rows[:n_pairs], rules[:n_pairs], counts)
 
 
-def _sequence_arrays(
-    block: BitmapBlock, sequence: SelectionSequence, skips: bool
-) -> SequenceArrays:
+def _sequence_arrays(block: BitmapBlock, sequence: SelectionSequence) -> SequenceArrays:
     macro = np.array(sequence.macro, dtype=np.int64)
     nodes = range(sequence.n_nodes)
     starts, arrows = _arrow_table(block, sequence)
@@ -474,7 +465,6 @@ def _sequence_arrays(
         construct_of=np.array([sequence.construct_of(v) for v in nodes], dtype=np.int64),
         arrows_at=starts,
         arrows=arrows,
-        skips=skips,
     )
 
 
