@@ -24,7 +24,7 @@ from eddyline.query.conditions import (
 )
 from eddyline.rules.compile.bitmap_block import BitmapBlocks
 from eddyline.rules.compile.program import compile_rules
-from eddyline.rules.match.matcher import Matcher, Pairs, pairs_of
+from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.plan import BitmapBlockPlan, SharingPlan
 from eddyline.rules.planning.access_predicates import plan_of
 from eddyline.rules.planning.planner import make_plan
@@ -254,15 +254,3 @@ def test_inputs_are_not_changed():
             [columns[each] for each in program.columns], n_rows=2, sample=np.arange(2)
         )
     assert {name: values.to_pylist() for name, values in columns.items()} == before
-
-
-def test_pairs():
-    pairs = pairs_of(np.array([2, 2, 5]), np.array([7, 8, 7], np.int32))
-    assert pairs.rows.tolist() == [2, 5]
-    assert pairs.starts.tolist() == [0, 2, 3]
-    assert pairs.row_of.tolist() == [2, 2, 5]
-    kept = pairs.where(np.array([False, True, True]))
-    assert (kept.row_of.tolist(), kept.rules.tolist()) == ([2, 5], [8, 7])
-    empty = pairs.where(np.zeros(3, np.bool_))
-    assert isinstance(empty, Pairs)
-    assert (len(empty.rows), empty.starts.tolist()) == (0, [0])

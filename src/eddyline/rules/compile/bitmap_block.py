@@ -19,16 +19,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
+from eddyline.data.arrays import starts_of
 from eddyline.errors import PlanError
 from eddyline.rules.compile.formula import REGION, All, Always, Literal, literals_of
-from eddyline.rules.compile.regions import (
-    HIGHEST,
-    LOWEST,
-    KeySet,
-    cut_tables,
-    cuts_of,
-    starts_of,
-)
+from eddyline.rules.compile.regions import HIGHEST, LOWEST, KeySet, cut_tables, cuts_of
 from eddyline.rules.match import bitmap_kernels as kernels
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eddyline.data.arrays import Int32s
+from eddyline.data.arrays import starts_of
 from eddyline.rules.compile.regions import nulls_of
 from eddyline.rules.match import automaton_kernels as kernels
 from eddyline.rules.match.automaton_kernels import (
@@ -140,7 +140,7 @@ def construct_of(
         kind, literal, is_all = found
         walks[kind].append((_bytes(literal), number))
         codes.append([] if is_all else _code(test))
-    starts = np.concatenate([[0], np.cumsum([len(code) for code in codes])]).astype(np.int64)
+    starts = starts_of([len(code) for code in codes])
     code = np.array([each for code in codes for each in code] or [0], np.int16)
     return TextConstruct(
         operand,
@@ -261,8 +261,7 @@ def build(
     named = [each.translate(classes.astype(np.uint8).tobytes()) for each in walked]
     order = sorted(range(len(named)), key=named.__getitem__)
     symbols = np.frombuffer(b"".join(named[each] for each in order), np.uint8).astype(np.int16)
-    sizes = np.array([len(named[each]) for each in order], np.int64)
-    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    starts = starts_of([len(named[each]) for each in order])
     parent, label, depth, ends = grow_trie(symbols, starts)
     rank, n_states = number_by_depth(depth), len(depth)
     labels = np.empty(n_states, np.int16)
@@ -271,7 +270,7 @@ def build(
     parents[rank] = rank[parent]
     parents[0] = -1
     counts = np.bincount(parents[1:], minlength=n_states)
-    first_child = (1 + np.concatenate([[0], np.cumsum(counts)])).astype(np.int32)
+    first_child = (1 + starts_of(counts)).astype(np.int32)
     # Numbers of states that fit two bytes leave room for twice as many full rows.
     is_small = n_states <= np.iinfo(np.uint16).max
     cells = MAX_DENSE_BYTES // (2 if is_small else 4)
@@ -314,8 +313,7 @@ def _classes(data: bytes, *, folded: bool) -> tuple[NDArray[np.int16], int]:
 def _outputs(states: Int32s, ids: Ints, n_states: int) -> tuple[Int32s, Int32s]:
     """Return the patterns of each state, one state after the other."""
     by_state = np.argsort(states, kind="stable")
-    counts = np.bincount(states, minlength=n_states)
-    start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    start = starts_of(np.bincount(states, minlength=n_states)).astype(np.int32)
     return start, ids[by_state].astype(np.int32)
 
 
