@@ -46,11 +46,11 @@ from eddyline.spark.rules.correlations import ALERTS, Correlating
 from eddyline.spark.rules.operator import MAX_LINES, RuleOperator, text_of
 from eddyline.spark.rules.output import (
     CountByRule,
-    MatchedRows,
     MatchesColumn,
-    UnmatchedRows,
+    RowsWhere,
     about_rules,
 )
+from eddyline.spark.rules.task import Keep
 from eddyline.spark.run.job import settings_of
 from eddyline.spark.run.observations import WAIT_S, JobReports
 from eddyline.sql.functions import JAVA_CALLS, as_name
@@ -400,12 +400,12 @@ class RuleSet:
         checked_text("column of matches", column)
         bad = MatchesColumn(column, as_struct=as_struct)
         bad.check(checked_frame("the input of rules", df))
-        valid, quarantine = self._applied(df, UnmatchedRows(), bad)
+        valid, quarantine = self._applied(df, RowsWhere(Keep.UNMATCHED), bad)
         return valid, quarantine
 
     def any(self) -> Callable[[DataFrame], DataFrame]:
         """Return a transform that keeps the rows for which some rule is true."""
-        return lambda df: self._applied(df, MatchedRows())[0]
+        return lambda df: self._applied(df, RowsWhere(Keep.MATCHED))[0]
 
     def count_by_rule(self, *, as_struct: bool = False) -> Callable[[DataFrame], DataFrame]:
         """Return a transform to the columns ``rule`` and ``count``: rows that each is true for.

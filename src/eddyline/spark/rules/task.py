@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from eddyline.data.arrays import starts_of
 from eddyline.data.outcomes import seed_of
 from eddyline.errors import PredicateError, SourceError
 from eddyline.lane.task import FileTask, KeptRows
@@ -96,26 +97,26 @@ class RuleTask:
     """The micro-batch, or -1 where only the task knows it."""
     name: str
     """Name of the set; part of the seed of every sample."""
-    as_places: bool = False
-    """Whether a match is the rule's place in the set, and not its name."""
+    told: pa.StructArray | Literal["names"] | None = "names"
+    """What is told of a match: the name of its rule, what an array has at the rule's place in the
+    set, or that place (None)."""
 
     def run(self, batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
         """Return for each batch the matches of its rows, and on the last row what was observed."""
+        described = self.described
         for _, lists, report in self.matched(batches):
-            yield _result(lists, report)
+            yield _result(with_descriptions(lists, described), report)
 
     def matched(
         self, batches: Iterator[tuple[pa.Array, ...]]
     ) -> Iterator[tuple[tuple[pa.Array, ...], pa.ListArray, RuleReport | None]]:
-        """Yield each batch with the matches of its rows; with the last, what was observed.
+        """Yield each batch with the places of its rows' matches; with the last, what was observed.
 
         Raises:
             PredicateError: a function of a rule raised.
         """
-        names = None if self.as_places else self.names
         for columns, found, report in self._evaluated(batches):
-            self._check_fits(found, names)
-            yield columns, pa.concat_arrays([self._lists(each, names) for each in found]), report
+            yield columns, pa.concat_arrays([_lists(each) for each in found]), report
 
     def count(self, batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.RecordBatch]:
         """Return, once for all rows, how many each rule is true for, and what was observed.
@@ -131,6 +132,11 @@ class RuleTask:
     def names(self) -> pa.StringArray:
         """The names of the rules by their places, in a worker."""
         return pa.array(self._keep().program.names, pa.string())
+
+    @property
+    def described(self) -> pa.Array | None:
+        """What is told of rules by their places, in a worker; None: the places."""
+        return self.names if isinstance(self.told, str) else self.told
 
     def _evaluated(
         self, batches: Iterator[tuple[pa.Array, ...]]
@@ -183,24 +189,6 @@ class RuleTask:
                 report = decisions.report(choice.component, partition, attempt, profile)
             yield columns, found, report
 
-    def _check_fits(self, found: list[Matches], names: pa.Array | None) -> None:
-        """Raise SourceError if the names of a batch's matches do not fit an Arrow array."""
-        n_matches = sum(len(each.rules) for each in found)
-        if names is None or n_matches * names.nbytes <= MAX_NAMES_BYTES:
-            return
-        sizes = pc.binary_length(names).to_numpy()
-        n_bytes = sum(int(sizes[each.rules].sum()) for each in found)
-        if n_bytes > MAX_NAMES_BYTES:
-            raise _exceeding("names", n_matches, sum(each.n_rows for each in found), n_bytes)
-
-    def _lists(self, matches: Matches, names: pa.Array | None) -> pa.Array:
-        """Return the matches of each row as a list."""
-        counts = np.bincount(matches.rows, minlength=matches.n_rows)
-        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-        rules = pa.array(matches.rules, pa.int32())
-        values = rules if names is None else names.take(rules)
-        return pa.ListArray.from_arrays(pa.array(offsets), values)
-
     def _keep(self) -> _Kept:
         if self.program_id not in _kept:
             program = self.load()
@@ -244,6 +232,12 @@ def _pairs_per_row(plan: SharingPlan, profile: SharingProfile) -> float:
     return max(everywhere, float(profile.candidates.sum()) / max(1, profile.n_rows))
 
 
+def _lists(matches: Matches) -> pa.ListArray:
+    """Return the matches of each row as a list."""
+    offsets = starts_of(np.bincount(matches.rows, minlength=matches.n_rows)).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(matches.rules, pa.int32()))
+
+
 def _result(lists: pa.Array, report: RuleReport | None) -> pa.Array:
     reports = on_last_row(len(lists), None if report is None else report.to_bytes())
     return pa.StructArray.from_arrays([lists, reports], ["matches", "report"])
@@ -277,12 +271,7 @@ class FileRules(FileTask):
     """Rules whose tasks read the files themselves; see ``lane.task``."""
 
     rules: RuleTask
-    """Tells rules by their places."""
     keep: Keep
-    by_name: bool
-    """Whether the column of matches, if it is added, tells rules by their names."""
-    about: pa.StructArray | None
-    """What the column tells of rules, by their places; None: names or places."""
 
     def outcomes(self, blocks: Iterator[tuple[pa.Array, ...]]) -> Iterator[KeptRows]:
         """Yield which rows are kept.
@@ -290,7 +279,7 @@ class FileRules(FileTask):
         Raises:
             PredicateError: a function of a rule raised.
         """
-        described = self.rules.names if self.by_name else self.about
+        described = self.rules.described
         for columns, lists, report in self.rules.matched(blocks):
             keep = np.ones(len(lists), np.bool_)
             if self.keep != Keep.EVERY:
@@ -302,18 +291,17 @@ class FileRules(FileTask):
     def _matches(
         self, lists: pa.ListArray, described: pa.Array | None, rows: Ints
     ) -> list[pa.Array]:
-        if not self.added:
-            return []
-        taken = lists.take(pa.array(rows))
-        return [taken if described is None else with_descriptions(taken, described)]
+        return [with_descriptions(lists.take(pa.array(rows)), described)] if self.added else []
 
 
-def with_descriptions(lists: pa.ListArray, described: pa.Array) -> pa.ListArray:
+def with_descriptions(lists: pa.ListArray, described: pa.Array | None) -> pa.ListArray:
     """Replace places of rules by what is told of the rules: names, or ids, titles and levels.
 
     Raises:
         SourceError: the texts exceed an Arrow array.
     """
+    if described is None:
+        return lists
     if len(lists.values) * described.nbytes > MAX_NAMES_BYTES:
         is_struct = pa.types.is_struct(described.type)
         for each in described.flatten() if is_struct else [described]:
