@@ -342,34 +342,6 @@ def test_each_batch_has_the_rules_of_its_moment(frame, stream):
 
 
 @pytest.mark.large
-def test_a_rule_that_does_not_fit_a_run_is_refused_before_the_run_meets_it(short):
-    rules = el.RuleSet(RULES)
-    refused = []
-
-    def add():
-        try:
-            rules.add("bad", "nowhere = 1")
-        except QueryError as error:
-            refused.append(str(error))
-
-    run = finish(rules.start(short, Steps(rules, {0: add}), trigger="available_now"))
-    assert len(refused) == 1
-    assert "rule 'bad'" in refused[0]
-    assert "bad" not in rules.names
-    assert len(run.records) == 2
-
-
-@pytest.mark.large
-def test_skipped_rules_in_a_run(short_frame, short):
-    rules = el.RuleSet(RULES, on_error="skip")
-    steps = Steps(rules, {0: lambda: rules.add("bad", "nowhere = 1")})
-    finish(rules.start(short, steps, trigger="available_now"))
-    got = {id_: names for each in steps.batches.values() for id_, names in each.items()}
-    assert got == matched(short_frame, RULES)
-    assert [each.name for each in rules.skipped] == ["bad"]
-
-
-@pytest.mark.large
 def test_empty_batches_and_no_rules(short_frame, short):
     rules = el.RuleSet({})
     run = finish(rules.start(short.where("id < 0 OR id > 900"), trigger="available_now"))

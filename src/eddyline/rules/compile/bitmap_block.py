@@ -12,7 +12,6 @@ Attributes arrive as *keys*: an image of their values in int64 that keeps their 
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from eddyline.data.arrays import starts_of
+from eddyline.data.kept import Kept
 from eddyline.errors import PlanError
 from eddyline.rules.compile.formula import REGION, All, Always, Literal, literals_of
 from eddyline.rules.compile.regions import HIGHEST, LOWEST, KeySet, cut_tables, cuts_of
@@ -187,17 +187,12 @@ class BitmapBlocks:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self._built: OrderedDict[tuple[int, ...], BitmapBlock] = OrderedDict()
+        self._built: Kept[tuple[int, ...], BitmapBlock] = Kept(MAX_KEPT)
         self._representatives: list[Ints] | None = None
 
     def of(self, rules: tuple[int, ...]) -> BitmapBlock:
         """Return the block of some rules."""
-        if rules not in self._built:
-            self._built[rules] = self._build(rules)
-            while len(self._built) > MAX_KEPT:
-                self._built.popitem(last=False)
-        self._built.move_to_end(rules)
-        return self._built[rules]
+        return self._built.get_or_make(rules, lambda: self._build(rules))
 
     def _build(self, rules: tuple[int, ...]) -> BitmapBlock:
         literals, key_sets = self.program.literals, self.program.key_sets

@@ -363,14 +363,7 @@ def _bit(rule: int) -> int:
 def observed_profile(
     program: Program, metrics: Mapping[str, Any], n_rows: int | None
 ) -> SharingProfile:
-    """Return what a statement has observed as the profile of its program.
-
-    Args:
-        program: the rules.
-        metrics: of its job.
-        n_rows: rows that it was laid over, if that is known otherwise; None: it is not.
-    """
-    n_all = metrics.get(N_ROWS, n_rows)
+    """Return what a statement has observed; the rows of its job count where it counted none."""
     matches = [int(metrics[f"r{at}"] or 0) for at in range(program.n_rules)]
-    n_matched = metrics.get(N_MATCHED)
+    n_all, n_matched = metrics.get(N_ROWS, n_rows), metrics.get(N_MATCHED)
     return SharingProfile.stated(program, matches, n_all, n_matched)

@@ -12,7 +12,6 @@ import itertools
 import threading
 import warnings
 import weakref
-from collections import OrderedDict
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack
 from pyspark import cloudpickle
 from pyspark.sql import functions as F
 
+from eddyline.data.kept import Kept
 from eddyline.errors import EddylineWarning, OptionError, QueryError
 from eddyline.options import SharingOptions
 from eddyline.query.predicates import named_functions
@@ -138,7 +138,7 @@ class RuleSet:
         self._binder = RuleBinder()
         self._reports = JobReports()
         self._lock = threading.RLock()
-        self._transforms: OrderedDict[Any, RuleOperator] = OrderedDict()
+        self._transforms: Kept[Any, RuleOperator] = Kept(MAX_INPUTS)
         """By kind of input: each has a plan of its own."""
         self._queries: weakref.WeakSet[RuleOperator] = weakref.WeakSet()
         self._shown: RuleOperator | None = None
@@ -451,12 +451,9 @@ class RuleSet:
             kind = (tuple(df.dtypes), df.isStreaming)
             if kind in self._transforms:
                 self._transforms[kind].prepare(df, Batch())
-            else:
-                self._transforms[kind] = RuleOperator(self.store, self._binder, MatchesColumn(), df)
-            self._transforms.move_to_end(kind)
-            while len(self._transforms) > MAX_INPUTS:
-                self._transforms.popitem(last=False)
-            return self._transforms[kind]
+            return self._transforms.get_or_make(
+                kind, lambda: RuleOperator(self.store, self._binder, MatchesColumn(), df)
+            )
 
     # -- alerts of correlations ----------------------------------------------------------------
 

@@ -7,7 +7,6 @@ shipped is the plan in force. A worker process keeps rules, plan and evidence be
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
@@ -19,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eddyline.data.arrays import starts_of
+from eddyline.data.kept import Kept
 from eddyline.data.outcomes import seed_of
 from eddyline.errors import PredicateError, SourceError
 from eddyline.lane.task import FileTask, KeptRows
@@ -60,12 +60,13 @@ MAX_NAMES_BYTES = 2**31 - 1
 
 
 @dataclass
-class _Kept:
+class _Worker:
     """Things of one compiled set that a worker process keeps."""
 
     program: Program
     matcher: Matcher
-    choices: OrderedDict[str, RuleChoice] = field(default_factory=OrderedDict)
+    choices: Kept[str, RuleChoice] = field(default_factory=lambda: Kept(MAX_PROGRAMS))
+    """What plans, by run."""
     is_warm: bool = False
 
     def warm_up(self, columns: Sequence[pa.Array]) -> None:
@@ -75,7 +76,7 @@ class _Kept:
             self.is_warm = True
 
 
-_kept: OrderedDict[str, _Kept] = OrderedDict()
+_kept: Kept[str, _Worker] = Kept(MAX_PROGRAMS)
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,8 @@ class RuleTask:
         batch_id = batch_id if self.batch_id < 0 else self.batch_id
         seed = seed_of(self.options.seed, self.name, batch_id, partition)
         kept = self._keep()
-        choice, matcher = self._choice(kept), kept.matcher
+        choice = kept.choices.get_or_make(self.run_id, lambda: self._choice(kept.program))
+        matcher = kept.matcher
         profile, first_row = SharingProfile.empty(kept.program), 0
         decisions = Decisions()
 
@@ -189,26 +191,16 @@ class RuleTask:
                 report = decisions.report(choice.component, partition, attempt, profile)
             yield columns, found, report
 
-    def _keep(self) -> _Kept:
-        if self.program_id not in _kept:
+    def _keep(self) -> _Worker:
+        def make() -> _Worker:
             program = self.load()
-            _kept[self.program_id] = _Kept(program, Matcher(program, self.plan))
-            while len(_kept) > MAX_PROGRAMS:
-                _kept.popitem(last=False)
-        _kept.move_to_end(self.program_id)
-        return _kept[self.program_id]
+            return _Worker(program, Matcher(program, self.plan))
 
-    def _choice(self, kept: _Kept) -> RuleChoice:
-        """Return what plans in this run, kept from an earlier task or begun from the driver's."""
-        choices = kept.choices
-        if self.run_id not in choices:
-            choices[self.run_id] = RuleChoice(
-                kept.program, self.options, plan=self.plan, is_measured=self.is_measured
-            )
-            while len(choices) > MAX_PROGRAMS:
-                choices.popitem(last=False)
-        choices.move_to_end(self.run_id)
-        return choices[self.run_id]
+        return _kept.get_or_make(self.program_id, make)
+
+    def _choice(self, program: Program) -> RuleChoice:
+        """Return what plans in a run that begins from the driver's plan."""
+        return RuleChoice(program, self.options, plan=self.plan, is_measured=self.is_measured)
 
 
 def _pieces(
