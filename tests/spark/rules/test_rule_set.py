@@ -190,15 +190,8 @@ def test_a_rule_that_could_not_be_read_is_mended(frame):
     assert rules.skipped == ()
 
 
-def test_names_and_options_are_checked(frame):
+def test_options_and_inputs_are_checked(frame):
     rules = el.RuleSet({"one": "n = 1"})
-    with pytest.raises(QueryError, match="exists already"):
-        rules.add("one", "n = 2")
-    with pytest.raises(QueryError, match="unknown rule 'two'"):
-        rules.remove("one", "two")
-    assert rules.names == ("one",)
-    with pytest.raises(QueryError, match="rule 'two'"):
-        rules.add("two", "n +")
     with pytest.raises(OptionError, match="method"):
         el.RuleSet({}, method="magic")
     with pytest.raises(QueryError, match="not applied"):
