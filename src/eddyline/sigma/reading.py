@@ -343,13 +343,17 @@ def _check_references(kind: str, references: Sequence[str]) -> None:
     if len(references) > MAX_REFERENCES:
         msg = f"it names {len(references)} rules; {MAX_REFERENCES} are supported"
         raise SigmaCorrelationRuleError(msg)
-    others = {
-        TEMPORAL: lambda at: references[:at],
-        ORDERED: lambda at: references[max(0, at - 1) : at],
-    }.get(kind)
-    if others is None:
+    if kind not in (TEMPORAL, ORDERED):
         return
-    twice = next((each for at, each in enumerate(references) if each in others(at)), None)
+    # Each rule of a temporal one differs from all before it, of an ordered one from the last.
+    twice = next(
+        (
+            name
+            for at, name in enumerate(references)
+            if name in references[0 if kind == TEMPORAL else max(0, at - 1) : at]
+        ),
+        None,
+    )
     if twice is not None:
         msg = f"it names the rule {twice!r} twice, which one event is enough for; use event_count"
         raise SigmaCorrelationRuleError(msg)
