@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import shutil
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
