@@ -87,16 +87,13 @@ class AdaptiveRun:
         return float(self.evaluations.sum() + self.n_sampled) / self.n_rows
 
 
-def adaptive(
-    block: BitmapBlock, rows: Ints, learner: str, *, skips: bool = False, **given: Any
-) -> AdaptiveRun:
+def adaptive(block: BitmapBlock, rows: Ints, learner: str, **given: Any) -> AdaptiveRun:
     """Run a stream under a policy that starts without knowing anything."""
     size = HYBRID_SAMPLE_ROWS if learner == "hybrid" else SAMPLE_ROWS
     options = {"review_rows": REVIEW_ROWS, "min_change": MIN_CHANGE, "sample_rows": size, **given}
-    options["skips"] = skips
     policy = SequencePolicy(block, RearrangementOptions(learner=learner, **options))
     evaluations, counts, n_learned, n_sampled = [], None, 0, 0
-    selection = Selection(block, policy.sequence, skips=skips)
+    selection = Selection(block, policy.sequence)
     for start in range(0, rows.shape[1], BATCH_ROWS):
         keys = np.ascontiguousarray(rows[:, start : start + BATCH_ROWS])
         nulls = np.zeros(keys.shape, dtype=np.bool_)
@@ -104,7 +101,7 @@ def adaptive(
         if len(wanted):
             n_sampled += len(wanted) * block.n_constructs
             if policy.learn(block.regions(keys, nulls, wanted)):
-                selection = Selection(block, policy.sequence, skips=skips)
+                selection = Selection(block, policy.sequence)
             n_learned += policy.n_wanted == 0
         found = selection.select(keys, nulls).counts
         policy.observe(found)
@@ -115,10 +112,10 @@ def adaptive(
     return AdaptiveRun(np.array(evaluations), n_sampled, n_learned, micro_frac, rows.shape[1])
 
 
-def fixed(block: BitmapBlock, rows: Ints, plan: SelectionSequence, **given: Any) -> float:
+def fixed(block: BitmapBlock, rows: Ints, plan: SelectionSequence) -> float:
     """Return the evaluations per row of a sequence that stays."""
     nulls = np.zeros(rows.shape, dtype=np.bool_)
-    found = Selection(block, plan, **given).select(rows, nulls).counts
+    found = Selection(block, plan).select(rows, nulls).counts
     return float(found.n_evaluated / rows.shape[1])
 
 
@@ -145,7 +142,6 @@ def compared(rules: RangeRules, rows: Ints, seed: int, **given: Any) -> dict[str
         run = adaptive(block, rows, learner, **given)
         found[learner] = run.per_row
         found[f"{learner}_learned"] = run.n_learned
-    found["over"] = adaptive(block, rows, "macro", skips=True, **given).per_row
     found["matched_frac"] = alive[-1] / rows.shape[1]
     return found
 
@@ -159,7 +155,6 @@ def _told(table: list[dict[str, float]]) -> str:
         f"{scheme} {_over_best(table, scheme):.3f}"
         for scheme in ("macro", "hybrid", "greedy", "ticket", "worst")
     )
-    ratios += f", macro that passes over constructs without use {_over_best(table, 'over'):.3f}"
     best = median(each["best"] for each in table)
     matched = median(each["matched_frac"] for each in table)
     return (
@@ -305,21 +300,18 @@ def kernel_time(settings: Settings) -> Measurement:
         sample = RegionSample.of(block, block.regions(rows, nulls, np.arange(4_000)))
         best = macro(sample)
         plans = {
-            "macro": (best, False),
-            "greedy": (greedy_macro(sample), False),
-            "hybrid": (hybrid(sample, best), False),
-            "worst": (SelectionSequence(_worst(sample)), False),
-            "passing over": (best, True),
+            "macro": best,
+            "greedy": greedy_macro(sample),
+            "hybrid": hybrid(sample, best),
+            "worst": SelectionSequence(_worst(sample)),
         }
         runs: dict[str, Callable[[], object]] = {}
-        for label, (plan, skips) in plans.items():
-            selection = Selection(block, plan, skips=skips)
+        for label, plan in plans.items():
+            selection = Selection(block, plan)
             runs[label] = partial(selection.select, rows, nulls)
         times = interleaved(runs, settings.pick(7, 3), clock=time.process_time)
         per_row = {label: 1e9 * each.median / n for label, each in times.items()}
-        work = {
-            label: fixed(block, rows, plan, skips=skips) for label, (plan, skips) in plans.items()
-        }
+        work = {label: fixed(block, rows, plan) for label, plan in plans.items()}
         ratios.append(paired_ratio(times["macro"], times["worst"]))
         details[name] = {"ns_per_row": per_row, "evaluations": work}
         told.append(
@@ -345,29 +337,6 @@ def _worst(sample: RegionSample) -> tuple[int, ...]:
     return best_and_worst(visits_after_sets(sample.bitmaps, sample.block.initial))[1][1]
 
 
-def passing_over(settings: Settings) -> Measurement:
-    """Constructs that cannot decide a rule that is left are passed over (ours)."""
-    n = settings.pick(200_000, 20_000)
-    told, ratios = [], []
-    for name, rules, rows in (
-        ("D1", rules_q1, _uniform),
-        ("D2", rules_q1, _skewed),
-        ("D3", _few_valued, _correlated(10)),
-    ):
-        found = []
-        for seed in settings.seeds(5, 1):
-            block, stream = rules(seed).block(), rows(n, seed)
-            whole = everything(block, stream)
-            best = whole.cost(_best(block, stream))
-            part = RegionSample.of(block, whole.regions[:SAMPLE_ROWS], skips=True)
-            spent = fixed(block, stream, macro(part), skips=True)
-            found.append(spent / best)
-        ratios.append(median(found))
-        told.append(f"{name} {median(found):.3f} ({spread(found)})")
-    note = f"evaluations over the best fixed order that passes over none: {', '.join(told)}"
-    return Measurement(round(max(ratios), 4), note, {"ratios": ratios})
-
-
 RUNS: Runs = {
     "sharing_macro_d1": partial(compare, scheme="macro", rules=rules_q1, rows=_uniform),
     "sharing_macro_d2": partial(compare, scheme="macro", rules=rules_q1, rows=_skewed),
@@ -387,6 +356,5 @@ RUNS: Runs = {
     "sharing_micro_arrows": micro,
     "sharing_recovery": partial(recovery, one=_uniform, other=_skewed),
     "sharing_recovery_drifting": partial(recovery, one=_phase(0), other=_phase(1)),
-    "sharing_passing_over": passing_over,
     "sharing_kernel_time": kernel_time,
 }

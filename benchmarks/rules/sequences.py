@@ -29,8 +29,6 @@ class RearrangementOptions:
     """Change of a share that has it learned again (μ; [0, 10]); 0: at every look."""
     sample_rows: int = 1000
     """Rows that it is learned from (τ; ≥ 1): each is looked up in all constructs."""
-    skips: bool = False
-    """Whether rows pass over constructs that cannot decide a rule that they have left."""
 
 
 class SequencePolicy:
@@ -65,7 +63,7 @@ class SequencePolicy:
         if self.n_wanted:
             return False
         regions = np.concatenate(self._sample)
-        sample = RegionSample.of(self._block, regions, skips=self._options.skips)
+        sample = RegionSample.of(self._block, regions)
         self._sample = []
         found: SelectionSequence = LEARNERS[self._options.learner](sample)
         is_new, self.sequence = found != self.sequence, found

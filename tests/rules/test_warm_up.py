@@ -10,10 +10,11 @@ from eddyline.options import SharingOptions
 from eddyline.query.conditions import And, Compare, Operand, Or, Rule, TextTest
 from eddyline.rules import warm_up as rule_kernels
 from eddyline.rules.choice import RuleChoice
+from eddyline.rules.compile import patterns
 from eddyline.rules.compile.program import compile_rules
-from eddyline.rules.match import automaton_kernels, bitmap_kernels, pair_kernels
+from eddyline.rules.match import bitmap_kernels, pair_kernels
 from eddyline.rules.match.matcher import Matcher
-from eddyline.rules.planning import sequence_kernels
+from eddyline.rules.planning import sequence_learning
 from eddyline.rules.warm_up import load_kernels
 from eddyline.sql.regexes import ANY, Wild
 from eddyline.sql.types import INT, STRING
@@ -21,13 +22,13 @@ from eddyline.sql.types import INT, STRING
 A, B, S = Operand("a", INT), Operand("b", INT), Operand("s", STRING)
 
 KERNELS = [
-    automaton_kernels.grow_trie,
-    automaton_kernels.link_failures,
-    automaton_kernels.scan,
+    patterns.grow_trie,
+    patterns.link_failures,
+    patterns.scan,
     bitmap_kernels.regions,
     bitmap_kernels.select_macro,
-    sequence_kernels.best_path,
-    sequence_kernels.subset_visits,
+    sequence_learning.best_path,
+    sequence_learning.subset_visits,
     pair_kernels.candidates,
     pair_kernels.decide,
     bitmap_kernels.regions_of,

@@ -9,7 +9,6 @@ import pytest
 
 from eddyline.sigma import read
 from eddyline.sigma.loading import keep, key_of, recall
-from eddyline.sigma.rule import SigmaRules
 
 RULE = """\
 title: t
@@ -111,9 +110,8 @@ def test_rules_of_every_form_come_back_as_they_were(home):
     rules = read([EVERYTHING, "a: 1\nb: 2\n"], cache=False)
     assert (len(rules.sources), len(rules.skipped)) == (1, 1)
     keep("key", rules)
-    assert recall("key", SigmaRules) == rules
-    assert recall("key", int) is None
-    assert recall("other", SigmaRules) is None
+    assert recall("key") == rules
+    assert recall("other") is None
 
 
 def test_what_is_kept_is_bound_to_versions(home):

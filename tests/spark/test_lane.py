@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import shutil
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -674,10 +673,8 @@ def test_names_are_made_for_as_many_rows_as_spark_hands_over(spark, df, monkeypa
         made = FileRules(
             **files.reading(("id",)),
             added=(pa.field("found", pa.list_(pa.string())),),
-            rules=replace(work.task, as_places=True),
+            rules=work.task,
             keep=Keep.MATCHED,
-            by_name=True,
-            about=None,
         )
         sizes = [batch.num_rows for number in (0, 1) for batch in made.kept(number)]
     finally:

@@ -1,4 +1,4 @@
-"""Arrays: short names of their types, distinct values, columns as one array, arrays as texts.
+"""Arrays: short names of their types, distinct values, starts of parts, arrays as texts.
 
 The names of types say nothing of what the numbers mean; that is said where a name is used.
 Snapshots are plain JSON, so arrays in them are short texts: ``<f8;3,4;`` (kind and size of a value,
@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from eddyline.errors import StateError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
 
 Floats = NDArray[np.float64]
@@ -48,6 +50,15 @@ def distinct(values: NDArray[Whole]) -> NDArray[Whole]:
     is_first = np.ones(found.size, np.bool_)
     np.not_equal(found[1:], found[:-1], out=is_first[1:])
     return found[is_first]
+
+
+def starts_of(sizes: Sequence[int] | NDArray[Any]) -> Ints:
+    """Return the starts of parts of some sizes, one after the other; one more than there are.
+
+    >>> starts_of([2, 3]).tolist()
+    [0, 2, 5]
+    """
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
 def whole(column: pa.ChunkedArray) -> pa.Array:

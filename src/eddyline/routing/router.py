@@ -200,8 +200,8 @@ class Router:
                 continue
             search = Search(self._subject, rows, prices, self._max_groups, is_stale=is_stale)
             found = search.run()
-            if found and self._is_better(found, table, held, rows, prices):
-                return RouteProposal(found.table, search.evidence(found))
+            if found and self._is_better(*found, table, held, rows, prices):
+                return RouteProposal(found[1], search.evidence(*found))
             if share == 1 and not search.has_classifier:
                 break  # an attribute that tells anything of late shows among all rows, too
         if table is None or held is not None:
@@ -256,17 +256,17 @@ class Router:
 
     def _is_better(
         self,
-        found: Found,
+        trial: Trial,
+        new: RouteTable,
         table: RouteTable | None,
         held: Floats | None,
         rows: AttributeSample,
         prices: Prices,
     ) -> bool:
-        """Return whether a table saves enough beside the one in force."""
+        """Return whether a new table saves enough beside the one in force."""
         if table is None or held is None:
             return True
-        trial = found.trial
-        more = (found.table.n_groups - table.n_groups) * prices.group_ns
+        more = (new.n_groups - table.n_groups) * prices.group_ns
         saving = Saving(held[-rows.n_rows :] - trial.routed_ns, trial.saving.weights, more)
         mean, error = saving.over(rows.n_rows)
         least = self._min_refinement * float(held.mean())
@@ -296,14 +296,6 @@ class Trial:
     saving: Saving
     routed_ns: Floats
     """Cost of each row under it ((M,))."""
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A table that pays, and the trial that showed it."""
-
-    trial: Trial
-    table: RouteTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,8 +353,8 @@ class Search:
         found: Floats = by_code[outcomes.of_row, better]
         return found
 
-    def run(self) -> Found | None:
-        """Return the best table if it pays."""
+    def run(self) -> tuple[Trial, RouteTable] | None:
+        """Return the best table if it pays, and the trial that showed it."""
         least = self.outcomes.least_costs(self.prices.costs_ns)[self.outcomes.of_row]
         most = float(self.outcomes.weights @ (self.base_ns - least)) / self.outcomes.n_rows
         if most <= self.prices.overhead_ns(2):
@@ -389,7 +381,7 @@ class Search:
         table = self._table(trial.attribute)
         if len(set(table.orders)) < 2 or len(set(table.groups)) < 2:
             return None
-        return Found(trial, table)
+        return trial, table
 
     def _usable(self) -> tuple[list[Classifier], Mask]:
         """Cut the attributes into bins; note why some are left out.
@@ -520,9 +512,8 @@ class Search:
         partition = self.usable[attribute].partition
         return RouteTable(partition, tuple(orders), tuple(groups.tolist())).compact()
 
-    def evidence(self, found: Found) -> dict[str, Any]:
-        """Return the evidence for a table that ``run`` returned, as plain values."""
-        trial, table = found.trial, found.table
+    def evidence(self, trial: Trial, table: RouteTable) -> dict[str, Any]:
+        """Return the evidence for what ``run`` returned, as plain values."""
         names = self.subject.filter_ids
         saved, error = trial.saving.over(self.outcomes.n_rows)
         group = table.group_of(_values_of(table, self.sample))

@@ -133,19 +133,6 @@ class Partition:
         place[point != values] = n
         return place
 
-    def sql(self, expr: str) -> str:
-        """Return the bin of a DOUBLE expression as Spark SQL: the same number as ``bins``.
-
-        NULL and NaN fall in the last bin.
-        """
-        x = f"({expr})"
-        first = f"CASE WHEN {_is_null(x)} THEN {self.n_bins - 1}"
-        if self.kind == "hash":
-            return f"{first} ELSE CAST({self._remainder(x)} AS INT) END"
-        sign = "<" if self.kind == "ranges" else "="
-        rest = [f"WHEN {x} {sign} {literal(p)} THEN {b}" for b, p in enumerate(self.points)]
-        return " ".join([first, *rest, f"ELSE {len(self.points)} END"])
-
     def condition(self, expr: str, bins: Collection[int]) -> str:
         """Return Spark SQL that is true for exactly the rows in some bins.
 

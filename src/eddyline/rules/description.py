@@ -9,6 +9,7 @@ import numpy as np
 
 from eddyline.query.conditions import Raise, ValueTest
 from eddyline.rules.compile.formula import REGION, TEXT
+from eddyline.rules.compile.patterns import TextConstruct
 from eddyline.rules.plan import SelectionSequence
 from eddyline.rules.view import (
     COMPONENT,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from eddyline.rules.choice import RuleChoice
     from eddyline.rules.compile.bitmap_block import BitmapBlock
     from eddyline.rules.compile.program import Program
+    from eddyline.rules.compile.regions import RegionConstruct
     from eddyline.rules.plan import SharingPlan
     from eddyline.rules.profile import SharingProfile
 
@@ -101,30 +103,27 @@ def rows_of(total: SharingProfile) -> int | None:
 
 def _constructs(program: Program, total: SharingProfile) -> tuple[ConstructView, ...]:
     found: list[ConstructView] = []
-    names = [construct_name(program, each) for each in program.regions]
-    sizes = [each.n_regions for each in program.regions]
-    hits = [np.nan] * len(sizes)
-    kinds = [
-        "errors" if each.operand.sql in program.errors else "regions" for each in program.regions
-    ]
-    for each in program.texts:
-        names.append(column_name(each.operand.sql, folded=each.folded))
-        sizes.append(each.n_patterns)
-        met = total.pattern_counts[each.first : each.first + each.n_patterns].sum()
-        hits.append(_ratio(met, total.n_sampled))
-        kinds.append("patterns")
     reads = np.concatenate([program.reads_regions, program.reads_texts], axis=1).sum(axis=0)
-    for at, name in enumerate(names):
+    constructs: list[RegionConstruct | TextConstruct] = [*program.regions, *program.texts]
+    for at, construct in enumerate(constructs):
+        if isinstance(construct, TextConstruct):
+            name, kind = column_name(construct.operand.sql, folded=construct.folded), "patterns"
+            hits = _ratio(total.pattern_counts[construct.patterns].sum(), total.n_sampled)
+            n_tests = construct.n_patterns
+        else:
+            name, hits = construct_name(program, construct), float("nan")
+            kind = "errors" if construct.operand.sql in program.errors else "regions"
+            n_tests = construct.n_regions
         n_rows = int(total.construct_rows[at])
         found.append(
             ConstructView(
                 name=name,
-                kind=kinds[at],
-                n_tests=sizes[at],
+                kind=kind,
+                n_tests=n_tests,
                 n_rules=int(reads[at]),
                 n_rows=n_rows,
                 share=_ratio(n_rows, total.n_rows),
-                hits_per_row=hits[at],
+                hits_per_row=hits,
                 cost_ns=_ratio(total.construct_ns[at], n_rows),
             )
         )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from eddyline.data.arrays import starts_of
 from eddyline.stats.costs import CostSums
 
 if TYPE_CHECKING:
@@ -178,8 +179,7 @@ class SharingProfile:
     def region_sums(self, construct: int, n_regions: int) -> Ints:
         """Return the sampled rows below each region, then their number ((n_regions + 1,))."""
         regions = self.sampled_regions[:, construct]
-        counts = np.bincount(regions, minlength=n_regions)
-        sums = np.concatenate([[0], np.cumsum(counts)])
+        sums = starts_of(np.bincount(regions, minlength=n_regions))
         return sums * max(1, self.n_sampled) // max(1, len(regions))
 
     def merge(self, *others: SharingProfile) -> SharingProfile:

@@ -241,54 +241,46 @@ def region_text(construct: RegionConstruct, keys: tuple[int, int] | None) -> str
     name = _region_name(construct)
     if keys is None:
         return f"{name} is NULL"
-    if construct.ranks is not None:
-        return _ranked_region(name, construct, *keys)
-    if construct.constants is not None:
-        return _text_region(name, tuple(map(str, construct.constants)), *keys)
-    if keys[0] == keys[1]:
-        return f"{name} = {value_of(construct.operand.type, keys[0])}"
-    return f"{name} {_range(construct, *keys)}"
+    low, high = keys
+    if construct.constants is not None and construct.ranks is None:
+        return _text_region(name, tuple(map(str, construct.constants)), low, high)
+    if low == high and construct.ranks is None:
+        return f"{name} = {value_of(construct.operand.type, low)}"
+    return f"{name} {_range(_bound(construct, low, -1), _bound(construct, high, 1))}"
 
 
-def _range(construct: RegionConstruct, low: int, high: int) -> str:
-    left, opens = _bound(construct, low, -1)
-    right, closes = _bound(construct, high, 1)
-    if low == LOWEST and high == HIGHEST:
+def _range(lower: tuple[str, bool], upper: tuple[str, bool]) -> str:
+    """Return the values between two bounds in words; see ``_bound``."""
+    (left, opens), (right, closes) = lower, upper
+    if lower == upper != ("", False):  # the rank of a constant
+        return f"= {left}"
+    if not left and not right:
         return "is not NULL"
-    if low == LOWEST:
+    if not left:
         return f"{'<' if closes else '<='} {right}"
-    if high == HIGHEST:
+    if not right:
         return f"{'>' if opens else '>='} {left}"
     return f"in {'(' if opens else '['}{left}, {right}{')' if closes else ']'}"
 
 
-def _bound(construct: RegionConstruct, key: int, step: int) -> tuple[Any, bool]:
-    """Return a bound of a region, and whether it is outside: of floats the shorter to write."""
-    kind = construct.operand.type
-    if kind.family != "float":
-        return value_of(kind, key), False
-    inside = value_of(kind, key)
-    outside = value_of(kind, max(LOWEST, min(HIGHEST, key + step)))
-    return (outside, True) if len(str(outside)) < len(str(inside)) else (inside, False)
+def _bound(construct: RegionConstruct, key: int, step: int) -> tuple[str, bool]:
+    """Return the lower (step -1) or upper (1) bound of a region, and whether it is outside.
 
-
-def _ranked_region(name: str, construct: RegionConstruct, low: int, high: int) -> str:
-    """Return a region of ranks in words: an odd one is a constant, an even one lies below it."""
-    kind, constants = construct.operand.type, construct.constants or ()
-    shown = [
-        repr(each) if isinstance(each, str) else str(value_of(kind, each)) for each in constants
-    ]
-    if low == high and low % 2:
-        return f"{name} = {shown[low // 2]}"
-    left = shown[(low - 1) // 2] if low > 0 else ""
-    right = shown[high // 2] if high < 2 * len(shown) else ""
-    if not left and not right:
-        return f"{name} is not NULL"
-    if not left:
-        return f"{name} {'<=' if high % 2 else '<'} {right}"
-    if not right:
-        return f"{name} {'>=' if low % 2 else '>'} {left}"
-    return f"{name} in {'[' if low % 2 else '('}{left}, {right}{']' if high % 2 else ')'}"
+    The text is empty where there is no bound. An odd rank is a constant, an even one lies between
+    two. Of floats, the bound is the one that is shorter to write.
+    """
+    kind, constants = construct.operand.type, construct.constants
+    if constants is not None:
+        place = (key - 1 if step < 0 else key) // 2
+        if not 0 <= place < len(constants):
+            return "", False
+        value = constants[place]
+        return repr(value) if isinstance(value, str) else str(value_of(kind, value)), key % 2 == 0
+    if key in (LOWEST, HIGHEST):
+        return "", False
+    inside = str(value_of(kind, key))
+    outside = str(value_of(kind, key + step)) if kind.family == "float" else inside
+    return (outside, True) if len(outside) < len(inside) else (inside, False)
 
 
 def _text_region(name: str, constants: tuple[str, ...], low: int, high: int) -> str:

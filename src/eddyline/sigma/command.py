@@ -132,7 +132,7 @@ def run(options: RunOptions, console: Console, errors: Console) -> Counts:
     if is_json:
         findings = _findings(counts, by_name, skipped, lacking, clock.seconds, options.out)
         if found.correlations:
-            findings["correlations"] = _correlations(alerts, alerting)
+            findings["correlations"] = _counted(alerts, alerting, "alerts")
         console.file.write(json.dumps(findings, indent=2) + "\n")
     else:
         _print_counts(counts, by_name, options.top, console)
@@ -153,16 +153,14 @@ def run(options: RunOptions, console: Console, errors: Console) -> Counts:
 
 @dataclass(slots=True)
 class _Clock:
-    """Says what time went where."""
+    """Seconds of each lap."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     _since: float = field(default_factory=time.monotonic)
 
     def lap(self, what: str) -> None:
-        """Note the time since the last lap."""
         now = time.monotonic()
-        self.seconds[what] = now - self._since
-        self._since = now
+        self.seconds[what], self._since = now - self._since, now
 
 
 def check(rules: Path, pipeline: Sequence[Path], console: Console) -> int:
@@ -248,16 +246,7 @@ def _findings(
         "events": counts.n_events,
         "matched_events": counts.n_matched,
         "matches": sum(counts.by_rule.values()),
-        "rules": [
-            {
-                "id": name,
-                "title": rule.title,
-                "level": level or None,
-                "tags": list(rule.tags),
-                "events": n_events,
-            }
-            for name, rule, level, n_events in _fired(counts, known)
-        ],
+        "rules": _counted(counts, known, "events"),
         "skipped": [
             {"id": each.name, "title": _title_of(each, known), "reason": each.reason}
             for each in skipped
@@ -271,17 +260,11 @@ def _findings(
     }
 
 
-def _correlations(alerts: Counts, known: Mapping[str, Described]) -> list[dict[str, Any]]:
-    """Return the correlations that gave alerts, for JSON."""
+def _counted(counts: Counts, known: Mapping[str, Described], what: str) -> list[dict[str, Any]]:
+    """Return the rules that fired, or the correlations that gave alerts, for JSON."""
     return [
-        {
-            "id": name,
-            "title": rule.title,
-            "level": level or None,
-            "tags": list(rule.tags),
-            "alerts": n,
-        }
-        for name, rule, level, n in _fired(alerts, known)
+        {"id": name, "title": rule.title, "level": level or None, "tags": list(rule.tags), what: n}
+        for name, rule, level, n in _fired(counts, known)
     ]
 
 

@@ -397,7 +397,10 @@ def _put(
     stay = {path for path in paths if path in told and _names(store, [path])}
     done = [path for path in paths if path not in stay]
     taken = {*store.now()[1]} - _names(store, {*done, *gone})
-    rules = {path: {each.name: each for each in _of(read, path)} for path in done}
+    rules: dict[str, dict[str, SigmaRule]] = {path: {} for path in done}
+    for each in read.sources:
+        if each.info["path"] in rules:
+            rules[str(each.info["path"])][each.name] = each
     for path in done:
         if clash := sorted(rules[path].keys() & taken):
             told[path] = f"{path}: another rule of the set is called {clash[0]!r}"
@@ -409,10 +412,6 @@ def _put(
     gone_rules = {name for path in fine for name in had[path]}
     _leave(store, gone_rules, [path for path in fine if path not in unread])
     return told
-
-
-def _of(read: SigmaRules, path: str) -> list[SigmaRule]:
-    return [each for each in read.sources if each.info["path"] == path]
 
 
 def _why_not(store: RuleStore, rules: Mapping[str, SigmaRule], path: str) -> str:

@@ -20,7 +20,7 @@ from dataclasses import fields
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -258,7 +258,7 @@ def _read(
 ) -> SigmaRules:
     files = contents(source)
     key = key_of(files, _versions()) if cache and pipeline is None else None
-    kept = None if key is None else recall(key, SigmaRules)
+    kept = None if key is None else recall(key)
     if kept is not None:
         if progress is not None:
             progress(len(files), len(files))
@@ -340,16 +340,8 @@ def _pipeline_of(body: Any, name: str) -> ProcessingPipeline:
         raise SourceError(msg, path=name) from error
 
 
-KeptT = TypeVar("KeptT")
-
 FORMAT = 3
 """Counts changes of what is kept."""
-
-
-def folder() -> Path:
-    """Return the folder of caches: ``XDG_CACHE_HOME`` or ``~/.cache``, in ``eddyline/sigma``."""
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "eddyline" / "sigma"
 
 
 def key_of(contents: Iterable[Content], versions: Iterable[str]) -> str:
@@ -366,23 +358,25 @@ def key_of(contents: Iterable[Content], versions: Iterable[str]) -> str:
     return digest.hexdigest()
 
 
-def recall(key: str, kind: type[KeptT]) -> KeptT | None:
-    """Return the value that was kept under a key, or None if there is none of this kind."""
+def recall(key: str) -> SigmaRules | None:
+    """Return the rules that were kept under a key, or None if there are none."""
     # Also without a home. A file that is cut off or was written by others does not decode.
     with suppress(OSError, RuntimeError, msgspec.MsgspecError), collector_paused():
-        return msgspec.msgpack.decode(_file_of(key).read_bytes(), type=kind)
+        return msgspec.msgpack.decode(_file_of(key).read_bytes(), type=SigmaRules)
     return None
 
 
-def keep(key: str, value: Any) -> None:
-    """Keep a value; a reader finds all of it or nothing."""
+def keep(key: str, rules: SigmaRules) -> None:
+    """Keep rules; a reader finds all of them or nothing."""
     # A path or rule may hold what is not UTF-8, a rule a number of more than 64 bits.
     with suppress(OSError, RuntimeError, UnicodeError, OverflowError):
-        packed = msgspec.msgpack.encode(value)
+        packed = msgspec.msgpack.encode(rules)
         file = _file_of(key)
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         replace_file(file, packed)
 
 
 def _file_of(key: str) -> Path:
-    return folder() / f"{key}.msgpack"
+    """Return a file in the folder of caches: ``XDG_CACHE_HOME`` or ``~/.cache``."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "eddyline" / "sigma" / f"{key}.msgpack"

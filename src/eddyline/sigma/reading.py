@@ -135,16 +135,11 @@ class References:
         self._known: dict[str, list[Referred]] = {}
         self._refused: set[str] = set()
 
-    def add(
-        self,
-        callings: Iterable[str],
-        n_file: int,
-        name: str,
-        rule: PySigmaRule | SigmaCorrelationRule,
-    ) -> None:
+    def add(self, document: _Document, name: str, rule: PySigmaRule | SigmaCorrelationRule) -> None:
         """Take in what may be referred to."""
-        for each in dict.fromkeys(map(_calling_correlation, callings)):
-            self._known.setdefault(each, []).append(Referred(n_file, name, rule))
+        referred = Referred(document.place.n_file, name, rule)
+        for calling in dict.fromkeys(map(_calling_correlation, document.callings)):
+            self._known.setdefault(calling, []).append(referred)
 
     def refuse(self, callings: Iterable[str]) -> None:
         """Take note of what does not run."""
@@ -348,13 +343,17 @@ def _check_references(kind: str, references: Sequence[str]) -> None:
     if len(references) > MAX_REFERENCES:
         msg = f"it names {len(references)} rules; {MAX_REFERENCES} are supported"
         raise SigmaCorrelationRuleError(msg)
-    others = {
-        TEMPORAL: lambda at: references[:at],
-        ORDERED: lambda at: references[max(0, at - 1) : at],
-    }.get(kind)
-    if others is None:
+    if kind not in (TEMPORAL, ORDERED):
         return
-    twice = next((each for at, each in enumerate(references) if each in others(at)), None)
+    # Each rule of a temporal one differs from all before it, of an ordered one from the last.
+    twice = next(
+        (
+            name
+            for at, name in enumerate(references)
+            if name in references[0 if kind == TEMPORAL else max(0, at - 1) : at]
+        ),
+        None,
+    )
     if twice is not None:
         msg = f"it names the rule {twice!r} twice, which one event is enough for; use event_count"
         raise SigmaCorrelationRuleError(msg)
@@ -510,18 +509,18 @@ class _Reader:
                         f"the text that it shares with others expands the file to more than "
                         f"{allowance.size:,} characters; put the documents in several files"
                     )
-                    self._skip(each, msg)
+                    self.leave_out(each, msg)
                     continue
                 parts = copy.deepcopy(base.body), body
                 try:
                     whole = deep_dict_update(*(parts if action else reversed(parts)))
                 except Exception as error:  # noqa: BLE001 - a part may be anything
-                    self.refuse(each, error)
+                    self.leave_out(each, error)
                     continue
                 before = replace(each, body=whole, size=base.size + each.size)
                 rules.append(before)
             else:
-                self._skip(each, f"unknown action {action!r:.60}", "action")
+                self.leave_out(each, f"unknown action {action!r:.60}", "action")
         return rules
 
     def parsed(self, document: _Document) -> PySigmaRule | SigmaFilter | Parsed | None:
@@ -534,7 +533,7 @@ class _Reader:
                 return _filter_of(body)
             return _rule_of(body)
         except Exception as error:  # noqa: BLE001 - strange rules make pySigma raise almost anything
-            self.refuse(document, error)
+            self.leave_out(document, error)
             return None
 
     def translated(
@@ -553,17 +552,12 @@ class _Reader:
             condition = condition_of(rule)
             of = rule.logsource
             source = LogSource(of.category, of.product, of.service)
-            info = _info(rule, source, document.path) | {"fields": fields_of(condition)}
+            events = {"logsource": str(source), "events": said(source)}
+            info = _facts(rule, document.path) | events | {"fields": fields_of(condition)}
         except Exception as error:  # noqa: BLE001 - pipelines are anybody's code
-            self.refuse(document, error)
+            self.leave_out(document, error)
             return None
         return SigmaRule(document.name, document.text, info, condition, source)
-
-    def refer_to(
-        self, document: _Document, name: str, rule: PySigmaRule | SigmaCorrelationRule
-    ) -> None:
-        """Let correlations refer to a rule or correlation."""
-        self.references.add(document.callings, document.place.n_file, name, rule)
 
     def correlated(
         self, document: _Document, parsed: Parsed, pipeline: ProcessingPipeline | None
@@ -576,24 +570,15 @@ class _Reader:
                 pipeline.apply(parsed.rule)
             return correlation_of(parsed, known, _facts(parsed.rule, document.path))
         except Exception as error:  # noqa: BLE001 - pipelines are anybody's code
-            self.refuse(document, error)
+            self.leave_out(document, error)
             return None
 
-    def _skip(self, document: _Document, reason: str, *path: str) -> None:
-        """Note a rule that is not taken for what stands at a path of keys."""
+    def leave_out(self, document: _Document, why: str | Exception, *path: str) -> None:
+        """Note a rule that raised an error, or is not taken for what stands at a path of keys."""
         self.references.refuse(document.callings)
-        found = Fault(reason, line_of(document.text, *path))
-        self.skip(document.name, document.place, found, document.text, document.title)
-
-    def refuse(self, document: _Document, error: Exception) -> None:
-        """Note a rule that raised an error."""
-        self.references.refuse(document.callings)
-        found = fault(document.text, error)
-        self.skip(document.name, document.place, found, document.text, document.title)
-
-    def repeats(self, document: _Document, earlier: _Document) -> None:
-        """Note a rule that is an earlier one word for word."""
-        self._skip(document, f"the same rule as in {earlier.place.at(None)}")
+        text = document.text
+        found = Fault(why, line_of(text, *path)) if isinstance(why, str) else fault(text, why)
+        self.skip(document.name, document.place, found, text, document.title)
 
     def check_filters(
         self,
@@ -618,7 +603,7 @@ class _Reader:
             if reasons:
                 some = len(reasons) < len(whys)
                 end = "; the filter is in force for its other rules" if some else ""
-                self._skip(document, "; ".join(reasons) + end, "filter", "rules")
+                self.leave_out(document, "; ".join(reasons) + end, "filter", "rules")
 
     def _why_idle(
         self,
@@ -686,7 +671,7 @@ def read_contents(
         return SigmaRules(tuple(rule for _, rule in named), reader.skipped)
     read_by_pysigma = {id(document): rule for document, rule in rules}
     for document, rule in named:
-        reader.refer_to(document, rule.name, read_by_pysigma[id(document)])
+        reader.references.add(document, rule.name, read_by_pysigma[id(document)])
     made = _correlations(reader, correlations, {rule.name for _, rule in named}, pipeline)
     return SigmaRules(tuple(rule for _, rule in named), reader.skipped, made)
 
@@ -700,7 +685,7 @@ def _correlations(
     """Return the correlations whose rules run, and note why others do not."""
     named = _with_unique_names(parsed, reader, rules)
     for document, each in named:
-        reader.refer_to(document, each.name, each.rule)
+        reader.references.add(document, each.name, each.rule)
     found = {}
     for document, each in named:
         made = reader.correlated(document, each, pipeline)
@@ -708,7 +693,7 @@ def _correlations(
             found[each.name] = document, made
     made_of_them, why_not = standing([each for _, each in found.values()], rules)
     for name, error in why_not.items():
-        reader.refuse(found[name][0], error)
+        reader.leave_out(found[name][0], error)
     return made_of_them
 
 
@@ -765,10 +750,6 @@ def _apply_filter(each: SigmaFilter, rule: PySigmaRule) -> None:
             rule.detection.detections[name] = copy.deepcopy(detection)
 
 
-def _info(rule: PySigmaRule, source: LogSource, path: str) -> dict[str, Any]:
-    return _facts(rule, path) | {"logsource": str(source), "events": said(source)}
-
-
 def _facts(rule: SigmaRuleBase, path: str) -> dict[str, Any]:
     """Return what is known of a rule or a correlation."""
     return {
@@ -809,7 +790,7 @@ def _with_unique_names(
         earlier = seen.setdefault(rule.name, {})
         text = rule.text.strip()
         if text in earlier:
-            reader.repeats(document, earlier[text])
+            reader.leave_out(document, f"the same rule as in {earlier[text].place.at(None)}")
             continue
         earlier[text] = document
         name, n_more = rule.name, max(2, len(earlier))

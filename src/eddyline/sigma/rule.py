@@ -401,13 +401,18 @@ class SigmaCorrelation:
             QueryError: events lack a field, or it is of a type that has no texts.
         """
         known = Columns(columns)
+
+        def values(rule: str, names: Sequence[str], what: str) -> tuple[str | int, ...]:
+            inner = others.get(rule)
+            return tuple(self._value(name, what, rule, known, inner) for name in names)
+
         references = tuple(
             Reference(
-                name,
-                self._values(self.group_by, "group-by", name, known, others),
-                self._values(self.fields, "condition", name, known, others),
+                rule,
+                values(rule, self.group_by, "group-by"),
+                values(rule, self.fields, "condition"),
             )
-            for name in self.refers_to
+            for rule in self.refers_to
         )
         title, level = self.info.get("title"), self.info.get("level")
         return Correlation(
@@ -425,27 +430,11 @@ class SigmaCorrelation:
             generate=self.generate,
         )
 
-    def _values(
-        self,
-        names: Sequence[str],
-        what: str,
-        rule: str,
-        columns: Columns,
-        others: Mapping[str, CorrelationSource],
-    ) -> tuple[str | int, ...]:
-        """Return where the values of names are, in the matches of a rule."""
-        return tuple(self._value(each, what, rule, columns, others) for each in names)
-
     def _value(
-        self,
-        name: str,
-        what: str,
-        rule: str,
-        columns: Columns,
-        others: Mapping[str, CorrelationSource],
+        self, name: str, what: str, rule: str, columns: Columns, inner: CorrelationSource | None
     ) -> str | int:
+        """Return where the value of a name is, in the matches of a rule or inner correlation."""
         field = self.aliases.get(name, {}).get(rule, name)
-        inner = others.get(rule)
         if isinstance(inner, SigmaCorrelation) and field in inner.group_by:
             return inner.group_by.index(field)
         found = columns.find(field)
@@ -572,13 +561,11 @@ def leaves(condition: Condition) -> list[Leaf]:
     found: list[Leaf] = []
     waiting = [condition]
     while waiting:
-        match waiting.pop():
-            case Negated(part):
-                waiting.append(part)
-            case AllOf(parts) | AnyOf(parts):
-                waiting.extend(reversed(parts))
-            case leaf:
-                found.append(leaf)
+        condition = waiting.pop()
+        if isinstance(condition, Negated | AllOf | AnyOf):
+            waiting.extend(reversed(parts_of(condition)))
+        else:
+            found.append(condition)
     return found
 
 

@@ -1,13 +1,25 @@
-"""What Python is asked, about which rows, and how often."""
+"""What Python is asked, about which rows, how often; what its predicates may be, return, raise.
+
+An instance of a data class that can be called has no hash, and rules looked tests up by theirs. A
+necessary text with a wildcard for one character was looked for in the lowered text, where ``İ`` is
+two characters.
+"""
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 import pyarrow as pa
 import pytest
 
+from eddyline.errors import PredicateError
 from eddyline.query.conditions import (
     And,
     Compare,
+    Constant,
     FunctionTest,
     Is,
     Not,
@@ -23,7 +35,7 @@ from eddyline.rules.match import residual as asking
 from eddyline.rules.match.matcher import Matcher
 from eddyline.rules.plan import SharingPlan
 from eddyline.rules.planning.access_predicates import plan_of
-from eddyline.sql.regexes import ANY, Wild
+from eddyline.sql.regexes import ANY, ONE, Wild
 from eddyline.sql.types import parse_type
 
 N, S = (Operand(f"`{n}`", parse_type(k), (n,)) for n, k in (("n", "int"), ("s", "string")))
@@ -31,6 +43,7 @@ W = Wild(ANY)
 
 
 def fires(trees, *, every_row=True, **columns):
+    """Return the rules that are true for each row, and what was observed."""
     program = compile_rules([Rule(f"r{at}", tree) for at, tree in enumerate(trees)])
     n_rows = len(next(iter(columns.values())))
     arrays = [pa.array(columns[each.strip("`")]) for each in program.columns]
@@ -151,3 +164,106 @@ def test_a_negated_predicate_and_null():
     above = FunctionPredicate(lambda n: pa.array([None, True, False]), ("`n`",), "above")
     trees = [FunctionTest(above), FunctionTest(~above), Not(FunctionTest(above))]
     assert fires(trees, n=[0, 1, 2])[0] == [[], [0], [1, 2]]
+
+
+# -- what predicates may be, return and raise ------------------------------------------------------
+
+NUMBERS = pa.array([0, 1, 2, None, 4, 5], pa.int32())
+
+
+def function(fn, name=""):
+    return FunctionTest(FunctionPredicate(fn, ("`n`",), name))
+
+
+@dataclass
+class Above:
+    limit: int
+
+    def __call__(self, n: Any) -> Any:
+        return [None if value is None else value > self.limit for value in n.to_pylist()]
+
+
+def raises_at_four(n):
+    if 4 in n.to_pylist():
+        raise KeyError("four")
+    return [value is not None and value > 0 for value in n.to_pylist()]
+
+
+def test_callables_without_a_hash():
+    with pytest.raises(TypeError):
+        hash(Above(1))
+    trees = [function(Above(limit), "a") for limit in (4, 1, 4)]
+    found, seen = fires(trees, n=NUMBERS)
+    assert found == [[], [], [1], [], [1], [0, 1, 2]]
+    assert seen.asked.tolist() == [6, 6]  # equal ones are asked once
+
+
+def test_what_raises_is_an_error_only_where_a_rule_hangs_on_it():
+    raising = function(raises_at_four, "four")
+    found, seen = fires([And((Compare(N, "<", 4), raising))], every_row=False, n=NUMBERS)
+    assert found == [[], [0], [0], [], [], []]
+    assert seen.asked.tolist() == [3]
+    never = function(lambda n: [False] * len(n), "never")
+    always = function(lambda n: [True] * len(n), "always")
+    trees = [
+        Or((Compare(N, "=", 4), raising)),
+        And((raising, never)),
+        Or((raising, always)),
+        And((raising, Constant(None))),
+    ]
+    assert fires(trees, n=NUMBERS)[0] == [[2], [0, 2], [0, 2], [2], [0, 2], [0, 2]]
+    where = r"\(.*test_residual.py, line \d+, raises_at_four\)"
+    row = re.escape("{'`n`': 4}, on which it hangs")
+    said = rf"rule 'r1': predicate 'four' raised KeyError: 'four' {where} on the row {row}"
+    with pytest.raises(PredicateError, match=said) as caught:
+        fires([Constant(True), And((raising, always))], n=NUMBERS)
+    assert isinstance(caught.value.__cause__, KeyError)
+    with pytest.raises(PredicateError):  # not even whether it is known is known
+        fires([Is(raising, 4)], n=NUMBERS)
+
+
+@pytest.mark.parametrize(
+    ("says", "message"),
+    [
+        (None, "returned None; does it lack a return"),
+        (True, "a single bool"),
+        ([True], "1 values for 6 rows"),
+        ([True] * 7, "7 values for 6 rows"),
+        ([1] * 6, "integer values"),
+        (np.ones(6), "array of float64"),
+        (np.ones((6, 2), bool), "shape (6, 2)"),
+        (pa.array(["x"] * 6), "Arrow array of string"),
+    ],
+    ids=str,
+)
+def test_what_is_no_boolean_per_row_is_refused(says, message):
+    with pytest.raises(PredicateError, match=re.escape(message)):
+        fires([function(lambda n: says, "odd")], n=NUMBERS)
+
+
+@pytest.mark.parametrize("says", [[None] * 6, pa.nulls(6), pa.nulls(6, pa.bool_())], ids=str)
+def test_null_is_unknown(says):
+    test = function(lambda n: says)
+    assert fires([test, Not(test), Is(test, 4)], n=NUMBERS)[0] == [[2]] * 6
+
+
+def test_a_function_that_raises_is_called_on_ever_smaller_parts():
+    calls = []
+
+    def at_first(n):
+        calls.append(len(n))
+        if len(calls) < 3:
+            raise ValueError("not yet")
+        return [True] * len(n)
+
+    assert fires([function(at_first)], n=NUMBERS)[0] == [[0]] * 6
+    assert calls == [6, 3, 1, 2, 3]
+
+
+@pytest.mark.parametrize("text", ["aİb", "aIb", "a\u0130b x"])
+def test_needs_with_a_wildcard_for_one_character(text):
+    need = TextTest(S, (Wild(ANY), "a", Wild(ONE), "b", Wild(ANY)))
+    test = ValueTest(S, "regex", "a.b", 0, (need,))
+    other = TextTest(S, (Wild(ANY), "zz", Wild(ANY)), folded=True)
+    found, _ = fires([test, other], every_row=False, s=[text, "ab", None])
+    assert found == [[0], [], []]

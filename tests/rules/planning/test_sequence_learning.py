@@ -31,17 +31,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def sampled(
-    rules: RangeRules, rows: np.ndarray, costs: np.ndarray | None = None, *, skips: bool = False
-) -> RegionSample:
+def sampled(rules: RangeRules, rows: np.ndarray) -> RegionSample:
     block = rules.block()
     regions = block.regions(rows, np.zeros_like(rows, bool), np.arange(rows.shape[1]))
-    return RegionSample.of(block, regions, costs, skips=skips)
+    return RegionSample.of(block, regions)
 
 
 def evaluations(sample: RegionSample, rows: np.ndarray, plan: SelectionSequence) -> int:
-    selection = Selection(sample.block, plan, skips=sample.skips)
-    return selection.select(rows, np.zeros_like(rows, bool)).counts.n_evaluated
+    return Selection(sample.block, plan).select(rows, np.zeros_like(rows, bool)).counts.n_evaluated
 
 
 @pytest.mark.parametrize("n", range(2, 7))
@@ -60,13 +57,12 @@ def test_subset_search_is_brute_force(n: int) -> None:
     assert costs[macro(sample).macro] == best[0]
 
 
-@pytest.mark.parametrize("skips", [False, True])
-def test_macro_weighs_costs(skips: bool) -> None:
+def test_macro_weighs_costs() -> None:
     n = 5
-    unit = sampled(RangeRules.hot_spots(12, 24, n, seed=8), zipf_rows(400, n, seed=3), skips=skips)
+    unit = sampled(RangeRules.hot_spots(12, 24, n, seed=8), zipf_rows(400, n, seed=3))
     costs = np.ones(n)
     costs[macro(unit).macro[0]] = 50.0
-    sample = RegionSample.of(unit.block, unit.regions, costs, skips=skips)
+    sample = RegionSample(unit.block, unit.regions, costs)
     least = min(sample.cost(order) for order in permutations(range(n)))
     assert sample.cost(macro(sample).macro) == pytest.approx(least)
     assert sample.cost(macro(unit).macro) > least * 1.01
@@ -75,10 +71,9 @@ def test_macro_weighs_costs(skips: bool) -> None:
     assert greedy_macro(sample).macro[0] != first
 
 
-@pytest.mark.parametrize("skips", [False, True])
-def test_cost_of_a_sample_is_what_selection_counts(skips: bool) -> None:
+def test_cost_of_a_sample_is_what_selection_counts() -> None:
     rules, rows = rules_q1(1), zipf_rows(2000, 10, seed=1)
-    sample = sampled(rules, rows, skips=skips)
+    sample = sampled(rules, rows)
     for plan in (greedy_macro(sample), macro(sample)):
         assert sample.cost(plan.macro) * 2000 == evaluations(sample, rows, plan)
 

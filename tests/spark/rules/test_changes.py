@@ -120,13 +120,13 @@ def test_a_run_counts_and_reports_the_rules_that_run(stream, tmp_path):
         "new": later,
     }
 
-    assert run.text == "big: n > 777\nall: n >= 0\nunfit: zzz > 4\nnew: n = 4321"
+    assert run.text == "big: n > 777\nall: n >= 0\nnew: n = 4321"
     for page in (run.report(tmp_path / "run.html"), rules.report(tmp_path / "rules.html")):
         assert f"<pre>{run.text}</pre>" in html.unescape(page.read_text("utf-8"))
     # What is changed after the run's last micro-batch is in none of its tables.
     rules.add("late", "n = 5")
     assert "late" not in run.text
-    assert "late: n = 5" in rules.text
+    assert "unfit: zzz > 4\nnew: n = 4321\nlate: n = 5" in rules.text
 
 
 def test_an_explanation_says_which_changes_are_to_come(spark):

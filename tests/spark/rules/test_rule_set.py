@@ -190,15 +190,8 @@ def test_a_rule_that_could_not_be_read_is_mended(frame):
     assert rules.skipped == ()
 
 
-def test_names_and_options_are_checked(frame):
+def test_options_and_inputs_are_checked(frame):
     rules = el.RuleSet({"one": "n = 1"})
-    with pytest.raises(QueryError, match="exists already"):
-        rules.add("one", "n = 2")
-    with pytest.raises(QueryError, match="unknown rule 'two'"):
-        rules.remove("one", "two")
-    assert rules.names == ("one",)
-    with pytest.raises(QueryError, match="rule 'two'"):
-        rules.add("two", "n +")
     with pytest.raises(OptionError, match="method"):
         el.RuleSet({}, method="magic")
     with pytest.raises(QueryError, match="not applied"):
@@ -339,34 +332,6 @@ def test_each_batch_has_the_rules_of_its_moment(frame, stream):
     assert [each | {"at": ""} for each in kept] == [each | {"at": ""} for each in changes]
     # What each rule came to is counted from when it was added.
     assert {each.name: each.n_rows for each in facts_of(run).rules} == {"back": 500, "text": 1_000}
-
-
-@pytest.mark.large
-def test_a_rule_that_does_not_fit_a_run_is_refused_before_the_run_meets_it(short):
-    rules = el.RuleSet(RULES)
-    refused = []
-
-    def add():
-        try:
-            rules.add("bad", "nowhere = 1")
-        except QueryError as error:
-            refused.append(str(error))
-
-    run = finish(rules.start(short, Steps(rules, {0: add}), trigger="available_now"))
-    assert len(refused) == 1
-    assert "rule 'bad'" in refused[0]
-    assert "bad" not in rules.names
-    assert len(run.records) == 2
-
-
-@pytest.mark.large
-def test_skipped_rules_in_a_run(short_frame, short):
-    rules = el.RuleSet(RULES, on_error="skip")
-    steps = Steps(rules, {0: lambda: rules.add("bad", "nowhere = 1")})
-    finish(rules.start(short, steps, trigger="available_now"))
-    got = {id_: names for each in steps.batches.values() for id_, names in each.items()}
-    assert got == matched(short_frame, RULES)
-    assert [each.name for each in rules.skipped] == ["bad"]
 
 
 @pytest.mark.large

@@ -12,24 +12,17 @@ Attributes arrive as *keys*: an image of their values in int64 that keeps their 
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from eddyline.data.arrays import distinct
+from eddyline.data.arrays import starts_of
+from eddyline.data.kept import Kept
 from eddyline.errors import PlanError
 from eddyline.rules.compile.formula import REGION, All, Always, Literal, literals_of
-from eddyline.rules.compile.regions import (
-    HIGHEST,
-    LOWEST,
-    KeySet,
-    cut_tables,
-    cuts_of,
-    starts_of,
-)
+from eddyline.rules.compile.regions import HIGHEST, LOWEST, KeySet, cut_tables, cuts_of
 from eddyline.rules.match import bitmap_kernels as kernels
 
 if TYPE_CHECKING:
@@ -83,14 +76,11 @@ class BitmapBlock:
         rules: Sequence[Formula],
         attribute_of: Callable[[int], int],
         keys_of: Callable[[int], KeySet],
-        *,
-        further_cuts: Mapping[int, Sequence[int]] | None = None,
     ) -> Self:
         """Return the bitmap block of some rules.
 
         A literal without an attribute (-1; else its row in the matrix of keys) is not decided by a
-        key: it is taken to hold, and the rule needs a check. Further cuts of an attribute change no
-        answer.
+        key: it is taken to hold, and the rule needs a check.
 
         Raises:
             PlanError: there are more than ``MAX_RULES`` rules.
@@ -98,16 +88,7 @@ class BitmapBlock:
         if len(rules) > MAX_RULES:
             msg = f"a block takes at most {MAX_RULES} rules, got {len(rules)}; make more blocks"
             raise PlanError(msg, rules=len(rules))
-        return cls._joined(
-            rules,
-            _constructs(rules, attribute_of, keys_of, further_cuts or {}),
-            {j for j, rule in enumerate(rules) if not _is_decided(rule, attribute_of)},
-        )
-
-    @classmethod
-    def _joined(
-        cls, rules: Sequence[Formula], constructs: Sequence[_Construct], checked: set[int]
-    ) -> Self:
+        constructs = _constructs(rules, attribute_of, keys_of)
         k, n_words = len(rules), max(1, -(-len(rules) // 64))
         # Without regions it is known of constants alone.
         never = np.array([_can_hold(rule, {}) is not None for rule in rules], dtype=np.bool_)
@@ -124,7 +105,9 @@ class BitmapBlock:
             usage=_packed(usage, n_words),
             initial=_packed(decided, n_words)[0],
             everywhere=_packed(~decided & ~never, n_words)[0],
-            needs_check=np.array([j in checked for j in range(k)], dtype=np.bool_),
+            needs_check=np.array(
+                [not _is_decided(rule, attribute_of) for rule in rules], dtype=np.bool_
+            ),
         )
 
     @property
@@ -172,7 +155,6 @@ class BitmapBlock:
             tables=self.tables,
             region_at=self.region_at,
             bitmaps=self.bitmaps,
-            usage=self.usage,
             initial=self.initial,
             everywhere=self.everywhere,
         )
@@ -205,17 +187,12 @@ class BitmapBlocks:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self._built: OrderedDict[tuple[int, ...], BitmapBlock] = OrderedDict()
+        self._built: Kept[tuple[int, ...], BitmapBlock] = Kept(MAX_KEPT)
         self._representatives: list[Ints] | None = None
 
     def of(self, rules: tuple[int, ...]) -> BitmapBlock:
         """Return the block of some rules."""
-        if rules not in self._built:
-            self._built[rules] = self._build(rules)
-            while len(self._built) > MAX_KEPT:
-                self._built.popitem(last=False)
-        self._built.move_to_end(rules)
-        return self._built[rules]
+        return self._built.get_or_make(rules, lambda: self._build(rules))
 
     def _build(self, rules: tuple[int, ...]) -> BitmapBlock:
         literals, key_sets = self.program.literals, self.program.key_sets
@@ -260,7 +237,6 @@ def _constructs(
     rules: Sequence[Formula],
     attribute_of: Callable[[int], int],
     keys_of: Callable[[int], KeySet],
-    further_cuts: Mapping[int, Sequence[int]],
 ) -> list[_Construct]:
     """Return the constructs of all attributes that can decide some rule."""
     used: dict[int, dict[int, KeySet]] = {}
@@ -277,8 +253,7 @@ def _constructs(
                 users[attribute].append(j)
     found = []
     for attribute in sorted(used):
-        further = np.array(further_cuts.get(attribute, ()), dtype=np.int64)
-        cuts = distinct(np.concatenate([cuts_of([*used[attribute].values()]), further]))
+        cuts = cuts_of([*used[attribute].values()])
         holds = _in_regions(cuts, used[attribute])
         can = np.ones((len(rules), len(cuts) + 2), dtype=np.bool_)
         for j in users[attribute]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from eddyline.data.arrays import starts_of
 from eddyline.query.conditions import (
     FALSE,
     TRUE,
@@ -74,21 +75,16 @@ class LiteralTable:
     """The literals of a set of rules, each once."""
 
     tests: list[Test] = field(default_factory=list)
-    literals: list[tuple[int, int]] = field(default_factory=list)
-    """Of each literal, the place of its test and the truth values that it asks for."""
+    literals: dict[tuple[int, int], int] = field(default_factory=dict)
+    """The place of each literal, by that of its test and the truth values that it asks for."""
     _test_ids: dict[Test, int] = field(default_factory=dict)
-    _ids: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def literal(self, test: Test, outcomes: int) -> Literal:
         """Return the literal that a test has one of some truth values."""
         test_id = self._test_ids.setdefault(test, len(self.tests))
         if test_id == len(self.tests):
             self.tests.append(test)
-        key = test_id, outcomes
-        found = self._ids.setdefault(key, len(self.literals))
-        if found == len(self.literals):
-            self.literals.append(key)
-        return Literal(found)
+        return Literal(self.literals.setdefault((test_id, outcomes), len(self.literals)))
 
     def formula(self, tree: Node) -> Formula:
         """Return the formula of the rows for which a rule is true."""
@@ -290,10 +286,8 @@ class Code(NamedTuple):
 
 def packed(codes: Sequence[Sequence[tuple[int, int, int]]]) -> Code:
     """Return the codes of formulas as arrays."""
-    sizes = np.fromiter((len(code) for code in codes), np.int64, len(codes))
     rows = np.array(
         [row for code in codes for row in code] or np.empty((0, 3)), dtype=np.int32
     ).reshape(-1, 3)
-    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     columns = (np.ascontiguousarray(rows[:, index]) for index in range(3))
-    return Code(starts, *columns)
+    return Code(starts_of([len(code) for code in codes]), *columns)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from eddyline.data.arrays import starts_of
 from eddyline.rules.compile.formula import REGION, TEXT
 from eddyline.rules.match.pair_kernels import Postings
 
@@ -128,6 +129,5 @@ def _cover(low: int, high: int, n_leaves: int) -> Iterator[int]:
 def _listed(pairs: list[tuple[int, int]], n_keys: int) -> tuple[Ints, Int32s]:
     """Return the rules of each key, one key after the other, and where each key's start."""
     table = np.array(sorted(set(pairs)), np.int64).reshape(-1, 2)
-    counts = np.bincount(table[:, 0], minlength=n_keys)
-    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    starts = starts_of(np.bincount(table[:, 0], minlength=n_keys))
     return starts, np.ascontiguousarray(table[:, 1]).astype(np.int32)

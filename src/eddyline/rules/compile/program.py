@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from eddyline.data.arrays import distinct
+from eddyline.data.arrays import distinct, starts_of
 from eddyline.data.gc_pause import collector_paused
 from eddyline.errors import QueryError
 from eddyline.query.conditions import (
@@ -196,8 +196,7 @@ class Program:
     @cached_property
     def first_units(self) -> tuple[int, ...]:
         """The first walk of each text construct; one more than there are."""
-        counts = [0, *(each.n_units for each in self.texts)]
-        return tuple(int(at) for at in np.cumsum(counts))
+        return tuple(starts_of([each.n_units for each in self.texts]).tolist())
 
 
 @dataclass(frozen=True)
@@ -377,7 +376,7 @@ class _Compiler:
             externals=externals,
             reads_regions=reads_regions,
             reads_texts=reads_texts,
-            externals_at=np.cumsum([0, *map(len, asked)]).astype(np.int64),
+            externals_at=starts_of([len(each) for each in asked]),
             rule_externals=np.array([each for asks in asked for each in asks], np.int32),
             conditions=self._conditions,
         )
@@ -454,7 +453,7 @@ class _Compiler:
             places=table[:, 1].astype(np.int32),
             outcomes=table[:, 2].astype(np.int8),
             columns=table[:, 3].astype(np.int32),
-            starts=np.concatenate([[0], np.cumsum([len(each) for each in held])]).astype(np.int64),
+            starts=starts_of([len(each) for each in held]),
             low=np.ascontiguousarray(flat[:, 0]),
             high=np.ascontiguousarray(flat[:, 1]),
         )

@@ -32,6 +32,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from eddyline.data.arrays import starts_of
 from eddyline.query.conditions import FALSE, TRUE, UNKNOWN, Compare, IsNull, OneOf, TextTest
 from eddyline.rules.match import bitmap_kernels as kernels
 from eddyline.rules.match.bitmap_kernels import CutTables
@@ -411,7 +412,7 @@ class Ranks:
             (one + _SHIFT).to_bytes(_WIDTH, "big") if isinstance(one, int) else one.encode()
             for one in constants
         ]
-        offsets = np.concatenate([[0], np.cumsum([len(one) for one in each])]).astype(np.int64)
+        offsets = starts_of([len(one) for one in each])
         return cls(np.frombuffer(b"".join(each) or b"\0", np.uint8), offsets)
 
     def keys(self, values: pa.Array, kind: SqlType | None = None) -> Ints:
@@ -494,8 +495,3 @@ def _table(cuts: Ints) -> tuple[NDArray[np.uint16], int]:
     if shift > 0 and crowds.max() > MAX_CROWD:
         return nothing, 0
     return regions.astype(np.uint16), shift
-
-
-def starts_of(sizes: Sequence[int] | Ints) -> Ints:
-    """Return the starts of parts of some sizes, one after the other; one more than there are."""
-    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

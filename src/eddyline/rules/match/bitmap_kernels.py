@@ -158,7 +158,6 @@ class BlockArrays(NamedTuple):
     tables: CutTables
     region_at: Ints
     bitmaps: Words
-    usage: Words
     initial: Words
     everywhere: Words
 
@@ -176,8 +175,6 @@ class SequenceArrays(NamedTuple):
     """Start of the arrows of each node, one per region; -1: it has none ((nodes,))."""
     arrows: Int32s
     """Node that a region's micro-arrow leads to; -1: there is no arrow."""
-    skips: bool
-    """Whether constructs that cannot decide a rule that is left are passed over."""
 
 
 class Tally(NamedTuple):
@@ -189,15 +186,6 @@ class Tally(NamedTuple):
     """Rows whose last rule went with each construct ((n,))."""
     followed: Ints
     """Micro-arrows followed ((1,))."""
-
-
-@compiled
-def _decides(usage: Words, construct: int, left: Words, place: int) -> bool:
-    """Return whether a construct can decide a rule that is left."""
-    found = _NO_RULE
-    for word in range(usage.shape[1]):
-        found |= usage[construct, word] & left[place, word]
-    return bool(found != _NO_RULE)
 
 
 @compiled
@@ -232,8 +220,7 @@ def select_macro(
         The row to go on with, and how many pairs there are now.
     """
     # Fields of the tuples are read here, outside the loops: numba does not move them.
-    tables, bitmaps, usage, skips = block.tables, block.bitmaps, block.usage, sequence.skips
-    n_words = len(block.initial)
+    tables, bitmaps, n_words = block.tables, block.bitmaps, len(block.initial)
     left = np.empty((CHUNK, n_words), dtype=np.uint64)
     active = np.empty(CHUNK, dtype=np.int64)
     found = np.empty(CHUNK, dtype=np.int32)
@@ -247,21 +234,16 @@ def select_macro(
             active[place] = place
         n_active = n_chunk
         for construct in sequence.macro:
-            n_left = n_passed = 0
+            n_left = 0
             column, region_at = block.columns[construct], block.region_at[construct]
             regions_of(
                 keys[column], nulls[column], start, active, n_active, tables, construct, found
             )
             for index in range(n_active):
                 place = active[index]
-                if skips and not _decides(usage, construct, left, place):
-                    active[n_left] = place
-                    n_left += 1
-                    n_passed += 1
-                    continue
                 active[n_left] = place
                 n_left += _narrow(bitmaps, region_at + found[index], left, place)
-            tally.evaluated[construct] += n_active - n_passed
+            tally.evaluated[construct] += n_active
             tally.dropped[construct] += n_active - n_left
             n_active = n_left
         n_pairs = _emit(left, n_chunk, start, block.everywhere, n_pairs, pair_rows, pair_rules)
@@ -284,7 +266,7 @@ def select_hybrid(  # noqa: C901, PLR0912, PLR0915 - a call inside the loop cost
 
     All rows that have a construct next visit it together. At most 64 constructs.
     """
-    tables, bitmaps, usage, skips = block.tables, block.bitmaps, block.usage, sequence.skips
+    tables, bitmaps = block.tables, block.bitmaps
     macro, position, construct_of = sequence.macro, sequence.position, sequence.construct_of
     arrows_at, arrows = sequence.arrows_at, sequence.arrows
     n_words, n = len(block.initial), len(macro)
@@ -334,13 +316,12 @@ def select_hybrid(  # noqa: C901, PLR0912, PLR0915 - a call inside the loop cost
                         target = np.int64(arrows[arrows_at[node] + region])
                     if target >= 0:
                         goal = construct_of[target]
-                        is_open = (seen >> np.uint64(position[goal])) & _ONE == _NO_RULE
-                        if not is_open or (skips and not _decides(usage, goal, left, place)):
+                        if (seen >> np.uint64(position[goal])) & _ONE != _NO_RULE:
                             target = np.int64(-1)
                     if target >= 0:
                         n_followed += 1
                     else:
-                        target = np.int64(_next_in_macro(macro, usage, skips, seen, left, place))
+                        target = np.int64(_next_in_macro(macro, seen))
                     if target < 0:
                         n_done += 1
                         continue
@@ -372,13 +353,10 @@ def _group(
 
 
 @compiled
-def _next_in_macro(
-    macro: Ints, usage: Words, skips: bool, seen: int, left: Words, place: int
-) -> int:
+def _next_in_macro(macro: Ints, seen: int) -> int:
     """Return the next construct along the macro-sequence, or -1 at its end."""
     for position in range(len(macro)):
-        is_open = (seen >> np.uint64(position)) & _ONE == _NO_RULE
-        if is_open and (not skips or _decides(usage, macro[position], left, place)):
+        if (seen >> np.uint64(position)) & _ONE == _NO_RULE:
             return int(macro[position])
     return -1
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow.compute as pc
 
 from eddyline.data import jit
-from eddyline.data.arrays import distinct
+from eddyline.data.arrays import distinct, starts_of
 from eddyline.query.conditions import ValueTest
 from eddyline.rules.compile.bitmap_block import PLAIN, BitmapBlocks
 from eddyline.rules.compile.patterns import Hits, find
@@ -49,9 +49,6 @@ if TYPE_CHECKING:
     from eddyline.rules.match.bitmap_kernels import CutTables
     from eddyline.rules.plan import BitmapBlockPlan, SharingPlan
 
-    Found = tuple[Ints, Int32s]
-    """Row and rule of pairs."""
-
 
 class Matcher:
     """A program under a plan; keeps what is worth keeping between batches."""
@@ -69,7 +66,7 @@ class Matcher:
         self._asker = Asker(program)
         self._always = np.flatnonzero(program.constant == 1).astype(np.int32)
         needs = [each.needs for each in program.externals]
-        self._needs_at = np.cumsum([0, *map(len, needs)]).astype(np.int64)
+        self._needs_at = starts_of([len(each) for each in needs])
         self._needs = np.array([each for need in needs for each in need] or [0], np.int32)
         self.plan = plan
         self._lay(plan)
@@ -91,7 +88,6 @@ class Matcher:
         self._postings = postings_of(self.program, plan)
         orders = {each.rule: each.tests for each in plan.python_orders}
         self._code = self.program.ordered.code(self.program, orders)
-        self._access_texts = self._postings.texts
         self._block_attributes = sorted({at for each in blocks.values() for at in each.attributes})
 
     def match(
@@ -122,29 +118,28 @@ class Matcher:
         for construct in self._postings.tables.constructs.tolist():
             batch.look_up(construct, everything)
         exact, checked = self._select(batch)
-        for text in self._access_texts:
+        for text in self._postings.texts:
             self._find(batch, text, everything)
         pairs = self._candidates(batch, checked)
         self._look_further(batch, pairs, sampled)
-        decided = self._decide(batch, pairs, asked_sampled)
-        matches = self._matches(batch.n_rows, exact, decided)
+        matches = self._matches(batch.n_rows, exact, self._decide(batch, pairs, asked_sampled))
         seen = self._profile(batch, pairs, exact, matches, sampled)
         return matches, replace(seen, evaluation_ns=time.perf_counter_ns() - started)
 
-    def _select(self, batch: Batch) -> tuple[Found, Pairs]:
+    def _select(self, batch: Batch) -> tuple[Pairs, Pairs]:
         """Return the pairs that bitmap blocks decide, and those that they leave to be decided."""
-        exact: list[Found] = []
-        checked: list[Found] = []
+        exact: list[Pairs] = []
+        checked: list[Pairs] = []
         for plan, rules_of_bits, selection in self._selections:
-            found = selection.select(batch.keys, batch.key_nulls)
-            pairs = found.rows, rules_of_bits[found.rules]
-            batch.blocks[plan] = found.counts
+            selected = selection.select(batch.keys, batch.key_nulls)
+            pairs = Pairs(selected.rows, rules_of_bits[selected.rules])
+            batch.blocks[plan] = selected.counts
             if not selection.block.needs_check.any():
                 exact.append(pairs)
                 continue
-            needs_check: Mask = selection.block.needs_check[found.rules]
-            checked.append(where(pairs, needs_check))
-            exact.append(where(pairs, np.logical_not(needs_check)))
+            needs_check: Mask = selection.block.needs_check[selected.rules]
+            checked.append(pairs.where(needs_check))
+            exact.append(pairs.where(np.logical_not(needs_check)))
         return joined(exact), gathered(checked)
 
     def _find(self, batch: Batch, text: int, rows: Ints) -> None:
@@ -185,13 +180,15 @@ class Matcher:
                 break
             rules = np.concatenate([rules, np.empty(len(rules), np.int32)])
         rows = np.repeat(np.arange(n_rows), np.diff(starts))
-        return gathered([(rows, rules[:n_pairs]), (checked.row_of, checked.rules)])
+        return gathered([Pairs(rows, rules[:n_pairs]), checked])
 
     def _look_further(self, batch: Batch, pairs: Pairs, sampled: Ints) -> None:
         """Look at the constructs that candidates read and no access predicate needed."""
         # Rules are counted, not sorted: there are many more pairs than rules, or than rows.
         rules = np.flatnonzero(np.bincount(pairs.rules)).astype(np.int32)
-        rows = distinct(np.concatenate([pairs.rows, sampled]))
+        is_met = np.zeros(batch.n_rows, np.bool_)
+        is_met[pairs.rows] = is_met[sampled] = True
+        rows = np.flatnonzero(is_met)
         read = _read_by(self.program.reads_regions, rules)
         for construct in range(len(self.program.regions)):
             if construct not in batch.looked_up and (read[construct] or len(sampled)):
@@ -217,15 +214,16 @@ class Matcher:
                 sampled = sampled[:0]
             else:
                 self._asker.ask(batch, left, asks[is_open])
-        return gathered([(each.row_of, each.rules) for each in true])
+        return gathered(true)
 
     def _status(self, batch: Batch, pairs: Pairs) -> tuple[NDArray[np.int8], Int32s]:
         """Return the state of each pair, and the test that it hangs on if it is open."""
         status = np.empty(len(pairs.rules), np.int8)
         asks = np.empty(len(pairs.rules), np.int32)
+        firsts = np.flatnonzero(np.diff(pairs.rows, prepend=-1))
         decide(
-            pairs.rows,
-            pairs.starts,
+            pairs.rows[firsts],
+            np.append(firsts, len(pairs.rows)),
             pairs.rules,
             self._code,
             self.program.literals,
@@ -244,29 +242,20 @@ class Matcher:
         )
         return status, asks
 
-    def _matches(self, n_rows: int, exact: Found, decided: Pairs) -> Matches:
-        found = [exact, (decided.row_of, decided.rules)]
+    def _matches(self, n_rows: int, exact: Pairs, decided: Pairs) -> Matches:
+        parts = [exact, decided]
         if len(self._always):
             every = np.repeat(np.arange(n_rows), len(self._always))
-            found.append((every, np.tile(self._always, n_rows)))
-        return Matches(n_rows, *in_order(*joined(found)))
+            parts.append(Pairs(every, np.tile(self._always, n_rows)))
+        return Matches(n_rows, *in_order(joined(parts)))
 
     def _profile(
-        self,
-        batch: Batch,
-        pairs: Pairs,
-        exact: Found,
-        matches: Matches,
-        sampled: Ints,
+        self, batch: Batch, pairs: Pairs, exact: Pairs, matches: Matches, sampled: Ints
     ) -> SharingProfile:
         n_rules = self.program.n_rules
         nothing = SharingProfile.empty(self.program)
-        exact_rows, exact_rules = exact
-        met = np.bincount(pairs.rules, minlength=n_rules) + np.bincount(
-            exact_rules, minlength=n_rules
-        )
         is_alive = np.zeros(batch.n_rows, np.bool_)
-        is_alive[pairs.rows] = is_alive[exact_rows] = True
+        is_alive[pairs.rows] = is_alive[exact.rows] = True
         if len(sampled):
             nothing.value_rows[:] = min(batch.n_rows, LOOKED_AT)
             nothing.distinct_values[:] = batch.distinct_values()
@@ -278,7 +267,8 @@ class Matcher:
             sampled_regions=np.ascontiguousarray(
                 batch.regions[: len(self.program.regions), sampled].T
             ),
-            candidates=met,
+            candidates=np.bincount(pairs.rules, minlength=n_rules)
+            + np.bincount(exact.rules, minlength=n_rules),
             matches=np.bincount(matches.rules, minlength=n_rules),
             construct_rows=batch.construct_rows,
             construct_ns=batch.construct_ns,
@@ -418,23 +408,16 @@ class Selected:
 class Selection:
     """A bitmap block with a sequence, ready to select rows.
 
-    Without a sequence, constructs stand in the order of their numbers. With ``skips`` a row passes
-    over constructs that cannot decide any rule it has left.
+    Without a sequence, constructs stand in the order of their numbers.
     """
 
-    def __init__(
-        self,
-        block: BitmapBlock,
-        sequence: SelectionSequence | None = None,
-        *,
-        skips: bool = False,
-    ) -> None:
+    def __init__(self, block: BitmapBlock, sequence: SelectionSequence | None = None) -> None:
         sequence = sequence or SelectionSequence.as_numbered(block.n_constructs)
         block.check(sequence)
         self.block = block
         self.sequence = sequence
         self._block = block.arrays()
-        self._sequence = _sequence_arrays(block, sequence, skips)
+        self._sequence = _sequence_arrays(block, sequence)
 
     def select(self, keys: Ints, nulls: Mask) -> Selected:
         """Return the rules that survive for each row of a batch, and counts.
@@ -462,9 +445,7 @@ class Selection:
         return Selected(rows[:n_pairs], rules[:n_pairs], counts)
 
 
-def _sequence_arrays(
-    block: BitmapBlock, sequence: SelectionSequence, skips: bool
-) -> SequenceArrays:
+def _sequence_arrays(block: BitmapBlock, sequence: SelectionSequence) -> SequenceArrays:
     macro = np.array(sequence.macro, dtype=np.int64)
     nodes = range(sequence.n_nodes)
     starts, arrows = _arrow_table(block, sequence)
@@ -474,7 +455,6 @@ def _sequence_arrays(
         construct_of=np.array([sequence.construct_of(v) for v in nodes], dtype=np.int64),
         arrows_at=starts,
         arrows=arrows,
-        skips=skips,
     )
 
 
@@ -509,38 +489,32 @@ class Asker:
         self._program = program
         self._cold = set(program.ordered.tests.tolist())
 
-    def ask(self, batch: Batch, pairs: Pairs, asks: Int32s) -> None:
-        """Ask, for each open pair of row and rule, the test on which it hangs first.
-
-        For ``asks`` and errors see ``residual.ask``.
-        """
-        self._ask(batch, pairs.row_of, pairs.rules, asks)
-
     def ask_sample(self, batch: Batch, pairs: Pairs, sampled: Ints) -> None:
         """Ask each test whose order is learned, for the open pairs of sampled rows.
 
         What raises has no answer, and is an error only where a rule hangs on it.
         """
-        ordered, row_of = self._program.ordered, pairs.row_of
-        taken = np.flatnonzero(np.isin(row_of, sampled) & np.isin(pairs.rules, ordered.rules))
+        ordered = self._program.ordered
+        taken = np.flatnonzero(np.isin(pairs.rows, sampled) & np.isin(pairs.rules, ordered.rules))
         if not len(taken):
             return
         started = work_ns()
         places, tests = self._program.externals_of(pairs.rules[taken])
         is_ordered = np.isin(tests, ordered.tests)
         pair, tests = taken[places[is_ordered]], tests[is_ordered]
-        rows, rules = row_of[pair], pairs.rules[pair]
-        seen = distinct(rows)
+        asking = Pairs(pairs.rows[pair], pairs.rules[pair])
+        seen = distinct(asking.rows)
         if self._cold:
-            is_first = (rows <= seen[:N_WARM][-1]) & np.isin(tests, list(self._cold))
-            first = rows[is_first], rules[is_first], tests[is_first]
+            is_first = (asking.rows <= seen[:N_WARM][-1]) & np.isin(tests, list(self._cold))
+            first = *asking.where(is_first), tests[is_first]
             self._cold -= set(ask(self._program, batch.columns, *first, batch.answers))
-        self._ask(batch, rows, rules, tests)
+        self.ask(batch, asking, tests)
         answers = np.ascontiguousarray(batch.answers[np.ix_(ordered.tests, seen)].T)
         batch.python = replace(batch.python, answers=answers, sampled_ns=work_ns() - started)
 
-    def _ask(self, batch: Batch, rows: Ints, rules: Int32s, asks: Int32s) -> None:
-        asked = ask(self._program, batch.columns, rows, rules, asks, batch.answers)
+    def ask(self, batch: Batch, pairs: Pairs, asks: Int32s) -> None:
+        """Ask, for each open pair of row and rule, a test; see ``residual.ask``."""
+        asked = ask(self._program, batch.columns, *pairs, asks, batch.answers)
         if not asked:
             return
         tests = np.array(list(asked))
@@ -568,58 +542,37 @@ class Matches:
     """Rule of each pair: its place in the set."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pairs:
-    """Pairs of row and rule, by row."""
+class Pairs(NamedTuple):
+    """Pairs of a row and a rule."""
 
     rows: Ints
-    """Rows that have pairs, ascending."""
-    starts: Ints
-    """Start of the pairs of each; one more than there are rows."""
     rules: Int32s
-
-    @property
-    def row_of(self) -> Ints:
-        """Row of each pair."""
-        return np.repeat(self.rows, np.diff(self.starts))
 
     def where(self, keep: Mask) -> Pairs:
         """Return some of the pairs."""
-        return pairs_of(self.row_of[keep], self.rules[keep])
+        return Pairs(self.rows[keep], self.rules[keep])
 
 
-def pairs_of(rows: Ints, rules: Int32s) -> Pairs:
-    """Return pairs whose rows ascend."""
-    firsts = np.flatnonzero(np.diff(rows, prepend=-1))
-    return Pairs(rows[firsts], np.append(firsts, len(rows)), rules)
-
-
-def where(found: Found, keep: Mask) -> Found:
-    """Return some of the pairs."""
-    rows, rules = found
-    return rows[keep], rules[keep]
-
-
-def joined(parts: Sequence[Found]) -> Found:
+def joined(parts: Sequence[Pairs]) -> Pairs:
     """Return pairs of several kinds as one, one kind after the other."""
-    full = [each for each in parts if len(each[0])]
+    full = [each for each in parts if len(each.rows)]
     if len(full) == 1:
         return full[0]
-    rows = np.concatenate([np.zeros(0, np.int64), *(each[0] for each in full)])
-    return rows, np.concatenate([np.zeros(0, np.int32), *(each[1] for each in full)])
+    rows = np.concatenate([np.zeros(0, np.int64), *(each.rows for each in full)])
+    return Pairs(rows, np.concatenate([np.zeros(0, np.int32), *(each.rules for each in full)]))
 
 
-def in_order(rows: Ints, rules: Int32s) -> Found:
+def in_order(pairs: Pairs) -> Pairs:
     """Return pairs by row and then by rule."""
     # As one number each, which numpy sorts in a tenth of the time of a sort by two keys.
-    both = (rows << 32) | rules
+    both = (pairs.rows << 32) | pairs.rules
     if (both[1:] > both[:-1]).all():
-        return rows, rules
+        return pairs
     both.sort()
-    return both >> 32, both.astype(np.int32)
+    return Pairs(both >> 32, both.astype(np.int32))
 
 
-def gathered(parts: Sequence[Found]) -> Pairs:
-    """Return pairs of several kinds as one, by row."""
-    full = [each for each in parts if len(each[0])]
-    return pairs_of(*(full[0] if len(full) == 1 else in_order(*joined(full))))
+def gathered(parts: Sequence[Pairs]) -> Pairs:
+    """Return pairs of several kinds, each by row, as one by row."""
+    full = [each for each in parts if len(each.rows)]
+    return full[0] if len(full) == 1 else in_order(joined(full))

@@ -8,7 +8,7 @@ the same plan.
 
 Read ``planner`` first, which calls the others and chooses between one statement of Spark's and the
 matcher. ``access_predicates`` prices the rules and says which go to bitmap blocks.
-``sequence_learning`` with ``sequence_kernels`` orders the attributes of a block, and
+``sequence_learning`` orders the attributes of a block, and
 ``python_order`` the tests of Python in a rule.
 
 A new kind of sequence is a line of ``planner.LEARNERS`` and of ``options.SEQUENCES``. A new way for

@@ -70,11 +70,11 @@ def plan_by(program: Program, rates: Floats, *, method: str = "auto") -> Sharing
     ]
     if method == "every_row":
         found = [None] * len(found)
-    undecided = {rule for rule in range(program.n_rules) if program.constant[rule] < 0}
-    blocked = {
-        "auto": lambda: _blocked(program, found, rates),
-        "blocks": lambda: undecided,
-    }.get(method, set)()
+    blocked: set[int] = set()
+    if method == "auto":
+        blocked = _blocked(program, found, rates)
+    elif method == "blocks":
+        blocked = set(np.flatnonzero(program.constant < 0).tolist())
     kept = tuple(
         None if each is None or rule in blocked else each[1] for rule, each in enumerate(found)
     )

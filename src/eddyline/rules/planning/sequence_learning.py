@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from eddyline.data.jit import compiled
 from eddyline.rules.plan import Arrow, SelectionSequence
-from eddyline.rules.planning import sequence_kernels as kernels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eddyline.data.arrays import Floats, Indices, Int32s, Mask, Words
+    from eddyline.data.arrays import Floats, Indices, Int32s, Ints, Mask, Words
     from eddyline.rules.compile.bitmap_block import BitmapBlock
     from eddyline.rules.profile import SelectionCounts
 
@@ -53,8 +53,6 @@ class RegionSample:
     """Region of each row in each construct ((T, n))."""
     costs: Floats
     """Cost of one evaluation of each construct, in any unit (> 0; (n,))."""
-    skips: bool = False
-    """Whether rows pass over constructs that cannot decide a rule that is left."""
     bitmaps: Words = field(init=False, repr=False)
     """Bitmap of each row in each construct ((T, n, W))."""
 
@@ -62,16 +60,9 @@ class RegionSample:
         object.__setattr__(self, "bitmaps", self.block.bitmaps_of(self.regions))
 
     @classmethod
-    def of(
-        cls,
-        block: BitmapBlock,
-        regions: Int32s,
-        costs: Floats | None = None,
-        *,
-        skips: bool = False,
-    ) -> Self:
-        """Return a sample; every evaluation costs the same if no costs are given."""
-        return cls(block, regions, np.ones(block.n_constructs) if costs is None else costs, skips)
+    def of(cls, block: BitmapBlock, regions: Int32s) -> Self:
+        """Return a sample in which every evaluation costs the same."""
+        return cls(block, regions, np.ones(block.n_constructs))
 
     @classmethod
     def thinned(cls, block: BitmapBlock, regions: Int32s, costs: Floats) -> Self:
@@ -95,15 +86,8 @@ class RegionSample:
 
     def cost_left(self, rows: Indices, left: Words, order: Sequence[int]) -> float:
         """Return the cost of some rows together with the rules that each row has left ((T, W))."""
-        found: float = kernels.order_cost(
-            self.bitmaps,
-            left,
-            self.block.usage,
-            rows.astype(np.int64),
-            np.array(order, dtype=np.int64),
-            self.costs,
-            self.skips,
-        )
+        visited = np.array(order, dtype=np.int64)
+        found: float = order_cost(self.bitmaps, left, rows.astype(np.int64), visited, self.costs)
         return found
 
 
@@ -156,10 +140,8 @@ def macro(sample: RegionSample) -> SelectionSequence:
         return SelectionSequence(tuple(map(int, ranks)))
     if n > MAX_EXACT:
         return SelectionSequence(_improved(sample, greedy_macro(sample).macro))
-    visits = kernels.subset_visits(
-        sample.bitmaps, sample.block.initial, sample.block.usage, sample.skips
-    )
-    return SelectionSequence(tuple(map(int, kernels.best_path(visits, sample.costs))))
+    visits = subset_visits(sample.bitmaps, sample.block.initial)
+    return SelectionSequence(tuple(map(int, best_path(visits, sample.costs))))
 
 
 def _improved(sample: RegionSample, order: tuple[int, ...]) -> tuple[int, ...]:
@@ -275,11 +257,7 @@ class _Tree:
         moved = [(v, *(u for u in order if u != v)) for v in order]
         costs = [self._sample.cost_left(rows, left, each) for each in moved]
         best = int(np.argmin(costs))
-        if costs[best] < (1.0 - MIN_ARROW_GAIN) * costs[0]:
-            return order[best]
-        usage, live = self._sample.block.usage, np.bitwise_or.reduce(left[rows], axis=0)
-        useful = [v for v in order if (usage[v] & live).any()]
-        return useful[0] if useful and self._sample.skips else order[0]
+        return order[best if costs[best] < (1.0 - MIN_ARROW_GAIN) * costs[0] else 0]
 
 
 def _pruned(sequence: SelectionSequence) -> SelectionSequence:
@@ -375,3 +353,91 @@ def _differs(before: Floats, now: Floats, rows: tuple[int, int]) -> Mask:
 def _entered(counts: SelectionCounts) -> Floats:
     found: Floats = counts.evaluated / max(counts.n_rows, 1)
     return found
+
+
+# -- compiled: costs of orders on rows whose bitmaps are all known ------------------------------
+
+
+@compiled
+def order_cost(bitmaps: Words, left: Words, rows: Ints, order: Ints, costs: Floats) -> float:
+    """Return the cost of some rows that visit constructs in an order until they are dropped.
+
+    Bitmaps are those of each row in each construct ((T, n, W)); at first each row has the rules
+    ``left`` ((T, W)). The order may lack constructs; costs are those of an evaluation, in any unit
+    ((n,)).
+    """
+    now = np.empty(left.shape[1], dtype=np.uint64)
+    total = 0.0
+    for row in rows:
+        _and(left[row], left[row], now)
+        for construct in order:
+            total += costs[construct]
+            _and(now, bitmaps[row, construct], now)
+            if not _meet(now, now):
+                break
+    return total
+
+
+@compiled
+def subset_visits(bitmaps: Words, initial: Words) -> Ints:
+    """Return the number of rows that would visit a construct after each set of others ((2**n, n)).
+
+    Whatever the order within the set: the rules that a row has left depend on the set alone.
+
+    Arguments are as for ``order_cost``; before any construct the rules ``initial`` are left ((W,)).
+    """
+    n_rows, n, _ = bitmaps.shape
+    visits = np.zeros((1 << n, n), dtype=np.int64)
+    left = np.empty((1 << n, len(initial)), dtype=np.uint64)
+    _and(initial, initial, left[0])
+    for row in range(n_rows):
+        for members in range(1 << n):
+            if members > 0:
+                lowest = 0
+                while not (members >> lowest) & 1:
+                    lowest += 1
+                _and(left[members & (members - 1)], bitmaps[row, lowest], left[members])
+            if not _meet(left[members], initial):
+                continue
+            for construct in range(n):
+                if not (members >> construct) & 1:
+                    visits[members, construct] += 1
+    return visits
+
+
+@compiled
+def _and(some: Words, others: Words, found: Words) -> None:
+    # Word by word: assigning a slice compiles the text of an error, which takes two seconds.
+    for word in range(len(some)):
+        found[word] = some[word] & others[word]
+
+
+@compiled
+def _meet(some: Words, others: Words) -> bool:
+    found = np.uint64(0)
+    for word in range(len(some)):
+        found |= some[word] & others[word]
+    return bool(found != np.uint64(0))
+
+
+@compiled
+def best_path(visits: Ints, costs: Floats) -> Ints:
+    """Return the cheapest order by visits of sets ((2**n, n)) and costs of constructs ((n,))."""
+    n_sets, n = visits.shape
+    best = np.full(n_sets, np.inf)
+    last = np.zeros(n_sets, dtype=np.int64)
+    best[0] = 0.0
+    for members in range(1, n_sets):
+        for construct in range(n):
+            if (members >> construct) & 1:
+                before = members ^ (1 << construct)
+                cost = best[before] + visits[before, construct] * costs[construct]
+                if cost < best[members]:
+                    best[members] = cost
+                    last[members] = construct
+    order = np.empty(n, dtype=np.int64)
+    members = n_sets - 1
+    for position in range(n - 1, -1, -1):
+        order[position] = last[members]
+        members ^= 1 << last[members]
+    return order

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql.types import BooleanType, NullType
 
 from eddyline.data.gc_pause import made_of
+from eddyline.data.kept import Kept
 from eddyline.errors import EddylineError, MissingFieldsWarning, QueryError
 from eddyline.query.conditions import (
     BoundRules,
@@ -71,7 +71,7 @@ class RuleBinder:
     """
 
     def __init__(self) -> None:
-        self._inputs: OrderedDict[Any, _Input] = OrderedDict()
+        self._inputs: Kept[Any, _Input] = Kept(MAX_INPUTS)
         self._lock = threading.Lock()
 
     def bind(self, df: DataFrame, sources: Collection[RuleSource], *, skips: bool) -> BoundRules:
@@ -115,12 +115,7 @@ class RuleBinder:
     def _input(self, df: DataFrame) -> _Input:
         types = column_types(df)
         key = (tuple(types.items()), *session_settings(df.sparkSession))
-        if key not in self._inputs:
-            self._inputs[key] = _Input(types, is_ansi(df.sparkSession))
-            while len(self._inputs) > MAX_INPUTS:
-                self._inputs.popitem(last=False)
-        self._inputs.move_to_end(key)
-        return self._inputs[key]
+        return self._inputs.get_or_make(key, lambda: _Input(types, is_ansi(df.sparkSession)))
 
 
 @dataclass(slots=True)

@@ -35,8 +35,8 @@ from eddyline.runtime.journal import decisions_of
 from eddyline.spark.lane import Lane, Refused, guarded
 from eddyline.spark.operator import Laid, Operator, Pending
 from eddyline.spark.rules.binding import RuleBinder, session_settings
-from eddyline.spark.rules.output import MatchedRows, Statement, observed_profile
-from eddyline.spark.rules.task import RuleTask
+from eddyline.spark.rules.output import RowsWhere, Statement, observed_profile
+from eddyline.spark.rules.task import Keep, RuleTask
 from eddyline.spark.rules.udf import Work, column_of_text, loader
 from eddyline.spark.run.observations import PendingMetrics
 
@@ -100,7 +100,8 @@ class Compiled:
     load: Callable[[], Program]
     """Gives workers the compiled rules."""
     program_id: str
-    options: SharingOptions
+    digest: str
+    """Identifies the rules, without titles and the like, their options and their input."""
 
     @property
     def running(self) -> dict[str, RuleSource]:
@@ -129,11 +130,6 @@ class Compiled:
         whole = {each.sql: each.needs for each in program.natives if each.may_raise}
         return Work(task, program.columns, rules, whole)
 
-    @cached_property
-    def digest(self) -> str:
-        """Identifies the rules, without titles and the like, their options and their input."""
-        return _digest(self.running, _meaning(self.options), self.made_for[1:])
-
 
 class RuleOperator(Operator):
     """Finds the rules of a set that are true for each row, and learns how.
@@ -148,7 +144,7 @@ class RuleOperator(Operator):
         self,
         store: RuleStore,
         binder: RuleBinder,
-        output: MatchesColumn | MatchedRows,
+        output: MatchesColumn | RowsWhere,
         df: DataFrame,
         *,
         query: str = "",
@@ -202,17 +198,18 @@ class RuleOperator(Operator):
         bound = self._binder.bind(df, sources.values(), skips=self.store.skips)
         self._binder.keep(sources)
         program = compile_rules(bound.rules)
+        kind = _kind(df)
         running = {each.name: sources[each.name] for each in bound.rules}
-        logged_as = _digest(running, _meaning(self.options), _kind(df))
-        choice = RuleChoice(program, self.options, may_be_stated=True, logged_as=logged_as)
+        digest = _digest(running, self.options, kind)
+        choice = RuleChoice(program, self.options, may_be_stated=True, logged_as=digest)
         return Compiled(
-            made_for=(version, *_kind(df)),
+            made_for=(version, *kind),
             sources=sources,
             bound=bound,
             choice=choice,
             load=loader(df.sparkSession, program),
             program_id=uuid.uuid4().hex,
-            options=self.options,
+            digest=digest,
         )
 
     def _follow(self, made: Compiled, batch_id: int) -> None:
@@ -247,8 +244,8 @@ class RuleOperator(Operator):
 
     @property
     def text(self) -> str:
-        """The rules as they were written, those of the last micro-batch; see ``text_of``."""
-        return text_of(self.compiled.sources.values())
+        """The rules of the last micro-batch that run, as they were written; see ``text_of``."""
+        return text_of(self.compiled.running.values())
 
     # -- a batch ----------------------------------------------------------------------------------
 
@@ -460,16 +457,14 @@ class RuleOperator(Operator):
                 self.lane.choice.restore(saved.lane)
 
 
-def _digest(running: Mapping[str, RuleSource], *others: Any) -> str:
-    """Return what identifies rules by what they mean, and by what else they depend on."""
+def _digest(
+    running: Mapping[str, RuleSource], options: SharingOptions, kind: tuple[Any, ...]
+) -> str:
+    """Return what identifies rules by what they mean, and by what plans and counts depend on."""
     means = [[name, source.meaning] for name, source in running.items()]
-    content = json.dumps([means, *others])
+    # Who reads files makes no difference to plans.
+    content = json.dumps([means, str(replace(options, lane="auto")), kind])
     return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
-
-
-def _meaning(options: SharingOptions) -> str:
-    """Return the options by which plans and counts mean something: who reads files is none."""
-    return str(replace(options, lane="auto"))
 
 
 def _kind(df: DataFrame) -> tuple[Any, ...]:
@@ -503,6 +498,6 @@ class RuleFilter(RuleOperator):
         options, _ = SharingOptions.taken(site.options)
         store = RuleStore(site.query, options, {})
         store.put({site.query: PredicateRule(site.query, step.predicates, noun="query")})
-        made = cls(store, RuleBinder(), MatchedRows(), site.df, query=site.query)
+        made = cls(store, RuleBinder(), RowsWhere(Keep.MATCHED), site.df, query=site.query)
         made.follow_stream(site)
         return made

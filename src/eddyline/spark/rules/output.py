@@ -49,39 +49,25 @@ STRUCT = f"{PREFIX}_rules"
 
 
 class Output(Protocol):
-    """Makes a result of rows and the rules that are true for them."""
+    """Makes a result of rows and the rules that are true for them.
+
+    ``observe`` is called once by tasks, whose reports are the metric ``rules`` of what is observed,
+    and at most once by a statement.
+    """
 
     has_rows: ClassVar[bool]
     """Whether the result has rows of the input, with its columns."""
 
     def lay(self, df: DataFrame, work: Work, observe: Observe) -> DataFrame:
-        """Return the result by tasks; their reports are the metric ``rules`` of what is observed.
-
-        Args:
-            df: the rows.
-            work: what workers do.
-            observe: called once.
-        """
+        """Return the result by tasks that are handed the rows."""
         ...
 
     def read(self, files: ListedScan, work: Work, observe: Observe) -> DataFrame:
-        """Return the result by tasks that read files; see ``lay``.
-
-        Args:
-            files: all rows.
-            work: what workers do.
-            observe: called once.
-        """
+        """Return the result by tasks that read files, which have all rows."""
         ...
 
     def state(self, df: DataFrame, statement: Statement, observe: Observe) -> DataFrame | None:
-        """Return the result by one statement of Spark's; None if it takes tasks.
-
-        Args:
-            df: the rows.
-            statement: the rules.
-            observe: not called where the statement reports nothing.
-        """
+        """Return the result by one statement of Spark's; None if it takes tasks."""
         ...
 
 
@@ -118,79 +104,61 @@ class MatchesColumn:
 
     def lay(self, df: DataFrame, work: Work, observe: Observe) -> DataFrame:
         """Add the column."""
-        work, about = self._described(work)
-        found = add_matches(df, work, STRUCT, observe(), about=about)
-        kept = found if self.keep_unmatched else _matched(found)
+        found = add_matches(df, self._telling(work), STRUCT, observe())
+        kept = found if self.keep_unmatched else found.where(_IS_KEPT[Keep.MATCHED])
         return kept.withColumn(self.column, F.col(f"{STRUCT}.matches")).drop(STRUCT)
 
     def read(self, files: ListedScan, work: Work, observe: Observe) -> DataFrame:
         """Add the column to rows of files."""
-        work, about = self._described(work)
         keep = Keep.EVERY if self.keep_unmatched else Keep.MATCHED
-        return read_matches(files, work, keep, observe(), column=self.column, about=about)
+        return read_matches(files, self._telling(work), keep, observe(), column=self.column)
 
-    def _described(self, work: Work) -> tuple[Work, pa.StructArray | None]:
-        """Return the work, and what is told of rules if that is more than names or places."""
-        task = replace(work.task, as_places=self.as_places or self.as_struct)
-        return replace(work, task=task), about_rules(work.rules) if self.as_struct else None
+    def _telling(self, work: Work) -> Work:
+        """Return the work that tells of rules what the column has."""
+        if self.as_struct:
+            return replace(work, task=replace(work.task, told=about_rules(work.rules)))
+        return _by_place(work) if self.as_places else work
 
     def state(self, df: DataFrame, statement: Statement, observe: Observe) -> DataFrame:
         """Add the column."""
         rows = statement.every(df) if self.keep_unmatched else statement.matched(df)
         found = statement.counted(rows, observe(), is_all=self.keep_unmatched)
-        return statement.bare(found.withColumn(self.column, self._told(statement)))
-
-    def _told(self, statement: Statement) -> Column:
         if self.as_struct:
             told = statement.structs
         else:
             told = statement.places if self.as_places else statement.names
-        return as_told(told)
+        return statement.bare(found.withColumn(self.column, as_told(told)))
 
     def shape(self, df: DataFrame) -> DataFrame:
         """Return a DataFrame with the columns of the result, for analysis only."""
         return df.withColumn(self.column, F.lit(None).cast(self.kind))
 
 
-class MatchedRows:
-    """The rows for which some rule is true."""
+@dataclass(frozen=True, slots=True)
+class RowsWhere:
+    """The rows for which some rule is true, or those for which none is."""
 
-    has_rows: ClassVar[bool] = True
-
-    def lay(self, df: DataFrame, work: Work, observe: Observe) -> DataFrame:
-        """Keep them."""
-        return _matched(add_matches(df, _by_place(work), STRUCT, observe())).drop(STRUCT)
-
-    def read(self, files: ListedScan, work: Work, observe: Observe) -> DataFrame:
-        """Keep them, of files."""
-        return read_matches(files, _by_place(work), Keep.MATCHED, observe())
-
-    def state(self, df: DataFrame, statement: Statement, observe: Observe) -> DataFrame:
-        """Keep them."""
-        return statement.bare(statement.counted(statement.matched(df), observe()))
-
-    def shape(self, df: DataFrame) -> DataFrame:
-        """Return a DataFrame with the columns of the result, for analysis only."""
-        return df
-
-
-class UnmatchedRows:
-    """The rows for which no rule is true."""
-
+    keep: Keep
     has_rows: ClassVar[bool] = True
 
     def lay(self, df: DataFrame, work: Work, observe: Observe) -> DataFrame:
         """Keep them."""
         found = add_matches(df, _by_place(work), STRUCT, observe())
-        return found.where(F.size(f"{STRUCT}.matches") == 0).drop(STRUCT)
+        return found.where(_IS_KEPT[self.keep]).drop(STRUCT)
 
     def read(self, files: ListedScan, work: Work, observe: Observe) -> DataFrame:
         """Keep them, of files."""
-        return read_matches(files, _by_place(work), Keep.UNMATCHED, observe())
+        return read_matches(files, _by_place(work), self.keep, observe())
 
-    def state(self, df: DataFrame, statement: Statement, observe: Observe) -> DataFrame:  # noqa: ARG002
-        """Keep them; no match is among them that could be counted."""
-        return statement.unmatched(df)
+    def state(self, df: DataFrame, statement: Statement, observe: Observe) -> DataFrame:
+        """Keep them; where no rule is true there are no matches to count."""
+        if self.keep == Keep.UNMATCHED:
+            return statement.unmatched(df)
+        return statement.bare(statement.counted(statement.matched(df), observe()))
+
+    def shape(self, df: DataFrame) -> DataFrame:
+        """Return a DataFrame with the columns of the result, for analysis only."""
+        return df
 
 
 class CountByRule:
@@ -213,23 +181,21 @@ class CountByRule:
 
 def about_rules(sources: Iterable[RuleSource]) -> pa.StructArray:
     """Return what is told of rules, by their places; see ``ABOUT_RULE``."""
-    rules = [(each.name, Rule.of(each)) for each in sources]
-    told = [
-        [name for name, _ in rules],
-        [rule.title for _, rule in rules],
-        [rule.level for _, rule in rules],
-    ]
-    texts = [pa.array(each, pa.string()) for each in told]
-    return pa.StructArray.from_arrays(texts, ["id", "title", "level"])
+    rules = ((each.name, Rule.of(each)) for each in sources)
+    about = [{"id": name, "title": rule.title, "level": rule.level} for name, rule in rules]
+    kind = pa.struct([(name, pa.string()) for name in ("id", "title", "level")])
+    return pa.array(about, kind)
 
 
 def _by_place(work: Work) -> Work:
     """Return the work with rules told by place, which skips their names."""
-    return replace(work, task=replace(work.task, as_places=True))
+    return replace(work, task=replace(work.task, told=None))
 
 
-def _matched(df: DataFrame) -> DataFrame:
-    return df.where(F.size(f"{STRUCT}.matches") > 0)
+_IS_KEPT = {
+    Keep.MATCHED: f"size({STRUCT}.matches) > 0",
+    Keep.UNMATCHED: f"size({STRUCT}.matches) = 0",
+}
 
 
 MASK = f"{PREFIX}_mask"
@@ -397,14 +363,7 @@ def _bit(rule: int) -> int:
 def observed_profile(
     program: Program, metrics: Mapping[str, Any], n_rows: int | None
 ) -> SharingProfile:
-    """Return what a statement has observed as the profile of its program.
-
-    Args:
-        program: the rules.
-        metrics: of its job.
-        n_rows: rows that it was laid over, if that is known otherwise; None: it is not.
-    """
-    n_all = metrics.get(N_ROWS, n_rows)
+    """Return what a statement has observed; the rows of its job count where it counted none."""
     matches = [int(metrics[f"r{at}"] or 0) for at in range(program.n_rules)]
-    n_matched = metrics.get(N_MATCHED)
+    n_all, n_matched = metrics.get(N_ROWS, n_rows), metrics.get(N_MATCHED)
     return SharingProfile.stated(program, matches, n_all, n_matched)

@@ -12,7 +12,6 @@ import itertools
 import threading
 import warnings
 import weakref
-from collections import OrderedDict
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack
 from pyspark import cloudpickle
 from pyspark.sql import functions as F
 
+from eddyline.data.kept import Kept
 from eddyline.errors import EddylineWarning, OptionError, QueryError
 from eddyline.options import SharingOptions
 from eddyline.query.predicates import named_functions
@@ -46,11 +46,11 @@ from eddyline.spark.rules.correlations import ALERTS, Correlating
 from eddyline.spark.rules.operator import MAX_LINES, RuleOperator, text_of
 from eddyline.spark.rules.output import (
     CountByRule,
-    MatchedRows,
     MatchesColumn,
-    UnmatchedRows,
+    RowsWhere,
     about_rules,
 )
+from eddyline.spark.rules.task import Keep
 from eddyline.spark.run.job import settings_of
 from eddyline.spark.run.observations import WAIT_S, JobReports
 from eddyline.sql.functions import JAVA_CALLS, as_name
@@ -138,7 +138,7 @@ class RuleSet:
         self._binder = RuleBinder()
         self._reports = JobReports()
         self._lock = threading.RLock()
-        self._transforms: OrderedDict[Any, RuleOperator] = OrderedDict()
+        self._transforms: Kept[Any, RuleOperator] = Kept(MAX_INPUTS)
         """By kind of input: each has a plan of its own."""
         self._queries: weakref.WeakSet[RuleOperator] = weakref.WeakSet()
         self._shown: RuleOperator | None = None
@@ -400,12 +400,12 @@ class RuleSet:
         checked_text("column of matches", column)
         bad = MatchesColumn(column, as_struct=as_struct)
         bad.check(checked_frame("the input of rules", df))
-        valid, quarantine = self._applied(df, UnmatchedRows(), bad)
+        valid, quarantine = self._applied(df, RowsWhere(Keep.UNMATCHED), bad)
         return valid, quarantine
 
     def any(self) -> Callable[[DataFrame], DataFrame]:
         """Return a transform that keeps the rows for which some rule is true."""
-        return lambda df: self._applied(df, MatchedRows())[0]
+        return lambda df: self._applied(df, RowsWhere(Keep.MATCHED))[0]
 
     def count_by_rule(self, *, as_struct: bool = False) -> Callable[[DataFrame], DataFrame]:
         """Return a transform to the columns ``rule`` and ``count``: rows that each is true for.
@@ -451,12 +451,9 @@ class RuleSet:
             kind = (tuple(df.dtypes), df.isStreaming)
             if kind in self._transforms:
                 self._transforms[kind].prepare(df, Batch())
-            else:
-                self._transforms[kind] = RuleOperator(self.store, self._binder, MatchesColumn(), df)
-            self._transforms.move_to_end(kind)
-            while len(self._transforms) > MAX_INPUTS:
-                self._transforms.popitem(last=False)
-            return self._transforms[kind]
+            return self._transforms.get_or_make(
+                kind, lambda: RuleOperator(self.store, self._binder, MatchesColumn(), df)
+            )
 
     # -- alerts of correlations ----------------------------------------------------------------
 

@@ -7,17 +7,18 @@ shipped is the plan in force. A worker process keeps rules, plan and evidence be
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from eddyline.data.arrays import starts_of
+from eddyline.data.kept import Kept
 from eddyline.data.outcomes import seed_of
 from eddyline.errors import PredicateError, SourceError
 from eddyline.lane.task import FileTask, KeptRows
@@ -59,12 +60,13 @@ MAX_NAMES_BYTES = 2**31 - 1
 
 
 @dataclass
-class _Kept:
+class _Worker:
     """Things of one compiled set that a worker process keeps."""
 
     program: Program
     matcher: Matcher
-    choices: OrderedDict[str, RuleChoice] = field(default_factory=OrderedDict)
+    choices: Kept[str, RuleChoice] = field(default_factory=lambda: Kept(MAX_PROGRAMS))
+    """What plans, by run."""
     is_warm: bool = False
 
     def warm_up(self, columns: Sequence[pa.Array]) -> None:
@@ -74,7 +76,7 @@ class _Kept:
             self.is_warm = True
 
 
-_kept: OrderedDict[str, _Kept] = OrderedDict()
+_kept: Kept[str, _Worker] = Kept(MAX_PROGRAMS)
 
 
 @dataclass(frozen=True)
@@ -96,26 +98,26 @@ class RuleTask:
     """The micro-batch, or -1 where only the task knows it."""
     name: str
     """Name of the set; part of the seed of every sample."""
-    as_places: bool = False
-    """Whether a match is the rule's place in the set, and not its name."""
+    told: pa.StructArray | Literal["names"] | None = "names"
+    """What is told of a match: the name of its rule, what an array has at the rule's place in the
+    set, or that place (None)."""
 
     def run(self, batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
         """Return for each batch the matches of its rows, and on the last row what was observed."""
+        described = self.described
         for _, lists, report in self.matched(batches):
-            yield _result(lists, report)
+            yield _result(with_descriptions(lists, described), report)
 
     def matched(
         self, batches: Iterator[tuple[pa.Array, ...]]
     ) -> Iterator[tuple[tuple[pa.Array, ...], pa.ListArray, RuleReport | None]]:
-        """Yield each batch with the matches of its rows; with the last, what was observed.
+        """Yield each batch with the places of its rows' matches; with the last, what was observed.
 
         Raises:
             PredicateError: a function of a rule raised.
         """
-        names = None if self.as_places else self.names
         for columns, found, report in self._evaluated(batches):
-            self._check_fits(found, names)
-            yield columns, pa.concat_arrays([self._lists(each, names) for each in found]), report
+            yield columns, pa.concat_arrays([_lists(each) for each in found]), report
 
     def count(self, batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.RecordBatch]:
         """Return, once for all rows, how many each rule is true for, and what was observed.
@@ -131,6 +133,11 @@ class RuleTask:
     def names(self) -> pa.StringArray:
         """The names of the rules by their places, in a worker."""
         return pa.array(self._keep().program.names, pa.string())
+
+    @property
+    def described(self) -> pa.Array | None:
+        """What is told of rules by their places, in a worker; None: the places."""
+        return self.names if isinstance(self.told, str) else self.told
 
     def _evaluated(
         self, batches: Iterator[tuple[pa.Array, ...]]
@@ -149,7 +156,8 @@ class RuleTask:
         batch_id = batch_id if self.batch_id < 0 else self.batch_id
         seed = seed_of(self.options.seed, self.name, batch_id, partition)
         kept = self._keep()
-        choice, matcher = self._choice(kept), kept.matcher
+        choice = kept.choices.get_or_make(self.run_id, lambda: self._choice(kept.program))
+        matcher = kept.matcher
         profile, first_row = SharingProfile.empty(kept.program), 0
         decisions = Decisions()
 
@@ -183,44 +191,16 @@ class RuleTask:
                 report = decisions.report(choice.component, partition, attempt, profile)
             yield columns, found, report
 
-    def _check_fits(self, found: list[Matches], names: pa.Array | None) -> None:
-        """Raise SourceError if the names of a batch's matches do not fit an Arrow array."""
-        n_matches = sum(len(each.rules) for each in found)
-        if names is None or n_matches * names.nbytes <= MAX_NAMES_BYTES:
-            return
-        sizes = pc.binary_length(names).to_numpy()
-        n_bytes = sum(int(sizes[each.rules].sum()) for each in found)
-        if n_bytes > MAX_NAMES_BYTES:
-            raise _exceeding("names", n_matches, sum(each.n_rows for each in found), n_bytes)
-
-    def _lists(self, matches: Matches, names: pa.Array | None) -> pa.Array:
-        """Return the matches of each row as a list."""
-        counts = np.bincount(matches.rows, minlength=matches.n_rows)
-        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-        rules = pa.array(matches.rules, pa.int32())
-        values = rules if names is None else names.take(rules)
-        return pa.ListArray.from_arrays(pa.array(offsets), values)
-
-    def _keep(self) -> _Kept:
-        if self.program_id not in _kept:
+    def _keep(self) -> _Worker:
+        def make() -> _Worker:
             program = self.load()
-            _kept[self.program_id] = _Kept(program, Matcher(program, self.plan))
-            while len(_kept) > MAX_PROGRAMS:
-                _kept.popitem(last=False)
-        _kept.move_to_end(self.program_id)
-        return _kept[self.program_id]
+            return _Worker(program, Matcher(program, self.plan))
 
-    def _choice(self, kept: _Kept) -> RuleChoice:
-        """Return what plans in this run, kept from an earlier task or begun from the driver's."""
-        choices = kept.choices
-        if self.run_id not in choices:
-            choices[self.run_id] = RuleChoice(
-                kept.program, self.options, plan=self.plan, is_measured=self.is_measured
-            )
-            while len(choices) > MAX_PROGRAMS:
-                choices.popitem(last=False)
-        choices.move_to_end(self.run_id)
-        return choices[self.run_id]
+        return _kept.get_or_make(self.program_id, make)
+
+    def _choice(self, program: Program) -> RuleChoice:
+        """Return what plans in a run that begins from the driver's plan."""
+        return RuleChoice(program, self.options, plan=self.plan, is_measured=self.is_measured)
 
 
 def _pieces(
@@ -242,6 +222,12 @@ def _pairs_per_row(plan: SharingPlan, profile: SharingProfile) -> float:
     """Return the rules that a row may meet: all without an access predicate, or as rows did."""
     everywhere = len(plan.access_predicates) - plan.n_accessed - plan.n_blocked
     return max(everywhere, float(profile.candidates.sum()) / max(1, profile.n_rows))
+
+
+def _lists(matches: Matches) -> pa.ListArray:
+    """Return the matches of each row as a list."""
+    offsets = starts_of(np.bincount(matches.rows, minlength=matches.n_rows)).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(matches.rules, pa.int32()))
 
 
 def _result(lists: pa.Array, report: RuleReport | None) -> pa.Array:
@@ -277,12 +263,7 @@ class FileRules(FileTask):
     """Rules whose tasks read the files themselves; see ``lane.task``."""
 
     rules: RuleTask
-    """Tells rules by their places."""
     keep: Keep
-    by_name: bool
-    """Whether the column of matches, if it is added, tells rules by their names."""
-    about: pa.StructArray | None
-    """What the column tells of rules, by their places; None: names or places."""
 
     def outcomes(self, blocks: Iterator[tuple[pa.Array, ...]]) -> Iterator[KeptRows]:
         """Yield which rows are kept.
@@ -290,7 +271,7 @@ class FileRules(FileTask):
         Raises:
             PredicateError: a function of a rule raised.
         """
-        described = self.rules.names if self.by_name else self.about
+        described = self.rules.described
         for columns, lists, report in self.rules.matched(blocks):
             keep = np.ones(len(lists), np.bool_)
             if self.keep != Keep.EVERY:
@@ -302,18 +283,17 @@ class FileRules(FileTask):
     def _matches(
         self, lists: pa.ListArray, described: pa.Array | None, rows: Ints
     ) -> list[pa.Array]:
-        if not self.added:
-            return []
-        taken = lists.take(pa.array(rows))
-        return [taken if described is None else with_descriptions(taken, described)]
+        return [with_descriptions(lists.take(pa.array(rows)), described)] if self.added else []
 
 
-def with_descriptions(lists: pa.ListArray, described: pa.Array) -> pa.ListArray:
+def with_descriptions(lists: pa.ListArray, described: pa.Array | None) -> pa.ListArray:
     """Replace places of rules by what is told of the rules: names, or ids, titles and levels.
 
     Raises:
         SourceError: the texts exceed an Arrow array.
     """
+    if described is None:
+        return lists
     if len(lists.values) * described.nbytes > MAX_NAMES_BYTES:
         is_struct = pa.types.is_struct(described.type)
         for each in described.flatten() if is_struct else [described]:

@@ -6,7 +6,7 @@ row goes back.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -27,7 +27,7 @@ from eddyline.lane.task import FileTask
 from eddyline.spark.analysis import operand
 from eddyline.spark.arrow_tasks import begin_task
 from eddyline.spark.lane import read_by_tasks, read_kept
-from eddyline.spark.rules.task import FileRules, Keep, RuleTask, with_descriptions
+from eddyline.spark.rules.task import FileRules, Keep, RuleTask
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
@@ -67,25 +67,20 @@ class Work:
     Spark must evaluate them from left to right."""
 
 
-def add_matches(
-    df: "DataFrame", work: Work, column: str, observation: Any, *, about: pa.Array | None = None
-) -> "DataFrame":
-    """Add a struct of the rules that are true for each row, and a report.
+def add_matches(df: "DataFrame", work: Work, column: str, observation: Any) -> "DataFrame":
+    """Add a struct of the rules that are true for each row, as the task tells them, and a report.
 
     The struct has the fields ``matches`` and ``report``; the reports are also the metric ``rules``
-    of the observation. Rules are told as the task tells them; or, where it tells places, by what
-    stands there in ``about``, an array of ``ABOUT_RULE``.
+    of the observation.
     """
     task = work.task
 
     def evaluate(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
         begin_task()
         # Where there is one column, Spark hands over the array itself.
-        found = task.run(batch if isinstance(batch, tuple) else (batch,) for batch in batches)
-        return found if about is None else (_reported(each, about) for each in found)
+        return task.run(batch if isinstance(batch, tuple) else (batch,) for batch in batches)
 
-    matches = StructField("matches", matches_type(task, about))
-    result = StructType([matches, StructField("report", BinaryType())])
+    result = StructType([_matches_of(task, "matches"), StructField("report", BinaryType())])
     # Not deterministic, as the reports hold times; so Spark evaluates it once and where it stands.
     udf = arrow_udf(evaluate, result).asNondeterministic()
     return df.withColumn(column, udf(*_handed(df, work))).observe(
@@ -93,25 +88,15 @@ def add_matches(
     )
 
 
-def matches_type(task: RuleTask, about: pa.Array | None) -> ArrayType:
-    """Return the Spark type of the matches of a row; see ``add_matches``."""
-    element = IntegerType() if task.as_places else StringType()
-    return ArrayType(element if about is None else ABOUT_RULE, containsNull=False)
-
-
-def _reported(found: pa.StructArray, about: pa.StructArray) -> pa.StructArray:
-    told = with_descriptions(found.field("matches"), about)
-    return pa.StructArray.from_arrays([told, found.field("report")], ["matches", "report"])
+def _matches_of(task: RuleTask, name: str) -> StructField:
+    """Return the field of the matches of a row."""
+    places_or_names = IntegerType() if task.told is None else StringType()
+    element = ABOUT_RULE if isinstance(task.told, pa.StructArray) else places_or_names
+    return StructField(name, ArrayType(element, containsNull=False))
 
 
 def read_matches(
-    scan: "ListedScan",
-    work: Work,
-    keep: Keep,
-    observation: Any,
-    *,
-    column: str | None = None,
-    about: pa.StructArray | None = None,
+    scan: "ListedScan", work: Work, keep: Keep, observation: Any, *, column: str | None = None
 ) -> "DataFrame":
     """Return rows of files by the rules that are true for them; tasks read the files.
 
@@ -121,26 +106,17 @@ def read_matches(
         keep: the rows of the result.
         observation: as of ``add_matches``.
         column: is added, with the rules of each row; None: there is no such column.
-        about: what is told of them; see ``add_matches``.
     """
-    tells_names = not work.task.as_places
-    described = pa.string() if tells_names else pa.int32() if about is None else about.type
-    kind = matches_type(work.task, about)
+    told = work.task.told
+    kind = pa.int32() if told is None else pa.string() if isinstance(told, str) else told.type
     files = FileRules(
-        **scan.reading(_columns_handed(scan, work)),
-        added=() if column is None else (pa.field(column, pa.list_(described)),),
-        rules=replace(work.task, as_places=True),
+        **scan.reading(tuple(map(column_of_text(scan).__getitem__, work.columns))),
+        added=() if column is None else (pa.field(column, pa.list_(kind)),),
+        rules=work.task,
         keep=keep,
-        by_name=tells_names,
-        about=about,
     )
-    added = [] if column is None else [StructField(column, kind)]
+    added = [] if column is None else [_matches_of(work.task, column)]
     return read_kept(scan, files, added, "rules", observation)
-
-
-def _columns_handed(scan: "ListedScan", work: Work) -> tuple[str, ...]:
-    column_of = column_of_text(scan)
-    return tuple(column_of[text] for text in work.columns)
 
 
 def column_of_text(scan: "PlainScan") -> dict[str, str]:
@@ -151,7 +127,9 @@ def column_of_text(scan: "PlainScan") -> dict[str, str]:
 
 def read_counts(scan: "ListedScan", work: Work, observation: Any) -> "DataFrame":
     """Return ``rule`` and ``count`` of files, which tasks read; see ``with_counts``."""
-    task, files = work.task, FileTask(**scan.reading(_columns_handed(scan, work)), added=())
+    task = work.task
+    columns = tuple(map(column_of_text(scan).__getitem__, work.columns))
+    files = FileTask(**scan.reading(columns), added=())
 
     def count(number: int) -> Iterator[pa.RecordBatch]:
         return task.count(files.blocks(number))
