@@ -47,13 +47,9 @@ def columns(draw, kinds, most=25):
 
 
 def sliced(draw, values, kind):
-    """Return values as an array that starts anywhere in its buffers, or as chunks of it."""
+    """Return values as an array that starts anywhere in its buffers."""
     head = draw(st.sampled_from([[], values[:1], values[:3]]))
-    array = pa.array([*head, *values, *head], kind).slice(len(head), len(values))
-    if draw(st.booleans()):
-        return array
-    cut = draw(st.integers(0, len(values)))
-    return pa.chunked_array([array.slice(0, cut), array.slice(cut)])
+    return pa.array([*head, *values, *head], kind).slice(len(head), len(values))
 
 
 @st.composite

@@ -12,8 +12,8 @@ import pytest
 from pyarrow import fs
 
 from eddyline.aggregates.cells import CHECK, CODE
-from eddyline.aggregates.correlations import CorrelationBatch, CorrelationPlan
-from eddyline.aggregates.plan import BucketState, Partials
+from eddyline.aggregates.correlations import CorrelationBatch
+from eddyline.aggregates.plan import AggregatePlan, BucketState, Partials
 from eddyline.query.correlations import (
     ALERT,
     CARRIED,
@@ -114,7 +114,7 @@ def answered(correlations, batches, folder, lateness):
         latest = max([latest, *(each.time for _, each in batch or [])])
         after = FOREVER if batch is None else latest - lateness if latest != ALWAYS else ALWAYS
         placed = tuple(enumerate(correlations))
-        plan = CorrelationPlan(before, after, (), Partials({}), UNBOUNDED, correlations=placed)
+        plan = AggregatePlan(before, after, (), Partials({}), UNBOUNDED, correlations=placed)
         task = CorrelationBatch(plan, place, state, 0)
         for table in task.run(rows_of(rows) if rows else None):
             for at, alert in found_in(table):
@@ -187,7 +187,7 @@ def test_what_is_kept_ends_with_the_timespan(tmp_path):
     for time in range(0, 1_000, 5):
         rows = rows_of([(0, Match(time, ("a",), frozenset([0])))])
         placed = ((0, rule),)
-        plan = CorrelationPlan(before, time, (), Partials({}), UNBOUNDED, correlations=placed)
+        plan = AggregatePlan(before, time, (), Partials({}), UNBOUNDED, correlations=placed)
         task = CorrelationBatch(plan, place, state, 0)
         list(task.run(rows))
         state, before = task.report.after, time

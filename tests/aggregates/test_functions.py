@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 
 from eddyline.aggregates.functions import AGGREGATES, function_of, number_type
 from eddyline.aggregates.monoids import MONOIDS
+from eddyline.data.arrays import whole
 from eddyline.errors import QueryError
 from tests.aggregates.slow import same
 
@@ -134,7 +136,7 @@ def combined(table, calls):
     columns = {"g": pa.array(known)}
     for call in calls:
         for monoid, name in zip(call.monoids, call.names, strict=True):
-            columns[name] = monoid.value(table[name], lo, hi)
+            columns[name] = monoid.value(whole(table[name]), lo, hi)
     return pa.table(columns)
 
 
@@ -234,7 +236,7 @@ def test_sums_that_do_not_fit_out_of_ansi_mode(spark, change):
     asked = [("sum", ["b"], 0), ("sum", ["w"], 0), ("avg", ["w"], 0), ("avg", ["b"], 0)]
     calls = [Made(number, call, df) for number, call in enumerate(asked)]
     for call in calls:
-        call.monoids = [each.under(ansi=False) for each in call.monoids]
+        call.monoids = [replace(each, ansi=False) for each in call.monoids]
     references = ", ".join(f"{call.reference} AS v{call.number}" for call in calls)
     expected = spark.sql(f"SELECT g, {references} FROM large GROUP BY g")
     partials = ", ".join(text for call in calls for text in call.cells())
@@ -266,18 +268,18 @@ def test_sketches_stay_within_their_errors(spark, given):
     for call in calls:
         name, frac = f"v{call.number}", float((*call.arguments, "0.5")[1])
         assert found[name].type == by_row[name].type == expected.toArrow()[name].type
-        for group, sketched, whole in zip(
+        for group, sketched, exactly in zip(
             found["g"].to_pylist(), found[name].to_pylist(), by_row[name].to_pylist(), strict=True
         ):
             values = table.filter(pc.equal(table["g"], group))[call.arguments[0]].drop_null()
-            assert_rank(values.to_pylist(), whole, frac, 0.0)
+            assert_rank(values.to_pylist(), exactly, frac, 0.0)
             assert_rank(values.to_pylist(), sketched, frac, 0.03)
     for call in counts:
         name = f"v{call.number}"
-        whole = spark.sql(
+        exactly = spark.sql(
             f"SELECT count(DISTINCT {call.arguments[0]}) AS n FROM aggregated GROUP BY g ORDER BY g"
         )
-        numbers = whole.toArrow()["n"].to_pylist()
+        numbers = exactly.toArrow()["n"].to_pylist()
         assert by_row[name].to_pylist() == numbers
         assert found[name].to_pylist() == [pytest.approx(each, rel=0.05) for each in numbers]
 

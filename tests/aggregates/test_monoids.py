@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from dataclasses import replace
 from decimal import Context, Decimal, localcontext
 
 import numpy as np
@@ -74,7 +75,7 @@ def test_a_sum_beyond_64_bits(value):
     with pytest.raises(AggregateError, match="sum of 1 ranges does not fit into int64"):
         SUM.value(column, *ALL)
     wrapped = (2 * value + 2**63) % 2**64 - 2**63
-    assert SUM.under(ansi=False).value(column, *ALL).to_pylist() == [wrapped]
+    assert replace(SUM, ansi=False).value(column, *ALL).to_pylist() == [wrapped]
     assert SUM.value(column, np.array([0, 1]), np.array([4, 4])).to_pylist() == [value, 0]
 
 
@@ -86,7 +87,7 @@ def test_a_sum_beyond_38_digits(sign):
         SUM.value(column, *ALL)
     lo, hi = np.array([0, 0, 0, 1, 2]), np.array([1, 2, 3, 4, 5])
     expected = [most, None, Decimal(sign), Decimal(sign), most]
-    assert SUM.under(ansi=False).value(column, lo, hi).to_pylist() == expected
+    assert replace(SUM, ansi=False).value(column, lo, hi).to_pylist() == expected
     many = pa.array([most] * 50, pa.decimal128(38, 0))  # beyond 128 bits
     with pytest.raises(AggregateError):
         SUM.value(many, np.array([0]), np.array([50]))
@@ -101,7 +102,7 @@ def test_what_has_no_sum():
 def test_counts_are_sums(data):
     values = data.draw(st.lists(st.none() | st.integers(0, 9), max_size=20))
     lo, hi = data.draw(ranges(len(values)))
-    found = COUNT.under(ansi=False).value(pa.array(values, pa.int64()), lo, hi).to_pylist()
+    found = replace(COUNT, ansi=False).value(pa.array(values, pa.int64()), lo, hi).to_pylist()
     assert found == by_range(values, lo, hi, sum)
 
 
@@ -150,7 +151,7 @@ def rounded_average(values):
 def test_an_average_of_a_sum_that_was_lost_is_lost():
     rows = [{"sum": None, "n": 2}, {"sum": Decimal(1), "n": 1}, None]
     cells = pa.array(rows, pa.struct([("sum", pa.decimal128(38, 0)), ("n", pa.int64())]))
-    found = MEAN.under(ansi=False)
+    found = replace(MEAN, ansi=False)
     lo, hi = np.array([0, 1, 2]), np.array([2, 3, 3])
     assert found.value(cells, lo, hi).to_pylist() == [None, Decimal(1), None]
     assert found.merge(cells, lo, hi).to_pylist()[0] == {"sum": None, "n": 3}
@@ -161,7 +162,7 @@ def test_an_average_of_too_many_digits():
     cells = pa.array([{"sum": Decimal(10**36 - 1), "n": 1}], kind)
     with pytest.raises(AggregateError, match="more than 38 digits"):
         MEAN.value(cells, np.array([0]), np.array([1]))
-    found = MEAN.under(ansi=False).value(cells, np.array([0]), np.array([1]))
+    found = replace(MEAN, ansi=False).value(cells, np.array([0]), np.array([1]))
     assert found.to_pylist() == [None]
 
 
@@ -444,7 +445,7 @@ def test_a_distinct_sum_beyond_64_bits():
     column = pa.array([[2**63 - 1, 1, 1]], pa.list_(pa.int64()))
     with pytest.raises(AggregateError):
         MONOIDS["distinct_sum"].value(column, *FIRST_ENTRY)
-    assert MONOIDS["distinct_sum"].under(ansi=False).value(column, *FIRST_ENTRY).to_pylist() == [
+    assert replace(MONOIDS["distinct_sum"], ansi=False).value(column, *FIRST_ENTRY).to_pylist() == [
         -(2**63)
     ]
 

@@ -118,9 +118,9 @@ def test_the_work_of_a_batch_does_not_grow_with_the_sessions_that_are_open(place
         groups = [(number * 100 + k) % n_open for k in range(100)]
         arrived = cells_of(groups, [5 + number] * 100)
         _, report = answered(place, gap, report.after, 0, (number - 1, number), arrived)
-        n_read.append(report.n_read)
+        n_read.append(report.profile.n_read)
         assert len(report.after.waiting) <= 8, "files that grow in number are to be read each time"
     assert max(n_read) <= 100, "of the groups that have rows each has one session"
     results, report = answered(place, gap, report.after, 0, (59, 1_006), None)
     assert sum(results.values()) == n_open - 59 * 100
-    assert report.n_read == n_open - 59 * 100
+    assert report.profile.n_read == n_open - 59 * 100

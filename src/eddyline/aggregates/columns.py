@@ -110,6 +110,16 @@ def _without_null(array: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(kind, len(array), buffers, offset=array.offset)
 
 
+def counts_before(sizes: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the sum of the sizes before each entry, and of all behind the last ((n + 1,)).
+
+    Of a mask these are the numbers of entries for which it is true.
+    """
+    before = np.zeros(sizes.size + 1, np.int64)
+    np.cumsum(sizes, out=before[1:])
+    return before
+
+
 def counts_of(
     there: NDArray[np.bool_], lo: NDArray[np.int64], hi: NDArray[np.int64]
 ) -> NDArray[np.int64]:
@@ -117,8 +127,7 @@ def counts_of(
     if there.all():
         sizes: NDArray[np.int64] = hi - lo
         return sizes
-    before = np.zeros(there.size + 1, np.int64)
-    np.cumsum(there, out=before[1:])
+    before = counts_before(there)
     found: NDArray[np.int64] = before[hi] - before[lo]
     return found
 

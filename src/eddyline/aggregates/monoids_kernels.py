@@ -135,85 +135,49 @@ def plus(one: float, one_lost: float, other: float, other_lost: float) -> tuple[
 def moments(
     cells: NDArray[np.float64], lo: NDArray[np.int64], hi: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Return the moments of ranges of cells ((cells, 3): number, mean, sum of squares)."""
-    found, ahead = np.empty((lo.size, 3)), np.empty_like(cells)
-    middle, right = np.int64(0), np.int64(0)
-    n, mean, square = 0.0, 0.0, 0.0
-    for each in range(lo.size):
-        start, stop = lo[each], hi[each]
-        if start >= middle:
-            middle = right = stop
-            n, mean, square = 0.0, 0.0, 0.0
-            for place in range(stop - 1, start - 1, -1):
-                n, mean, square = joined(cells[place], n, mean, square)
-                ahead[place, 0], ahead[place, 1], ahead[place, 2] = n, mean, square
-            n, mean, square = 0.0, 0.0, 0.0
-        while right < stop:
-            n, mean, square = joined(cells[right], n, mean, square)
-            right += 1
-        whole = n, mean, square
-        if start < middle:
-            whole = joined(ahead[start], n, mean, square)
-        found[each, 0], found[each, 1], found[each, 2] = whole
-    return found
+    """Return the moments of ranges of cells of numbers ((cells, 3)) or of pairs ((cells, 6)).
 
-
-@compiled
-def joined(
-    cell: NDArray[np.float64], n: float, mean: float, square: float
-) -> tuple[float, float, float]:
-    """Return the moments of a cell and others together."""
-    if cell[0] == 0:
-        return n, mean, square
-    if n == 0:
-        return cell[0], cell[1], cell[2]
-    total = n + cell[0]
-    delta = cell[1] - mean
-    share = cell[0] / total
-    return total, mean + delta * share, square + cell[2] + delta * delta * n * share
-
-
-@compiled
-def comoments(
-    cells: NDArray[np.float64], lo: NDArray[np.int64], hi: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """Return the moments of ranges of cells of pairs.
-
-    Axes: (cells, 6): number, mean of x and of y, sums of products, of squares of x and of y.
+    Columns: number, mean, squares; or number, mean of x and of y, products, squares of x and of y.
+    Products and squares are sums of those of deviations.
     """
-    found, ahead = np.empty((lo.size, 6)), np.empty_like(cells)
+    found, ahead = np.empty((lo.size, cells.shape[1])), np.empty_like(cells)
     middle, right = np.int64(0), np.int64(0)
-    back = np.zeros(6)
+    back = np.zeros(cells.shape[1])
     for each in range(lo.size):
         start, stop = lo[each], hi[each]
         if start >= middle:
             middle = right = stop
             back[:] = 0.0
             for place in range(stop - 1, start - 1, -1):
-                join_pairs(cells[place], back)
+                join_moments(cells[place], back)
                 ahead[place] = back
             back[:] = 0.0
         while right < stop:
-            join_pairs(cells[right], back)
+            join_moments(cells[right], back)
             right += 1
         found[each] = back
         if start < middle:
-            join_pairs(ahead[start], found[each])
+            join_moments(ahead[start], found[each])
     return found
 
 
 @compiled
-def join_pairs(cell: NDArray[np.float64], into: NDArray[np.float64]) -> None:
-    """Add the moments of a cell of pairs to others."""
+def join_moments(cell: NDArray[np.float64], into: NDArray[np.float64]) -> None:
+    """Add the moments of a cell to others."""
     if cell[0] == 0:
         return
     if into[0] == 0:
         into[:] = cell
         return
     n, total = into[0], into[0] + cell[0]
-    delta_x, delta_y = cell[1] - into[1], cell[2] - into[2]
     share = cell[0] / total
     into[0] = total
+    if cell.size == 3:
+        delta = cell[1] - into[1]
+        into[1] += delta * share
+        into[2] = into[2] + cell[2] + delta * delta * n * share
+        return
+    delta_x, delta_y = cell[1] - into[1], cell[2] - into[2]
     into[1] += delta_x * share
     into[2] += delta_y * share
     into[3] += cell[3] + delta_x * delta_y * n * share
@@ -243,38 +207,6 @@ def least_words(
             if there[right]:
                 key = keys[right]
                 while tail > head and keys[queue[tail - 1]] > key:
-                    tail -= 1
-                queue[tail] = right
-                tail += 1
-            right += 1
-        while head < tail and queue[head] < start:
-            head += 1
-        found[each] = queue[head] if head < tail else -1
-    return found
-
-
-@compiled
-def least_pairs(
-    high: NDArray[np.int64],
-    low: NDArray[np.uint64],
-    there: NDArray[np.bool_],
-    lo: NDArray[np.int64],
-    hi: NDArray[np.int64],
-) -> NDArray[np.int64]:
-    """Return the same for keys of two words, of which the high one counts first."""
-    found = np.empty(lo.size, np.int64)
-    queue = np.empty(high.size, np.int64)
-    head, tail, right = 0, 0, np.int64(0)
-    for each in range(lo.size):
-        start = lo[each]
-        right = max(right, start)
-        while right < hi[each]:
-            if there[right]:
-                upper, lower = high[right], low[right]
-                while tail > head:
-                    last = queue[tail - 1]
-                    if high[last] < upper or (high[last] == upper and low[last] <= lower):
-                        break
                     tail -= 1
                 queue[tail] = right
                 tail += 1

@@ -8,7 +8,7 @@ crosses from Spark to Python once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from msgspec import Struct
 from msgspec import field as struct_field
 
-from eddyline.aggregates.cells import Span, names_of
+from eddyline.aggregates.cells import Span
 from eddyline.aggregates.monoids import MONOIDS
 from eddyline.aggregates.user import UserMonoid
 from eddyline.data.arrays import whole
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from eddyline.aggregates.monoids import Monoid
     from eddyline.data.arrays import Ints
+    from eddyline.query.correlations import Correlation
     from eddyline.query.query import Emits, SlideWindow, Window
 
 COMPONENT = "aggregate"
@@ -66,11 +67,10 @@ class Partials:
     @property
     def made(self) -> dict[str, Monoid]:
         """The monoid of each column."""
-        found = {
-            name: MONOIDS[each] if isinstance(each, str) else each
+        return {
+            name: replace(MONOIDS[each] if isinstance(each, str) else each, ansi=self.ansi)
             for name, each in self.monoids.items()
         }
-        return {name: each.under(ansi=self.ansi) for name, each in found.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +129,8 @@ class AggregatePlan:
     """Whether the rows of a group, where rows are counted, are of several partitions."""
     shares: tuple[Share, ...] = ()
     """Of several queries, in the place of a window: those of each."""
+    correlations: tuple[tuple[int, Correlation], ...] = ()
+    """By their places; in the place of a window."""
     lifts: Mapping[str, Lift] = field(default_factory=dict)
     """How the columns of rows that come are made of those that travel. Empty: all travel as they
     are, as of cells."""
@@ -167,16 +169,9 @@ class BucketState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
     """Cells of before, by the kind of reach."""
 
     @property
-    def names(self) -> list[str]:
-        """The names of all files."""
-        own = [each.name for each in self.waiting]
-        return own + [name for spans in self.history.values() for name in names_of(spans)]
-
-    @property
     def files(self) -> list[RunFile]:
         """All files."""
-        spans = [each for spans in self.history.values() for each in spans]
-        kept = [file for each in spans for file in (each.cells, each.summary) if file is not None]
+        kept = [file for spans in self.history.values() for each in spans for file in each.files]
         return [*self.waiting, *kept]
 
 
@@ -189,8 +184,39 @@ class AggregatePart(Struct, frozen=True, forbid_unknown_fields=True):
 
     def packed(self) -> StatePart:
         """Return the part as a manifest holds it."""
-        names = {name for each in self.buckets.values() for name in each.names}
+        names = {file.name for each in self.buckets.values() for file in each.files}
         return StatePart.of(self, sorted(names))
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateProfile:
+    """What a bucket, a batch or several batches did; profiles add up."""
+
+    n_rows: int = 0
+    """Rows that were aggregated."""
+    n_cells: int = 0
+    """Cells that they became, one for each group and slice; or rows where these stay rows."""
+    n_read: int = 0
+    """Cells of before that were read."""
+    n_results: int = 0
+    work_ns: int = 0
+    """Time in which buckets computed results and kept cells (ns)."""
+    n_bytes: int = 0
+    """Size of the cells and of the results."""
+
+    def merge(self, *others: AggregateProfile) -> AggregateProfile:
+        """Return what several batches, or parts of one, showed together."""
+        return AggregateProfile(*map(sum, zip(*map(astuple, (self, *others)), strict=True)))
+
+    @property
+    def n_handled(self) -> int:
+        """Cells and results that buckets handled."""
+        return self.n_cells + self.n_read + self.n_results
+
+    @property
+    def rows_per_cell(self) -> float:
+        """Rows that became one cell; nan if there was none."""
+        return self.n_rows / self.n_cells if self.n_cells else float("nan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,17 +226,7 @@ class BucketReport:
     bucket: int
     after: BucketState
     """Its files after the batch."""
-    n_rows: int = 0
-    """Rows that the cells are of which arrived."""
-    n_arrived: int = 0
-    """Cells, or rows of OVER, that arrived."""
-    n_read: int = 0
-    """Cells of before that were read."""
-    n_results: int = 0
-    work_ns: int = 0
-    """Time in which the bucket computed results and kept cells (ns)."""
-    n_bytes: int = 0
-    """Size of what arrived and of the results."""
+    profile: AggregateProfile = AggregateProfile()
 
 
 Way = Literal["same", "number", "true", "present", "one", "mean", "moments", "timed"]

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eddyline.aggregates.bucket import BucketBatch, filled_ranges, kept_spans
+from eddyline.aggregates.bucket import BucketBatch, filled_ranges
 from eddyline.aggregates.cells import Reach, Span, coarser
 from eddyline.aggregates.plan import FIRST, INSTANT, PLACE
 from eddyline.aggregates.ranges_kernels import slide_ranges
@@ -24,7 +24,7 @@ from eddyline.query.query import LONGEST, SlideWindow
 from eddyline.state.rows import ALWAYS, FOREVER, Rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from eddyline.aggregates.cells import History
     from eddyline.aggregates.monoids import Monoid
@@ -72,7 +72,9 @@ class Slides:
         return instant + (self.origin - instant) % self.slide
 
     def cell_of(self, instant: int) -> int:
-        """Return the start of the cell of an instant (µs)."""
+        """Return the start of the cell of an instant (µs); the ends of time are their own cells."""
+        if instant in (ALWAYS, FOREVER):
+            return instant
         place = (instant - self.origin) % self.slide
         return instant - place + (self.cut if place >= self.cut else 0)
 
@@ -122,16 +124,20 @@ class SlideBatch(BucketBatch):
 
     def answered(self, instant: int) -> int:
         """Return the start of the first cell that is not answered when time is at an instant."""
-        return instant if instant in (ALWAYS, FOREVER) else self.slides.cell_of(instant)
+        return self.slides.cell_of(instant)
 
-    def results(self, fresh: Rows | None) -> pa.Table | None:
-        """Return the results of the windows that end after ``before`` and not after ``after``."""
+    @property
+    def _history(self) -> History:
+        return self.history("range", Reach(self.slides.length), self.partials)
+
+    def results(self, fresh: Rows | None) -> Iterator[pa.Table]:
+        """Yield the results of the windows that end after ``before`` and not after ``after``."""
         due = self.due(fresh)
         if due is None:
-            return None
-        history = self.reached("range", Reach(self.slides.length))
-        cells = self.entries(history.cells(due.since, due.common, None), fresh)
-        return None if cells is None else self.windows(due, cells)
+            return
+        cells = self.entries(self._history.cells(due.since, due.common, None), fresh)
+        if cells is not None:
+            yield self.windows(due, cells)
 
     def due(self, fresh: Rows | None) -> Due | None:
         """Return the windows that are answered now, and the cells of before that they need."""
@@ -177,12 +183,12 @@ class SlideBatch(BucketBatch):
 
     def history_after(self, fresh: Rows | None) -> dict[str, tuple[Span, ...]]:
         """Return the files of cells that windows of later batches reach back to."""
-        history = self.reached("range", Reach(self.slides.length))
         after = self.plan.after
         if after == ALWAYS:
             return {}
-        horizon = ALWAYS if history.reach.is_all else self.slides.end_from(after + 1) - self.back
-        return kept_spans("range", history, fresh, horizon)
+        is_all = self.slides.length == LONGEST
+        horizon = ALWAYS if is_all else self.slides.end_from(after + 1) - self.back
+        return self._history.after(fresh, horizon)
 
 
 @dataclass(frozen=True)
@@ -243,10 +249,10 @@ class SharedBatch(BucketBatch):
 
     def answered(self, instant: int) -> int:
         """Return the start of the first cell that is not answered when time is at an instant."""
-        return instant if instant in (ALWAYS, FOREVER) else self.slides.cell_of(instant)
+        return self.slides.cell_of(instant)
 
-    def results(self, fresh: Rows | None) -> pa.Table | None:
-        """Return the results of all queries, each with the number of its own.
+    def results(self, fresh: Rows | None) -> Iterator[pa.Table]:
+        """Yield the results of all queries, each with the number of its own.
 
         Queries of a level that need the same files of before take their results out of the same
         cells, which are put in order once, for the one of them that looks back furthest.
@@ -256,18 +262,23 @@ class SharedBatch(BucketBatch):
             task = self._task(place, share)
             due = task.due(self._cells(task.level, fresh))
             if due is not None:
-                files = task.history.files(due.since, due.common)
+                files = self._history(task.level).files(due.since, due.common)
                 names = tuple((file.name, is_whole) for file, is_whole in files)
                 alike.setdefault((task.level.number, names), []).append((due, task))
         found = []
         for tasks in alike.values():
             due, task = min(tasks, key=lambda each: each[0].since)
-            history = task.history.cells(due.since, due.common, None)
+            history = self._history(task.level).cells(due.since, due.common, None)
             cells = self.entries(history, self._cells(task.level, fresh))
             if cells is not None:
                 found += [each.results_of(due, cells) for due, each in tasks]
         filled = [each for each in found if each.num_rows]
-        return pa.concat_tables(filled, promote_options="default") if filled else None
+        if filled:
+            yield pa.concat_tables(filled, promote_options="default")
+
+    def _history(self, level: Level) -> History:
+        """Return the cells of before, kept as far back as the windows of a level reach."""
+        return self.history(level.kind, level.reach, level.partials)
 
     def _task(self, place: int, share: Share) -> ShareBatch:
         """Return the windows of one query."""
@@ -284,8 +295,7 @@ class SharedBatch(BucketBatch):
             return {}
         kept: dict[str, tuple[Span, ...]] = {}
         for each in self.levels.values():
-            history = self.reached(each.kind, each.reach, each.partials)
-            kept |= kept_spans(each.kind, history, self._cells(each, fresh), each.horizon(after))
+            kept |= self._history(each).after(self._cells(each, fresh), each.horizon(after))
         return kept
 
     def _cells(self, level: Level, fresh: Rows | None) -> Rows | None:
@@ -310,11 +320,6 @@ class ShareBatch(SlideBatch):
     """What it needs and gives."""
     level: Level
     """The queries that group as it does."""
-
-    @cached_property
-    def history(self) -> History:
-        """The cells of before, which are kept for the longest windows of the level."""
-        return self.reached(self.level.kind, self.level.reach, self.level.partials)
 
     def results_of(self, due: Due, cells: Rows) -> pa.Table:
         """Return the results of its windows; columns that it does not need are missing."""
