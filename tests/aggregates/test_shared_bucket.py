@@ -17,7 +17,7 @@ from pyarrow import fs
 from eddyline.aggregates.bucket import state_of
 from eddyline.aggregates.cells import coarser, group_bounds
 from eddyline.aggregates.plan import AggregatePart, AggregatePlan, Partials, Share
-from eddyline.aggregates.slides import SharedBatch
+from eddyline.aggregates.slides import SlideBatch
 from eddyline.query.query import SlideWindow
 from eddyline.state.manifest import StatePlace
 from eddyline.state.rows import ALWAYS, Rows
@@ -108,7 +108,7 @@ def test_windows_of_all_levels_whatever_the_batches_and_buckets(case):
             after_it = {}
             for bucket in range(n_buckets):
                 state = state_of(part, bucket, n_buckets, place)
-                task = SharedBatch(plan, place, state, bucket)
+                task = SlideBatch(plan, place, state, bucket)
                 for table in task.run(cells_of(rows, levels, n_buckets, bucket)):
                     for row in table.to_pylist():
                         own = shares[row["__place"]]

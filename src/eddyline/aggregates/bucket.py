@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from eddyline.aggregates.monoids import Monoid
-    from eddyline.aggregates.plan import AggregatePart, AggregatePlan
+    from eddyline.aggregates.plan import AggregatePart, AggregatePlan, Share
     from eddyline.data.arrays import Ints, Mask
     from eddyline.state.manifest import StatePlace
     from eddyline.state.rows import Rows
@@ -169,51 +169,60 @@ class BucketBatch:
         filled = [each for each in parts if len(each)]
         return in_order(together(filled)) if filled else None
 
-    def table(self, cells: Rows, instants: Ints, ranges: Ints) -> pa.Table:
+    def table(
+        self, cells: Rows, instants: Ints, ranges: Ints, share: Share | None = None
+    ) -> pa.Table:
         """Return results by the ranges of cells that they are computed of.
 
         Args:
             cells: in order.
             instants: of the results (µs).
             ranges: lo and hi of each, and those of the result before ((results, 4)).
+            share: the query that they are of, if it has columns of its own.
         """
+        groups, wanted = self.plan.groups, tuple(self.partials)
+        if share is not None:
+            groups, wanted = share.groups, share.wanted
+        of_groups = partial(_of_groups, cells, groups)
         beside = Beside(ranges)
         is_there, was_there = ranges[:, 0] < ranges[:, 1], ranges[:, 2] < ranges[:, 3]
-        values = self.plan.values or {name: name for name in self.partials}
+        values = self.plan.values or {name: name for name in wanted}
         if not self.plan.tells_old:
             lo, hi = (np.ascontiguousarray(ranges[:, k]) for k in range(2))
             found = {
                 name: self.partials[source].value(whole(cells.payload[source]), lo, hi)
                 for name, source in values.items()
             }
-            return pa.table(self._of_groups(cells, ranges[:, 0], instants) | found)
+            return pa.table(of_groups(ranges[:, 0], instants) | found)
         found = {
             name: beside.values(self.partials[source], cells.payload[source])
             for name, source in values.items()
         }
         if self.plan.compares:
             kept = _changed(beside, found, is_there, was_there)
-            columns = self._of_groups(cells, ranges[kept, 0], instants[kept])
+            columns = of_groups(ranges[kept, 0], instants[kept])
             at = pa.array(beside.at[kept])
             return pa.table(columns | {name: each.take(at) for name, each in found.items()})
-        columns = self._of_groups(cells, np.where(is_there, ranges[:, 0], ranges[:, 2]), instants)
+        columns = of_groups(np.where(is_there, ranges[:, 0], ranges[:, 2]), instants)
         for name, each in found.items():
             columns[name] = each.take(pa.array(beside.at))
             columns[f"{OLD}{name}"] = each.take(pa.array(beside.at - 1))
         return pa.table(columns | {IS: pa.array(is_there), WAS: pa.array(was_there)})
 
-    def _of_groups(self, cells: Rows, places: Ints, instants: Ints) -> dict[str, pa.Array]:
-        """Return the columns that results have beside their values.
 
-        Args:
-            cells: in order.
-            places: a cell of the group of each result.
-            instants: of the results (µs).
-        """
-        of = pa.array(places)
-        columns = {name: cells.payload[name].take(of) for name in self.plan.groups}
-        columns[INSTANT] = pa.array(instants)
-        return columns
+def _of_groups(
+    cells: Rows, groups: tuple[str, ...], places: Ints, instants: Ints
+) -> dict[str, pa.Array]:
+    """Return the columns that results have beside their values.
+
+    Args:
+        cells: in order.
+        groups: the columns of groups.
+        places: a cell of the group of each result.
+        instants: of the results (µs).
+    """
+    columns = {name: cells.payload[name].take(pa.array(places)) for name in groups}
+    return columns | {INSTANT: pa.array(instants)}
 
 
 def with_ties(cells: Rows, columns: tuple[str, ...]) -> Rows:

@@ -30,7 +30,7 @@ from eddyline.aggregates.correlations import CorrelationBatch
 from eddyline.aggregates.monoids import MONOIDS
 from eddyline.aggregates.plan import Lift, lifted
 from eddyline.aggregates.sessions import SessionBatch
-from eddyline.aggregates.slides import SharedBatch, SlideBatch
+from eddyline.aggregates.slides import SlideBatch
 from eddyline.data.hashes import add_hash, add_ints, seeds, whole_numbers
 from eddyline.lane.exchange import BUCKET, FileBuckets
 from eddyline.query.query import RowsWindow, SessionWindow, SlideWindow
@@ -81,8 +81,6 @@ class AggregateWorker(BucketWorker):
             return CorrelationBatch
         if self.plan.frames:
             return RowBatch
-        if self.plan.shares:
-            return SharedBatch
         kinds = {SlideWindow: SlideBatch, SessionWindow: SessionBatch, RowsWindow: CountBatch}
         return kinds.get(type(self.plan.window), ChangeBatch)
 
