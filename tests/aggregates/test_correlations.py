@@ -9,7 +9,6 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyarrow import fs
 
 from eddyline.aggregates.cells import CHECK, CODE
 from eddyline.aggregates.correlations import CorrelationBatch
@@ -29,8 +28,8 @@ from eddyline.query.correlations import (
     Reference,
 )
 from eddyline.query.query import UNBOUNDED
-from eddyline.state.manifest import StatePlace
 from eddyline.state.rows import ALWAYS, FOREVER, Rows
+from tests.aggregates.slow import place_in
 from tests.oracles.correlations import Alert, Match, alerts
 
 N_RULES = 3
@@ -102,8 +101,7 @@ def found_in(table):
 
 def answered(correlations, batches, folder, lateness):
     """Return the alerts of each correlation over batches, and the matches that were not late."""
-    place = StatePlace(fs.LocalFileSystem(), str(folder), "correlate")
-    (folder / "runs").mkdir()
+    place = place_in(folder)
     state, latest, before = BucketState(), ALWAYS, ALWAYS
     found = {at: [] for at in range(len(correlations))}
     timely = {at: [] for at in range(len(correlations))}
@@ -181,8 +179,7 @@ def test_sums_are_exact_beyond_64_bits(tmp_path):
 @pytest.mark.large
 def test_what_is_kept_ends_with_the_timespan(tmp_path):
     rule = Correlation("c", "event_count", RULES, 10, (("gte", 2),))
-    place = StatePlace(fs.LocalFileSystem(), str(tmp_path), "correlate")
-    (tmp_path / "runs").mkdir()
+    place = place_in(tmp_path)
     state, before = BucketState(), ALWAYS
     for time in range(0, 1_000, 5):
         rows = rows_of([(0, Match(time, ("a",), frozenset([0])))])

@@ -12,15 +12,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyarrow import fs
 
 from eddyline.aggregates.bucket import state_of
 from eddyline.aggregates.cells import coarser, group_bounds
 from eddyline.aggregates.plan import AggregatePart, AggregatePlan, Partials, Share
 from eddyline.aggregates.slides import SlideBatch
 from eddyline.query.query import SlideWindow
-from eddyline.state.manifest import StatePlace
 from eddyline.state.rows import ALWAYS, Rows
+from tests.aggregates.slow import place_in
 from tests.examples import examples
 
 GROUPS = ("g0", "g1", "g2")
@@ -100,8 +99,7 @@ def test_windows_of_all_levels_whatever_the_batches_and_buckets(case):
     levels, shares, batches = case
     found = [Counter() for _ in shares]
     with tempfile.TemporaryDirectory() as folder:
-        place = StatePlace(fs.LocalFileSystem(), folder, "q")
-        place.files.create_dir(place.runs)
+        place = place_in(folder)
         part, before = AggregatePart(1), ALWAYS
         for rows, after, n_buckets in batches:
             plan = AggregatePlan(before, after, GROUPS, PARTIALS, shares[0].window, shares=shares)
