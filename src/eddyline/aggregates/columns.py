@@ -156,8 +156,10 @@ def words_of(array: pa.Array, *, is_exact: bool = True) -> NDArray[np.int64] | N
     if pa.types.is_floating(kind):
         values = plain(array, kind.to_pandas_dtype()).astype(np.float64)
         return _float_words(values if is_exact else values + 0.0)
-    if pa.types.is_decimal128(kind) and kind.precision <= 18:
-        return limbs(array)[0].view(np.int64)
+    if pa.types.is_decimal128(kind):
+        low, high = limbs(array)
+        small = low.view(np.int64)
+        return small if kind.precision <= 18 or (high == small >> 63).all() else None
     if pa.types.is_unsigned_integer(kind) and kind.bit_width == 64:
         return plain(array, np.int64) ^ ~_MAGNITUDE
     if pa.types.is_unsigned_integer(kind):

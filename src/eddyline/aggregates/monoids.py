@@ -306,14 +306,13 @@ class Timely(Extreme):
         same = times[order][1:] == times[order][:-1]
         if is_ordered and not same.any():
             return self.of_places(places, begin, end)
-        # Entries of one time stand behind each other: they are sorted by value where they are.
         is_tied = np.append(same, False) | np.append(False, same)
-        tied, run = order[is_tied], np.cumsum(np.append(True, ~same))[is_tied]
-        values = ranks_of(column.field(1).take(pa.array(tied)))
-        order[is_tied] = tied[np.lexsort((values, run))]
-        ranks = np.zeros(times.size, np.int64)
-        ranks[order] = np.arange(order.size)
-        return self.of_words(ranks, there, lo, hi)
+        values = np.zeros(order.size, np.int64)
+        values[is_tied] = ranks_of(column.field(1).take(pa.array(order[is_tied])))
+        # One number that sorts as the rank of the time and then that of the value.
+        words = np.zeros(times.size, np.int64)
+        words[order] = np.cumsum(np.append(True, ~same)) * (values.max() + 1) + values
+        return self.of_words(words, there, lo, hi)
 
     def value(self, column: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
         """Return the value of that entry of each range, without its time."""
