@@ -24,7 +24,7 @@ import numpy as np
 from eddyline.data.jit import compiled
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from eddyline.data.arrays import Bytes, Floats, Ints, Mask, Words
 
 _NONE = np.uint64(0)
 _ONE = np.uint64(1)
@@ -32,12 +32,7 @@ _SIGN = np.int64(63)
 
 
 @compiled
-def whole_sums(
-    low: NDArray[np.uint64],
-    high: NDArray[np.int64],
-    lo: NDArray[np.int64],
-    hi: NDArray[np.int64],
-) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]:
+def whole_sums(low: Words, high: Ints, lo: Ints, hi: Ints) -> tuple[Words, Ints, Ints]:
     """Return the sums of numbers of 128 bits over ranges, as three words from the lowest on."""
     lows = np.empty(lo.size, np.uint64)
     highs, tops = np.empty(lo.size, np.int64), np.empty(lo.size, np.int64)
@@ -71,12 +66,8 @@ def whole_sums(
 
 @compiled
 def are_within(
-    low: NDArray[np.uint64],
-    high: NDArray[np.int64],
-    top: NDArray[np.int64],
-    bound_low: np.uint64,
-    bound_high: np.uint64,
-) -> NDArray[np.bool_]:
+    low: Words, high: Ints, top: Ints, bound_low: np.uint64, bound_high: np.uint64
+) -> Mask:
     """Return which numbers of three words are less than a bound, whatever their sign."""
     found = np.empty(low.size, np.bool_)
     for each in range(low.size):
@@ -93,9 +84,7 @@ def are_within(
 
 
 @compiled
-def float_sums(
-    values: NDArray[np.float64], lo: NDArray[np.int64], hi: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def float_sums(values: Floats, lo: Ints, hi: Ints) -> Floats:
     """Return the sums of numbers over ranges."""
     found = np.empty(lo.size, np.float64)
     sums, lost = np.empty(values.size, np.float64), np.empty(values.size, np.float64)
@@ -132,9 +121,7 @@ def plus(one: float, one_lost: float, other: float, other_lost: float) -> tuple[
 
 
 @compiled
-def moments(
-    cells: NDArray[np.float64], lo: NDArray[np.int64], hi: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def moments(cells: Floats, lo: Ints, hi: Ints) -> Floats:
     """Return the moments of ranges of cells of numbers ((cells, 3)) or of pairs ((cells, 6)).
 
     Columns: number, mean, squares; or number, mean of x and of y, products, squares of x and of y.
@@ -162,7 +149,7 @@ def moments(
 
 
 @compiled
-def join_moments(cell: NDArray[np.float64], into: NDArray[np.float64]) -> None:
+def join_moments(cell: Floats, into: Floats) -> None:
     """Add the moments of a cell to others."""
     if cell[0] == 0:
         return
@@ -190,12 +177,7 @@ _HEAD = 8
 
 
 @compiled
-def least_words(
-    keys: NDArray[np.int64],
-    there: NDArray[np.bool_],
-    lo: NDArray[np.int64],
-    hi: NDArray[np.int64],
-) -> NDArray[np.int64]:
+def least_words(keys: Ints, there: Mask, lo: Ints, hi: Ints) -> Ints:
     """Return the position of the least key in each range, -1 where nothing is there."""
     found = np.empty(lo.size, np.int64)
     queue = np.empty(keys.size, np.int64)
@@ -218,14 +200,7 @@ def least_words(
 
 
 @compiled
-def least_bytes(
-    data: NDArray[np.uint8],
-    offsets: NDArray[np.int64],
-    sign: int,
-    there: NDArray[np.bool_],
-    lo: NDArray[np.int64],
-    hi: NDArray[np.int64],
-) -> NDArray[np.int64]:
+def least_bytes(data: Bytes, offsets: Ints, sign: int, there: Mask, lo: Ints, hi: Ints) -> Ints:
     """Return the same for bytes; the greatest if the sign is -1."""
     heads = heads_of(data, offsets)
     found = np.empty(lo.size, np.int64)
@@ -250,7 +225,7 @@ def least_bytes(
 
 
 @compiled
-def heads_of(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArray[np.uint64]:
+def heads_of(data: Bytes, offsets: Ints) -> Words:
     """Return the first bytes of each text as a number that sorts as they do."""
     found = np.zeros(offsets.size - 1, np.uint64)
     for each in range(found.size):
@@ -264,13 +239,7 @@ def heads_of(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArray[np.
 
 
 @compiled
-def compared(
-    one: np.int64,
-    other: np.int64,
-    heads: NDArray[np.uint64],
-    data: NDArray[np.uint8],
-    offsets: NDArray[np.int64],
-) -> int:
+def compared(one: np.int64, other: np.int64, heads: Words, data: Bytes, offsets: Ints) -> int:
     """Return -1, 0 or 1, as one text is less than another, equal, or greater."""
     if heads[one] != heads[other]:
         return -1 if heads[one] < heads[other] else 1
@@ -285,7 +254,7 @@ def compared(
 
 
 @compiled
-def before_of(codes: NDArray[np.int64], n_codes: int) -> NDArray[np.int64]:
+def before_of(codes: Ints, n_codes: int) -> Ints:
     """Return where the code of each place was last before it, -1 if it was not."""
     found, last = np.empty(codes.size, np.int64), np.full(n_codes, -1, np.int64)
     for place in range(codes.size):
@@ -295,9 +264,7 @@ def before_of(codes: NDArray[np.int64], n_codes: int) -> NDArray[np.int64]:
 
 
 @compiled
-def distinct_counts(
-    codes: NDArray[np.int64], n_codes: int, lo: NDArray[np.int64], hi: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def distinct_counts(codes: Ints, n_codes: int, lo: Ints, hi: Ints) -> Ints:
     """Return how many distinct codes each range has."""
     found, counts = np.empty(lo.size, np.int64), np.zeros(n_codes, np.int64)
     left, right, n_distinct = np.int64(0), np.int64(0), 0
@@ -315,12 +282,7 @@ def distinct_counts(
 
 
 @compiled
-def places_of_ranks(
-    places: NDArray[np.int64],
-    wanted: NDArray[np.float64],
-    lo: NDArray[np.int64],
-    hi: NDArray[np.int64],
-) -> NDArray[np.int64]:
+def places_of_ranks(places: Ints, wanted: Floats, lo: Ints, hi: Ints) -> Ints:
     """Return which place among all sorted entries has a rank in each range, -1 of none.
 
     Places that are in the range are counted in a tree (Fenwick): an entry comes, goes and is found
@@ -361,7 +323,7 @@ def places_of_ranks(
 
 
 @compiled
-def _moved(place: np.int64, by: int, counts: NDArray[np.int64]) -> int:
+def _moved(place: np.int64, by: int, counts: Ints) -> int:
     """Count a place in or out, and return whether it counts."""
     if place < 0:
         return 0
@@ -373,7 +335,7 @@ def _moved(place: np.int64, by: int, counts: NDArray[np.int64]) -> int:
 
 
 @compiled
-def _place_of(rank: np.int64, top: np.int64, counts: NDArray[np.int64]) -> np.int64:
+def _place_of(rank: np.int64, top: np.int64, counts: Ints) -> np.int64:
     """Return the place of the entry of a rank (from 1 on)."""
     at, step, rest = np.int64(0), top, rank
     while step > 0:
