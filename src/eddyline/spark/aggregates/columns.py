@@ -299,7 +299,7 @@ def _made(of: Partial, lift: str, partial_kind: DataType, given: _Argument) -> M
     if of.monoid == "count":
         # Of a text it is enough to send whether it is there.
         is_short = isinstance(kind, NumericType | DatetimeType | BooleanType)
-        if not given.is_filtered and (way == "one" or (way == "present" and is_short)):
+        if way is not None and not given.is_filtered and (way == "one" or is_short):
             return Made(way, given.text, None)
         is_present = way == "present" and not given.is_filtered
         present = given.text if is_present else ""
