@@ -85,7 +85,7 @@ class Bucket:
         known = {file.name for file in self.state.files}
         after_files = task.report.after.files
         self.n_written.append(sum(of.n_rows for of in after_files if of.name not in known))
-        self.n_read.append(task.report.n_read)
+        self.n_read.append(task.report.profile.n_read)
         self.state, self.before = task.report.after, after
 
     @property

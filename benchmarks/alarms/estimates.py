@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Mapping
 
@@ -11,7 +12,7 @@ from benchmarks.alarms.data import ADVANCE_S, N_SEGMENTS, made_up_v1, stocks_v1
 from benchmarks.harness.scenario import Measurement, Runs, Settings
 from eddyline.data.arrays import Floats
 from eddyline.estimates import filters
-from eddyline.estimates.histograms import MAX_CELLS, CoefHistogram, merged
+from eddyline.estimates.histograms import MAX_CELLS, CoefHistogram
 
 SELECTIVITIES = np.arange(1, 10) / 10
 N_BATCHES = 10
@@ -24,9 +25,9 @@ def _off(coefs: Floats, rng: np.random.Generator) -> tuple[float, float, int]:
     """Return the mean error of a histogram and of a sample, and the cells of the histogram."""
     length = np.full(len(coefs), ADVANCE_S)
     edges = np.linspace(0, len(coefs), N_BATCHES + 1).astype(int)
-    made = merged(
-        CoefHistogram.of(coefs[low:high], length[low:high])
-        for low, high in itertools.pairwise(edges)
+    made = functools.reduce(
+        CoefHistogram.merged,
+        (CoefHistogram.of(coefs[a:b], length[a:b]) for a, b in itertools.pairwise(edges)),
     )
     least = np.minimum(coefs[:, 0], coefs[:, 0] + ADVANCE_S * coefs[:, 1])
     sampled = least[rng.random(len(least)) < SAMPLE]

@@ -18,7 +18,8 @@ from benchmarks.alarms.data import program_over, segments_of
 from benchmarks.alarms.prices import observed, priced
 from benchmarks.harness.scenario import Measurement, Runs, Settings
 from benchmarks.harness.statistics import median
-from eddyline.aggregates.loop import REDUCED, AggregateLoop, AggregateProfile
+from eddyline.aggregates.loop import REDUCED, AggregateLoop
+from eddyline.aggregates.plan import AggregateProfile
 from eddyline.alarms.loop import AlarmLoop
 from eddyline.alarms.plan import fixed_plans, from_plain
 from eddyline.constraints.bounds import bins_of

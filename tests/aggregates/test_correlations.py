@@ -9,11 +9,10 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyarrow import fs
 
 from eddyline.aggregates.cells import CHECK, CODE
-from eddyline.aggregates.correlations import CorrelationBatch, CorrelationPlan
-from eddyline.aggregates.plan import BucketState, Partials
+from eddyline.aggregates.correlations import CorrelationBatch
+from eddyline.aggregates.plan import AggregatePlan, BucketState, Partials
 from eddyline.query.correlations import (
     ALERT,
     CARRIED,
@@ -29,8 +28,8 @@ from eddyline.query.correlations import (
     Reference,
 )
 from eddyline.query.query import UNBOUNDED
-from eddyline.state.manifest import StatePlace
 from eddyline.state.rows import ALWAYS, FOREVER, Rows
+from tests.aggregates.slow import place_in
 from tests.oracles.correlations import Alert, Match, alerts
 
 N_RULES = 3
@@ -102,8 +101,7 @@ def found_in(table):
 
 def answered(correlations, batches, folder, lateness):
     """Return the alerts of each correlation over batches, and the matches that were not late."""
-    place = StatePlace(fs.LocalFileSystem(), str(folder), "correlate")
-    (folder / "runs").mkdir()
+    place = place_in(folder)
     state, latest, before = BucketState(), ALWAYS, ALWAYS
     found = {at: [] for at in range(len(correlations))}
     timely = {at: [] for at in range(len(correlations))}
@@ -114,7 +112,7 @@ def answered(correlations, batches, folder, lateness):
         latest = max([latest, *(each.time for _, each in batch or [])])
         after = FOREVER if batch is None else latest - lateness if latest != ALWAYS else ALWAYS
         placed = tuple(enumerate(correlations))
-        plan = CorrelationPlan(before, after, (), Partials({}), UNBOUNDED, correlations=placed)
+        plan = AggregatePlan(before, after, (), Partials({}), UNBOUNDED, correlations=placed)
         task = CorrelationBatch(plan, place, state, 0)
         for table in task.run(rows_of(rows) if rows else None):
             for at, alert in found_in(table):
@@ -181,13 +179,12 @@ def test_sums_are_exact_beyond_64_bits(tmp_path):
 @pytest.mark.large
 def test_what_is_kept_ends_with_the_timespan(tmp_path):
     rule = Correlation("c", "event_count", RULES, 10, (("gte", 2),))
-    place = StatePlace(fs.LocalFileSystem(), str(tmp_path), "correlate")
-    (tmp_path / "runs").mkdir()
+    place = place_in(tmp_path)
     state, before = BucketState(), ALWAYS
     for time in range(0, 1_000, 5):
         rows = rows_of([(0, Match(time, ("a",), frozenset([0])))])
         placed = ((0, rule),)
-        plan = CorrelationPlan(before, time, (), Partials({}), UNBOUNDED, correlations=placed)
+        plan = AggregatePlan(before, time, (), Partials({}), UNBOUNDED, correlations=placed)
         task = CorrelationBatch(plan, place, state, 0)
         list(task.run(rows))
         state, before = task.report.after, time

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 
 from eddyline.aggregates.functions import AGGREGATES, function_of, number_type
 from eddyline.aggregates.monoids import MONOIDS
+from eddyline.data.arrays import whole
 from eddyline.errors import QueryError
 from tests.aggregates.slow import same
 
@@ -134,7 +136,7 @@ def combined(table, calls):
     columns = {"g": pa.array(known)}
     for call in calls:
         for monoid, name in zip(call.monoids, call.names, strict=True):
-            columns[name] = monoid.value(table[name], lo, hi)
+            columns[name] = monoid.value(whole(table[name]), lo, hi)
     return pa.table(columns)
 
 
@@ -143,6 +145,16 @@ def finals(spark, table, calls, expected):
     df = spark.createDataFrame(table)
     found = df.selectExpr("g", *(call.final(kinds[f"v{call.number}"]) for call in calls))
     return found.toArrow().sort_by("g")
+
+
+def of_spark(spark, calls, view="aggregated"):
+    """Return what Spark's own aggregates give by group, and the cells of calls."""
+    references = ", ".join(f"{each.reference} AS v{each.number}" for each in calls)
+    partials = ", ".join(text for each in calls for text in each.cells())
+    return (
+        spark.sql(f"SELECT g, {references} FROM {view} GROUP BY g ORDER BY g"),
+        spark.sql(f"SELECT g, cell, {partials} FROM {view} GROUP BY g, cell ORDER BY g, cell"),
+    )
 
 
 def compare(found, expected, calls):
@@ -166,13 +178,8 @@ def normal(values):
 @pytest.mark.spark
 def test_functions_give_what_spark_gives(spark, given):
     calls = [Made(number, call, given) for number, call in enumerate(CALLS)]
-    references = [f"{call.reference} AS v{call.number}" for call in calls]
-    expected = spark.sql(f"SELECT g, {', '.join(references)} FROM aggregated GROUP BY g ORDER BY g")
+    expected, cells = of_spark(spark, calls)
     wanted = expected.toArrow()
-    partials = ", ".join(text for call in calls for text in call.cells())
-    cells = spark.sql(
-        f"SELECT g, cell, {partials} FROM aggregated GROUP BY g, cell ORDER BY g, cell"
-    )
     types = {field.name: field.dataType.simpleString() for field in cells.schema}
     compare(finals(spark, combined(cells.toArrow(), calls), calls, expected), wanted, calls)
     lifted = given.orderBy("g", "t").selectExpr(
@@ -190,7 +197,7 @@ QUANTILES = [
     for name in ("percentile", "approx_percentile")
     for x in "idm"
     for frac in ("0.0", "0.25", "0.5", "1.0")
-]
+] + [("median", ["d"], False)]
 SKETCHED = [("approx_count_distinct", ["s"], False), ("approx_count_distinct", ["d"], False)]
 
 
@@ -205,20 +212,12 @@ def test_rows_that_a_filter_takes_out_do_not_count(spark, given):
     where = "i % 3 = 0"
     asked = [call for call in CALLS if call[1][:1] in ([], ["d"], ["m"], ["e"], ["s"])]
     calls = [Made(number, call, given) for number, call in enumerate(asked)]
-    references = []
     for call in calls:
         call.lifts = [f"CASE WHEN {where} THEN {lift} END" for lift in call.lifts]
-        filtered = f"{call.reference} FILTER (WHERE {where})"
-        if call.reference.endswith(".x"):
-            filtered = f"{call.reference.removesuffix('.x')} FILTER (WHERE {where})"
-            references.append(f"element_at(array({filtered}), 1).x AS v{call.number}")
-        else:
-            references.append(f"{filtered} AS v{call.number}")
-    expected = spark.sql(f"SELECT g, {', '.join(references)} FROM aggregated GROUP BY g ORDER BY g")
-    partials = ", ".join(text for call in calls for text in call.cells())
-    cells = spark.sql(
-        f"SELECT g, cell, {partials} FROM aggregated GROUP BY g, cell ORDER BY g, cell"
-    )
+        filtered = f"{call.reference.removesuffix('.x')} FILTER (WHERE {where})"
+        is_field = call.reference.endswith(".x")
+        call.reference = f"element_at(array({filtered}), 1).x" if is_field else filtered
+    expected, cells = of_spark(spark, calls)
     found = finals(spark, combined(in_arrow(cells), calls), calls, expected)
     compare(found, in_arrow(expected), calls)
 
@@ -234,30 +233,22 @@ def test_sums_that_do_not_fit_out_of_ansi_mode(spark, change):
     asked = [("sum", ["b"], 0), ("sum", ["w"], 0), ("avg", ["w"], 0), ("avg", ["b"], 0)]
     calls = [Made(number, call, df) for number, call in enumerate(asked)]
     for call in calls:
-        call.monoids = [each.under(ansi=False) for each in call.monoids]
-    references = ", ".join(f"{call.reference} AS v{call.number}" for call in calls)
-    expected = spark.sql(f"SELECT g, {references} FROM large GROUP BY g")
-    partials = ", ".join(text for call in calls for text in call.cells())
-    cells = spark.sql(f"SELECT g, cell, {partials} FROM large GROUP BY g, cell").toArrow()
-    compare(finals(spark, combined(cells, calls), calls, expected), expected.toArrow(), calls)
+        call.monoids = [replace(each, ansi=False) for each in call.monoids]
+    expected, cells = of_spark(spark, calls, "large")
+    found = finals(spark, combined(cells.toArrow(), calls), calls, expected)
+    compare(found, expected.toArrow(), calls)
 
 
 @pytest.mark.large
 @pytest.mark.spark
 def test_sketches_stay_within_their_errors(spark, given):
-    calls = [Made(n, call, given) for n, call in enumerate([*QUANTILES, ("median", ["d"], 0)])]
-    counts = [Made(100 + number, call, given) for number, call in enumerate(SKETCHED)]
-    references = ", ".join(f"{each.reference} AS v{each.number}" for each in (*calls, *counts))
-    expected = spark.sql(f"SELECT g, {references} FROM aggregated GROUP BY g ORDER BY g")
-    partials = ", ".join(text for call in (*calls, *counts) for text in call.cells())
-    cells = spark.sql(
-        f"SELECT g, cell, {partials} FROM aggregated GROUP BY g, cell ORDER BY g, cell"
+    asked = [*QUANTILES, *SKETCHED]
+    every, exact = (
+        [Made(n, call, given, by_row) for n, call in enumerate(asked)] for by_row in (False, True)
     )
-    found = finals(spark, combined(cells.toArrow(), [*calls, *counts]), [*calls, *counts], expected)
-    exact = [
-        Made(n, call, given, True) for n, call in enumerate([*QUANTILES, ("median", ["d"], 0)])
-    ]
-    exact += [Made(100 + number, call, given, True) for number, call in enumerate(SKETCHED)]
+    calls, counts = every[: len(QUANTILES)], every[len(QUANTILES) :]
+    expected, cells = of_spark(spark, every)
+    found = finals(spark, combined(cells.toArrow(), every), every, expected)
     lifted = given.orderBy("g", "t").selectExpr(
         "g", *(text for call in exact for text in call.of_rows({}))
     )
@@ -266,18 +257,18 @@ def test_sketches_stay_within_their_errors(spark, given):
     for call in calls:
         name, frac = f"v{call.number}", float((*call.arguments, "0.5")[1])
         assert found[name].type == by_row[name].type == expected.toArrow()[name].type
-        for group, sketched, whole in zip(
+        for group, sketched, exactly in zip(
             found["g"].to_pylist(), found[name].to_pylist(), by_row[name].to_pylist(), strict=True
         ):
             values = table.filter(pc.equal(table["g"], group))[call.arguments[0]].drop_null()
-            assert_rank(values.to_pylist(), whole, frac, 0.0)
+            assert_rank(values.to_pylist(), exactly, frac, 0.0)
             assert_rank(values.to_pylist(), sketched, frac, 0.03)
     for call in counts:
         name = f"v{call.number}"
-        whole = spark.sql(
+        exactly = spark.sql(
             f"SELECT count(DISTINCT {call.arguments[0]}) AS n FROM aggregated GROUP BY g ORDER BY g"
         )
-        numbers = whole.toArrow()["n"].to_pylist()
+        numbers = exactly.toArrow()["n"].to_pylist()
         assert by_row[name].to_pylist() == numbers
         assert found[name].to_pylist() == [pytest.approx(each, rel=0.05) for each in numbers]
 

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from pyarrow import fs
 
 from eddyline.aggregates import changes as change_windows
 from eddyline.aggregates.cells import CHECK, CODE
@@ -28,8 +27,8 @@ from eddyline.aggregates.plan import (
     Partials,
 )
 from eddyline.query.query import UNBOUNDED, RangeWindow, RowsWindow
-from eddyline.state.manifest import StatePlace
 from eddyline.state.rows import Rows
+from tests.aggregates.slow import place_in
 from tests.examples import examples
 from tests.oracles.aggregate_strategies import CONDITIONS, GROUPS, WORLDS, plain_table, streams
 from tests.oracles.aggregates import Aggregation, Call, arrived, changes, plain
@@ -92,8 +91,7 @@ def found(of, window, emits, lateness, batches, *, compares=False, is_alone=Fals
     plan = AggregatePlan(0, 0, names, PARTIALS, window, emits, **facts)
     state, before, results = BucketState(), -(2**62), []
     with tempfile.TemporaryDirectory() as folder:
-        place = StatePlace(fs.LocalFileSystem(), folder, "aggregate")
-        fs.LocalFileSystem().create_dir(place.runs)
+        place = place_in(folder)
         for number, batch in enumerate(batches):
             stream = arrived(batches[: number + 1], lateness)
             timed = [row for row in batch if row["ts"] is not None and row["ts"] >= before]

@@ -8,32 +8,19 @@ from itertools import accumulate
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from pyarrow import fs
 
 from eddyline.aggregates.bucket import state_of
 from eddyline.aggregates.cells import CHECK, CODE
 from eddyline.aggregates.plan import AggregatePart, AggregatePlan, BucketState, Partials
 from eddyline.aggregates.sessions import SessionBatch
 from eddyline.query.query import SessionWindow
-from eddyline.state.manifest import StatePlace
 from eddyline.state.rows import ALWAYS, Rows
+from tests.aggregates.slow import place_in
 from tests.examples import examples
 
 PARTIALS = Partials({"n": "count", "most": "max"})
-
-
-@pytest.fixture
-def place(tmp_path):
-    return place_in(tmp_path)
-
-
-def place_in(folder):
-    made = StatePlace(fs.LocalFileSystem(), str(folder), "q")
-    made.files.create_dir(made.runs)
-    return made
 
 
 def cells_of(groups, instants, checks=None):
@@ -110,7 +97,8 @@ def test_sessions_whatever_the_batches_and_buckets(case):
             assert found == definition(rows, gap, after)
 
 
-def test_the_work_of_a_batch_does_not_grow_with_the_sessions_that_are_open(place):
+def test_the_work_of_a_batch_does_not_grow_with_the_sessions_that_are_open(tmp_path):
+    place = place_in(tmp_path)
     n_open, gap, state, before = 20_000, 1_000, BucketState(), ALWAYS
     _, report = answered(place, gap, state, 0, (before, 0), cells_of(range(n_open), [5] * n_open))
     n_read = []
@@ -118,9 +106,9 @@ def test_the_work_of_a_batch_does_not_grow_with_the_sessions_that_are_open(place
         groups = [(number * 100 + k) % n_open for k in range(100)]
         arrived = cells_of(groups, [5 + number] * 100)
         _, report = answered(place, gap, report.after, 0, (number - 1, number), arrived)
-        n_read.append(report.n_read)
+        n_read.append(report.profile.n_read)
         assert len(report.after.waiting) <= 8, "files that grow in number are to be read each time"
     assert max(n_read) <= 100, "of the groups that have rows each has one session"
     results, report = answered(place, gap, report.after, 0, (59, 1_006), None)
     assert sum(results.values()) == n_open - 59 * 100
-    assert report.n_read == n_open - 59 * 100
+    assert report.profile.n_read == n_open - 59 * 100

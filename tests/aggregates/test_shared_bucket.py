@@ -12,15 +12,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyarrow import fs
 
 from eddyline.aggregates.bucket import state_of
 from eddyline.aggregates.cells import coarser, group_bounds
 from eddyline.aggregates.plan import AggregatePart, AggregatePlan, Partials, Share
-from eddyline.aggregates.slides import SharedBatch
+from eddyline.aggregates.slides import SlideBatch
 from eddyline.query.query import SlideWindow
-from eddyline.state.manifest import StatePlace
 from eddyline.state.rows import ALWAYS, Rows
+from tests.aggregates.slow import place_in
 from tests.examples import examples
 
 GROUPS = ("g0", "g1", "g2")
@@ -100,15 +99,14 @@ def test_windows_of_all_levels_whatever_the_batches_and_buckets(case):
     levels, shares, batches = case
     found = [Counter() for _ in shares]
     with tempfile.TemporaryDirectory() as folder:
-        place = StatePlace(fs.LocalFileSystem(), folder, "q")
-        place.files.create_dir(place.runs)
+        place = place_in(folder)
         part, before = AggregatePart(1), ALWAYS
         for rows, after, n_buckets in batches:
             plan = AggregatePlan(before, after, GROUPS, PARTIALS, shares[0].window, shares=shares)
             after_it = {}
             for bucket in range(n_buckets):
                 state = state_of(part, bucket, n_buckets, place)
-                task = SharedBatch(plan, place, state, bucket)
+                task = SlideBatch(plan, place, state, bucket)
                 for table in task.run(cells_of(rows, levels, n_buckets, bucket)):
                     for row in table.to_pylist():
                         own = shares[row["__place"]]

@@ -31,11 +31,14 @@ def named(segments):
     return Keyed(segments, pa.table({"k": np.arange(n)}))
 
 
-def together(segments, texts):
-    """Return the changes of all alarms: alarm, entity, since, until and values, sorted."""
-    found = ranges_of(segments, texts).run(named(segments))
+def together(segments, texts, **how):
+    """Return the changes of all alarms and the profile of the block.
+
+    Changes are sorted: alarm, entity, since, until and values.
+    """
+    found, observed = ranges_of(segments, texts, **how).watched(named(segments))
     rows = result_table(Changes().run(found), None).drop_columns(["__definition"]).to_pylist()
-    return sorted(tuple(row.values()) for row in rows)
+    return sorted(tuple(row.values()) for row in rows), observed
 
 
 def alone(segments, texts):

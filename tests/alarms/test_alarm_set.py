@@ -74,15 +74,15 @@ def test_a_set_tells_what_the_query_that_asks_it_last_did():
     alarms, reader = AlarmSet(ALARMS), Reader()
     with pytest.raises(QueryError, match="no query of a stream asks"):
         alarms.explain()
-    alarms.asked_by(reader, reader)
+    alarms.asked_by(reader)
     alarms.note([JournalEntry(3, "alarms", "sharing", "covered", "union", {})])
     assert alarms.explain(width=80) == "1 of 80"
     assert [each["event"] for each in alarms.journal] == ["sharing"]
     other = Reader()
     other.explain = lambda *_: "the other one"
-    alarms.asked_by(other, other)
+    alarms.asked_by(other)
     assert alarms.explain() == "the other one"
-    alarms.asked_by(reader, reader)  # by each batch
+    alarms.asked_by(reader)  # by each batch
     assert alarms.explain(width=80) == "1 of 80"
     del reader
     assert alarms.explain() == "the other one"  # which goes on

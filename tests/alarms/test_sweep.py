@@ -1,4 +1,4 @@
-"""Alarms solved together give what each gives alone, to the microsecond and the last digit."""
+"""Alarms give what each gives alone, to the microsecond and the last digit, whatever the plan."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.alarms.meeting import witnesses
+from eddyline.alarms.plan import SHARINGS, TemplatePlan
+from eddyline.alarms.profile import AlarmProfile
 from eddyline.models.segments import Keyed
 from eddyline.models.steps import Changes, result_table
 from tests.alarms.alone import alone, ranges_of, together
@@ -47,12 +49,49 @@ def named(texts):
     return {f"a{at}": text for at, text in enumerate(texts)}
 
 
+@st.composite
+def plans(draw, templates):
+    """Draw a plan for each of some templates, or none."""
+    return {
+        each.text: TemplatePlan(
+            draw(st.sampled_from(SHARINGS)),
+            tuple(draw(st.permutations(range(len(each.conjuncts))))),
+        )
+        for each in templates
+        if draw(st.integers(0, 4))
+    }
+
+
 @given(
     drawn(names=("x", "y"), degree=3, start=EPOCH),
     st.lists(CONDITIONS, min_size=1, max_size=6).map(named),
+    st.data(),
 )
-def test_any_alarms(segments, texts):
-    assert together(segments, texts) == alone(segments, texts)
+def test_any_alarms_by_any_plan(segments, texts, data):
+    program = ranges_of(segments, texts).program
+    plan = data.draw(plans(program.templates))
+    for watches in (False, True):
+        found, observed = together(segments, texts, plan=plan, watches=watches)
+        assert found == alone(segments, texts)
+        assert isinstance(observed, AlarmProfile) == watches
+    assert {*observed.templates} == {each.text for each in program.templates}
+
+
+@given(
+    drawn(names=("x", "y"), degree=1, most=8),
+    st.lists(st.tuples(CONSTANTS, CONSTANTS, CONSTANTS), min_size=1, max_size=8),
+    st.data(),
+)
+def test_conjunctions_that_differ_in_constants_by_any_plan(segments, constants, data):
+    texts = named([f"x > {a!r} AND y <= {b!r} AND d(x) < {c!r}" for a, b, c in constants])
+    (template,) = ranges_of(segments, texts).program.templates
+    assert template.text == "x > ? AND y <= ? AND d(x) < ?"
+    plan = data.draw(plans([template]))
+    found, observed = together(segments, texts, plan=plan, watches=True)
+    assert found == alone(segments, texts)
+    counts = observed.templates[template.text]
+    assert counts.sharing == plan.get(template.text, TemplatePlan()).sharing
+    assert counts.n_rows == observed.n_rows == (~segments.is_tombstone).sum()
 
 
 @given(
@@ -63,15 +102,7 @@ def test_any_alarms(segments, texts):
 )
 def test_alarms_that_differ_in_constants(segments, constants, side, op):
     texts = named([f"{side} {op} {each!r}" for each in constants])
-    assert together(segments, texts) == alone(segments, texts)
-
-
-@given(
-    drawn(names=("x", "y"), degree=1, most=8), st.lists(st.tuples(CONSTANTS, CONSTANTS), max_size=8)
-)
-def test_conjunctions_that_differ_in_constants(segments, constants):
-    texts = named([f"x > {one!r} AND y <= {two!r}" for one, two in constants])
-    assert together(segments, texts) == alone(segments, texts)
+    assert together(segments, texts)[0] == alone(segments, texts)
 
 
 WIDTHS = st.sampled_from([0.0, 0.25, 1.0, 20.0, -1.0, -1e-16])
@@ -90,7 +121,7 @@ def test_bands_that_differ_in_constants(segments, constants, word):
             for one, width, two, other in constants
         ]
     )
-    assert together(segments, texts) == alone(segments, texts)
+    assert together(segments, texts)[0] == alone(segments, texts)
 
 
 def test_points_tombstones_and_gaps():
@@ -104,7 +135,7 @@ def test_points_tombstones_and_gaps():
         (1, 2, 4, {"x": [5, 1]}, 2),
     )
     texts = named(["x > 4", "x > 1", "x >= 5", "x = 5", "x < 100", "x <> 5", "1 < 2", "2 < 1"])
-    found = together(segments, texts)
+    found, _ = together(segments, texts)
     assert found == alone(segments, texts)
     assert {row[0] for row in found} == {f"a{at}" for at in range(7)}
 
@@ -142,4 +173,4 @@ def test_bands_without_a_width(value):
     texts = named(
         [f"x >= {value} AND x <= {value}"] * 2 + ["x >= 2 AND x <= 6", "x >= 6 AND x <= 2"]
     )
-    assert together(segments, texts) == alone(segments, texts)
+    assert together(segments, texts)[0] == alone(segments, texts)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 import numpy as np
 import pytest
 from hypothesis import example, given
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 
 from eddyline.errors import StateError
 from eddyline.estimates import filters
-from eddyline.estimates.histograms import MAX_CELLS, CoefHistogram, ValueSketch, merged
+from eddyline.estimates.histograms import MAX_CELLS, CoefHistogram, ValueSketch
 from eddyline.estimates.results import share_of_pairs
 from eddyline.models.solving import polynomials
 
@@ -74,7 +76,7 @@ def test_histograms_of_parts_say_what_one_of_all_does(shape):
     rng = np.random.default_rng(SHAPES.index(shape))
     coefs, length = cloud(rng, shape), lengths(rng)
     parts = [CoefHistogram.of(coefs[k::8], length[k::8]) for k in range(8)]
-    whole, either = merged(parts), merged(parts[::-1])
+    whole, either = (reduce(CoefHistogram.merged, each) for each in (parts, parts[::-1]))
     assert len(whole) <= MAX_CELLS
     assert whole.total == either.total == N
     assert whole.seconds.sum() == pytest.approx(length.sum())

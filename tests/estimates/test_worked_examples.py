@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from eddyline.estimates import filters, plans, results
-from eddyline.estimates.filters import Estimate, Times, below, bernstein, ordered, pairs_below
+from eddyline.estimates.filters import Estimate, Times, below, bernstein, pairs_below
 from eddyline.estimates.histograms import CoefHistogram
 from eddyline.estimates.plans import Accuracy, Node
 from eddyline.estimates.results import overlaps, share_of_pairs
@@ -103,18 +103,7 @@ def test_5_6_conjunction_holds_at_once():
     assert found.low == pytest.approx(0.35)  # 0.75 and 0.6 of all along
 
 
-@pytest.mark.parametrize("dims", [1, 2, 3])
-def test_5_7_order_in_a_box(dims):
-    one = np.zeros((1, dims)), np.ones((1, dims))
-    assert ordered(one, one) == (pytest.approx(2.0**-dims), pytest.approx(2.0**-dims))
-    # What does not vary says nothing.
-    fixed = tuple(np.concatenate([each, np.zeros((1, 1))], axis=1) for each in one)
-    assert ordered(fixed, fixed)[0] == pytest.approx(2.0**-dims)
-
-
-def test_5_7_order_of_boxes_and_lines():
-    found = ordered(box((0, 1), (0, 1)), box((0.5, 1.5), (0.5, 1.5)))
-    assert [float(each[0]) for each in found] == pytest.approx([0.765625, 0.015625])
+def test_5_7_order_of_lines():
     same = pairs_below(box((0, 1), (0, 1)), box((0, 1), (0, 1)), np.ones(1))
     assert (same.whole[0], same.none[0], same.crossing[0]) == pytest.approx((0.375, 0.375, 0.25))
     apart = pairs_below(box((0, 1), (0, 0.1)), box((0.5, 1.5), (0, 0.1)), np.array([10.0]))

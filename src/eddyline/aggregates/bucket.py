@@ -14,9 +14,9 @@ the files of all buckets of before (``state_of``).
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -24,8 +24,6 @@ import pyarrow.compute as pc
 
 from eddyline.aggregates.cells import (
     BY_END,
-    CHECK,
-    CODE,
     History,
     Reach,
     Span,
@@ -36,21 +34,27 @@ from eddyline.aggregates.cells import (
     together,
 )
 from eddyline.aggregates.columns import one_array, ranks_of
-from eddyline.aggregates.plan import INSTANT, IS, OLD, WAS, BucketReport, BucketState
+from eddyline.aggregates.plan import (
+    INSTANT,
+    IS,
+    OLD,
+    WAS,
+    AggregateProfile,
+    BucketReport,
+    BucketState,
+)
 from eddyline.data.arrays import whole
 from eddyline.state.event_time import HeldRows
-from eddyline.state.rows import ALWAYS, Rows
 from eddyline.state.run_files import open_rows, write_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from numpy.typing import NDArray
-
     from eddyline.aggregates.monoids import Monoid
-    from eddyline.aggregates.plan import AggregatePart, AggregatePlan
+    from eddyline.aggregates.plan import AggregatePart, AggregatePlan, Share
     from eddyline.data.arrays import Ints, Mask
     from eddyline.state.manifest import StatePlace
+    from eddyline.state.rows import Rows
     from eddyline.state.run_files import RunFile
 
 ROOM_COLUMNS = 4
@@ -72,11 +76,14 @@ class BucketBatch:
     ) -> None:
         self.plan = plan
         self.place = place
-        self.state = state
+        self.state = self.after = state
+        """Its files before the batch, and after it."""
         self.report = BucketReport(bucket, state)
         self.n_rows = 0
         """Rows that the cells of the batch are of."""
         self.partials = plan.partials.made
+        self.ties = plan.ties
+        """The columns that order rows of one group and instant, if rows stay rows."""
         self.since, self.until = self.answered(plan.before), self.answered(plan.after)
         """The cells that start in this half-open range are answered now (µs)."""
         self._n_read = 0
@@ -91,30 +98,35 @@ class BucketBatch:
             OSError: files cannot be read or written.
         """
         started = time.thread_time_ns()
-        due, late = self.held().before(self.until), None
-        if arrived is not None:
-            due.append(arrived)
-            late = _waiting(arrived, self.until)
-        fresh = self.fresh(due)
         n_results, n_bytes = 0, 0 if arrived is None else arrived.payload.nbytes
-        for results in self.tables(fresh):
+        for results in self.answers(arrived):
             n_results += results.num_rows
             n_bytes += results.nbytes
             if results.num_rows:
                 yield results
-        state = self.state
-        if self.place is not None:
-            state = BucketState(self.held().after(self.until, late), self.history_after(fresh))
-        self.report = BucketReport(
-            self.report.bucket,
-            state,
+        profile = AggregateProfile(
             self.n_rows,
-            n_arrived=0 if arrived is None else len(arrived),
-            n_read=self._n_read,
-            n_results=n_results,
-            work_ns=time.thread_time_ns() - started,
-            n_bytes=n_bytes,
+            0 if arrived is None else len(arrived),
+            self._n_read,
+            n_results,
+            time.thread_time_ns() - started,
+            n_bytes,
         )
+        self.report = BucketReport(self.report.bucket, self.after, profile)
+
+    def answers(self, arrived: Rows | None) -> Iterator[pa.Table]:
+        """Yield results, and then say in ``after`` which files are kept; see ``run``."""
+        held = None
+        if self.place is not None:
+            held = HeldRows(self.place.files, self.place.runs, self.state.waiting, self.since)
+        due, late = [] if held is None else held.before(self.until), None
+        if arrived is not None:
+            due.append(arrived)
+            late = _waiting(arrived, self.until)
+        fresh = self.fresh(due)
+        yield from self.results(fresh)
+        if held is not None:
+            self.after = BucketState(held.after(self.until, late), self.history_after(fresh))
 
     # -- what a kind of window says of itself ---------------------------------------------------
 
@@ -122,22 +134,22 @@ class BucketBatch:
         """Return the start of the first cell that is not answered when time is at an instant."""
         return instant
 
+    stays_rows: ClassVar[bool] = False
+    """Whether rows are answered one by one, and are no cells."""
+
     def fresh(self, due: list[Rows]) -> Rows | None:
         """Return the cells that are answered now, in order; None if there is none.
 
         Among those that are due there may be some that wait.
         """
-        cells = self.ordered(due)
-        return None if cells is None else merged(cells, self.partials)
+        filled = [each for each in due if len(each)]
+        cells = in_order(together(filled), self.until) if filled else None
+        if cells is None or not len(cells):
+            return None
+        return with_ties(cells, self.ties) if self.stays_rows else merged(cells, self.partials)
 
-    def tables(self, fresh: Rows | None) -> Iterator[pa.Table]:
-        """Yield the results, in parts where they may be many; see ``results``."""
-        found = self.results(fresh)
-        if found is not None:
-            yield found
-
-    def results(self, fresh: Rows | None) -> pa.Table | None:
-        """Return the results at the instants between ``plan.before`` and ``plan.after``."""
+    def results(self, fresh: Rows | None) -> Iterator[pa.Table]:
+        """Yield the results at the instants between ``plan.before`` and ``plan.after``."""
         raise NotImplementedError
 
     def history_after(self, fresh: Rows | None) -> dict[str, tuple[Span, ...]]:
@@ -146,22 +158,9 @@ class BucketBatch:
 
     # -- parts ----------------------------------------------------------------------------------
 
-    def held(self) -> HeldRows:
-        """Return the cells that wait."""
-        if self.place is None:
-            return _NOTHING
-        return HeldRows(self.place.files, self.place.runs, self.state.waiting, self.since)
-
-    def ordered(self, due: list[Rows]) -> Rows | None:
-        """Return those of some cells that are answered now, in order; None if there is none."""
-        filled = [each for each in due if len(each)]
-        cells = in_order(together(filled), self.until) if filled else None
-        return cells if cells is not None and len(cells) else None
-
-    def reached(self, kind: str, reach: Reach, partials: Any = None) -> History:
-        """Return the cells of before as windows of a reach need them."""
-        spans = self.state.history.get(kind, ())
-        return History(spans, reach, partials or self.partials, self.place)
+    def history(self, kind: str, reach: Reach, partials: Mapping[str, Monoid] | None) -> History:
+        """Return the cells of before as windows of a reach need them; see ``History``."""
+        return History(kind, self.state.history, reach, partials, self.place)
 
     def entries(self, before: list[Rows], fresh: Rows | None) -> Rows | None:
         """Return the cells of before and the fresh ones in order; None if there is none."""
@@ -170,55 +169,66 @@ class BucketBatch:
         filled = [each for each in parts if len(each)]
         return in_order(together(filled)) if filled else None
 
-    def table(self, cells: Rows, instants: Ints, ranges: Ints) -> pa.Table:
+    def table(
+        self, cells: Rows, instants: Ints, ranges: Ints, share: Share | None = None
+    ) -> pa.Table:
         """Return results by the ranges of cells that they are computed of.
 
         Args:
             cells: in order.
             instants: of the results (µs).
             ranges: lo and hi of each, and those of the result before ((results, 4)).
+            share: the query that they are of, if it has columns of its own.
         """
+        groups, wanted = self.plan.groups, tuple(self.partials)
+        if share is not None:
+            groups, wanted = share.groups, share.wanted
+        of_groups = partial(_of_groups, cells, groups)
         beside = Beside(ranges)
         is_there, was_there = ranges[:, 0] < ranges[:, 1], ranges[:, 2] < ranges[:, 3]
-        values = self.plan.values or {name: name for name in self.partials}
+        values = self.plan.values or {name: name for name in wanted}
         if not self.plan.tells_old:
             lo, hi = (np.ascontiguousarray(ranges[:, k]) for k in range(2))
             found = {
                 name: self.partials[source].value(whole(cells.payload[source]), lo, hi)
                 for name, source in values.items()
             }
-            return pa.table(self._of_groups(cells, ranges[:, 0], instants) | found)
+            return pa.table(of_groups(ranges[:, 0], instants) | found)
         found = {
             name: beside.values(self.partials[source], cells.payload[source])
             for name, source in values.items()
         }
         if self.plan.compares:
             kept = _changed(beside, found, is_there, was_there)
-            columns = self._of_groups(cells, ranges[kept, 0], instants[kept])
+            columns = of_groups(ranges[kept, 0], instants[kept])
             at = pa.array(beside.at[kept])
             return pa.table(columns | {name: each.take(at) for name, each in found.items()})
-        columns = self._of_groups(cells, np.where(is_there, ranges[:, 0], ranges[:, 2]), instants)
+        columns = of_groups(np.where(is_there, ranges[:, 0], ranges[:, 2]), instants)
         for name, each in found.items():
             columns[name] = each.take(pa.array(beside.at))
             columns[f"{OLD}{name}"] = each.take(pa.array(beside.at - 1))
         return pa.table(columns | {IS: pa.array(is_there), WAS: pa.array(was_there)})
 
-    def _of_groups(self, cells: Rows, places: Ints, instants: Ints) -> dict[str, pa.Array]:
-        """Return the columns that results have beside their values.
 
-        Args:
-            cells: in order.
-            places: a cell of the group of each result.
-            instants: of the results (µs).
-        """
-        of = pa.array(places)
-        columns = {name: cells.payload[name].take(of) for name in self.plan.groups}
-        columns[INSTANT] = pa.array(instants)
-        return columns
+def _of_groups(
+    cells: Rows, groups: tuple[str, ...], places: Ints, instants: Ints
+) -> dict[str, pa.Array]:
+    """Return the columns that results have beside their values.
+
+    Args:
+        cells: in order.
+        groups: the columns of groups.
+        places: a cell of the group of each result.
+        instants: of the results (µs).
+    """
+    columns = {name: cells.payload[name].take(pa.array(places)) for name in groups}
+    return columns | {INSTANT: pa.array(instants)}
 
 
 def with_ties(cells: Rows, columns: tuple[str, ...]) -> Rows:
     """Return rows in order, those of one group and instant by the values of some columns."""
+    if not columns:
+        return cells
     same = cells.starts[1:] == cells.starts[:-1]
     for of in cells.codes.values():
         same &= of[1:] == of[:-1]
@@ -251,12 +261,6 @@ def filled_ranges(find: Callable[..., int], cells: Rows, *facts: Any) -> tuple[I
     return room
 
 
-def kept_spans(kind: str, history: History, fresh: Rows | None, horizon: int) -> dict[str, Any]:
-    """Return the files of a history after a batch; nothing if there is none."""
-    spans = history.after(no_cells() if fresh is None else fresh, horizon)
-    return {kind: spans} if spans else {}
-
-
 def _changed(
     beside: Beside, values: Mapping[str, pa.Array], is_there: Mask, was_there: Mask
 ) -> Ints:
@@ -276,26 +280,6 @@ def _waiting(rows: Rows, until: int) -> Rows:
     """Return the rows from an instant on, by event time."""
     late = np.flatnonzero(rows.starts >= until)
     return rows.taken(late[np.argsort(rows.starts[late], kind="stable")])
-
-
-def no_cells() -> Rows:
-    """Return no cells."""
-    none = np.empty(0, np.int64)
-    return Rows({CODE: none, CHECK: none}, none, none, pa.table({}))
-
-
-class _Nothing(HeldRows):
-    """Of batch DataFrames nothing waits."""
-
-    def __init__(self) -> None:
-        self.held, self.since = (), ALWAYS
-
-    def after(self, until: int, new: Rows | None) -> tuple[RunFile, ...]:  # noqa: ARG002
-        """Return no files."""
-        return ()
-
-
-_NOTHING = _Nothing()
 
 
 _KNOWN = (
@@ -378,9 +362,9 @@ def _distinct(one: pa.Array, other: pa.Array) -> Mask:
     return ~same
 
 
-def _mask(found: pa.Array) -> NDArray[np.bool_]:
+def _mask(found: pa.Array) -> Mask:
     filled: Any = pc.fill_null(found, False) if found.null_count else found
-    mask: NDArray[np.bool_] = filled.to_numpy(zero_copy_only=False)
+    mask: Mask = filled.to_numpy(zero_copy_only=False)
     return mask
 
 
@@ -397,38 +381,24 @@ def state_of(
     """
     if place is None or part.n_buckets == n_buckets or not part.buckets:
         return part.buckets.get(bucket, BucketState())
-    move = _Move(place, bucket, n_buckets)
-    waiting = [move.file(each) for state in part.buckets.values() for each in state.waiting]
-    kinds = {kind for state in part.buckets.values() for kind in state.history}
-    history = {}
-    for kind in sorted(kinds):
-        spans = [each for state in part.buckets.values() for each in state.history.get(kind, ())]
-        spans.sort(key=lambda each: each.file.first_start)
-        moved = [move.span(each) for each in spans]
-        history[kind] = tuple(each for each in moved if each is not None)
-    return BucketState(tuple(each for each in waiting if each is not None), history)
 
-
-class _Move:
-    def __init__(self, place: StatePlace, bucket: int, n_buckets: int) -> None:
-        self.place = place
-        self.bucket = bucket
-        self.n_buckets = n_buckets
-
-    def file(self, file: RunFile | None) -> RunFile | None:
+    def moved(file: RunFile | None) -> RunFile | None:
         """Return a file of the cells of another one that are in the bucket, if there is any."""
         if file is None:
             return None
-        cells = open_rows(self.place.files, self.place.runs, file)
-        mine = of_bucket(cells, self.bucket, self.n_buckets)
+        mine = of_bucket(open_rows(place.files, place.runs, file), bucket, n_buckets)
         if not len(mine):
             return None
         if BY_END in mine.payload.column_names:  # the places of cells are other ones now
-            payload = mine.payload.drop_columns([BY_END])
-            mine = Rows(mine.codes, mine.starts, mine.ends, payload)
-        return write_rows(self.place.files, self.place.runs, mine, is_sorted=True)
+            mine = replace(mine, payload=mine.payload.drop_columns([BY_END]))
+        return write_rows(place.files, place.runs, mine, is_sorted=True)
 
-    def span(self, span: Span) -> Span | None:
-        """Return the same of cells with their summary."""
-        cells, summary = self.file(span.cells), self.file(span.summary)
-        return None if cells is None and summary is None else Span(cells, summary)
+    states = part.buckets.values()
+    waiting = [moved(each) for state in states for each in state.waiting]
+    history = {}
+    for kind in sorted({kind for state in states for kind in state.history}):
+        spans = [each for state in states for each in state.history.get(kind, ())]
+        spans.sort(key=lambda each: each.file.first_start)
+        made = [Span(moved(each.cells), moved(each.summary)) for each in spans]
+        history[kind] = tuple(each for each in made if each.files)
+    return BucketState(tuple(each for each in waiting if each is not None), history)

@@ -12,7 +12,7 @@ what its own rows and the edges take, however long the windows are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,7 +27,7 @@ from eddyline.state.rows import ALWAYS, FOREVER, Rows
 from eddyline.state.run_files import RunFile, open_rows, write_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from eddyline.aggregates.monoids import Monoid
     from eddyline.data.arrays import Indices, Ints
@@ -107,8 +107,8 @@ def merged(cells: Rows, partials: Mapping[str, Monoid]) -> Rows:
     return put_together(cells, np.flatnonzero(is_first), partials)
 
 
-def cells_of(codes: Mapping[int, Ints], starts: Ints) -> tuple[Ints, Ints]:
-    """Return rows with those of one group and cell behind each other, and the bounds of cells.
+def rows_by_cell(codes: Mapping[int, Ints], starts: Ints) -> tuple[Ints, Ints]:
+    """Return the order of rows by group and cell, and the bounds of the cells in it.
 
     Args:
         codes: of the groups of rows.
@@ -128,17 +128,24 @@ def put_together(cells: Rows, firsts: Indices, partials: Mapping[str, Monoid]) -
     """Return the cells from each first one to the next as one."""
     if firsts.size == len(cells):
         return cells
-    ends = np.append(firsts[1:], len(cells)).astype(np.int64)
-    starts = firsts.astype(np.int64)
+    lo, hi = firsts.astype(np.int64), np.append(firsts[1:], len(cells)).astype(np.int64)
+    at = cells.starts[lo]
+    return of_ranges(cells, lo, hi, partials, (at, at))
+
+
+def of_ranges(
+    cells: Rows, lo: Ints, hi: Ints, partials: Mapping[str, Monoid], span: tuple[Ints, Ints]
+) -> Rows:
+    """Return one cell for each range [lo, hi) of cells, with its start and its end (µs)."""
     columns = {
-        name: partials[name].merge(whole(column), starts, ends)
+        name: partials[name].merge(whole(column), lo, hi)
         if name in partials
-        else column.take(pa.array(firsts))
+        else column.take(pa.array(lo))
         for name, column in zip(cells.payload.column_names, cells.payload.columns, strict=True)
     }
-    codes = {key: of[firsts] for key, of in cells.codes.items()}
-    at = cells.starts[firsts]
-    return Rows(codes, at, at, pa.table(columns) if columns else cells.payload.slice(0, at.size))
+    codes = {key: of[lo] for key, of in cells.codes.items()}
+    payload = pa.table(columns) if columns else cells.payload.slice(0, lo.size)
+    return Rows(codes, *span, payload)
 
 
 def coarser(
@@ -199,6 +206,35 @@ def of_bucket(cells: Rows, bucket: int, n_buckets: int) -> Rows:
     return cells if is_mine.all() else cells.taken(np.flatnonzero(is_mine))
 
 
+def no_cells() -> Rows:
+    """Return no cells."""
+    none = np.empty(0, np.int64)
+    return Rows({CODE: none, CHECK: none}, none, none, pa.table({}))
+
+
+FRESH = "\0fresh"
+
+
+def with_fresh(before: Sequence[Rows], fresh: Rows) -> tuple[Rows, Ints]:
+    """Return cells of before and fresh ones in order, with the places of the fresh ones.
+
+    Args:
+        before: none of their cells stands between fresh ones of a group.
+        fresh: in order, and they stay in it.
+
+    Returns:
+        The cells; and for each its place among the fresh ones, -1 for one of before.
+    """
+    marked = [_marked(each, np.full(len(each), -1)) for each in before if len(each)]
+    cells = in_order(together([*marked, _marked(fresh, np.arange(len(fresh)))]))
+    places: Ints = cells.payload[FRESH].to_numpy()
+    return replace(cells, payload=cells.payload.drop_columns([FRESH])), places
+
+
+def _marked(rows: Rows, places: Ints) -> Rows:
+    return replace(rows, payload=rows.payload.append_column(FRESH, pa.array(places)))
+
+
 PIECES = 16
 """Least number of files that the cells of a window are in once there are enough: the share of a
 window that the edges of a batch may have to read."""
@@ -215,9 +251,7 @@ class Span(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def file(self) -> RunFile:
         """The file that says of when its cells are."""
-        found = self.cells or self.summary
-        assert found is not None
-        return found
+        return self.files[0]
 
     def is_within(self, common: tuple[int, int]) -> bool:
         """Return whether its summary can stand for its cells where all in a range are needed."""
@@ -226,9 +260,9 @@ class Span(Struct, frozen=True, forbid_unknown_fields=True):
         return self.summary is not None and (self.cells is None or is_inside)
 
     @property
-    def names(self) -> list[str]:
-        """The names of its files."""
-        return [each.name for each in (self.cells, self.summary) if each is not None]
+    def files(self) -> list[RunFile]:
+        """Its files, one or two."""
+        return [each for each in (self.cells, self.summary) if each is not None]
 
 
 @dataclass(frozen=True)
@@ -245,29 +279,39 @@ class Reach:
         """Whether no cell is ever forgotten."""
         return self.length == LONGEST
 
+    @property
+    def is_timed(self) -> bool:
+        """Whether cells are forgotten by time."""
+        return self.n_rows < 0 and not self.is_all
+
 
 class History:
     """Cells of before, as windows of one reach need them.
 
     Args:
-        spans: the files after the batch before, the oldest first.
+        kind: what they are called in the state of a bucket.
+        before: the files after the batch before by their kinds, the oldest first.
         reach: how far the longest window looks back.
-        partials: the columns of partial aggregates; see ``cells.merged``.
+        partials: the columns of partial aggregates, see ``merged``; None: cells never merge.
         place: where files are; None if nothing is kept.
     """
 
     def __init__(
         self,
-        spans: Sequence[Span],
+        kind: str,
+        before: Mapping[str, tuple[Span, ...]],
         reach: Reach,
-        partials: Mapping[str, Monoid],
+        partials: Mapping[str, Monoid] | None,
         place: StatePlace | None,
     ) -> None:
-        self.spans = tuple(spans)
+        self.kind = kind
+        self.spans = before.get(kind, ())
         self.reach = reach
-        self.partials = partials
+        self.partials = partials or {}
         self.place = place
-        self._can_sum_up = all(each.can_merge for each in partials.values())
+        self._can_sum_up = partials is not None and all(
+            each.can_merge for each in partials.values()
+        )
 
     def cells(
         self, since: int, common: tuple[int, int], new: Rows | None, *, with_edges: bool = False
@@ -284,21 +328,19 @@ class History:
             OSError: they cannot be read.
         """
         found = [(self._open(file), is_whole) for file, is_whole in self.files(since, common)]
-        if new is None:
-            return [each if is_whole else self._edge(each, since) for each, is_whole in found]
-        wanted = distinct(new.codes[CODE])
-        if with_edges:
-            edges = [self._edge(each, since) for each, is_whole in found if not is_whole]
-            wanted = distinct(np.concatenate([wanted, *(each.codes[CODE] for each in edges)]))
-        chosen = [(of_groups(each, wanted), is_whole) for each, is_whole in found]
-        return [each if is_whole else self._edge(each, since) for each, is_whole in chosen]
+        if new is not None:
+            wanted = distinct(new.codes[CODE])
+            if with_edges:
+                edges = [self._edge(each, since) for each, is_whole in found if not is_whole]
+                wanted = distinct(np.concatenate([wanted, *(each.codes[CODE] for each in edges)]))
+            found = [(of_groups(each, wanted), is_whole) for each, is_whole in found]
+        return [each if is_whole else self._edge(each, since) for each, is_whole in found]
 
     def files(self, since: int, common: tuple[int, int]) -> tuple[tuple[RunFile, bool], ...]:
         """Return the files that windows need, and which of them are summaries; see ``cells``."""
         found = []
-        is_timed = self.reach.n_rows < 0 and not self.reach.is_all
         for span in self.spans:
-            if is_timed and span.file.last_end < since:
+            if self.reach.is_timed and span.file.last_end < since:
                 continue
             is_whole = span.is_within(common)
             file = span.summary if is_whole else span.cells
@@ -309,8 +351,8 @@ class History:
     def _edge(self, cells: Rows, since: int) -> Rows:
         return cells if self.reach.n_rows >= 0 else from_instant(cells, since)
 
-    def after(self, new: Rows, horizon: int) -> tuple[Span, ...]:
-        """Return the files after a batch, with its own cells.
+    def after(self, new: Rows | None, horizon: int) -> dict[str, tuple[Span, ...]]:
+        """Return the files after a batch by their kind; nothing if there are none.
 
         Args:
             new: the cells of the batch, in order.
@@ -320,13 +362,14 @@ class History:
             OSError: they cannot be read or written.
         """
         spans = list(self.spans)
-        if self.reach.n_rows < 0 and not self.reach.is_all:
+        new = no_cells() if new is None else new
+        if self.reach.is_timed:
             spans = [each for each in spans if each.file.last_end >= horizon]
             new = from_instant(new, horizon)
         kept = self._kept(new)
         if len(kept):
             spans.append(self._written(kept))
-        return tuple(self._compacted(spans))
+        return {self.kind: tuple(self._compacted(spans))} if spans else {}
 
     def _kept(self, cells: Rows) -> Rows:
         """Return the cells, in order, that windows of later batches need."""
@@ -335,19 +378,18 @@ class History:
         return cells if self.reach.n_rows < 0 else tails(cells, self.reach.n_rows)
 
     def _written(self, cells: Rows) -> Span:
-        whole = None
         if self.reach.is_all and self._can_sum_up:
             return Span(None, self._write(cells))
         if self.reach.n_rows < 0 and self._can_sum_up:
-            whole = summary(cells, self.partials)
-            whole = None if 2 * len(whole) > len(cells) else whole
-        return Span(self._write(cells), None if whole is None else self._write(whole))
+            summed = summary(cells, self.partials)
+            if 2 * len(summed) <= len(cells):
+                return Span(self._write(cells), self._write(summed))
+        return Span(self._write(cells), None)
 
     def _compacted(self, spans: list[Span]) -> list[Span]:
         """Return the files with some that follow each other as one, where that is due."""
         files = [each.file for each in spans]
-        is_timed = self.reach.n_rows < 0 and not self.reach.is_all
-        length = self.reach.length // PIECES if is_timed else FOREVER
+        length = self.reach.length // PIECES if self.reach.is_timed else FOREVER
         due = upkeep_of(files, horizon=ALWAYS, length=length)
         if not due.merge:
             return spans
@@ -362,8 +404,3 @@ class History:
     def _write(self, cells: Rows) -> RunFile:
         assert self.place is not None
         return write_rows(self.place.files, self.place.runs, cells, is_sorted=True)
-
-
-def names_of(spans: Iterable[Span]) -> list[str]:
-    """Return the names of all files."""
-    return [name for span in spans for name in span.names]

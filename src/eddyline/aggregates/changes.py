@@ -9,20 +9,13 @@ their groups are. ``RowBatch`` gives each row values of the rows of its group up
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
-from eddyline.aggregates.bucket import (
-    ROOM_COLUMNS,
-    BucketBatch,
-    filled_ranges,
-    kept_spans,
-    no_cells,
-    with_ties,
-)
+from eddyline.aggregates.bucket import ROOM_COLUMNS, BucketBatch, filled_ranges
 from eddyline.aggregates.cells import (
     CHECK,
     CODE,
@@ -30,11 +23,11 @@ from eddyline.aggregates.cells import (
     Reach,
     Span,
     group_bounds,
-    in_order,
-    together,
+    no_cells,
+    with_fresh,
 )
 from eddyline.aggregates.plan import OWN_CHECK, OWN_CODE, PASSES
-from eddyline.aggregates.ranges_kernels import change_ranges, held_rows, instant_ranges, row_ranges
+from eddyline.aggregates.ranges_kernels import change_ranges, held_rows, row_ranges
 from eddyline.data.arrays import distinct, whole
 from eddyline.query.query import LONGEST
 from eddyline.state.rows import ALWAYS, FOREVER, Rows
@@ -42,8 +35,10 @@ from eddyline.state.rows import ALWAYS, FOREVER, Rows
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    import pyarrow as pa
+
     from eddyline.aggregates.plan import Frame
-    from eddyline.data.arrays import Ints, Mask
+    from eddyline.data.arrays import Ints
 
 MOST_RESULTS = 2**20
 """Results that one table has, about; a table has those of one instant or more."""
@@ -62,7 +57,7 @@ class ChangeBatch(BucketBatch):
         """Whether all groups are given at each instant at which rows come, in any of them."""
         return self.plan.emits == "rstream"
 
-    def tables(self, fresh: Rows | None) -> Iterator[pa.Table]:
+    def results(self, fresh: Rows | None) -> Iterator[pa.Table]:
         """Yield the results of the instants at which a row comes or leaves."""
         cells = self.reached_back(fresh)
         if cells is None or (self.gives_all and fresh is None):
@@ -71,12 +66,11 @@ class ChangeBatch(BucketBatch):
 
     def _tables_of(self, cells: Rows, leaves: Ints, fresh: Rows | None) -> Iterator[pa.Table]:
         """Yield the results of cells, given the instants at which these leave."""
+        parts = [np.empty(0, np.int64)]
         if self.gives_all and fresh is not None:
-            n_groups = group_bounds(cells).size - 1
-            for asked in cut(instants_of(fresh), n_groups, MOST_RESULTS):
-                yield self.table(cells, *filled_ranges(instant_ranges, cells, leaves, asked))
-        else:
-            facts = leaves, self.first_instant, self.plan.after
+            parts = cut(distinct(fresh.starts), group_bounds(cells).size - 1, MOST_RESULTS)
+        for asked in parts:
+            facts = leaves, asked, self.first_instant, self.plan.after
             yield self.table(cells, *filled_ranges(change_ranges, cells, *facts))
 
     @property
@@ -89,11 +83,14 @@ class ChangeBatch(BucketBatch):
         since, until = self.first_instant, self.plan.after
         length, is_timed = self.reach.length, self.reach.length < LONGEST
         low, common = (since - 1 - length, until - 1 - length) if is_timed else (ALWAYS, ALWAYS)
-        history = self.reached("changes", self.reach)
         new = no_cells() if fresh is None else fresh
         wanted, span = None if self.gives_all else new, (common, since)
-        found = history.cells(max(low, ALWAYS), span, wanted, with_edges=is_timed)
+        found = self._history.cells(max(low, ALWAYS), span, wanted, with_edges=is_timed)
         return self.entries(found, fresh)
+
+    @property
+    def _history(self) -> History:
+        return self.history("changes", self.reach, self.partials)
 
     def leaves(self, cells: Rows) -> Ints:
         """Return the instant from which on each cell is in no window (µs)."""
@@ -107,12 +104,7 @@ class ChangeBatch(BucketBatch):
         """Return the files of cells that windows of later batches reach back to."""
         is_timed = 0 <= self.reach.length < LONGEST
         horizon = self.plan.after - 1 - self.reach.length if is_timed else ALWAYS
-        return kept_spans("changes", self.reached("changes", self.reach), fresh, horizon)
-
-
-def instants_of(cells: Rows) -> Ints:
-    """Return the instants at which cells start, each once and ascending (µs)."""
-    return distinct(cells.starts)
+        return self._history.after(fresh, horizon)
 
 
 def cut(instants: Ints, n_each: int, most: int) -> list[Ints]:
@@ -132,6 +124,8 @@ MOST_ROWS = 2**22
 class CountBatch(ChangeBatch):
     """Windows of the last rows of each partition."""
 
+    stays_rows = True
+
     @cached_property
     def reach(self) -> Reach:
         """How far windows look back."""
@@ -139,12 +133,7 @@ class CountBatch(ChangeBatch):
         assert counts is not None
         return Reach(n_rows=counts.rows)
 
-    def fresh(self, due: list[Rows]) -> Rows | None:
-        """Return the rows that are answered now, in order: rows that are counted stay rows."""
-        rows = self.ordered(due)
-        return None if rows is None else with_ties(rows, self.plan.ties)
-
-    def tables(self, fresh: Rows | None) -> Iterator[pa.Table]:
+    def results(self, fresh: Rows | None) -> Iterator[pa.Table]:
         """Yield the results of the instants at which rows come, as only then others leave."""
         if fresh is None:
             return
@@ -154,7 +143,7 @@ class CountBatch(ChangeBatch):
         if not len(groups):
             return
         if self.plan.spans:
-            yield from self._of_several(groups, leaves, instants_of(fresh))
+            yield from self._of_several(groups, leaves, distinct(fresh.starts))
         else:
             yield from self._tables_of(groups, leaves, fresh)
 
@@ -162,10 +151,9 @@ class CountBatch(ChangeBatch):
         """Return the rows of before that windows have."""
         if self.plan.is_alone:
             return []
-        history = self.reached("changes", self.reach)
         # Groups of several partitions have rows of those in which nothing comes, too.
         wanted = None if self.gives_all or self.plan.spans else fresh
-        return history.cells(ALWAYS, (ALWAYS, self.first_instant), wanted)
+        return self._history.cells(ALWAYS, (ALWAYS, self.first_instant), wanted)
 
     def history_after(self, fresh: Rows | None) -> dict[str, tuple[Span, ...]]:
         """Return the files of rows that windows of later batches have."""
@@ -254,22 +242,19 @@ def kind_of(frame: Frame) -> str:
 class RowBatch(BucketBatch):
     """Rows are answered one by one, each with the values of all frames."""
 
-    def fresh(self, due: list[Rows]) -> Rows | None:
-        """Return the rows that are answered now, in order."""
-        rows = self.ordered(due)
-        return with_ties(rows, self.plan.ties) if rows is not None and self.plan.ties else rows
+    stays_rows = True
 
-    def results(self, fresh: Rows | None) -> pa.Table | None:
-        """Return the rows that are answered now with their values."""
+    def results(self, fresh: Rows | None) -> Iterator[pa.Table]:
+        """Yield the rows that are answered now with their values."""
         if fresh is None:
-            return None
+            return
         partials = {name for frame in self.plan.frames for name in frame.partials.monoids}
         kept = [name for name in fresh.payload.column_names if name not in partials]
         found = fresh.payload.select(kept)
         for frame in self.plan.frames:
             for name, values in self._values(frame, fresh).items():
                 found = found.append_column(name, values)
-        return found
+        yield found
 
     def history_after(self, fresh: Rows | None) -> dict[str, tuple[Span, ...]]:
         """Return the files of rows that frames of later rows reach back to."""
@@ -277,9 +262,9 @@ class RowBatch(BucketBatch):
         for kind in KINDS:
             if frames := [each for each in self.plan.frames if kind_of(each) == kind]:
                 history = self._history(kind, frames)
-                own = no_cells() if fresh is None else _with_only(fresh, list(history.partials))
+                own = None if fresh is None else _with_only(fresh, list(history.partials))
                 horizon = self.plan.after - history.reach.length if kind == "range" else ALWAYS
-                found |= kept_spans(kind, history, own, horizon)
+                found |= history.after(own, horizon)
         return found
 
     def _history(self, kind: str, frames: Sequence[Frame]) -> History:
@@ -287,7 +272,7 @@ class RowBatch(BucketBatch):
         reaches = [reach_of(each) for each in frames]
         longest = max(reaches, key=lambda each: (each.length, each.n_rows))
         partials = {name: made for each in frames for name, made in each.partials.made.items()}
-        return self.reached(kind, longest, partials)
+        return self.history(kind, longest, partials)
 
     def _values(self, frame: Frame, fresh: Rows) -> dict[str, pa.Array]:
         """Return the values of a frame for each row."""
@@ -299,12 +284,13 @@ class RowBatch(BucketBatch):
         common = (last - reach.length if is_timed else ALWAYS, first)
         before = self._history(kind, frames).cells(max(since, ALWAYS), common, fresh)
         names = list(frame.partials.monoids)
-        cells, is_new = _with_history(before, _with_only(fresh, names), names)
+        kept = [_with_only(each, names) for each in before]
+        cells, places = with_fresh(kept, _with_only(fresh, names))
         self._n_read += len(cells) - len(fresh)
         ranges = np.empty((len(fresh), 2), np.int64)
         length, counts = reach.length if is_timed else -1, frame.window.counts
         n_rows = -1 if counts is None else counts.rows
-        row_ranges(cells.starts, group_bounds(cells), is_new, length, n_rows, ranges)
+        row_ranges(cells.starts, group_bounds(cells), places >= 0, length, n_rows, ranges)
         lo, hi = np.ascontiguousarray(ranges[:, 0]), np.ascontiguousarray(ranges[:, 1])
         made = frame.partials.made
         columns = {name: whole(cells.payload[name]) for name in names}
@@ -314,24 +300,6 @@ class RowBatch(BucketBatch):
         }
 
 
-def _with_history(before: Sequence[Rows], fresh: Rows, names: Sequence[str]) -> tuple[Rows, Mask]:
-    """Return rows of before and fresh ones in order, and which of them are fresh.
-
-    Fresh ones are in the order in which they were: none of before stands between those of a group.
-    """
-    parts = [_with_only(each, names) for each in before if len(each)]
-    marked = [_marked(each, is_new=False) for each in parts] + [_marked(fresh, is_new=True)]
-    cells = in_order(together(marked))
-    is_new = cells.payload["\0new"].to_numpy()
-    payload = cells.payload.drop_columns(["\0new"])
-    return Rows(cells.codes, cells.starts, cells.ends, payload), is_new
-
-
-def _marked(rows: Rows, *, is_new: bool) -> Rows:
-    mark = pa.array(np.full(len(rows), is_new))
-    return Rows(rows.codes, rows.starts, rows.ends, rows.payload.append_column("\0new", mark))
-
-
 def _with_only(rows: Rows, names: Sequence[str]) -> Rows:
     """Return rows with some of their columns."""
-    return Rows(rows.codes, rows.starts, rows.ends, rows.payload.select(names))
+    return replace(rows, payload=rows.payload.select(names))

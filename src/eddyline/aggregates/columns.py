@@ -19,17 +19,19 @@ from eddyline.errors import PlanError
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
+    from eddyline.data.arrays import Floats, Ints, Mask, Words
+
 
 def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Return a column as one array."""
     return whole(column) if isinstance(column, pa.ChunkedArray) else column
 
 
-def is_there(array: pa.Array) -> NDArray[np.bool_]:
+def is_there(array: pa.Array) -> Mask:
     """Return which entries are not NULL."""
     if not array.null_count:
         return np.ones(len(array), np.bool_)
-    found: NDArray[np.bool_] = pc.is_valid(array).to_numpy(zero_copy_only=False)
+    found: Mask = pc.is_valid(array).to_numpy(zero_copy_only=False)
     return found
 
 
@@ -42,15 +44,13 @@ def plain(array: pa.Array, dtype: DTypeLike) -> NDArray[Any]:
     return np.frombuffer(buffer, kind, len(array), array.offset * kind.itemsize)
 
 
-def limbs(array: pa.Array) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+def limbs(array: pa.Array) -> tuple[Words, Ints]:
     """Return the lower and upper halves of unscaled decimals of 128 bits."""
     pairs = plain(array, [("low", np.uint64), ("high", np.int64)])
     return np.ascontiguousarray(pairs["low"]), np.ascontiguousarray(pairs["high"])
 
 
-def from_plain(
-    values: NDArray[Any], kind: pa.DataType, there: NDArray[np.bool_] | None = None
-) -> pa.Array:
+def from_plain(values: NDArray[Any], kind: pa.DataType, there: Mask | None = None) -> pa.Array:
     """Return an array of fixed width from its values in memory, NULL where nothing is there."""
     mask = None
     if there is not None and not there.all():
@@ -59,17 +59,12 @@ def from_plain(
     return pa.Array.from_buffers(kind, values.shape[0], [mask, content])
 
 
-def from_limbs(
-    low: NDArray[np.uint64],
-    high: NDArray[np.int64],
-    kind: pa.DataType,
-    there: NDArray[np.bool_] | None = None,
-) -> pa.Array:
+def from_limbs(low: Words, high: Ints, kind: pa.DataType, there: Mask | None = None) -> pa.Array:
     """Return decimals of 128 bits from the halves of their unscaled values."""
     return from_plain(np.column_stack([low.view(np.int64), high]), kind, there)
 
 
-def taken(array: pa.Array, positions: NDArray[np.int64]) -> pa.Array:
+def taken(array: pa.Array, positions: Ints) -> pa.Array:
     """Return entries by position, NULL for negative ones."""
     return settled(array.take(pa.array(positions, mask=positions < 0)))
 
@@ -110,16 +105,23 @@ def _without_null(array: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(kind, len(array), buffers, offset=array.offset)
 
 
-def counts_of(
-    there: NDArray[np.bool_], lo: NDArray[np.int64], hi: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def counts_before(sizes: NDArray[Any]) -> Ints:
+    """Return the sum of the sizes before each entry, and of all behind the last ((n + 1,)).
+
+    Of a mask these are the numbers of entries for which it is true.
+    """
+    before = np.zeros(sizes.size + 1, np.int64)
+    np.cumsum(sizes, out=before[1:])
+    return before
+
+
+def counts_of(there: Mask, lo: Ints, hi: Ints) -> Ints:
     """Return how many entries of each range are there."""
     if there.all():
-        sizes: NDArray[np.int64] = hi - lo
+        sizes: Ints = hi - lo
         return sizes
-    before = np.zeros(there.size + 1, np.int64)
-    np.cumsum(there, out=before[1:])
-    found: NDArray[np.int64] = before[hi] - before[lo]
+    before = counts_before(there)
+    found: Ints = before[hi] - before[lo]
     return found
 
 
@@ -134,7 +136,7 @@ def is_bytes(kind: pa.DataType) -> bool:
     return any(test(kind) for test in (*_TEXTS, *_BYTES, pa.types.is_binary_view))
 
 
-def words_of(array: pa.Array, *, is_exact: bool = True) -> NDArray[np.int64] | None:
+def words_of(array: pa.Array, *, is_exact: bool = True) -> Ints | None:
     """Return a key of 64 bits for each value, anything for NULL; None where it takes more.
 
     Args:
@@ -147,8 +149,10 @@ def words_of(array: pa.Array, *, is_exact: bool = True) -> NDArray[np.int64] | N
     if pa.types.is_floating(kind):
         values = plain(array, kind.to_pandas_dtype()).astype(np.float64)
         return _float_words(values if is_exact else values + 0.0)
-    if pa.types.is_decimal128(kind) and kind.precision <= 18:
-        return limbs(array)[0].view(np.int64)
+    if pa.types.is_decimal128(kind):
+        low, high = limbs(array)
+        small = low.view(np.int64)
+        return small if kind.precision <= 18 or (high == small >> 63).all() else None
     if pa.types.is_unsigned_integer(kind) and kind.bit_width == 64:
         return plain(array, np.int64) ^ ~_MAGNITUDE
     if pa.types.is_unsigned_integer(kind):
@@ -159,13 +163,13 @@ def words_of(array: pa.Array, *, is_exact: bool = True) -> NDArray[np.int64] | N
     return None
 
 
-def _float_words(values: NDArray[np.float64]) -> NDArray[np.int64]:
+def _float_words(values: Floats) -> Ints:
     """Return bits of numbers that sort as the numbers do, all kinds of NaN as one."""
     bits = np.where(np.isnan(values), np.nan, values).view(np.int64)
     return bits ^ ((bits >> 63) & _MAGNITUDE)
 
 
-def ranks_of(array: pa.Array, *, is_exact: bool = True) -> NDArray[np.int64]:
+def ranks_of(array: pa.Array, *, is_exact: bool = True) -> Ints:
     """Return the rank of each value, equal for equal ones; NULL is the least.
 
     Args:
@@ -199,7 +203,7 @@ def ranks_of(array: pa.Array, *, is_exact: bool = True) -> NDArray[np.int64]:
     return np.where(there, ranks + 1, 0)
 
 
-def codes_of(array: pa.Array) -> tuple[NDArray[np.int64], int]:
+def codes_of(array: pa.Array) -> tuple[Ints, int]:
     """Return numbers that are equal for equal values (none of them NULL), and how many there are.
 
     Values are equal as in Spark's groups: NaN is NaN, -0.0 is 0.0.
@@ -212,7 +216,7 @@ def codes_of(array: pa.Array) -> tuple[NDArray[np.int64], int]:
     return encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)
 
 
-def _dense(*keys: NDArray[np.int64] | NDArray[np.uint64]) -> NDArray[np.int64]:
+def _dense(*keys: Ints | Words) -> Ints:
     """Return ranks from 0 on by keys, the last of which counts most."""
     order = np.argsort(keys[0], kind="stable") if len(keys) == 1 else np.lexsort(keys)
     is_next = np.zeros(order.size, np.bool_)
@@ -223,17 +227,17 @@ def _dense(*keys: NDArray[np.int64] | NDArray[np.uint64]) -> NDArray[np.int64]:
     return ranks
 
 
-def _text_ranks(array: pa.Array) -> NDArray[np.int64]:
+def _text_ranks(array: pa.Array) -> Ints:
     wide = array.cast(pa.large_binary()) if not pa.types.is_large_binary(array.type) else array
     encoded = pc.dictionary_encode(wide)
     values = encoded.dictionary
     ranks = np.zeros(len(values) + 1, np.int64)
     ranks[pc.sort_indices(values).to_numpy()] = np.arange(len(values))
-    codes: NDArray[np.int64] = pc.fill_null(encoded.indices, len(values)).to_numpy()
+    codes: Ints = pc.fill_null(encoded.indices, len(values)).to_numpy()
     return ranks[codes]
 
 
-def _list_ranks(array: pa.Array, *, is_exact: bool) -> NDArray[np.int64]:
+def _list_ranks(array: pa.Array, *, is_exact: bool) -> Ints:
     """Return ranks of lists: place by place, as far as the longest of them goes."""
     sizes = pc.fill_null(pc.list_value_length(array), 0).to_numpy().astype(np.int64)
     elements = ranks_of(pc.list_flatten(array), is_exact=is_exact) + 1

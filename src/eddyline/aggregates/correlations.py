@@ -7,18 +7,17 @@ timespans reach back to; the kernel walks the matches of each group once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eddyline.aggregates.bucket import BucketBatch, kept_spans, no_cells, with_ties
-from eddyline.aggregates.cells import History, Reach, group_bounds, in_order, together
+from eddyline.aggregates.bucket import BucketBatch
+from eddyline.aggregates.cells import History, Reach, group_bounds, with_fresh
 from eddyline.aggregates.columns import is_there
 from eddyline.aggregates.correlation_kernels import EVENTS, LAST, START, correlated
-from eddyline.aggregates.plan import AggregatePlan, BucketState
 from eddyline.data.arrays import whole
 from eddyline.query.correlations import (
     ALERT,
@@ -32,29 +31,23 @@ from eddyline.query.correlations import (
     TEXT,
     WHOLE,
 )
-from eddyline.state.rows import ALWAYS, Rows
+from eddyline.state.rows import ALWAYS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from eddyline.aggregates.cells import Span
+    from eddyline.aggregates.plan import AggregatePlan, BucketState
     from eddyline.data.arrays import Floats, Ints, Mask
     from eddyline.query.correlations import Correlation
     from eddyline.state.manifest import StatePlace
+    from eddyline.state.rows import Rows
 
 HELD = "__held"
 """The column of matches of before that says whether their correlation held at their instant."""
 
 _KEPT = (PLACE, MASK, TEXT, WHOLE, FRACTION)
 """The columns of matches that later instants need."""
-
-
-@dataclass(frozen=True, slots=True)
-class CorrelationPlan(AggregatePlan):
-    """The work of every bucket of correlations in one batch; goes to workers."""
-
-    correlations: tuple[tuple[int, Correlation], ...] = ()
-    """By their places."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,23 +84,16 @@ class Facts:
         return cls(rows, facts, tests, programs)
 
 
-class _Matches(History):
-    """Matches of before: all that are within the timespan, one by one."""
-
-    def __init__(self, spans: tuple[Span, ...], length: int, place: StatePlace | None) -> None:
-        super().__init__(spans, Reach(length), {}, place)
-        self._can_sum_up = False
-
-
 class CorrelationBatch(BucketBatch):
     """Matches are answered instant by instant; rows that are none of these correlations' pass."""
 
-    plan: CorrelationPlan
+    stays_rows = True
 
     def __init__(
-        self, plan: CorrelationPlan, place: StatePlace | None, state: BucketState, bucket: int
+        self, plan: AggregatePlan, place: StatePlace | None, state: BucketState, bucket: int
     ) -> None:
         super().__init__(plan, place, state, bucket)
+        self.ties = (CARRIED,)
         self._facts = Facts.of(plan.correlations)
         self._lengths = sorted({each.length for _, each in plan.correlations})
         self._answered: dict[int, Rows] = {}
@@ -124,39 +110,32 @@ class CorrelationBatch(BucketBatch):
                 yield arrived.payload.filter(pc.invert(own))
             mine = arrived.taken(np.flatnonzero(is_mine))
             payload = mine.payload.drop_columns([EVENT, ALERT])
-            mine = Rows(mine.codes, mine.starts, mine.ends, payload) if len(mine) else None
+            mine = replace(mine, payload=payload) if len(mine) else None
         yield from super().run(mine)
 
-    def fresh(self, due: list[Rows]) -> Rows | None:
-        """Return the matches that are answered now, in order; those of an instant by content."""
-        matches = self.ordered(due)
-        return None if matches is None else with_ties(matches, (CARRIED,))
-
-    def results(self, fresh: Rows | None) -> pa.Table | None:
-        """Return the alerts at the instants between ``plan.before`` and ``plan.after``."""
+    def results(self, fresh: Rows | None) -> Iterator[pa.Table]:
+        """Yield the alerts at the instants between ``plan.before`` and ``plan.after``."""
         if fresh is None:
-            return None
+            return
         lengths = self._facts.facts[self._rows_of(fresh), 1]
-        found = []
         for length in self._lengths:
             some = np.flatnonzero(lengths == length)
             if some.size:
-                found.append(self._alerts(fresh.taken(some), length))
-        return pa.concat_tables(found)
+                yield self._alerts(fresh.taken(some), length)
 
     def history_after(self, fresh: Rows | None) -> dict[str, tuple[Span, ...]]:  # noqa: ARG002
         """Return the files of matches that timespans of later instants reach back to."""
         found: dict[str, tuple[Span, ...]] = {}
         for length in self._lengths:
-            own = self._answered.get(length, no_cells())
-            horizon = max(self.plan.after - length, ALWAYS) if self.plan.after != ALWAYS else ALWAYS
-            found |= kept_spans(str(length), self._history(length), own, horizon)
+            own, horizon = self._answered.get(length), max(self.plan.after - length, ALWAYS)
+            found |= self._history(length).after(own, horizon)
         return found
 
     # -- parts ----------------------------------------------------------------------------------
 
     def _history(self, length: int) -> History:
-        return _Matches(self.state.history.get(str(length), ()), length, self.place)
+        """Return the matches of before that are within a timespan, one by one."""
+        return self.history(str(length), Reach(length), None)
 
     def _rows_of(self, matches: Rows) -> Ints:
         """Return the row of facts of the correlation of each match."""
@@ -171,17 +150,13 @@ class CorrelationBatch(BucketBatch):
         since = int(fresh.starts.min()) - length
         before = self._history(length).cells(since, (ALWAYS, ALWAYS), fresh)
         self._n_read += sum(map(len, before))
-        own = _kept(fresh)
-        # The place of a fresh match tells it apart, and finds it again.
-        marked = [_with(each, "fresh", np.full(len(each), -1)) for each in before if len(each)]
-        cells = in_order(together([*marked, _with(own, "fresh", np.arange(len(own)))]))
-        at = cells.payload["fresh"].to_numpy()
-        held, alerts, values = self._correlated(cells, at >= 0)
+        own = _with_held(fresh, np.zeros(len(fresh), np.bool_))
+        cells, at = with_fresh(before, own)
         is_new = at >= 0
+        held, alerts, values = self._correlated(cells, is_new)
         answers = np.empty(len(own), np.bool_)
         answers[at[is_new]] = held[is_new]
-        payload = own.payload.drop_columns([HELD]).append_column(HELD, pa.array(answers))
-        self._answered[length] = Rows(own.codes, own.starts, own.ends, payload)
+        self._answered[length] = _with_held(fresh, answers)
         chosen = fresh.payload.take(pa.array(at[alerts[:, LAST]]))
         facts = [pa.array(alerts[:, START]), pa.array(alerts[:, EVENTS]), pa.array(values)]
         told = pa.StructArray.from_arrays(facts, ["first", "events", "value"])
@@ -210,15 +185,10 @@ class CorrelationBatch(BucketBatch):
         return held, alerts[:n], values[:n]
 
 
-def _kept(fresh: Rows) -> Rows:
-    """Return of matches what later instants need of them."""
-    payload = fresh.payload.select(_KEPT).append_column(HELD, pa.array(np.zeros(len(fresh), bool)))
-    return Rows(fresh.codes, fresh.starts, fresh.ends, payload)
-
-
-def _with(rows: Rows, name: str, values: Ints) -> Rows:
-    payload = rows.payload.append_column(name, pa.array(values))
-    return Rows(rows.codes, rows.starts, rows.ends, payload)
+def _with_held(fresh: Rows, held: Mask) -> Rows:
+    """Return of matches what later instants need of them, with whether correlations held."""
+    payload = fresh.payload.select(_KEPT).append_column(HELD, pa.array(held))
+    return replace(fresh, payload=payload)
 
 
 def _numbers_of(cells: Rows) -> tuple[Ints, int]:

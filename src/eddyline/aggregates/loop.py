@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from eddyline.aggregates.plan import COMPONENT
+from eddyline.aggregates.plan import COMPONENT, AggregateProfile
 from eddyline.data.learned import restored
 from eddyline.errors import StateError
 from eddyline.runtime.choice import OneOfFew, Situation
@@ -109,7 +109,7 @@ class AggregateLoop(OneOfFew):
         self.known = fresh.merge(half)
         if not self.is_adaptive or self.is_held:
             return []
-        before, self.plan = self.plan, self.best() or self.plan
+        before, self.plan = self.plan, self.advised or self.plan
         if self.plan == before:
             return []
         evidence = {
@@ -136,8 +136,9 @@ class AggregateLoop(OneOfFew):
         evidence = {"n_rows": n_rows}
         return [JournalEntry(batch_id - 1, COMPONENT, "place", before, self.plan, evidence)]
 
-    def best(self) -> str | None:
-        """Return the plan that the evidence calls the best; None if it does not tell."""
+    @property
+    def advised(self) -> str | None:  # type: ignore[override]
+        """The plan that the evidence calls the best; None if it does not tell."""
         if self._is_small():
             return "driver"
         ratio = self.known.rows_per_cell
@@ -151,11 +152,6 @@ class AggregateLoop(OneOfFew):
             return self.plan == "driver"
         room = 2 if self.plan == "driver" else 1
         return _handled(self.newest) <= room * self.few
-
-    @property
-    def advised(self) -> str | None:  # type: ignore[override]
-        """The plan that the evidence calls the best."""
-        return self.best()
 
     # -- the log of plans -----------------------------------------------------------------------
 
@@ -235,45 +231,6 @@ same in the middle between the ratios at which the loop takes the one and the ot
 def _handled(newest: AggregateProfile) -> float:
     """Return the cells that buckets handled, or as many as have the size of what they did."""
     return max(float(newest.n_handled), newest.n_bytes / CELL_BYTES)
-
-
-@dataclass(frozen=True, slots=True)
-class AggregateProfile:
-    """Rows and cells of a batch; profiles add up."""
-
-    n_rows: int = 0
-    """Rows that were aggregated."""
-    n_cells: int = 0
-    """Cells that they became, one for each group and slice."""
-    n_read: int = 0
-    """Cells of before that were read."""
-    n_results: int = 0
-    work_ns: int = 0
-    """Time in which buckets computed results and kept cells (ns)."""
-    n_bytes: int = 0
-    """Size of the cells and of the results."""
-
-    def merge(self, *others: AggregateProfile) -> AggregateProfile:
-        """Return what several batches, or parts of one, showed together."""
-        every = (self, *others)
-        return AggregateProfile(
-            sum(each.n_rows for each in every),
-            sum(each.n_cells for each in every),
-            sum(each.n_read for each in every),
-            sum(each.n_results for each in every),
-            sum(each.work_ns for each in every),
-            sum(each.n_bytes for each in every),
-        )
-
-    @property
-    def n_handled(self) -> int:
-        """Cells and results that buckets handled."""
-        return self.n_cells + self.n_read + self.n_results
-
-    @property
-    def rows_per_cell(self) -> float:
-        """Rows that became one cell; nan if there was none."""
-        return self.n_rows / self.n_cells if self.n_cells else float("nan")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,20 +1,20 @@
 """Monoids: operations that combine partials, on entries of a column, over many ranges at once.
 
-A monoid takes a column of partials and ranges of its entries, and returns the partial of each range
-(``merge``) or what the final SQL reads of it (``value``). Ranges follow each other: their first and
-their last entries are both in ascending order, so one pass over the entries serves all ranges,
-however long they are. Where entries of one group end, those of the next begin, and ranges jump.
+In comes a column of partials with ranges of its entries. Out comes the partial of each range
+(``merge``), or what the final SQL reads of it (``value``). Ranges follow each other: their first
+and their last entries are both in ascending order. So one pass over the entries serves all ranges,
+however long they are. Where the entries of one group end, those of the next begin, and ranges jump.
 
-Below the interface stand the monoids, by what they do: sums and counts, averages, moments (of which
-variances, covariances and correlations are made), extremes and the first and last entry by time,
-lists and distinct values, exact quantiles of rows, and sketches that Spark combines. ``MONOIDS``
-names them all. A new one is a class here and a line there.
+Below the interface stand the monoids: sums and counts, averages, moments (of which variances,
+covariances and correlations are made), extremes, the first and last entry by time, lists and
+distinct values, and exact quantiles of rows. ``MONOIDS`` names them with their SQL. A new one is a
+row there, with a class here if the arithmetic is new.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -24,13 +24,13 @@ import pyarrow.compute as pc
 
 from eddyline.aggregates.columns import (
     codes_of,
+    counts_before,
     counts_of,
     from_limbs,
     from_plain,
     is_bytes,
     is_there,
     limbs,
-    one_array,
     plain,
     ranks_of,
     settled,
@@ -40,11 +40,9 @@ from eddyline.aggregates.columns import (
 from eddyline.aggregates.monoids_kernels import (
     are_within,
     before_of,
-    comoments,
     distinct_counts,
     float_sums,
     least_bytes,
-    least_pairs,
     least_words,
     moments,
     places_of_ranks,
@@ -53,11 +51,10 @@ from eddyline.aggregates.monoids_kernels import (
 from eddyline.errors import AggregateError, PlanError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
+    from eddyline.data.arrays import Bytes, Floats, Ints, Mask
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Monoid(ABC):
     """An associative operation on partials; NULL is its neutral element.
 
@@ -65,20 +62,21 @@ class Monoid(ABC):
     order, with lo <= hi. A range without entries, or of NULL alone, gives NULL.
     """
 
-    reduce_sql: ClassVar[str]
+    reduce_sql: str = ""
     """Spark's aggregate that makes one partial of the lifted values ``{x}`` of many rows. Empty if
     there is none, so that only rows can be combined."""
-    lift_sql: ClassVar[str] = "{x}"
+    lift_sql: str = "{x}"
     """SQL of the partial of a single row, of the same type; ``{type}`` is that type's name. Empty
     if there is none, so that only cells can be combined."""
+    ansi: bool = True
+    """Whether a sum that its type cannot hold raises, as in Spark's ANSI mode. Else whole numbers
+    wrap, and decimals and their averages are NULL."""
 
     can_merge: ClassVar[bool] = True
     """Whether partials of ranges can be partials again."""
 
     @abstractmethod
-    def merge(
-        self, column: pa.Array | pa.ChunkedArray, lo: NDArray[np.int64], hi: NDArray[np.int64]
-    ) -> pa.Array:
+    def merge(self, column: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
         """Return the partial of each range, of the type of the column.
 
         Raises:
@@ -86,16 +84,9 @@ class Monoid(ABC):
             PlanError: a column of a type that has no such partials.
         """
 
-    def value(
-        self, column: pa.Array | pa.ChunkedArray, lo: NDArray[np.int64], hi: NDArray[np.int64]
-    ) -> pa.Array:
+    def value(self, column: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
         """Return what the final SQL reads of each range: its partial, if nothing else is said."""
         return self.merge(column, lo, hi)
-
-    def under(self, *, ansi: bool) -> Monoid:
-        """Return the operation in Spark's ANSI mode, or out of it."""
-        del ansi
-        return self
 
 
 _WORD = (1 << 64) - 1
@@ -110,69 +101,47 @@ class Sum(Monoid):
     that Spark could not sum is NULL and so does not count: it takes decimals of 29 digits or more.
     """
 
-    ansi: bool = True
-    """Whether a sum that its type cannot hold raises; else whole numbers wrap and decimals are
-    NULL, as Spark's."""
-
-    reduce_sql: ClassVar[str] = "sum({x})"
-    lift_sql: ClassVar[str] = "CAST({x} AS {type})"
-
-    def merge(
-        self, column: pa.Array | pa.ChunkedArray, lo: NDArray[np.int64], hi: NDArray[np.int64]
-    ) -> pa.Array:
+    def merge(self, column: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
         """Return the sum of each range."""
-        array = one_array(column)
-        kind = array.type
+        kind = column.type
         if pa.types.is_decimal128(kind):
-            return self._decimals(array, lo, hi)
+            return self._decimals(column, lo, hi)
         if pa.types.is_signed_integer(kind) or pa.types.is_duration(kind):
-            return self._integers(array, lo, hi)
+            return self._integers(column, lo, hi)
         if pa.types.is_floating(kind):
-            return _floats(array, lo, hi)
+            return _floats(column, lo, hi)
         message = f"sums of {kind} are not known; they are of whole numbers, decimals and doubles"
         raise PlanError(message, type=str(kind))
 
-    def under(self, *, ansi: bool) -> Sum:
-        """Return sums that raise when their type cannot hold them, or not."""
-        return replace(self, ansi=ansi)
-
-    def _integers(self, array: pa.Array, lo: NDArray[np.int64], hi: NDArray[np.int64]) -> pa.Array:
-        there, dtype = is_there(array), np.dtype(f"i{array.type.bit_width // 8}")
-        values = np.where(there, plain(array, dtype), 0).astype(np.int64)
+    def _integers(self, column: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
+        there, dtype = is_there(column), np.dtype(f"i{column.type.bit_width // 8}")
+        values = np.where(there, plain(column, dtype), 0).astype(np.int64)
         low, high, top = whole_sums(values.view(np.uint64), values >> 63, lo, hi)
         sums = low.view(np.int64).astype(dtype)
         is_right = (sums == low.view(np.int64)) & (high == sums >> 63) & (top == high >> 63)
         if self.ansi:
-            _must_hold(is_right, array.type)
-        return from_plain(sums, array.type, counts_of(there, lo, hi) > 0)
+            _must_hold(is_right, column.type)
+        return from_plain(sums, column.type, counts_of(there, lo, hi) > 0)
 
-    def _decimals(self, array: pa.Array, lo: NDArray[np.int64], hi: NDArray[np.int64]) -> pa.Array:
-        there, bound = is_there(array), 10**array.type.precision
-        low, high = (np.where(there, each, 0) for each in limbs(array))
+    def _decimals(self, column: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
+        there, bound = is_there(column), 10**column.type.precision
+        low, high = (np.where(there, each, 0) for each in limbs(column))
         sums = whole_sums(low, high, lo, hi)
         is_right = are_within(*sums, np.uint64(bound & _WORD), np.uint64(bound >> 64))
         if self.ansi:
-            _must_hold(is_right, array.type)
+            _must_hold(is_right, column.type)
         is_known = is_right & (counts_of(there, lo, hi) > 0)
-        return from_limbs(sums[0], sums[1], array.type, is_known)
+        return from_limbs(sums[0], sums[1], column.type, is_known)
 
 
-class Count(Sum):
-    """Counts of rows: sums of whole numbers, of which each row has 0 or 1."""
-
-    __slots__ = ()
-    reduce_sql: ClassVar[str] = "count({x})"
-    lift_sql: ClassVar[str] = "CASE WHEN {x} IS NULL THEN 0L ELSE 1L END"
-
-
-def _floats(array: pa.Array, lo: NDArray[np.int64], hi: NDArray[np.int64]) -> pa.Array:
-    there = is_there(array)
-    values = np.where(there, plain(array, array.type.to_pandas_dtype()), 0.0).astype(np.float64)
-    sums = float_sums(values, lo, hi).astype(array.type.to_pandas_dtype())
-    return from_plain(sums, array.type, counts_of(there, lo, hi) > 0)
+def _floats(column: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
+    there = is_there(column)
+    values = np.where(there, plain(column, column.type.to_pandas_dtype()), 0.0).astype(np.float64)
+    sums = float_sums(values, lo, hi).astype(column.type.to_pandas_dtype())
+    return from_plain(sums, column.type, counts_of(there, lo, hi) > 0)
 
 
-def _must_hold(is_right: NDArray[np.bool_], kind: pa.DataType) -> None:
+def _must_hold(is_right: Mask, kind: pa.DataType) -> None:
     if not is_right.all():
         message = (
             f"the sum of {np.count_nonzero(~is_right)} ranges does not fit into {kind}; sum a "
@@ -195,34 +164,21 @@ class Mean(Monoid):
     Decimals are divided exactly and rounded once, half up, to four more digits behind the point.
     """
 
-    ansi: bool = True
-    """Whether a sum that its type cannot hold raises; else the average is NULL."""
-
-    reduce_sql: ClassVar[str] = "named_struct('sum', sum({x}), 'n', count({x}))"
-    lift_sql: ClassVar[str] = (
-        "CAST(named_struct('sum', {x}, 'n', CASE WHEN {x} IS NULL THEN 0L ELSE 1L END) AS {type})"
-    )
-
-    def merge(
-        self, column: pa.Array | pa.ChunkedArray, lo: NDArray[np.int64], hi: NDArray[np.int64]
-    ) -> pa.Array:
+    def merge(self, column: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
         """Return the sum and the number of each range."""
-        array = one_array(column)
-        there = is_there(array)
-        sums, numbers = array.field(0), array.field(1)
+        there = is_there(column)
+        sums, numbers = column.field(0), column.field(1)
         is_spoiled = there & ~is_there(sums) & (pc.fill_null(numbers, 0).to_numpy() > 0)
         if not there.all():
             sums, numbers = (pc.if_else(pa.array(there), each, None) for each in (sums, numbers))
-        total = Sum(self.ansi).merge(sums, lo, hi)
+        total = Sum(ansi=self.ansi).merge(sums, lo, hi)
         if is_spoiled.any():
             total = pc.if_else(pa.array(counts_of(is_spoiled, lo, hi) > 0), None, total)
         n = Sum().merge(numbers, lo, hi)
-        fields = [array.type.field(at) for at in range(2)]
+        fields = [column.type.field(at) for at in range(2)]
         return settled(pa.StructArray.from_arrays([total, n], fields=fields, mask=pc.is_null(n)))
 
-    def value(
-        self, column: pa.Array | pa.ChunkedArray, lo: NDArray[np.int64], hi: NDArray[np.int64]
-    ) -> pa.Array:
+    def value(self, column: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
         """Return the average of each range."""
         merged = self.merge(column, lo, hi)
         numbers = pc.fill_null(merged.field(1), 0).to_numpy()
@@ -230,10 +186,6 @@ class Mean(Monoid):
         if pa.types.is_decimal(merged.field(0).type):
             return self._ratio(merged.field(0), n)
         return pc.divide(merged.field(0), n.cast(pa.float64()))
-
-    def under(self, *, ansi: bool) -> Mean:
-        """Return averages that raise when the type cannot hold their sum, or not."""
-        return replace(self, ansi=ansi)
 
     def _ratio(self, sums: pa.Array, n: pa.Array) -> pa.Array:
         """Return decimals divided by whole numbers."""
@@ -272,122 +224,65 @@ def _small_ratio(sums: pa.Array, n: pa.Array, digits: int) -> pa.Array | None:
     return from_limbs(found.view(np.uint64), found >> 63, kind, there)
 
 
-_ONE = "CASE WHEN {x} IS NULL THEN 0L ELSE 1L END"
-"""The number of a single row."""
-
-
 @dataclass(frozen=True, slots=True)
 class Moments(Monoid):
-    """Moments of doubles: structs of their number ``n``, ``mean`` and squared deviations ``m2``."""
+    """Moments of doubles, or of pairs of doubles of which neither is NULL.
 
-    combine: ClassVar[Callable[..., NDArray[np.float64]]] = moments
-    reduce_sql: ClassVar[str] = (
-        "named_struct('n', count({x}), 'mean', avg({x}), 'm2', var_pop({x}) * count({x}))"
-    )
-    # The deviation of a row from itself: NaN of infinity, as Spark has it.
-    lift_sql: ClassVar[str] = f"named_struct('n', {_ONE}, 'mean', {{x}}, 'm2', {{x}} - {{x}})"
+    Structs of doubles have their number ``n``, ``mean`` and squared deviations ``m2``. Those of
+    pairs have ``n``, the means of ``x`` and ``y``, and the sums of the products ``xy``, ``xx`` and
+    ``yy`` of deviations.
+    """
 
-    def merge(
-        self, column: pa.Array | pa.ChunkedArray, lo: NDArray[np.int64], hi: NDArray[np.int64]
-    ) -> pa.Array:
+    def merge(self, column: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
         """Return the moments of each range."""
-        array = one_array(column)
-        fields = [array.field(at) for at in range(array.type.num_fields)]
+        fields = [column.field(at) for at in range(column.type.num_fields)]
         cells = np.column_stack([_numbers(each) for each in fields])
-        cells[~is_there(array), 0] = 0.0
-        found = type(self).combine(cells, lo, hi)
+        cells[~is_there(column), 0] = 0.0
+        found = moments(cells, lo, hi)
         there = found[:, 0] > 0
         columns = [
             pa.array(np.ascontiguousarray(found[:, at]), mask=~there).cast(each.type)
             for at, each in enumerate(fields)
         ]
-        parts = [array.type.field(at) for at in range(len(fields))]
+        parts = [column.type.field(at) for at in range(len(fields))]
         return settled(pa.StructArray.from_arrays(columns, fields=parts, mask=pa.array(~there)))
 
 
-@dataclass(frozen=True, slots=True)
-class PairMoments(Moments):
-    """Moments of pairs of doubles, as structs of ``x`` and ``y``, neither of them NULL."""
-
-    combine: ClassVar[Callable[..., NDArray[np.float64]]] = comoments
-    reduce_sql: ClassVar[str] = (
-        "named_struct('n', count({x}), 'mean_x', avg(({x}).x), 'mean_y', avg(({x}).y), "
-        "'xy', covar_pop(({x}).x, ({x}).y) * count({x}), "
-        "'xx', var_pop(({x}).x) * count({x}), 'yy', var_pop(({x}).y) * count({x}))"
-    )
-    lift_sql: ClassVar[str] = (
-        f"named_struct('n', {_ONE}, 'mean_x', ({{x}}).x, 'mean_y', ({{x}}).y, "
-        "'xy', (({x}).x - ({x}).x) * (({x}).y - ({x}).y), "
-        "'xx', ({x}).x - ({x}).x, 'yy', ({x}).y - ({x}).y)"
-    )
-
-
-def _numbers(array: pa.Array) -> NDArray[np.float64]:
+def _numbers(column: pa.Array) -> Floats:
     """Return numbers as doubles, 0 for NULL."""
-    values: NDArray[Any] = array.to_numpy(zero_copy_only=False).astype(np.float64)
-    if array.null_count:
-        values = np.where(is_there(array), values, 0.0)
+    values: Floats = column.to_numpy(zero_copy_only=False).astype(np.float64)
+    if column.null_count:
+        values = np.where(is_there(column), values, 0.0)
     return values
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Extreme(Monoid):
     """The least or the greatest entry: of all types that Spark sorts."""
 
-    is_greatest: ClassVar[bool] = False
+    is_greatest: bool = False
 
-    def merge(
-        self, column: pa.Array | pa.ChunkedArray, lo: NDArray[np.int64], hi: NDArray[np.int64]
-    ) -> pa.Array:
+    def merge(self, column: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
         """Return that entry of each range."""
-        array = one_array(column)
-        return taken(array, self.positions(array, lo, hi))
+        return taken(column, self.positions(column, lo, hi))
 
-    def positions(
-        self, array: pa.Array, lo: NDArray[np.int64], hi: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
+    def positions(self, column: pa.Array, lo: Ints, hi: Ints) -> Ints:
         """Return where the entry of each range is, -1 where there is none."""
-        there = is_there(array)
-        if is_bytes(array.type):
-            content = _bytes_of(array)
+        there = is_there(column)
+        if is_bytes(column.type):
+            content = _bytes_of(column)
             return least_bytes(*content, -1 if self.is_greatest else 1, there, lo, hi)
-        words = words_of(array)
-        if words is None and pa.types.is_decimal128(array.type):
-            low, high = limbs(array)
-            return self._of_pairs(high, low, there, lo, hi)
-        words = ranks_of(array) if words is None else words
+        words = words_of(column)
+        return self.of_words(ranks_of(column) if words is None else words, there, lo, hi)
+
+    def of_words(self, words: Ints, there: Mask, lo: Ints, hi: Ints) -> Ints:
+        """Return the same by whole numbers that sort as the entries do."""
         return least_words(~words if self.is_greatest else words, there, lo, hi)
 
-    def _of_pairs(
-        self,
-        high: NDArray[np.int64],
-        low: NDArray[np.uint64],
-        there: NDArray[np.bool_],
-        lo: NDArray[np.int64],
-        hi: NDArray[np.int64],
-    ) -> NDArray[np.int64]:
-        if self.is_greatest:
-            high, low = ~high, ~low
-        return least_pairs(high, low, there, lo, hi)
 
-
-@dataclass(frozen=True, slots=True)
-class Least(Extreme):
-    """The least entry."""
-
-    reduce_sql: ClassVar[str] = "min({x})"
-
-
-@dataclass(frozen=True, slots=True)
-class Greatest(Extreme):
-    """The greatest entry."""
-
-    is_greatest: ClassVar[bool] = True
-    reduce_sql: ClassVar[str] = "max({x})"
-
-
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Timely(Extreme):
-    """The first or the last entry by time.
+    """The first or the last entry by time that is not NULL.
 
     Entries are structs of a time (whole number or timestamp) and a value, which may be NULL; the
     value decides where times are equal, so that the order of rows does not. Values are ranked only
@@ -395,43 +290,37 @@ class Timely(Extreme):
     of other types are in order as they are.
     """
 
-    __slots__ = ()
-
-    def positions(
-        self, array: pa.Array, lo: NDArray[np.int64], hi: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
+    def positions(self, column: pa.Array, lo: Ints, hi: Ints) -> Ints:
         """Return where the first or last entry of each range is, -1 where there is none."""
-        there = is_there(array)
+        there = is_there(column)
         places = np.flatnonzero(there)  # what is NULL may stand between equal times
-        begin, end = (lo, hi) if places.size == there.size else _among(there, lo, hi)
-        if not pa.types.is_struct(array.type):
-            return self._by_place(places, begin, end)
-        times = words_of(array.field(0))
+        before = counts_before(there)
+        begin, end = before[lo], before[hi]
+        if not pa.types.is_struct(column.type):
+            return self.of_places(places, begin, end)
+        times = words_of(column.field(0))
         if times is None:
-            return Extreme.positions(self, array, lo, hi)
+            return Extreme.positions(self, column, lo, hi)
         is_ordered = _are_ordered(times[places], begin, end)
         order = places if is_ordered else places[np.argsort(times[places], kind="stable")]
         same = times[order][1:] == times[order][:-1]
         if is_ordered and not same.any():
-            return self._by_place(places, begin, end)
-        tied = np.zeros(times.size, np.bool_)
-        tied[order[1:][same]] = tied[order[:-1][same]] = True
-        values = np.zeros(times.size, np.uint64)
-        values[tied] = ranks_of(array.field(1).filter(pa.array(tied))).view(np.uint64)
-        return self._of_pairs(times, values, there, lo, hi)
+            return self.of_places(places, begin, end)
+        is_tied = np.append(same, False) | np.append(False, same)
+        values = np.zeros(order.size, np.int64)
+        values[is_tied] = ranks_of(column.field(1).take(pa.array(order[is_tied])))
+        # One number that sorts as the rank of the time and then that of the value.
+        words = np.zeros(times.size, np.int64)
+        words[order] = np.cumsum(np.append(True, ~same)) * (values.max() + 1) + values
+        return self.of_words(words, there, lo, hi)
 
-    def value(
-        self, column: pa.Array | pa.ChunkedArray, lo: NDArray[np.int64], hi: NDArray[np.int64]
-    ) -> pa.Array:
+    def value(self, column: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
         """Return the value of that entry of each range, without its time."""
-        array = one_array(column)
-        if not pa.types.is_struct(array.type):
-            return self.merge(array, lo, hi)
-        return taken(array.field(1), self.positions(array, lo, hi))
+        if not pa.types.is_struct(column.type):
+            return self.merge(column, lo, hi)
+        return taken(column.field(1), self.positions(column, lo, hi))
 
-    def _by_place(
-        self, places: NDArray[np.int64], begin: NDArray[np.int64], end: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
+    def of_places(self, places: Ints, begin: Ints, end: Ints) -> Ints:
         """Return the first or last of the places from begin to end."""
         found = np.full(begin.size, -1)
         some = begin < end
@@ -439,72 +328,29 @@ class Timely(Extreme):
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class First(Timely):
-    """The first entry that is not NULL."""
-
-    reduce_sql: ClassVar[str] = "min({x})"
-
-
-@dataclass(frozen=True, slots=True)
-class Last(Timely):
-    """The last entry that is not NULL."""
-
-    is_greatest: ClassVar[bool] = True
-    reduce_sql: ClassVar[str] = "max({x})"
-
-
-class _InOrder(Timely):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InOrder(Timely):
     """The first or last of entries that stand in the order of their rows, ties included."""
 
-    __slots__ = ()
-
-    def positions(
-        self, array: pa.Array, lo: NDArray[np.int64], hi: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
+    def positions(self, column: pa.Array, lo: Ints, hi: Ints) -> Ints:
         """Return where the first or last entry of each range is, -1 where there is none."""
-        there = is_there(array)
-        return self._by_place(np.flatnonzero(there), *_among(there, lo, hi))
+        there = is_there(column)
+        before = counts_before(there)
+        return self.of_places(np.flatnonzero(there), before[lo], before[hi])
 
 
-@dataclass(frozen=True, slots=True)
-class FirstRow(_InOrder):
-    """The first entry that is not NULL, of entries in order."""
-
-    reduce_sql: ClassVar[str] = ""
-
-
-@dataclass(frozen=True, slots=True)
-class LastRow(_InOrder):
-    """The last entry that is not NULL, of entries in order."""
-
-    is_greatest: ClassVar[bool] = True
-    reduce_sql: ClassVar[str] = ""
-
-
-def _among(
-    is_one: NDArray[np.bool_], lo: NDArray[np.int64], hi: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the ranges of all entries as ranges of those that a mask has."""
-    before = np.zeros(is_one.size + 1, np.int64)
-    np.cumsum(is_one, out=before[1:])
-    return before[lo], before[hi]
-
-
-def _are_ordered(
-    times: NDArray[np.int64], begin: NDArray[np.int64], end: NDArray[np.int64]
-) -> bool:
+def _are_ordered(times: Ints, begin: Ints, end: Ints) -> bool:
     """Return whether times never fall from begin to end of a range."""
     falls = np.concatenate([[0, 0], np.cumsum(times[1:] < times[:-1])])[: times.size + 1]
     some = begin < end
     return bool((falls[end[some]] == falls[begin[some] + 1]).all())
 
 
-def _bytes_of(array: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def _bytes_of(column: pa.Array) -> tuple[Bytes, Ints]:
     """Return the bytes of all texts, and where each of them starts and the last one ends."""
-    if not len(array):  # not to be written to either: kernels are compiled for what they are given
+    if not len(column):  # read-only as others are: a kernel is compiled for what it is given
         return np.frombuffer(b"", np.uint8), np.frombuffer(bytes(8), np.int64)
-    wide = array if pa.types.is_large_binary(array.type) else array.cast(pa.large_binary())
+    wide = column if pa.types.is_large_binary(column.type) else column.cast(pa.large_binary())
     _, starts, content = wide.buffers()
     offsets = np.frombuffer(starts, np.int64, len(wide) + 1, wide.offset * 8)
     data = np.frombuffer(content, np.uint8) if content else np.frombuffer(b"", np.uint8)
@@ -520,23 +366,19 @@ class Elements:
     """The elements of a column of lists that are not NULL, and those that each range has."""
 
     values: pa.Array
-    lo: NDArray[np.int64]
-    hi: NDArray[np.int64]
+    lo: Ints
+    hi: Ints
 
     @classmethod
-    def of(cls, array: pa.Array, lo: NDArray[np.int64], hi: NDArray[np.int64]) -> Elements:
+    def of(cls, column: pa.Array, lo: Ints, hi: Ints) -> Elements:
         """Return the elements of ranges of lists."""
-        sizes = pc.fill_null(pc.list_value_length(array), 0).to_numpy()
-        starts = np.zeros(sizes.size + 1, np.int64)
-        np.cumsum(sizes, out=starts[1:])
-        values = one_array(pc.list_flatten(array))
+        starts = counts_before(pc.fill_null(pc.list_value_length(column), 0).to_numpy())
+        values = pc.list_flatten(column)
         if values.null_count:
-            before = np.zeros(len(values) + 1, np.int64)
-            np.cumsum(is_there(values), out=before[1:])
-            starts, values = before[starts], values.drop_null()
+            starts, values = counts_before(is_there(values))[starts], values.drop_null()
         return cls(values, starts[lo], starts[hi])
 
-    def places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def places(self) -> tuple[Ints, Ints]:
         """Return the elements of all ranges one after the other, and the range that each is in."""
         sizes = self.hi - self.lo
         ranges = np.repeat(np.arange(sizes.size), sizes)
@@ -551,16 +393,10 @@ class Lists(Monoid):
     The work grows with what is collected: a value that is in many ranges is copied to each.
     """
 
-    reduce_sql: ClassVar[str] = "collect_list({x})"
-    lift_sql: ClassVar[str] = "CASE WHEN {x} IS NOT NULL THEN array({x}) END"
-
-    def merge(
-        self, column: pa.Array | pa.ChunkedArray, lo: NDArray[np.int64], hi: NDArray[np.int64]
-    ) -> pa.Array:
+    def merge(self, column: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
         """Return the values of each range in one list."""
-        array = one_array(column)
-        elements = Elements.of(array, lo, hi)
-        return _listed(array.type, elements.values, *elements.places(), lo.size)
+        elements = Elements.of(column, lo, hi)
+        return _listed(column.type, elements.values, *elements.places(), lo.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -571,25 +407,17 @@ class Distinct(Monoid):
     work as ``Lists`` do; counting takes one pass over all values.
     """
 
-    reduce_sql: ClassVar[str] = "collect_set({x})"
-    lift_sql: ClassVar[str] = "CASE WHEN {x} IS NOT NULL THEN array({x}) END"
-
-    def merge(
-        self, column: pa.Array | pa.ChunkedArray, lo: NDArray[np.int64], hi: NDArray[np.int64]
-    ) -> pa.Array:
+    def merge(self, column: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
         """Return the distinct values of each range in one list, as they first come."""
-        array = one_array(column)
-        elements = Elements.of(array, lo, hi)
+        elements = Elements.of(column, lo, hi)
         before = before_of(*codes_of(elements.values))
         places, ranges = elements.places()
         is_first = before[places] < elements.lo[ranges]
-        return _listed(array.type, elements.values, places[is_first], ranges[is_first], lo.size)
+        return _listed(column.type, elements.values, places[is_first], ranges[is_first], lo.size)
 
-    def value(
-        self, column: pa.Array | pa.ChunkedArray, lo: NDArray[np.int64], hi: NDArray[np.int64]
-    ) -> pa.Array:
+    def value(self, column: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
         """Return the number of distinct values of each range."""
-        elements = Elements.of(one_array(column), lo, hi)
+        elements = Elements.of(column, lo, hi)
         counts = distinct_counts(*codes_of(elements.values), elements.lo, elements.hi)
         return from_plain(counts, pa.int64(), counts > 0)
 
@@ -598,37 +426,28 @@ class Distinct(Monoid):
 class DistinctSum(Distinct):
     """Sums of distinct numbers."""
 
-    ansi: bool = True
-    """See ``Sum``."""
-
-    def value(
-        self, column: pa.Array | pa.ChunkedArray, lo: NDArray[np.int64], hi: NDArray[np.int64]
-    ) -> pa.Array:
+    def value(self, column: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
         """Return the sum of the distinct values of each range, in the widest type of its kind."""
         elements = Elements.of(self.merge(column, lo, hi), *_each(lo.size))
         return self._of(_widest(elements.values), elements.lo, elements.hi)
 
-    def under(self, *, ansi: bool) -> DistinctSum:
-        """Return sums that raise when their type cannot hold them, or not."""
-        return replace(self, ansi=ansi)
-
-    def _of(self, values: pa.Array, lo: NDArray[np.int64], hi: NDArray[np.int64]) -> pa.Array:
-        return Sum(self.ansi).value(values, lo, hi)
+    def _of(self, values: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
+        return Sum(ansi=self.ansi).value(values, lo, hi)
 
 
 @dataclass(frozen=True, slots=True)
 class DistinctMean(DistinctSum):
     """Averages of distinct numbers."""
 
-    def _of(self, values: pa.Array, lo: NDArray[np.int64], hi: NDArray[np.int64]) -> pa.Array:
+    def _of(self, values: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
         numbers = values.cast(pa.float64()) if pa.types.is_integer(values.type) else values
         ones = pa.array(np.ones(len(values), np.int64))
-        return Mean(self.ansi).value(
+        return Mean(ansi=self.ansi).value(
             pa.StructArray.from_arrays([numbers, ones], ["sum", "n"]), lo, hi
         )
 
 
-def _each(n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _each(n: int) -> tuple[Ints, Ints]:
     return np.arange(n), np.arange(1, n + 1)
 
 
@@ -645,8 +464,8 @@ def _widest(values: pa.Array) -> pa.Array:
 def _listed(
     kind: pa.DataType,
     values: pa.Array,
-    places: NDArray[np.int64],
-    ranges: NDArray[np.int64],
+    places: Ints,
+    ranges: Ints,
     n_ranges: int,
 ) -> pa.Array:
     """Return lists of values by place, in the order of the ranges; NULL of ranges without any."""
@@ -673,24 +492,18 @@ class Quantile(Monoid):
     there are no cells of them, and nothing to merge.
     """
 
-    reduce_sql: ClassVar[str] = ""
     can_merge: ClassVar[bool] = False
 
-    def merge(
-        self, column: pa.Array | pa.ChunkedArray, lo: NDArray[np.int64], hi: NDArray[np.int64]
-    ) -> pa.Array:
+    def merge(self, column: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
         """Refuse: two quantiles do not make one of both."""
         del lo, hi
         message = "quantiles of rows cannot be merged; merge the sketches of cells"
         raise PlanError(message, type=str(column.type))
 
-    def value(
-        self, column: pa.Array | pa.ChunkedArray, lo: NDArray[np.int64], hi: NDArray[np.int64]
-    ) -> pa.Array:
+    def value(self, column: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
         """Return the quantile of each range."""
-        array = one_array(column)
-        wanted, values = array.field(0), array.field(1)
-        there = is_there(array) & is_there(values)
+        wanted, values = column.field(0), column.field(1)
+        there = is_there(column) & is_there(values)
         order = np.argsort(ranks_of(values), kind="stable")
         places = np.empty(order.size, np.int64)
         places[order] = np.arange(order.size)
@@ -720,40 +533,51 @@ def united(lists: str, union: str) -> str:
     return f"reduce({rest}, {lists}[0], (a, b) -> {union}(a, b))"
 
 
-@dataclass(frozen=True, slots=True)
-class DistinctSketch(Lists):
-    """Sketches of distinct whole numbers."""
+_COUNTED = "CASE WHEN {x} IS NULL THEN 0L ELSE 1L END"
+"""The number of a single row."""
 
-    reduce_sql: ClassVar[str] = f"array(hll_sketch_agg({{x}}, {LG_K}))"
-    lift_sql: ClassVar[str] = ""
+_LISTED = "CASE WHEN {x} IS NOT NULL THEN array({x}) END"
 
-
-@dataclass(frozen=True, slots=True)
-class QuantileSketch(Lists):
-    """Sketches of the order of doubles."""
-
-    reduce_sql: ClassVar[str] = f"array(kll_sketch_agg_double({{x}}, {KLL_K}))"
-    lift_sql: ClassVar[str] = ""
-
-
+# The deviation of a row from itself is {x} - {x}: NaN of infinity, as Spark has it.
 MONOIDS: dict[str, Monoid] = {
-    "sum": Sum(),
-    "count": Count(),
-    "mean": Mean(),
-    "min": Least(),
-    "max": Greatest(),
-    "first": First(),
-    "last": Last(),
-    "first_row": FirstRow(),
-    "last_row": LastRow(),
-    "moments": Moments(),
-    "pair_moments": PairMoments(),
-    "distinct": Distinct(),
-    "distinct_sum": DistinctSum(),
-    "distinct_mean": DistinctMean(),
-    "lists": Lists(),
-    "distinct_sketch": DistinctSketch(),
-    "quantile_sketch": QuantileSketch(),
+    "sum": Sum(reduce_sql="sum({x})", lift_sql="CAST({x} AS {type})"),
+    "count": Sum(reduce_sql="count({x})", lift_sql=_COUNTED),
+    "mean": Mean(
+        reduce_sql="named_struct('sum', sum({x}), 'n', count({x}))",
+        lift_sql=f"CAST(named_struct('sum', {{x}}, 'n', {_COUNTED}) AS {{type}})",
+    ),
+    "min": Extreme(reduce_sql="min({x})"),
+    "max": Extreme(reduce_sql="max({x})", is_greatest=True),
+    "first": Timely(reduce_sql="min({x})"),
+    "last": Timely(reduce_sql="max({x})", is_greatest=True),
+    "first_row": InOrder(),
+    "last_row": InOrder(is_greatest=True),
+    "moments": Moments(
+        reduce_sql=(
+            "named_struct('n', count({x}), 'mean', avg({x}), 'm2', var_pop({x}) * count({x}))"
+        ),
+        lift_sql=f"named_struct('n', {_COUNTED}, 'mean', {{x}}, 'm2', {{x}} - {{x}})",
+    ),
+    "pair_moments": Moments(
+        reduce_sql=(
+            "named_struct('n', count({x}), 'mean_x', avg(({x}).x), 'mean_y', avg(({x}).y), "
+            "'xy', covar_pop(({x}).x, ({x}).y) * count({x}), "
+            "'xx', var_pop(({x}).x) * count({x}), 'yy', var_pop(({x}).y) * count({x}))"
+        ),
+        lift_sql=(
+            f"named_struct('n', {_COUNTED}, 'mean_x', ({{x}}).x, 'mean_y', ({{x}}).y, "
+            "'xy', (({x}).x - ({x}).x) * (({x}).y - ({x}).y), "
+            "'xx', ({x}).x - ({x}).x, 'yy', ({x}).y - ({x}).y)"
+        ),
+    ),
+    "distinct": Distinct(reduce_sql="collect_set({x})", lift_sql=_LISTED),
+    "distinct_sum": DistinctSum(reduce_sql="collect_set({x})", lift_sql=_LISTED),
+    "distinct_mean": DistinctMean(reduce_sql="collect_set({x})", lift_sql=_LISTED),
+    "lists": Lists(reduce_sql="collect_list({x})", lift_sql=_LISTED),
+    "distinct_sketch": Lists(reduce_sql=f"array(hll_sketch_agg({{x}}, {LG_K}))", lift_sql=""),
+    "quantile_sketch": Lists(
+        reduce_sql=f"array(kll_sketch_agg_double({{x}}, {KLL_K}))", lift_sql=""
+    ),
     "quantile": Quantile(),
 }
-"""As in Spark's ANSI mode; out of it, take what ``under(ansi=False)`` of them returns."""
+"""As in Spark's ANSI mode; see ``Monoid.ansi``."""

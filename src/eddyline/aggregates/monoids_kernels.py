@@ -24,7 +24,7 @@ import numpy as np
 from eddyline.data.jit import compiled
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from eddyline.data.arrays import Bytes, Floats, Ints, Mask, Words
 
 _NONE = np.uint64(0)
 _ONE = np.uint64(1)
@@ -32,12 +32,7 @@ _SIGN = np.int64(63)
 
 
 @compiled
-def whole_sums(
-    low: NDArray[np.uint64],
-    high: NDArray[np.int64],
-    lo: NDArray[np.int64],
-    hi: NDArray[np.int64],
-) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]:
+def whole_sums(low: Words, high: Ints, lo: Ints, hi: Ints) -> tuple[Words, Ints, Ints]:
     """Return the sums of numbers of 128 bits over ranges, as three words from the lowest on."""
     lows = np.empty(lo.size, np.uint64)
     highs, tops = np.empty(lo.size, np.int64), np.empty(lo.size, np.int64)
@@ -71,12 +66,8 @@ def whole_sums(
 
 @compiled
 def are_within(
-    low: NDArray[np.uint64],
-    high: NDArray[np.int64],
-    top: NDArray[np.int64],
-    bound_low: np.uint64,
-    bound_high: np.uint64,
-) -> NDArray[np.bool_]:
+    low: Words, high: Ints, top: Ints, bound_low: np.uint64, bound_high: np.uint64
+) -> Mask:
     """Return which numbers of three words are less than a bound, whatever their sign."""
     found = np.empty(low.size, np.bool_)
     for each in range(low.size):
@@ -93,9 +84,7 @@ def are_within(
 
 
 @compiled
-def float_sums(
-    values: NDArray[np.float64], lo: NDArray[np.int64], hi: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def float_sums(values: Floats, lo: Ints, hi: Ints) -> Floats:
     """Return the sums of numbers over ranges."""
     found = np.empty(lo.size, np.float64)
     sums, lost = np.empty(values.size, np.float64), np.empty(values.size, np.float64)
@@ -132,88 +121,50 @@ def plus(one: float, one_lost: float, other: float, other_lost: float) -> tuple[
 
 
 @compiled
-def moments(
-    cells: NDArray[np.float64], lo: NDArray[np.int64], hi: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """Return the moments of ranges of cells ((cells, 3): number, mean, sum of squares)."""
-    found, ahead = np.empty((lo.size, 3)), np.empty_like(cells)
-    middle, right = np.int64(0), np.int64(0)
-    n, mean, square = 0.0, 0.0, 0.0
-    for each in range(lo.size):
-        start, stop = lo[each], hi[each]
-        if start >= middle:
-            middle = right = stop
-            n, mean, square = 0.0, 0.0, 0.0
-            for place in range(stop - 1, start - 1, -1):
-                n, mean, square = joined(cells[place], n, mean, square)
-                ahead[place, 0], ahead[place, 1], ahead[place, 2] = n, mean, square
-            n, mean, square = 0.0, 0.0, 0.0
-        while right < stop:
-            n, mean, square = joined(cells[right], n, mean, square)
-            right += 1
-        whole = n, mean, square
-        if start < middle:
-            whole = joined(ahead[start], n, mean, square)
-        found[each, 0], found[each, 1], found[each, 2] = whole
-    return found
+def moments(cells: Floats, lo: Ints, hi: Ints) -> Floats:
+    """Return the moments of ranges of cells of numbers ((cells, 3)) or of pairs ((cells, 6)).
 
-
-@compiled
-def joined(
-    cell: NDArray[np.float64], n: float, mean: float, square: float
-) -> tuple[float, float, float]:
-    """Return the moments of a cell and others together."""
-    if cell[0] == 0:
-        return n, mean, square
-    if n == 0:
-        return cell[0], cell[1], cell[2]
-    total = n + cell[0]
-    delta = cell[1] - mean
-    share = cell[0] / total
-    return total, mean + delta * share, square + cell[2] + delta * delta * n * share
-
-
-@compiled
-def comoments(
-    cells: NDArray[np.float64], lo: NDArray[np.int64], hi: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """Return the moments of ranges of cells of pairs.
-
-    Axes: (cells, 6): number, mean of x and of y, sums of products, of squares of x and of y.
+    Columns: number, mean, squares; or number, mean of x and of y, products, squares of x and of y.
+    Products and squares are sums of those of deviations.
     """
-    found, ahead = np.empty((lo.size, 6)), np.empty_like(cells)
+    found, ahead = np.empty((lo.size, cells.shape[1])), np.empty_like(cells)
     middle, right = np.int64(0), np.int64(0)
-    back = np.zeros(6)
+    back = np.zeros(cells.shape[1])
     for each in range(lo.size):
         start, stop = lo[each], hi[each]
         if start >= middle:
             middle = right = stop
             back[:] = 0.0
             for place in range(stop - 1, start - 1, -1):
-                join_pairs(cells[place], back)
+                join_moments(cells[place], back)
                 ahead[place] = back
             back[:] = 0.0
         while right < stop:
-            join_pairs(cells[right], back)
+            join_moments(cells[right], back)
             right += 1
         found[each] = back
         if start < middle:
-            join_pairs(ahead[start], found[each])
+            join_moments(ahead[start], found[each])
     return found
 
 
 @compiled
-def join_pairs(cell: NDArray[np.float64], into: NDArray[np.float64]) -> None:
-    """Add the moments of a cell of pairs to others."""
+def join_moments(cell: Floats, into: Floats) -> None:
+    """Add the moments of a cell to others."""
     if cell[0] == 0:
         return
     if into[0] == 0:
         into[:] = cell
         return
     n, total = into[0], into[0] + cell[0]
-    delta_x, delta_y = cell[1] - into[1], cell[2] - into[2]
     share = cell[0] / total
     into[0] = total
+    if cell.size == 3:
+        delta = cell[1] - into[1]
+        into[1] += delta * share
+        into[2] = into[2] + cell[2] + delta * delta * n * share
+        return
+    delta_x, delta_y = cell[1] - into[1], cell[2] - into[2]
     into[1] += delta_x * share
     into[2] += delta_y * share
     into[3] += cell[3] + delta_x * delta_y * n * share
@@ -226,12 +177,7 @@ _HEAD = 8
 
 
 @compiled
-def least_words(
-    keys: NDArray[np.int64],
-    there: NDArray[np.bool_],
-    lo: NDArray[np.int64],
-    hi: NDArray[np.int64],
-) -> NDArray[np.int64]:
+def least_words(keys: Ints, there: Mask, lo: Ints, hi: Ints) -> Ints:
     """Return the position of the least key in each range, -1 where nothing is there."""
     found = np.empty(lo.size, np.int64)
     queue = np.empty(keys.size, np.int64)
@@ -254,46 +200,7 @@ def least_words(
 
 
 @compiled
-def least_pairs(
-    high: NDArray[np.int64],
-    low: NDArray[np.uint64],
-    there: NDArray[np.bool_],
-    lo: NDArray[np.int64],
-    hi: NDArray[np.int64],
-) -> NDArray[np.int64]:
-    """Return the same for keys of two words, of which the high one counts first."""
-    found = np.empty(lo.size, np.int64)
-    queue = np.empty(high.size, np.int64)
-    head, tail, right = 0, 0, np.int64(0)
-    for each in range(lo.size):
-        start = lo[each]
-        right = max(right, start)
-        while right < hi[each]:
-            if there[right]:
-                upper, lower = high[right], low[right]
-                while tail > head:
-                    last = queue[tail - 1]
-                    if high[last] < upper or (high[last] == upper and low[last] <= lower):
-                        break
-                    tail -= 1
-                queue[tail] = right
-                tail += 1
-            right += 1
-        while head < tail and queue[head] < start:
-            head += 1
-        found[each] = queue[head] if head < tail else -1
-    return found
-
-
-@compiled
-def least_bytes(
-    data: NDArray[np.uint8],
-    offsets: NDArray[np.int64],
-    sign: int,
-    there: NDArray[np.bool_],
-    lo: NDArray[np.int64],
-    hi: NDArray[np.int64],
-) -> NDArray[np.int64]:
+def least_bytes(data: Bytes, offsets: Ints, sign: int, there: Mask, lo: Ints, hi: Ints) -> Ints:
     """Return the same for bytes; the greatest if the sign is -1."""
     heads = heads_of(data, offsets)
     found = np.empty(lo.size, np.int64)
@@ -318,7 +225,7 @@ def least_bytes(
 
 
 @compiled
-def heads_of(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArray[np.uint64]:
+def heads_of(data: Bytes, offsets: Ints) -> Words:
     """Return the first bytes of each text as a number that sorts as they do."""
     found = np.zeros(offsets.size - 1, np.uint64)
     for each in range(found.size):
@@ -332,13 +239,7 @@ def heads_of(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArray[np.
 
 
 @compiled
-def compared(
-    one: np.int64,
-    other: np.int64,
-    heads: NDArray[np.uint64],
-    data: NDArray[np.uint8],
-    offsets: NDArray[np.int64],
-) -> int:
+def compared(one: np.int64, other: np.int64, heads: Words, data: Bytes, offsets: Ints) -> int:
     """Return -1, 0 or 1, as one text is less than another, equal, or greater."""
     if heads[one] != heads[other]:
         return -1 if heads[one] < heads[other] else 1
@@ -353,7 +254,7 @@ def compared(
 
 
 @compiled
-def before_of(codes: NDArray[np.int64], n_codes: int) -> NDArray[np.int64]:
+def before_of(codes: Ints, n_codes: int) -> Ints:
     """Return where the code of each place was last before it, -1 if it was not."""
     found, last = np.empty(codes.size, np.int64), np.full(n_codes, -1, np.int64)
     for place in range(codes.size):
@@ -363,9 +264,7 @@ def before_of(codes: NDArray[np.int64], n_codes: int) -> NDArray[np.int64]:
 
 
 @compiled
-def distinct_counts(
-    codes: NDArray[np.int64], n_codes: int, lo: NDArray[np.int64], hi: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def distinct_counts(codes: Ints, n_codes: int, lo: Ints, hi: Ints) -> Ints:
     """Return how many distinct codes each range has."""
     found, counts = np.empty(lo.size, np.int64), np.zeros(n_codes, np.int64)
     left, right, n_distinct = np.int64(0), np.int64(0), 0
@@ -383,12 +282,7 @@ def distinct_counts(
 
 
 @compiled
-def places_of_ranks(
-    places: NDArray[np.int64],
-    wanted: NDArray[np.float64],
-    lo: NDArray[np.int64],
-    hi: NDArray[np.int64],
-) -> NDArray[np.int64]:
+def places_of_ranks(places: Ints, wanted: Floats, lo: Ints, hi: Ints) -> Ints:
     """Return which place among all sorted entries has a rank in each range, -1 of none.
 
     Places that are in the range are counted in a tree (Fenwick): an entry comes, goes and is found
@@ -429,7 +323,7 @@ def places_of_ranks(
 
 
 @compiled
-def _moved(place: np.int64, by: int, counts: NDArray[np.int64]) -> int:
+def _moved(place: np.int64, by: int, counts: Ints) -> int:
     """Count a place in or out, and return whether it counts."""
     if place < 0:
         return 0
@@ -441,7 +335,7 @@ def _moved(place: np.int64, by: int, counts: NDArray[np.int64]) -> int:
 
 
 @compiled
-def _place_of(rank: np.int64, top: np.int64, counts: NDArray[np.int64]) -> np.int64:
+def _place_of(rank: np.int64, top: np.int64, counts: Ints) -> np.int64:
     """Return the place of the entry of a rank (from 1 on)."""
     at, step, rest = np.int64(0), top, rank
     while step > 0:

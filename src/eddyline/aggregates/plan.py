@@ -1,14 +1,13 @@
-"""The work of the buckets of an aggregate in one batch, and what they report: values.
+"""The work of the buckets of an aggregate in one batch, and what they report.
 
-``AggregatePlan`` goes to workers, ``BucketReport`` comes back, and ``AggregatePart`` is the state
-between batches. ``Lift`` says how a task makes a column of those that travel: several aggregates
-read the same column, and most partials of one row are such a column as it is. So each column
-crosses from Spark to Python once.
+``AggregatePlan`` goes to workers and ``BucketReport`` comes back. ``AggregatePart`` is the state
+between batches. ``Lift`` says how a task makes a partial aggregate of a row from a column of the
+shuffle. Several aggregates read the same column, so each column crosses from Spark to Python once.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -17,7 +16,7 @@ import pyarrow.compute as pc
 from msgspec import Struct
 from msgspec import field as struct_field
 
-from eddyline.aggregates.cells import Span, names_of
+from eddyline.aggregates.cells import Span
 from eddyline.aggregates.monoids import MONOIDS
 from eddyline.aggregates.user import UserMonoid
 from eddyline.data.arrays import whole
@@ -29,29 +28,30 @@ if TYPE_CHECKING:
 
     from eddyline.aggregates.monoids import Monoid
     from eddyline.data.arrays import Ints
+    from eddyline.query.correlations import Correlation
     from eddyline.query.query import Emits, SlideWindow, Window
 
 COMPONENT = "aggregate"
 
 INSTANT, FIRST = "__instant", "__first"
-"""Columns of results: the instant that they are of, which is the end of a window, and of sessions
-and of several queries its start (µs)."""
+"""Columns of results: the end of their window, or their instant (µs); and, for sessions and several
+queries, the start of the window (µs)."""
 
 PLACE = "__place"
-"""The column of results of several queries that says of which they are, by number."""
+"""The column of results of several queries: the number of the query."""
 
 IS, WAS = "__is", "__was"
-"""Columns of results of which the ones before are told, too: whether there is one, and was."""
+"""Columns of results that come with the result before: whether there is one now, and was before."""
 
 PASSES = "__passes"
-"""The column of rows that are counted that says whether WHERE is true of them."""
+"""The column of counted rows that says whether WHERE is true."""
 
 OWN_CODE, OWN_CHECK = "__own_code", "__own_check"
-"""Columns of the two hashes of the groups of rows that are counted by other columns; see
+"""The two hashes of the group of a counted row, where windows count by other columns; see
 ``cells``."""
 
 OLD = "__old"
-"""Start of the names of the partial aggregates of the results before."""
+"""Prefix of the columns that have the partial aggregates of the result before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +66,10 @@ class Partials:
     @property
     def made(self) -> dict[str, Monoid]:
         """The monoid of each column."""
-        found = {
-            name: MONOIDS[each] if isinstance(each, str) else each
+        return {
+            name: replace(MONOIDS[each] if isinstance(each, str) else each, ansi=self.ansi)
             for name, each in self.monoids.items()
         }
-        return {name: each.under(ansi=self.ansi) for name, each in found.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +108,9 @@ class AggregatePlan:
     """The work of every bucket in one batch; goes to workers."""
 
     before: int
-    """The instant before which all rows had come before the batch (µs)."""
+    """Watermark before the batch (µs): no earlier row can still arrive."""
     after: int
-    """The instant before which all rows are there with the batch (µs)."""
+    """Watermark after the batch (µs)."""
     groups: tuple[str, ...]
     """The columns of groups."""
     partials: Partials
@@ -119,27 +118,27 @@ class AggregatePlan:
     window: Window
     emits: Emits | None = None
     frames: tuple[Frame, ...] = ()
-    """Of aggregates before OVER, in the place of a window and its partials."""
+    """The frames of aggregates before OVER, in place of ``window`` and ``partials``."""
     ties: tuple[str, ...] = ()
     """The columns that order rows of one instant, where rows are counted."""
     values: Mapping[str, str] = field(default_factory=dict)
-    """The columns of results, and those of their partials, where rows are counted: several results
-    may be of one. Empty: they have the same names."""
+    """The column of partials of each column of results, where rows are counted: several results
+    may share one. Empty: both have the same name."""
     spans: bool = False
-    """Whether the rows of a group, where rows are counted, are of several partitions."""
+    """Whether a group may have rows of several partitions, where rows are counted."""
     shares: tuple[Share, ...] = ()
-    """Of several queries, in the place of a window: those of each."""
+    """The windows of several queries, in place of ``window``."""
+    correlations: tuple[tuple[int, Correlation], ...] = ()
+    """Correlations of rules by their places, in place of ``window``."""
     lifts: Mapping[str, Lift] = field(default_factory=dict)
-    """How the columns of rows that come are made of those that travel. Empty: all travel as they
-    are, as of cells."""
+    """How tasks make the columns of rows. Empty: the columns arrive ready, as those of cells do."""
     reduces: bool = False
-    """Whether rows come that tasks make cells of."""
+    """Whether rows arrive, and tasks make cells of them."""
     is_alone: bool = False
-    """Whether the results of windows that count rows need no rows but those that come: of before
-    nothing is read, and nothing is kept."""
+    """Whether windows that count rows need only the rows of the batch: tasks read and keep none."""
     compares: bool = False
-    """Whether output rows differ if and only if values do: then results that come to be are given
-    where values changed, and none of before."""
+    """Whether output rows differ if and only if their values do: then tasks send only results whose
+    values changed, and no results before."""
 
     @property
     def users(self) -> dict[str, UserMonoid]:
@@ -154,7 +153,7 @@ class AggregatePlan:
 
     @property
     def tells_old(self) -> bool:
-        """Whether the results before are told beside those that came to be."""
+        """Whether tasks need the result before each result."""
         return self.emits in ("istream", "dstream")
 
 
@@ -162,21 +161,14 @@ class BucketState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
     """The files of one bucket after a batch."""
 
     waiting: tuple[RunFile, ...] = ()
-    """Cells, or rows, of which more may come, or that are not answered yet."""
+    """Cells, or rows, that wait for the watermark."""
     history: dict[str, tuple[Span, ...]] = struct_field(default_factory=dict)
-    """Cells of before, by the kind of reach."""
-
-    @property
-    def names(self) -> list[str]:
-        """The names of all files."""
-        own = [each.name for each in self.waiting]
-        return own + [name for spans in self.history.values() for name in names_of(spans)]
+    """Cells of before, which later windows reach back to; by ``History.kind``."""
 
     @property
     def files(self) -> list[RunFile]:
         """All files."""
-        spans = [each for spans in self.history.values() for each in spans]
-        kept = [file for each in spans for file in (each.cells, each.summary) if file is not None]
+        kept = [file for spans in self.history.values() for each in spans for file in each.files]
         return [*self.waiting, *kept]
 
 
@@ -189,8 +181,39 @@ class AggregatePart(Struct, frozen=True, forbid_unknown_fields=True):
 
     def packed(self) -> StatePart:
         """Return the part as a manifest holds it."""
-        names = {name for each in self.buckets.values() for name in each.names}
+        names = {file.name for each in self.buckets.values() for file in each.files}
         return StatePart.of(self, sorted(names))
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateProfile:
+    """What a bucket, a batch or several batches did; profiles add up."""
+
+    n_rows: int = 0
+    """Rows that were aggregated."""
+    n_cells: int = 0
+    """Cells that they became, one for each group and slice; or rows where these stay rows."""
+    n_read: int = 0
+    """Cells of before that were read."""
+    n_results: int = 0
+    work_ns: int = 0
+    """Time in which buckets computed results and kept cells (ns)."""
+    n_bytes: int = 0
+    """Size of the cells and of the results."""
+
+    def merge(self, *others: AggregateProfile) -> AggregateProfile:
+        """Return what several batches, or parts of one, showed together."""
+        return AggregateProfile(*map(sum, zip(*map(astuple, (self, *others)), strict=True)))
+
+    @property
+    def n_handled(self) -> int:
+        """Cells and results that buckets handled."""
+        return self.n_cells + self.n_read + self.n_results
+
+    @property
+    def rows_per_cell(self) -> float:
+        """Rows that became one cell; nan if there was none."""
+        return self.n_rows / self.n_cells if self.n_cells else float("nan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,17 +223,7 @@ class BucketReport:
     bucket: int
     after: BucketState
     """Its files after the batch."""
-    n_rows: int = 0
-    """Rows that the cells are of which arrived."""
-    n_arrived: int = 0
-    """Cells, or rows of OVER, that arrived."""
-    n_read: int = 0
-    """Cells of before that were read."""
-    n_results: int = 0
-    work_ns: int = 0
-    """Time in which the bucket computed results and kept cells (ns)."""
-    n_bytes: int = 0
-    """Size of what arrived and of the results."""
+    profile: AggregateProfile = AggregateProfile()
 
 
 Way = Literal["same", "number", "true", "present", "one", "mean", "moments", "timed"]

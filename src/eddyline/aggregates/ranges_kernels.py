@@ -62,34 +62,42 @@ def slide_ranges(
 
 
 @compiled
-def change_ranges(  # noqa: C901 - one walk over instants
+def change_ranges(  # noqa: C901, PLR0912 - one walk over instants
     starts: Ints,
     bounds: Ints,
     leaves: Ints,
+    asked: Ints,
     since: int,
     until: int,
     instants: Ints,
     ranges: Ints,
 ) -> int:
-    """Find the instants in [since, until) at which rows of a group come or leave.
+    """Find the rows of each group that are there at instants in [since, until).
 
-    ``ranges`` has lo and hi of the rows that are there, and of those before it ((results, 4)). From
-    the instant of ``leaves`` on a row is not there; no row of a group leaves before an earlier one.
+    Instants are those ``asked`` for, which ascend, or if none is, those at which rows of the group
+    come or leave. ``ranges`` has lo and hi of the rows that are there, and of those at the instant
+    before ((results, 4)). From the instant of ``leaves`` on a row is not there; no row of a group
+    leaves before an earlier one. An instant that is asked for gives a result if a row is there.
     """
     n = 0
     for group in range(bounds.size - 1):
         begin, end = bounds[group], bounds[group + 1]
-        come, leave = begin, begin  # the first row that has not come, and not left
+        come, leave, step = begin, begin, 0  # the first row that has not come, and not left
         while come < end and starts[come] < since:
             come += 1
         while leave < come and leaves[leave] < since:
             leave += 1
         while True:
             instant = np.int64(until)
-            if come < end:
-                instant = min(instant, starts[come])
-            if leave < end:
-                instant = min(instant, leaves[leave])
+            if asked.size:
+                if step < asked.size:
+                    instant = asked[step]
+                step += 1
+            else:
+                if come < end:
+                    instant = min(instant, starts[come])
+                if leave < end:
+                    instant = min(instant, leaves[leave])
             if instant >= until:
                 break
             old_come, old_leave = come, leave
@@ -97,38 +105,12 @@ def change_ranges(  # noqa: C901 - one walk over instants
                 come += 1
             while leave < come and leaves[leave] <= instant:
                 leave += 1
-            if leave == come and old_leave == old_come:  # rows that left as they came
+            if leave == come and (asked.size or old_leave == old_come):  # none, or left as it came
                 continue
             if ranges.shape[0]:
                 instants[n] = instant
                 ranges[n, 0], ranges[n, 1] = leave, come
                 ranges[n, 2], ranges[n, 3] = old_leave, old_come
-            n += 1
-    return n
-
-
-@compiled
-def instant_ranges(
-    starts: Ints, bounds: Ints, leaves: Ints, asked: Ints, instants: Ints, ranges: Ints
-) -> int:
-    """Find the rows of each group that are there at each of some instants, which ascend.
-
-    ``ranges`` has their lo and hi, and an empty range ((results, 4)); see ``change_ranges``.
-    """
-    n = 0
-    for group in range(bounds.size - 1):
-        begin, end = bounds[group], bounds[group + 1]
-        come, leave = begin, begin
-        for instant in asked:
-            while come < end and starts[come] <= instant:
-                come += 1
-            while leave < come and leaves[leave] <= instant:
-                leave += 1
-            if leave == come:
-                continue
-            if ranges.shape[0]:
-                instants[n] = instant
-                ranges[n, 0], ranges[n, 1], ranges[n, 2], ranges[n, 3] = leave, come, begin, begin
             n += 1
     return n
 

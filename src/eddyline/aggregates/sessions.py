@@ -9,20 +9,28 @@ become one, so that there are few of them.
 
 from __future__ import annotations
 
-import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from eddyline.aggregates.bucket import BucketBatch, no_cells
-from eddyline.aggregates.cells import BY_END, CODE, group_bounds, in_order, of_groups, together
-from eddyline.aggregates.plan import FIRST, BucketReport, BucketState
+from eddyline.aggregates.bucket import BucketBatch
+from eddyline.aggregates.cells import (
+    BY_END,
+    CODE,
+    group_bounds,
+    in_order,
+    no_cells,
+    of_groups,
+    of_ranges,
+    together,
+)
+from eddyline.aggregates.plan import FIRST, BucketState
 from eddyline.aggregates.ranges_kernels import session_ranges
 from eddyline.data.arrays import distinct, whole
 from eddyline.query.query import SessionWindow
 from eddyline.state.event_time import earlier
-from eddyline.state.rows import Rows
 from eddyline.state.run_files import open_rows, write_rows
 
 if TYPE_CHECKING:
@@ -30,6 +38,7 @@ if TYPE_CHECKING:
 
     from eddyline.data.arrays import Ints, Mask
     from eddyline.state.manifest import StatePlace
+    from eddyline.state.rows import Rows
     from eddyline.state.run_files import RunFile
 
 
@@ -46,55 +55,27 @@ class SessionBatch(BucketBatch):
         assert isinstance(self.plan.window, SessionWindow)
         return self.plan.window.gap
 
-    def run(self, arrived: Rows | None) -> Iterator[pa.Table]:
+    def answers(self, arrived: Rows | None) -> Iterator[pa.Table]:
         """Yield the sessions that end, and keep those that are open."""
-        started = time.thread_time_ns()
         since, until = (earlier(each, self.gap) for each in (self.plan.before, self.plan.after))
         sessions = OpenSessions(self.place, self.state.waiting, since)
         new = no_cells() if arrived is None else arrived
         codes = distinct(new.codes[CODE])
         read = [*sessions.of_codes(codes), *sessions.ended(until, codes)]
-        cells, results, n_bytes = self.entries(read, new), 0, new.payload.nbytes
-        changed = no_cells()
+        cells, changed = self.entries(read, new), no_cells()
         if cells is not None:
-            firsts, lasts = sessions_of(cells, self.gap)
+            lo, lasts = np.empty(len(cells), np.int64), np.empty(len(cells), np.int64)
+            bounds = group_bounds(cells)
+            n = session_ranges(cells.starts, cells.ends, bounds, self.gap, lo, lasts)
+            lo, hi, lasts = lo[:n], np.append(lo[1:n], len(cells)), lasts[:n]
             is_open = lasts >= until
-            ranges = np.column_stack([firsts, np.append(firsts[1:], len(cells))])
-            done, lasting = ranges[~is_open], ranges[is_open]
-            if len(done):
-                found = self.table(cells, lasts[~is_open] + self.gap, np.column_stack([done, done]))
-                results, n_bytes = found.num_rows, n_bytes + found.nbytes
+            if not is_open.all():
+                done, ends = np.column_stack([lo, hi] * 2)[~is_open], lasts[~is_open] + self.gap
+                found = self.table(cells, ends, done)
                 yield found.append_column(FIRST, pa.array(cells.starts[done[:, 0]]))
-            changed = self._sessions(cells, lasting, lasts[is_open])
-        self.report = BucketReport(
-            self.report.bucket,
-            BucketState(sessions.after(until, changed)),
-            self.n_rows,
-            n_arrived=len(new),
-            n_read=self._n_read,
-            n_results=results,
-            work_ns=time.thread_time_ns() - started,
-            n_bytes=n_bytes,
-        )
-
-    def _sessions(self, cells: Rows, ranges: Ints, lasts: Ints) -> Rows:
-        """Return sessions as one cell each."""
-        lo, hi = np.ascontiguousarray(ranges[:, 0]), np.ascontiguousarray(ranges[:, 1])
-        columns = {
-            name: self.partials[name].merge(whole(column), lo, hi)
-            if name in self.partials
-            else column.take(pa.array(lo))
-            for name, column in zip(cells.payload.column_names, cells.payload.columns, strict=True)
-        }
-        codes = {key: of[lo] for key, of in cells.codes.items()}
-        return Rows(codes, cells.starts[lo], lasts, pa.table(columns))
-
-
-def sessions_of(cells: Rows, gap: int) -> tuple[Ints, Ints]:
-    """Return the first cell of each session, and its last instant (µs); cells are in order."""
-    firsts, lasts = np.empty(len(cells), np.int64), np.empty(len(cells), np.int64)
-    n = session_ranges(cells.starts, cells.ends, group_bounds(cells), gap, firsts, lasts)
-    return firsts[:n], lasts[:n]
+            lo, hi, lasts = lo[is_open], hi[is_open], lasts[is_open]
+            changed = of_ranges(cells, lo, hi, self.partials, (cells.starts[lo], lasts))
+        self.after = BucketState(sessions.after(until, changed))
 
 
 FULLER = 2
@@ -167,8 +148,7 @@ class OpenSessions:
     def _written(self, rows: Rows) -> RunFile:
         assert self.place is not None
         by_end = pa.array(np.argsort(rows.ends, kind="stable"))
-        payload = rows.payload.append_column(BY_END, by_end)
-        indexed = Rows(rows.codes, rows.starts, rows.ends, payload)
+        indexed = replace(rows, payload=rows.payload.append_column(BY_END, by_end))
         return write_rows(self.place.files, self.place.runs, indexed, is_sorted=True)
 
 
@@ -180,8 +160,7 @@ class _File:
         rows = open_rows(place.files, place.runs, file)
         if BY_END in rows.payload.column_names:
             self.by_end = whole(rows.payload[BY_END]).to_numpy()
-            payload = rows.payload.drop_columns([BY_END])
-            rows = Rows(rows.codes, rows.starts, rows.ends, payload)
+            rows = replace(rows, payload=rows.payload.drop_columns([BY_END]))
         else:
             self.by_end = np.argsort(rows.ends, kind="stable")
         self.rows = rows

@@ -1,34 +1,33 @@
 """Windows that end at every slide, of one query or of several over the cells that they share.
 
-``Slides`` cuts time into cells and says where windows end; ``SlideBatch`` is the work of a bucket
-for one query, ``SharedBatch`` for several.
+``Slides`` cuts time into cells and says where windows end; ``SlideBatch`` is the work of a bucket.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eddyline.aggregates.bucket import BucketBatch, filled_ranges, kept_spans
+from eddyline.aggregates.bucket import BucketBatch, filled_ranges
 from eddyline.aggregates.cells import Reach, Span, coarser
-from eddyline.aggregates.plan import FIRST, INSTANT, PLACE
+from eddyline.aggregates.plan import FIRST, INSTANT, PLACE, Share
 from eddyline.aggregates.ranges_kernels import slide_ranges
 from eddyline.errors import AggregateError
 from eddyline.query.query import LONGEST, SlideWindow
 from eddyline.state.rows import ALWAYS, FOREVER, Rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from eddyline.aggregates.cells import History
     from eddyline.aggregates.monoids import Monoid
-    from eddyline.aggregates.plan import Share
     from eddyline.data.arrays import Ints
 
 
@@ -72,7 +71,9 @@ class Slides:
         return instant + (self.origin - instant) % self.slide
 
     def cell_of(self, instant: int) -> int:
-        """Return the start of the cell of an instant (µs)."""
+        """Return the start of the cell of an instant (µs); the ends of time are their own cells."""
+        if instant in (ALWAYS, FOREVER):
+            return instant
         place = (instant - self.origin) % self.slide
         return instant - place + (self.cut if place >= self.cut else 0)
 
@@ -106,64 +107,106 @@ class Due:
     """All windows have all cells that start in this half-open range."""
 
 
+@dataclass(frozen=True)
+class Level:
+    """The queries that group alike; one query by itself is a level of its own."""
+
+    kind: str
+    """The name of the history of its cells."""
+    number: int
+    """The place of its groups among those that cells have codes of; see ``cells.coarser``."""
+    shares: tuple[Share, ...]
+    """The queries, one or more."""
+    partials: dict[str, Monoid]
+    """The columns of partial aggregates that they need."""
+
+    @property
+    def reach(self) -> Reach:
+        """How far back the longest window looks."""
+        return Reach(max(each.window.length for each in self.shares))
+
+
 class SlideBatch(BucketBatch):
-    """Windows that end at every slide."""
+    """Windows that end at every slide: of one query, or of several over cells in common.
+
+    The fresh cells are merged once for each level of groups. Of each level they are kept as far
+    back as its own windows reach; cells that wait are kept once.
+    """
+
+    @cached_property
+    def shares(self) -> tuple[Share, ...]:
+        """The windows of each query."""
+        if self.plan.shares:
+            return self.plan.shares
+        assert isinstance(self.plan.window, SlideWindow)
+        return (Share(self.plan.window, tuple(self.partials), self.plan.groups),)
 
     @cached_property
     def slides(self) -> Slides:
-        """The windows."""
-        assert isinstance(self.plan.window, SlideWindow)
-        return Slides.of(self.plan.window)
+        """The cells, and the longest of the windows."""
+        windows = [each.window for each in self.shares]
+        return Slides.common(windows) if self.plan.shares else Slides.of(windows[0])
 
-    @property
-    def back(self) -> int:
-        """How far before the end of a window its cells, and those of the one before, start."""
-        return self.slides.length + (self.slides.slide if self.plan.tells_old else 0)
+    @cached_property
+    def levels(self) -> dict[int, Level]:
+        """The levels of groups."""
+        found = {}
+        for number in dict.fromkeys(each.level for each in self.shares):
+            own = tuple(each for each in self.shares if each.level == number)
+            partials = {name: self.partials[name] for each in own for name in each.wanted}
+            kind = f"range {number}" if self.plan.shares else "range"
+            found[number] = Level(kind, number, own, partials)
+        return found
 
     def answered(self, instant: int) -> int:
         """Return the start of the first cell that is not answered when time is at an instant."""
-        return instant if instant in (ALWAYS, FOREVER) else self.slides.cell_of(instant)
+        return self.slides.cell_of(instant)
 
-    def results(self, fresh: Rows | None) -> pa.Table | None:
-        """Return the results of the windows that end after ``before`` and not after ``after``."""
-        due = self.due(fresh)
-        if due is None:
-            return None
-        history = self.reached("range", Reach(self.slides.length))
-        cells = self.entries(history.cells(due.since, due.common, None), fresh)
-        return None if cells is None else self.windows(due, cells)
+    def results(self, fresh: Rows | None) -> Iterator[pa.Table]:
+        """Yield the results of the windows that end after ``before`` and not after ``after``.
 
-    def due(self, fresh: Rows | None) -> Due | None:
+        Queries of a level that need the same files of before take their results out of the same
+        cells, which are put in order once, for the one of them that looks back furthest.
+        """
+        alike: dict[Any, list[tuple[Due, int]]] = {}
+        for place, share in enumerate(self.shares):
+            level = self.levels[share.level]
+            due = self.due(Slides.of(share.window), self._cells(level, fresh))
+            if due is not None:
+                files = self._history(level).files(due.since, due.common)
+                names = tuple((file.name, is_whole) for file, is_whole in files)
+                alike.setdefault((share.level, names), []).append((due, place))
+        found = []
+        for (number, _), windows in alike.items():
+            level, furthest = (
+                self.levels[number],
+                min((due for due, _ in windows), key=attrgetter("since")),
+            )
+            before = self._history(level).cells(furthest.since, furthest.common, None)
+            cells = self.entries(before, self._cells(level, fresh))
+            if cells is not None:
+                found += [self._results_of(place, due, cells) for due, place in windows]
+        filled = [each for each in found if each.num_rows]
+        if filled:
+            yield pa.concat_tables(filled, promote_options="default")
+
+    def due(self, slides: Slides, fresh: Rows | None) -> Due | None:
         """Return the windows that are answered now, and the cells of before that they need."""
-        before, slide = self.plan.before, self.slides.slide
+        before = self.plan.before
         if before == ALWAYS:
             if fresh is None:
                 return None
             before = int(fresh.starts.min())
-        first, last = self.slides.end_from(before + 1), self._last(fresh)
+        first, last = slides.end_from(before + 1), self._last(slides, fresh)
         if first > last:
             return None
-        start = first - slide if self.plan.tells_old else first
-        if self.slides.length == LONGEST:
+        start = first - slides.slide if self.plan.tells_old else first
+        if slides.length == LONGEST:
             return Due(first, last, ALWAYS, (ALWAYS, start))
-        return Due(first, last, first - self.back, (last - self.slides.length, start))
+        return Due(first, last, start - slides.length, (last - slides.length, start))
 
-    def windows(self, due: Due, cells: Rows) -> pa.Table:
-        """Return the results of windows.
-
-        Args:
-            due: the windows.
-            cells: all that they need, in order; others do not matter.
-        """
-        slides = self.slides
-        length = -1 if slides.length == LONGEST else slides.length
-        n_instants = (due.last - due.first) // slides.slide + 1
-        facts = due.first, n_instants, slides.slide, length, self.plan.tells_old
-        return self.table(cells, *filled_ranges(slide_ranges, cells, *facts))
-
-    def _last(self, fresh: Rows | None) -> int:
+    def _last(self, slides: Slides, fresh: Rows | None) -> int:
         """Return the last end of a window that is answered (µs)."""
-        slides = self.slides
         if self.plan.after == ALWAYS:
             return ALWAYS
         if self.plan.after != FOREVER:
@@ -176,149 +219,58 @@ class SlideBatch(BucketBatch):
         return slides.end_from(newest + slides.length + 1) - (0 if is_told else slides.slide)
 
     def history_after(self, fresh: Rows | None) -> dict[str, tuple[Span, ...]]:
-        """Return the files of cells that windows of later batches reach back to."""
-        history = self.reached("range", Reach(self.slides.length))
-        after = self.plan.after
-        if after == ALWAYS:
-            return {}
-        horizon = ALWAYS if history.reach.is_all else self.slides.end_from(after + 1) - self.back
-        return kept_spans("range", history, fresh, horizon)
-
-
-@dataclass(frozen=True)
-class Level:
-    """Those of several queries that group alike."""
-
-    number: int
-    """The place of their groups among those that cells have codes of; see ``cells.coarser``."""
-    shares: tuple[Share, ...]
-    """The queries, one or more."""
-    partials: dict[str, Monoid]
-    """The columns of partial aggregates that they need."""
-
-    @classmethod
-    def of(cls, number: int, shares: Sequence[Share], partials: Mapping[str, Monoid]) -> Level:
-        """Return the level of some of all queries."""
-        own = tuple(each for each in shares if each.level == number)
-        return cls(number, own, {name: partials[name] for each in own for name in each.wanted})
-
-    @property
-    def kind(self) -> str:
-        """The name of the history of its cells."""
-        return f"range {self.number}"
-
-    @property
-    def reach(self) -> Reach:
-        """How far back the longest window looks."""
-        return Reach(max(each.window.length for each in self.shares))
-
-    def cells(self, finest: Rows) -> Rows:
-        """Return cells by the groups of the level, with the columns that it needs."""
-        columns = [*self.shares[0].groups, *self.partials]
-        return coarser(finest, self.number, columns, self.partials)
-
-    def horizon(self, after: int) -> int:
-        """Return the instant before which no window needs cells when time is at another (µs)."""
-        windows = [Slides.of(each.window) for each in self.shares]
-        return min(each.end_from(after + 1) - each.length for each in windows)
-
-
-class SharedBatch(BucketBatch):
-    """Windows of several queries over cells that they have in common.
-
-    The fresh cells are merged once for each level of groups. Of each level they are kept as far
-    back as its own windows reach; cells that wait are kept once.
-    """
-
-    @cached_property
-    def slides(self) -> Slides:
-        """The cells, and the longest of the windows."""
-        return Slides.common([each.window for each in self.plan.shares])
-
-    @cached_property
-    def levels(self) -> dict[int, Level]:
-        """The levels of groups."""
-        numbers = dict.fromkeys(each.level for each in self.plan.shares)
-        return {each: Level.of(each, self.plan.shares, self.partials) for each in numbers}
-
-    def answered(self, instant: int) -> int:
-        """Return the start of the first cell that is not answered when time is at an instant."""
-        return instant if instant in (ALWAYS, FOREVER) else self.slides.cell_of(instant)
-
-    def results(self, fresh: Rows | None) -> pa.Table | None:
-        """Return the results of all queries, each with the number of its own.
-
-        Queries of a level that need the same files of before take their results out of the same
-        cells, which are put in order once, for the one of them that looks back furthest.
-        """
-        alike: dict[Any, list[tuple[Due, ShareBatch]]] = {}
-        for place, share in enumerate(self.plan.shares):
-            task = self._task(place, share)
-            due = task.due(self._cells(task.level, fresh))
-            if due is not None:
-                files = task.history.files(due.since, due.common)
-                names = tuple((file.name, is_whole) for file, is_whole in files)
-                alike.setdefault((task.level.number, names), []).append((due, task))
-        found = []
-        for tasks in alike.values():
-            due, task = min(tasks, key=lambda each: each[0].since)
-            history = task.history.cells(due.since, due.common, None)
-            cells = self.entries(history, self._cells(task.level, fresh))
-            if cells is not None:
-                found += [each.results_of(due, cells) for due, each in tasks]
-        filled = [each for each in found if each.num_rows]
-        return pa.concat_tables(filled, promote_options="default") if filled else None
-
-    def _task(self, place: int, share: Share) -> ShareBatch:
-        """Return the windows of one query."""
-        own = replace(self.plan, window=share.window, groups=share.groups, shares=())
-        task = ShareBatch(own, self.place, self.state, self.report.bucket)
-        task.number, task.share, task.level = place, share, self.levels[share.level]
-        task.partials = {name: self.partials[name] for name in share.wanted}
-        return task
-
-    def history_after(self, fresh: Rows | None) -> dict[str, tuple[Span, ...]]:
         """Return the files of cells that a window of some query reaches back to."""
         after = self.plan.after
         if after == ALWAYS:
             return {}
         kept: dict[str, tuple[Span, ...]] = {}
-        for each in self.levels.values():
-            history = self.reached(each.kind, each.reach, each.partials)
-            kept |= kept_spans(each.kind, history, self._cells(each, fresh), each.horizon(after))
+        for level in self.levels.values():
+            history, horizon = self._history(level), ALWAYS
+            if not history.reach.is_all:
+                horizon = min(
+                    self._first_needed(Slides.of(each.window), after) for each in level.shares
+                )
+            kept |= history.after(self._cells(level, fresh), horizon)
         return kept
+
+    def _first_needed(self, slides: Slides, after: int) -> int:
+        """Return the instant before which windows need no cells when time is at another (µs)."""
+        back = slides.length + (slides.slide if self.plan.tells_old else 0)
+        return slides.end_from(after + 1) - back
+
+    def _history(self, level: Level) -> History:
+        """Return the cells of before, kept as far back as the windows of a level reach."""
+        return self.history(level.kind, level.reach, level.partials)
 
     def _cells(self, level: Level, fresh: Rows | None) -> Rows | None:
         """Return the fresh cells by the groups of a level, merged when they are first asked for."""
-        if fresh is None:
-            return None
+        if fresh is None or not self.plan.shares:
+            return fresh
         if level.number not in self._merged:
-            self._merged[level.number] = level.cells(fresh)
+            columns = [*level.shares[0].groups, *level.partials]
+            self._merged[level.number] = coarser(fresh, level.number, columns, level.partials)
         return self._merged[level.number]
 
     @cached_property
     def _merged(self) -> dict[int, Rows]:
         return {}
 
+    def _results_of(self, place: int, due: Due, cells: Rows) -> pa.Table:
+        """Return the results of the windows of a query.
 
-class ShareBatch(SlideBatch):
-    """Windows of one of several queries."""
-
-    number: int
-    """The place of the query."""
-    share: Share
-    """What it needs and gives."""
-    level: Level
-    """The queries that group as it does."""
-
-    @cached_property
-    def history(self) -> History:
-        """The cells of before, which are kept for the longest windows of the level."""
-        return self.reached(self.level.kind, self.level.reach, self.level.partials)
-
-    def results_of(self, due: Due, cells: Rows) -> pa.Table:
-        """Return the results of its windows; columns that it does not need are missing."""
-        found, share = self.windows(due, cells), self.share
+        Args:
+            place: of the query; results of several say it, and lack columns of the others.
+            due: the windows.
+            cells: all that they need, in order; others do not matter.
+        """
+        share = self.shares[place]
+        slides = Slides.of(share.window)
+        length = -1 if slides.length == LONGEST else slides.length
+        n_instants = (due.last - due.first) // slides.slide + 1
+        facts = due.first, n_instants, slides.slide, length, self.plan.tells_old
+        found = self.table(cells, *filled_ranges(slide_ranges, cells, *facts), share)
+        if not self.plan.shares:
+            return found
         if share.presence:
             counts = found[share.presence]
             found = found.filter(pc.greater(pc.fill_null(counts, 0), 0))
@@ -326,4 +278,4 @@ class ShareBatch(SlideBatch):
                 found = found.drop_columns([share.presence])
         starts = pc.subtract(found[INSTANT], share.window.length)
         found = found.append_column(FIRST, starts)
-        return found.append_column(PLACE, pa.array(np.full(found.num_rows, self.number, np.int32)))
+        return found.append_column(PLACE, pa.array(np.full(found.num_rows, place, np.int32)))

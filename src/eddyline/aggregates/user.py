@@ -15,20 +15,20 @@ Example:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from eddyline.aggregates.columns import is_there, one_array, taken
+from eddyline.aggregates.columns import counts_before, is_there, one_array, taken
 from eddyline.aggregates.monoids import Monoid
 from eddyline.errors import OptionError, PlanError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
+    from eddyline.data.arrays import Ints, Mask
 
 
 class Aggregate:
@@ -66,9 +66,7 @@ class UserMonoid(Monoid):
     """What a user's aggregate combines, over many ranges at once."""
 
     aggregate: Aggregate
-
-    reduce_sql: ClassVar[str] = ""
-    lift_sql: ClassVar[str] = ""
+    lift_sql: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
         for name in ("lift", "combine", "lower"):
@@ -76,43 +74,32 @@ class UserMonoid(Monoid):
                 message = f"{self._name} has no method {name!r}; an aggregate has lift and combine"
                 raise OptionError(message, name=name)
 
-    def lifted(self, arrays: Sequence[pa.Array | pa.ChunkedArray]) -> pa.Array:
+    def lifted(self, arrays: Sequence[pa.Array]) -> pa.Array:
         """Return the partial of each row of arguments.
 
         Raises:
             PlanError: the aggregate gave something else than an array of that length.
         """
-        given = [one_array(each) for each in arrays]
-        return self._checked(self.aggregate.lift(*given), "lift", len(given[0]), None)
+        return self._checked(self.aggregate.lift(*arrays), "lift", len(arrays[0]), None)
 
-    def merge(
-        self, column: pa.Array | pa.ChunkedArray, lo: NDArray[np.int64], hi: NDArray[np.int64]
-    ) -> pa.Array:
+    def merge(self, column: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
         """Return the partial of each range; see ``lower`` for values."""
-        array = one_array(column)
-        there = is_there(array)
-        if not there.all():
-            before = np.zeros(there.size + 1, np.int64)
-            np.cumsum(there, out=before[1:])
-            array, lo, hi = array.drop_null(), before[lo], before[hi]
+        before = counts_before(is_there(column))
+        column, lo, hi = column.drop_null(), before[lo], before[hi]
         some = np.flatnonzero(lo < hi)
         if not some.size:
-            return pa.nulls(lo.size, array.type)
+            return pa.nulls(lo.size, column.type)
         method = self._by_tree if self.aggregate.inverse is None else self._by_prefixes
-        return _at(method(array, lo[some], hi[some]), some, lo.size)
+        return _at(method(column, lo[some], hi[some]), some, lo.size)
 
-    def value(
-        self, column: pa.Array | pa.ChunkedArray, lo: NDArray[np.int64], hi: NDArray[np.int64]
-    ) -> pa.Array:
+    def value(self, column: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
         """Return the lowered partial of each range."""
         merged = self.merge(column, lo, hi)
         some = np.flatnonzero(is_there(merged))
-        known = merged.drop_null()
-        return _at(
-            self._checked(self.aggregate.lower(known), "lower", some.size, None), some, lo.size
-        )
+        lowered = self.aggregate.lower(merged.drop_null())
+        return _at(self._checked(lowered, "lower", some.size, None), some, lo.size)
 
-    def _by_tree(self, array: pa.Array, lo: NDArray[np.int64], hi: NDArray[np.int64]) -> pa.Array:
+    def _by_tree(self, array: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
         """Combine blocks of 1, 2, 4, … entries, as the bits of the lengths of ranges say.
 
         A block is made only where a range has all of it: entries of different groups never meet.
@@ -132,9 +119,7 @@ class UserMonoid(Monoid):
             place[starts] = np.arange(starts.size)
         return found
 
-    def _by_prefixes(
-        self, array: pa.Array, lo: NDArray[np.int64], hi: NDArray[np.int64]
-    ) -> pa.Array:
+    def _by_prefixes(self, array: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
         """Take away what is before each range from all up to its end, among ranges that overlap."""
         reach = _reach(lo, hi, len(array))
         is_first = np.ones(len(array), np.bool_)
@@ -148,7 +133,7 @@ class UserMonoid(Monoid):
             return found
         return _put(found, some, self._checked(inverse(*rest), "inverse", some.size, array.type))
 
-    def _prefixes(self, array: pa.Array, is_first: NDArray[np.bool_]) -> pa.Array:
+    def _prefixes(self, array: pa.Array, is_first: Mask) -> pa.Array:
         """Return all entries up to each one combined, from the last first one on.
 
         Pairs are combined, then the pairs up to each pair, then the entries between them.
@@ -165,7 +150,7 @@ class UserMonoid(Monoid):
         places = np.concatenate([[0], odd, later])
         return pa.concat_arrays([array[:1], sums, between]).take(pa.array(np.argsort(places)))
 
-    def _joined(self, one: pa.Array, other: pa.Array, is_alone: NDArray[np.bool_]) -> pa.Array:
+    def _joined(self, one: pa.Array, other: pa.Array, is_alone: Mask) -> pa.Array:
         """Return pairs combined, but the second alone where that is said."""
         some = np.flatnonzero(~is_alone)
         if some.size == len(other):
@@ -200,20 +185,20 @@ class UserMonoid(Monoid):
         return one_array(found)
 
 
-def _reach(lo: NDArray[np.int64], hi: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+def _reach(lo: Ints, hi: Ints, n: int) -> Ints:
     """Return, by entry, where the last range ends that starts at or before it; 0 if none does."""
     before = np.searchsorted(lo, np.arange(n), side="right")
     return np.concatenate([[0], hi])[before]
 
 
-def _put(array: pa.Array, places: NDArray[np.int64], values: pa.Array) -> pa.Array:
+def _put(array: pa.Array, places: Ints, values: pa.Array) -> pa.Array:
     """Return an array with other values at some places."""
     chosen = np.arange(len(array))
     chosen[places] = len(array) + np.arange(places.size)
     return pa.concat_arrays([array, values]).take(pa.array(chosen))
 
 
-def _at(values: pa.Array, places: NDArray[np.int64], n: int) -> pa.Array:
+def _at(values: pa.Array, places: Ints, n: int) -> pa.Array:
     """Return n values: these at their places, NULL elsewhere."""
     chosen = np.full(n, -1)
     chosen[places] = np.arange(places.size)

@@ -32,19 +32,15 @@ if TYPE_CHECKING:
     from eddyline.runtime.journal import JournalEntry
 
 
-class Reader(Protocol):
-    """A query that asks the alarms of a set, of segments with some keys and attributes."""
+class Asking(Protocol):
+    """A query of a stream that asks the alarms of a set; the set keeps a weak reference."""
 
     def check(self, alarms: Mapping[str, str]) -> None:
-        """Check that alarms fit.
+        """Check that alarms, texts by their names, fit.
 
         Raises:
             QueryError: one does not.
         """
-
-
-class Shown(Protocol):
-    """A query that asks the alarms of a set, as people may see it."""
 
     def explain(self, entries: Iterable[JournalEntry], width: int) -> str:
         """Return in words how alarms are solved."""
@@ -80,11 +76,10 @@ class AlarmSet:
         self.name = checked_text("name of a set", name)
         self._sources: dict[str, AlarmSource] = {}
         self._journal = Journal()
-        self._shown: list[weakref.ReferenceType[Any]] = []
+        self._asking: list[weakref.ReferenceType[Asking]] = []
         """The queries of streams that ask the alarms, the last one behind the others."""
         self._version = 0
         self._lock = threading.RLock()
-        self._readers: weakref.WeakSet[Any] = weakref.WeakSet()
         self.add({} if alarms is None else alarms)
 
     @property
@@ -203,7 +198,9 @@ class AlarmSet:
         Raises:
             QueryError: no query of a stream asks them.
         """
-        return self._shown_last().explain(self._entries(), width)
+        with self._lock:
+            last, entries = self._asked_last(), [*self._journal]
+        return last.explain(entries, width)
 
     def report(self, path: str | Path) -> Path:
         """Write what is known of the alarms as one self-contained HTML page.
@@ -212,36 +209,33 @@ class AlarmSet:
             QueryError: as for ``explain``.
             EddylineError: the extra ``report`` is not installed.
         """
-        return self._shown_last().report(self._entries(), path)
+        with self._lock:
+            last, entries = self._asked_last(), [*self._journal]
+        return last.report(entries, path)
 
     def note(self, entries: Iterable[JournalEntry]) -> None:
         """Take in decisions of a query that asks the alarms."""
         with self._lock:
             self._journal.extend(entries)
 
-    def _entries(self) -> list[JournalEntry]:
-        with self._lock:
-            return [*self._journal]
-
-    def _shown_last(self) -> Shown:
-        with self._lock:
-            known = [shown for each in self._shown if (shown := each()) is not None]
-        if not known:
-            msg = (
-                f"{self.name}: no query of a stream asks these alarms; make one by "
-                "segments.alarms(…), and keep it"
-            )
-            raise QueryError(msg, alarms=self.name)
-        last: Shown = known[-1]
-        return last
-
-    def asked_by(self, reader: Reader, shown: Shown | None = None) -> None:
+    def asked_by(self, query: Asking) -> None:
         """Take note of a query that asks the alarms: later ones have to fit it, too."""
         with self._lock:
-            self._readers.add(reader)
-            if shown is not None:
-                others = [each for each in self._shown if each() not in (None, shown)]
-                self._shown = [*others, weakref.ref(shown)]
+            others = [each for each in self._asking if each() not in (None, query)]
+            self._asking = [*others, weakref.ref(query)]
+
+    def _queries(self) -> list[Asking]:
+        """Return the queries that still are, the one that asked last at the end."""
+        return [query for each in self._asking if (query := each()) is not None]
+
+    def _asked_last(self) -> Asking:
+        if queries := self._queries():
+            return queries[-1]
+        msg = (
+            f"{self.name}: no query of a stream asks these alarms; make one by "
+            "segments.alarms(…), and keep it"
+        )
+        raise QueryError(msg, alarms=self.name)
 
     def _all(self) -> dict[str, AlarmSource]:
         with self._lock:
@@ -256,8 +250,8 @@ class AlarmSet:
         texts = {name: each.text for name, each in given.items()}
         for name, text in texts.items():
             check_alarm(name, text)
-        for reader in list(self._readers):
-            reader.check(texts)
+        for query in self._queries():
+            query.check(texts)
         self._sources |= given
         self._version += bool(given)
 
@@ -354,13 +348,9 @@ class Alarm:
     @property
     def definition(self) -> int:
         """A number that tells it from other alarms and from other texts of its name (64 bits)."""
-        return definition_of(self.name, self.text)
-
-
-def definition_of(name: str, text: str) -> int:
-    """Return a number that tells an alarm from others, and a text of its from others (64 bits)."""
-    said = hashlib.blake2b(f"{len(name)} {name}{text}".encode(), digest_size=8).digest()
-    return int.from_bytes(said, "little", signed=True)
+        said = f"{len(self.name)} {self.name}{self.text}".encode()
+        digest = hashlib.blake2b(said, digest_size=8).digest()
+        return int.from_bytes(digest, "little", signed=True)
 
 
 def check_alarm(name: str, text: str) -> None:

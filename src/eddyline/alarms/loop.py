@@ -250,11 +250,8 @@ class AlarmLoop(Choice):
             shares = shares_of(self._templates[text], self._bases, self._known.values)
             if shares is None:
                 continue
-            state = self._states[text]
-            found[text] = [
-                state.accuracy_of(plan.sharing).corrected(self._estimate(text, plan, shares)).value
-                for plan in fixed_plans(self._templates[text])
-            ]
+            plans = fixed_plans(self._templates[text])
+            found[text] = [self._price(text, plan, shares).value for plan in plans]
         return found
 
     def _ordered(self, text: str, fresh: AlarmProfile, batch_id: int) -> list[JournalEntry]:
@@ -300,11 +297,19 @@ class AlarmLoop(Choice):
 
     def _costs(self, text: str, shares: Shares) -> dict[str, Estimate]:
         """Return what each way costs (ns for each segment), put right by what came true."""
-        state, found = self._state(text), {}
-        for way in sharings_of(self._templates[text]):
-            given = self._estimate(text, replace(state.plan, sharing=way), shares)
-            found[way] = state.accuracy_of(way).corrected(given)
-        return found
+        plan = self._state(text).plan
+        return {
+            way: self._price(text, replace(plan, sharing=way), shares)
+            for way in sharings_of(self._templates[text])
+        }
+
+    def _price(self, text: str, plan: TemplatePlan, shares: Shares) -> Estimate:
+        """Return the estimate of a plan, put right by what came true."""
+        return (
+            self._state(text)
+            .accuracy_of(plan.sharing)
+            .corrected(self._estimate(text, plan, shares))
+        )
 
     def _estimate(self, text: str, plan: TemplatePlan, shares: Shares) -> Estimate:
         n_rows = self._known.n_rows / max(self._known.n_blocks, 1)
@@ -404,8 +409,9 @@ class AlarmLoop(Choice):
         return self.n_newest
 
     def foreseen(self, plan: Any, evidence: Any) -> tuple[Floats, Floats]:  # noqa: ARG002
-        """Return on what share of segments alarms hold."""
-        return held_of(evidence)
+        """Return on what share of segments alarms hold, which is the same under all plans."""
+        held = [np.nan if share is None else share for share in evidence[0]]
+        return np.array(held, np.float64), np.full(len(held), np.inf)
 
     def cost_of(self, plan: Mapping[str, Any], evidence: Any) -> float:
         """Return what the templates of the evidence cost (ns per segment).
@@ -607,15 +613,6 @@ class AlarmConditions:
         met = Met(plan, self._held, np.maximum(self._n_rows, 1.0))
         least = LEAST_SAMPLED if self.prices else np.inf
         return self.known.situation(evidence, least, met)
-
-
-def held_of(evidence: Any) -> tuple[Floats, Floats]:
-    """Return on what share of segments alarms hold by an evidence, and of how many that is known.
-
-    It is the same under all plans.
-    """
-    shares = np.array([np.nan if share is None else share for share in evidence[0]], np.float64)
-    return shares, np.full(len(shares), np.inf)
 
 
 MOST_ALARMS = 3

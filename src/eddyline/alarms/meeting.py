@@ -19,7 +19,7 @@ part, a *band*: each alone holds nearly everywhere, and both next to nowhere.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,7 +33,6 @@ from eddyline.alarms.meeting_kernels import (
     bounded,
     met,
     places,
-    places_in,
     spans,
 )
 from eddyline.alarms.profile import BOUNDS
@@ -126,10 +125,6 @@ class Basis:
         self._knows_all = False
         self._found: Bounds | None = None
 
-    def everywhere(self) -> Bounds:
-        """Return it on all segments."""
-        return self.on(np.arange(len(self._segments)))
-
     def on(self, rows: Indices) -> Bounds:
         """Return it on all segments, of which only ``rows`` and those before are computed."""
         if self._found is not None and (self._knows_all or not len(rows)):
@@ -196,14 +191,14 @@ UP, DOWN = (">", ">="), ("<", "<=")
 KINDS = {**dict.fromkeys(UP, ABOVE), **dict.fromkeys(DOWN, BELOW), "=": EQUAL}
 
 
-def may_hold(bounds: Bounds, op: str, constant: float) -> Mask:
-    """Return on which segments a comparison with a constant is not surely false."""
+def may_hold(bounds: Bounds, op: str, least: float, greatest: float) -> Mask:
+    """Return on which segments a comparison with constants between two is not surely false."""
     if op in UP:
-        return bounds.high >= constant
+        return bounds.high >= least
     if op in DOWN:
-        return bounds.low <= constant
+        return bounds.low <= greatest
     if op == "=":
-        return (bounds.low <= constant) & (bounds.high >= constant)
+        return (bounds.low <= greatest) & (bounds.high >= least)
     return bounds.low <= bounds.high
 
 
@@ -280,11 +275,11 @@ class Constants:
         """Return for each segment, of entities ``keys``, from where to where constants may do."""
         first, last = self._all(keys)
         if op in UP:
-            return first, self._place(bounds.high, keys, is_after=True)
+            return first, places(self.values, first, last, bounds.high, True)
         if op in DOWN:
-            return self._place(bounds.low, keys, is_after=False), last
+            return places(self.values, first, last, bounds.low, False), last
         if op == "=":
-            return spans(self.values, *self._all(keys), bounds.low, bounds.high)
+            return spans(self.values, first, last, bounds.low, bounds.high)
         return first, np.where(bounds.low <= bounds.high, last, first)
 
     def between(self, bounds: Bounds, width: float, keys: Ints) -> tuple[Indices, Indices]:
@@ -326,9 +321,6 @@ class Constants:
             return np.zeros(len(keys), np.intp), np.full(len(keys), len(self.values))
         return self.starts[keys], self.starts[keys + 1]
 
-    def _place(self, values: Floats, keys: Ints, *, is_after: bool) -> Indices:
-        return places(self.values, *self._all(keys), values, is_after)
-
 
 def by_width(widths: Floats) -> Iterator[Indices]:
     """Yield the places of bands, those of about the same width together."""
@@ -339,31 +331,20 @@ def by_width(widths: Floats) -> Iterator[Indices]:
         yield some[power[some] == each]
 
 
-@dataclass(frozen=True, eq=False)
 class Counts:
     """How many segments may meet a constant: exact, by the sorted bounds of an expression."""
 
-    bounds: Bounds
-
-    @cached_property
-    def _lows(self) -> Floats:
-        return np.sort(self.bounds.low)
-
-    @cached_property
-    def _highs(self) -> Floats:
-        return np.sort(self.bounds.high)
-
-    @cached_property
-    def _n_valued(self) -> int:
-        return int((self.bounds.low <= self.bounds.high).sum())
+    def __init__(self, bounds: Bounds) -> None:
+        self._lows, self._highs = np.sort(bounds.low), np.sort(bounds.high)
+        self._n_valued = int((bounds.low <= bounds.high).sum())
 
     def between(self, low: Floats, high: Floats) -> Ints:
         """Return for each pair of constants how many segments may have a value between them.
 
         It is ``NEVER`` where they are no band (``by_width``): rounding may say that both are met.
         """
-        above = len(self._highs) - places_in(self._highs, low, False)
-        below = places_in(self._lows, high, True)
+        above = len(self._highs) - np.searchsorted(self._highs, low, "left")
+        below = np.searchsorted(self._lows, high, "right")
         # Each segment with a value is above one or below the other, or both.
         with np.errstate(invalid="ignore", over="ignore"):
             is_band = high - low >= 0
@@ -372,9 +353,9 @@ class Counts:
     def of(self, op: str, constants: Floats) -> Ints:
         """Return for each constant how many segments may have an instant where ``op`` holds."""
         n = len(self._lows)
-        below = places_in(self._highs, constants, False)
+        below = np.searchsorted(self._highs, constants, "left")
         up = n - below
-        down = places_in(self._lows, constants, True)
+        down = np.searchsorted(self._lows, constants, "right")
         if op in UP:
             return up
         if op in DOWN:
@@ -396,24 +377,12 @@ def covered(
 
     def leaf(comparison: Comparison) -> Mask:
         (at,) = slots_in(comparison)
-        constants = template.constants[:, at]
-        return _loosest(bounds(template.bases[at]), rows, template.ops[at], constants)
+        constants, own = template.constants[:, at], bounds(template.bases[at])
+        ends = float(np.fmin.reduce(constants)), float(np.fmax.reduce(constants))
+        found = may_hold(own, template.ops[at], *ends)
+        return found if len(rows) == len(found) else found[rows]
 
     return holds(condition, leaf)
-
-
-def _loosest(bounds: Bounds, rows: Indices, op: str, constants: Floats) -> Mask:
-    low, high = bounds.low, bounds.high
-    if len(rows) < len(low):
-        low, high = low[rows], high[rows]
-    above: Mask = high >= np.fmin.reduce(constants)
-    below: Mask = low <= np.fmax.reduce(constants)
-    if op in UP:
-        return above
-    if op in DOWN:
-        return below
-    found: Mask = above & below if op == "=" else low <= high
-    return found
 
 
 def witnesses(template: Template, counts: Counted, n: int) -> dict[Looked, Mask]:

@@ -118,15 +118,6 @@ def places(
 
 
 @compiled
-def places_in(numbers: Floats, values: Floats, is_after: bool) -> Ints:
-    """Return for each value where it stands among ascending numbers."""
-    found = np.empty(values.size, np.int64)
-    for at in range(values.size):
-        found[at] = place(numbers, 0, numbers.size, values[at], is_after)
-    return found
-
-
-@compiled
 def spans(
     constants: Floats, first: Indices, last: Indices, low: Floats, high: Floats
 ) -> tuple[Ints, Ints]:

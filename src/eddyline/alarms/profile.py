@@ -35,14 +35,10 @@ class TemplateCounts:
     """How it was solved."""
     n_rows: int
     """Segments that its alarms were asked of."""
-    n_pairs: int
-    """Pairs of a segment and an alarm that were looked at or solved."""
     n_held: int
     """Ranges that were found, before they were put together."""
     ns: int
     """Time in all (ns)."""
-    n_blocks: int = 1
-    """Blocks of segments."""
 
     def merged(self, other: TemplateCounts) -> TemplateCounts:
         """Return the counts of both; those of another way to solve it are left out."""
@@ -51,10 +47,8 @@ class TemplateCounts:
         return TemplateCounts(
             self.sharing,
             self.n_rows + other.n_rows,
-            self.n_pairs + other.n_pairs,
             self.n_held + other.n_held,
             self.ns + other.ns,
-            self.n_blocks + other.n_blocks,
         )
 
 
@@ -118,13 +112,6 @@ class Tally:
         yield
         inner = sum(ns for _, _, ns in self.calls[first:])
         self.calls.append((kind, n_rows, max(self.clock() - began - inner, 0)))
-
-    def rows_since(self, first: int) -> list[int]:
-        """Return the rows by kind of the calls from one on."""
-        found = [0] * len(KINDS)
-        for kind, n_rows, _ in self.calls[first:]:
-            found[kind] += n_rows
-        return found
 
     @property
     def costs(self) -> CostSums:

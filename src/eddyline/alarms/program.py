@@ -94,25 +94,16 @@ def program_of(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Threshold:
-    """``base op constant``."""
-
-    base: Expression
-    op: str
-    constant: float
-
-
-def threshold_of(comparison: Comparison) -> Threshold:
-    """Return a comparison with 0 as one of an expression without its last constant."""
+def threshold_of(comparison: Comparison) -> tuple[Expression, str, float]:
+    """Return a comparison with 0 as ``base op constant``, the base without its last constant."""
     base, op, constant = comparison.expression, comparison.op, 0.0
     match base:
         case Sum(part, Number(value)) | Sum(Number(value), part):
             base, constant = part, -value
     match base:
         case Product(Number(-1.0), part):
-            return Threshold(part, MIRRORED[op], -constant)
-    return Threshold(base, op, constant)
+            return part, MIRRORED[op], -constant
+    return base, op, constant
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,10 +192,10 @@ class Templates:
 
     def _without_constants(self, condition: Condition, constants: list[float]) -> Condition:
         if isinstance(condition, Comparison):
-            found = threshold_of(condition)
-            self.bases.setdefault(found.base, len(self.bases))
-            constants.append(found.constant)
-            return Comparison(found.base, found.op)
+            base, op, constant = threshold_of(condition)
+            self.bases.setdefault(base, len(self.bases))
+            constants.append(constant)
+            return Comparison(base, op)
         parts = (self._without_constants(each, constants) for each in condition.parts)
         return replace(condition, parts=tuple(parts))
 
@@ -274,17 +265,12 @@ class EntityRules:
     digest: str
     """Tells them from others."""
 
-    @property
-    def n(self) -> int:
-        """How many conditions there are."""
-        return self.program.n_rules
-
     def of(self, entities: pa.Table) -> Mask:
         """Return which conditions are true of which entities, ``[conditions, entities]``."""
         n = entities.num_rows
         columns = [entities.column(each).combine_chunks() for each in self.columns]
         found, _ = self._matcher().match(columns, n_rows=n)
-        allowed = np.zeros((self.n, n), np.bool_)
+        allowed = np.zeros((self.program.n_rules, n), np.bool_)
         allowed[found.rules, found.rows] = True
         return allowed
 

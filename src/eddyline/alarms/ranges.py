@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from eddyline.alarms.meeting import bounds_of, covered
 from eddyline.alarms.plan import TemplatePlan
-from eddyline.alarms.profile import PAIRS, SOLVED, AlarmProfile, Tally, TemplateCounts
+from eddyline.alarms.profile import AlarmProfile, Tally, TemplateCounts
 from eddyline.alarms.program import slots_in
 from eddyline.alarms.sweep import Found, Sweep
 from eddyline.data.arrays import distinct
@@ -141,13 +141,11 @@ class Observing:
         templates: dict[str, TemplateCounts] = {}
         parts: list[Found] = []
         for template in self._program.templates:
-            first, began = len(self.tally.calls), self.tally.clock()
+            began = self.tally.clock()
             own = list(sweep.of(template))
-            rows = self.tally.rows_since(first)
             counts = TemplateCounts(
                 plan.get(template.text, TemplatePlan()).sharing,
                 len(self._segments),
-                rows[PAIRS] + rows[SOLVED],
                 sum(len(each.rows) for each in own),
                 self.tally.clock() - began,
             )

@@ -125,7 +125,7 @@ class Sweep:
 
     def _threshold(self, template: Template) -> Iterator[Found]:
         """Yield where alarms hold that each compare an expression with a constant."""
-        bounds = self._bases[template.bases[0]].everywhere()
+        bounds = self._bases[template.bases[0]].on(self._every)
         for constants in self._listed(template, np.arange(len(template)), 0):
             with self._tally.on(TESTS, len(self._every)):
                 at, begins, ends, first, last = constants.along(
@@ -244,7 +244,8 @@ class Sweep:
 
         def leaf(comparison: Comparison) -> Mask:
             (at,) = slots_in(comparison)
-            may = may_hold(found[at], template.ops[at], float(template.constants[own, at]))
+            constant = float(template.constants[own, at])
+            may = may_hold(found[at], template.ops[at], constant, constant)
             return may[rows] if is_all else may
 
         with self._tally.on(TESTS, len(rows)):

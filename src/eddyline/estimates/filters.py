@@ -435,23 +435,3 @@ class _Difference:
         area = under(narrow, x) - under(narrow, x - wide)
         varied = area / np.where(wide > 0.0, wide, 1.0)
         return np.where(wide > 0.0, np.clip(varied, 0.0, 1.0), np.where(x > 0.0, 1.0, 0.0))
-
-
-def ordered(one: tuple[Floats, Floats], other: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
-    """Return of pairs of boxes how often all coefficients are at most the other's, or at least.
-
-    Coefficients without an extent on both sides and the same value say nothing and do not count.
-
-    Args:
-        one: least and greatest coefficients, ``[n, size]`` each.
-        other: likewise.
-    """
-    at_most, at_least = np.ones(len(one[0])), np.ones(len(one[0]))
-    for dim in range(one[0].shape[1]):
-        ends = [each[:, dim] for each in (*one, *other)]
-        same = (ends[0] == ends[1]) & (ends[2] == ends[3]) & (ends[0] == ends[2])
-        difference = _Difference(*ends)
-        zero = np.zeros((len(ends[0]), 1))
-        at_most *= np.where(same, 1.0, difference.below(zero)[:, 0])
-        at_least *= np.where(same, 1.0, difference.negative.below(zero)[:, 0])
-    return at_most, at_least

@@ -17,7 +17,6 @@ is below ``c``, and all along where its greatest value is.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,8 +24,6 @@ import numpy as np
 from eddyline.errors import StateError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from eddyline.data.arrays import Floats, Indices, Ints, Mask
 
 MAX_CELLS = 600
@@ -331,11 +328,6 @@ def _finest(coefs: Floats) -> Ints:
     # In steps of two levels, so that cells of different batches have the same proportions.
     apart = np.where(spread > 0.0, np.minimum(widest - 1 - np.frexp(spread)[1], MOST_APART), 0)
     return np.asarray(widest - FINE - apart // 3 * 2, np.int64)
-
-
-def merged(histograms: Iterable[CoefHistogram], max_cells: int = MAX_CELLS) -> CoefHistogram:
-    """Return one histogram of several; there is at least one."""
-    return reduce(lambda one, other: one.merged(other, max_cells=max_cells), histograms)
 
 
 MAX_VALUE_CELLS = 200

@@ -14,11 +14,14 @@ from math import exp, isfinite, log
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 
 from eddyline.estimates.filters import Estimate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from eddyline.data.arrays import Floats
 
 ONE = Estimate.exactly(1.0)
 
@@ -52,25 +55,20 @@ class PlanCost:
 
 def cost_of(outputs: Sequence[Node]) -> PlanCost:
     """Return the cost of all that outputs need, each operator once."""
-    rates: dict[int, Estimate] = {}
-    total = [0.0, 0.0, 0.0]
+    rates: dict[int, Floats] = {}
+    """The rate that each operator gives: expected, at least, at most."""
+    total = np.zeros(3)
 
-    def rate(node: Node) -> Estimate:
+    def rate(node: Node) -> Floats:
         if id(node) not in rates:
-            given = [rate(each) for each in node.of] or [ONE]
-            came = [sum(x) for x in zip(*(_three(each) for each in given), strict=True)]
-            for at, each in enumerate(came):
-                total[at] += node.cost * each
-            rates[id(node)] = Estimate(*came).times(node.gives)
+            came = np.sum([rate(each) for each in node.of], axis=0) if node.of else np.ones(3)
+            total[:] += node.cost * came
+            rates[id(node)] = came * [node.gives.value, node.gives.low, node.gives.high]
         return rates[id(node)]
 
     for each in outputs:
         rate(each)
-    return PlanCost(Estimate(*total))
-
-
-def _three(given: Estimate) -> tuple[float, float, float]:
-    return given.value, given.low, given.high
+    return PlanCost(Estimate(*total.tolist()))
 
 
 def comes_later(cost: float, passes: float, next_cost: float, next_passes: float) -> bool:

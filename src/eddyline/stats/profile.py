@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field, replace
-from operator import index
+from functools import reduce
+from operator import add, index
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
@@ -231,30 +232,31 @@ def merge(profiles: Iterable[FilterProfile]) -> FilterProfile:
     orders = [part.basis for part in parts if part.basis is not None]
     basis = orders[-1] if orders else None
     readable = [part for part in parts if part.basis in {None, basis}]
-    costs = np.stack([part.costs.sums for part in parts])
-    sums = costs.sum(axis=0)
-    sums[5], sums[6] = costs[:, 5].min(axis=0), costs[:, 6].max(axis=0)
-    ran_under = _same([part.ran_under for part in parts if part.rows_in.any()])
+    ran = {part.ran_under for part in parts if part.rows_in.any()}
+    ran_under = ran.pop() if len(ran) == 1 else None
+    blocks = [part.blocks for part in parts if part.blocks is not None]
+    has_blocks = ran_under is not None and blocks
+    counts: dict[str, Any] = {name: sum(getattr(part, name) for part in parts) for name in _COUNTS}
     return FilterProfile(
         filter_ids=first.filter_ids,
         codes=np.concatenate([part.codes for part in readable]),
         weights=np.concatenate([part.weights for part in readable]),
         passed=sum(part.passed for part in readable),
         n_passed=sum(part.n_passed for part in readable),
-        costs=CostSums(sums),
-        rows_in=np.sum([part.rows_in for part in parts], axis=0),
-        rows_out=np.sum([part.rows_out for part in parts], axis=0),
-        n_rows=sum(part.n_rows for part in parts),
-        n_batches=sum(part.n_batches for part in parts),
-        n_kept=sum(part.n_kept for part in parts),
-        n_evaluations=sum(part.n_evaluations for part in parts),
-        n_extra=sum(part.n_extra for part in parts),
-        n_raised=np.sum([part.n_raised for part in parts], axis=0),
+        costs=reduce(add, (part.costs for part in parts)),
         basis=basis,
         ran_under=ran_under,
-        blocks=None if ran_under is None else _joined_blocks(parts),
+        blocks=np.concatenate(blocks)[-MAX_BLOCKS:] if has_blocks else None,
         attributes=_joined_attributes(parts),
+        **counts,
     )
+
+
+_COUNTS = (
+    *("rows_in", "rows_out", "n_rows", "n_batches", "n_kept"),
+    *("n_evaluations", "n_extra", "n_raised"),
+)
+"""What profiles of any orders add up."""
 
 
 def merge_tasks(profiles: Sequence[FilterProfile], n_tuples: int, n_rows: int) -> FilterProfile:
@@ -271,6 +273,7 @@ def merge_tasks(profiles: Sequence[FilterProfile], n_tuples: int, n_rows: int) -
     whole = merge(shares)
     if count == 1:
         return whole
+    # The first rows of each come first and the last ones last: the newest rows are of all tasks.
     place = side_by_side([len(each.codes) for each in shares])
     if len(place) == len(whole.codes):  # all of them could be read
         whole = replace(whole, codes=whole.codes[place], weights=whole.weights[place])
@@ -278,23 +281,13 @@ def merge_tasks(profiles: Sequence[FilterProfile], n_tuples: int, n_rows: int) -
         newest = whole.attributes.attributes
         sampled = [p.attributes.last(-(-n_rows // count)) for p in shares if p.attributes]
         same = [sample for sample in sampled if sample.attributes == newest]
-        whole = replace(whole, attributes=interleaved(same))
+        order = side_by_side([each.n_rows for each in same])
+        whole = replace(whole, attributes=joined(same).take(order))
     if whole.blocks is not None:
         counted = [each.blocks for each in shares if each.blocks is not None]
         length = min(map(len, counted))
         whole = replace(whole, blocks=np.sum([each[-length:] for each in counted], axis=0))
     return whole
-
-
-def _same(orders: list[Order | None]) -> Order | None:
-    """Return the order that all of them are, if they are one."""
-    return orders[0] if orders and all(order == orders[0] for order in orders) else None
-
-
-def _joined_blocks(parts: list[FilterProfile]) -> Ints | None:
-    """Return the blocks of all profiles, the newest ones if there are many."""
-    counted = [part.blocks for part in parts if part.blocks is not None]
-    return np.concatenate(counted)[-MAX_BLOCKS:] if counted else None
 
 
 def _joined_attributes(parts: list[FilterProfile]) -> AttributeSample | None:
@@ -423,18 +416,6 @@ class AttributeSample:
             if name in place:
                 values[:, column] = self.values[:, place[name]]
         return type(self)(tuple(attributes), values, self.codes, self.weights)
-
-
-def interleaved(samples: Sequence[AttributeSample]) -> AttributeSample:
-    """Return one sample of rows that came side by side, as from the partitions of a batch.
-
-    The first rows of each come first and the last rows last, so that the newest rows of the whole
-    are of all of them.
-
-    Raises:
-        PlanError: there is none, or they are of different attributes.
-    """
-    return joined(samples).take(side_by_side([each.n_rows for each in samples]))
 
 
 def side_by_side(lengths: Sequence[int]) -> Indices:

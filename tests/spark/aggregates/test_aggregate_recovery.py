@@ -8,14 +8,11 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import Phase, given
 from hypothesis import strategies as st
 
-import eddyline as el
-from eddyline.errors import StateError
 from tests.examples import examples
 from tests.oracles.aggregate_strategies import aggregate_cases, over_cases
 from tests.oracles.aggregates import differences
@@ -28,7 +25,6 @@ from tests.spark.aggregates.aggregate_streams import (
     wanted,
     write_case,
 )
-from tests.spark.joins.join_streams import stream_of, write_batch
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -44,7 +40,7 @@ LATE_CASES = st.one_of(aggregate_cases(late=True), over_cases(late=True)).filter
 
 
 def restarted(spark, case, folder, numbers_of_partitions):
-    """Return the results of runs one after the other, and the late rows after the last one."""
+    """Return the results of runs one after the other."""
     answer, checkpoint, past = [], str(folder / "ckpt"), 0
     for at, partitions in enumerate(numbers_of_partitions, 1):
         first, past = past, -(-len(case.batches) * at // len(numbers_of_partitions))
@@ -54,24 +50,18 @@ def restarted(spark, case, folder, numbers_of_partitions):
         with settings(spark, partitions=partitions):
             run = ended(query_of(spark, case, folder), checkpoint=checkpoint)
         answer += found(case, run.to_arrow())
-    return answer, run.late_rows("s")
+    return answer
 
 
 @pytest.mark.large
-@given(case=CASES)
-@examples(12, phases=PHASES)
-def test_a_restart_goes_on(spark, case):
+@given(
+    case=st.one_of(CASES, LATE_CASES),
+    partitions=st.one_of(st.just([2, 2]), st.permutations([1, 2, 5])),
+)
+@examples(20, phases=PHASES)
+def test_a_restart_goes_on_with_the_same_or_other_partitions(spark, case, partitions):
     with tempfile.TemporaryDirectory() as folder:
-        answer, _ = restarted(spark, case, Path(folder), [2, 2])
-    assert differences(answer, wanted(case)) == ([], []), case
-
-
-@pytest.mark.large
-@given(case=st.one_of(CASES, LATE_CASES), partitions=st.permutations([1, 2, 5]))
-@examples(12, phases=PHASES)
-def test_a_restart_goes_on_with_other_partitions(spark, case, partitions):
-    with tempfile.TemporaryDirectory() as folder:
-        answer, _ = restarted(spark, case, Path(folder), partitions)
+        answer = restarted(spark, case, Path(folder), partitions)
     assert differences(answer, wanted(case)) == ([], []), (case, partitions)
 
 
@@ -98,25 +88,3 @@ def forget(checkpoint, run):
     last = max(record.batch_id for record in run.records)
     for name in (str(last), f".{last}.crc"):
         (checkpoint / "spark" / "commits" / name).unlink()
-
-
-@pytest.mark.large
-def test_a_restart_with_another_window_is_refused(spark, tmp_path):
-    rows = pa.table(
-        {
-            "ts": pa.array([0, 1_000_000], pa.timestamp("us", "UTC")),
-            "k": pa.array([1, 1], pa.int64()),
-        }
-    )
-    write_batch(tmp_path, "s", 0, rows)
-    text = "SELECT k, count(*) AS n FROM s [RANGE {} SECONDS SLIDE 1 SECOND] GROUP BY k"
-    checkpoint = str(tmp_path / "ckpt")
-    ended(plain_query(spark, tmp_path, text.format(2)), checkpoint=checkpoint)
-    with pytest.raises(StateError, match="another query"):
-        ended(plain_query(spark, tmp_path, text.format(3)), checkpoint=checkpoint)
-
-
-def plain_query(spark, folder, text):
-    engine = el.Engine(spark)
-    engine.stream("s", stream_of(spark, folder, "s"), time="ts", lateness="2 seconds")
-    return engine.query(text, name="windowed")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import Phase, given, reject
@@ -11,6 +12,7 @@ from pyspark.sql import functions as F
 
 from eddyline.aggregates.functions import AGGREGATES
 from eddyline.errors import NotSupportedError
+from eddyline.query.query import SlideWindow
 from eddyline.query.select.reader import read_query
 from eddyline.query.steps import steps
 from eddyline.spark.analysis import column_types
@@ -22,11 +24,12 @@ from tests.oracles.aggregate_strategies import (
     WORLDS,
     ZONE,
     aggregate_cases,
+    as_found,
     over_cases,
     rows_of,
     table_of,
 )
-from tests.oracles.aggregates import differences
+from tests.oracles.aggregates import START, differences, results
 from tests.spark.aggregates.aggregate_streams import found, settings, wanted
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -57,6 +60,44 @@ def test_all_is_final(spark, case):
         df = spark.createDataFrame(table_of(case_rows))
         answer = found(whole, over_frame(case.text, df).to_df().toArrow())
     assert differences(answer, wanted(whole, whole=True)) == ([], []), whole
+
+
+def is_spark_s(case):
+    """Return whether Spark knows such windows, and breaks ties as the reference does."""
+    names = {call.function for call in case.of.calls}
+    return (
+        isinstance(case.window, SlideWindow)
+        and case.emits is None
+        and case.window.slide <= case.window.length
+        and START in case.of.output
+        and names.isdisjoint({"first", "last"})
+    )
+
+
+def text_of(of, window):
+    """Return the query as Spark reads it: it is told when windows start, not when they end."""
+    spans = (window.length, window.slide, (window.origin - window.length) % window.slide)
+    micros = ", ".join(f"'{span} microseconds'" for span in spans)
+    groups = [f"{each.text} AS {name}" for name, each in of.groups]
+    calls = [f"{each.text} AS {each.column}" for each in of.calls]
+    columns = ", ".join([*groups, *calls, "window.start AS ws, window.end AS we"])
+    where = of.where.text if of.where else "TRUE"
+    by = ", ".join([*(each.text for _, each in of.groups), f"window(ts, {micros})"])
+    having = f" HAVING {of.having.text}" if of.having else ""
+    return f"SELECT {columns} FROM {{df}} WHERE {where} GROUP BY {by}{having}"
+
+
+@pytest.mark.large
+@given(case=aggregate_cases(["tumbling", "slides"]).filter(is_spark_s))
+@examples(30, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+def test_windows_of_spark(spark, case):
+    rows = [row for batch in case.batches for row in batch]
+    of = replace(case.of, output=tuple(name for name in case.of.output if name != "h"))
+    with settings(spark, zone=ZONE, partitions=1):
+        answer = spark.sql(text_of(of, case.window), df=spark.createDataFrame(table_of(rows)))
+        found = as_found(answer.toArrow(), of.output)
+    wanted = results([rows], case.lateness, of, case.window, whole=True)
+    assert differences(found, wanted) == ([], [])
 
 
 CALLS = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -298,3 +299,76 @@ def test_texts_of_a_collation_are_no_groups_yet(spark, folder):
         el.window_aggregate(df, by="k", **given)
     plain = df.selectExpr("ts", "k COLLATE UTF8_BINARY AS k")
     assert el.window_aggregate(plain, by="k", **given).to_df().count() > 0
+
+
+@pytest.mark.large
+@pytest.mark.parametrize(
+    "window", ["RANGE 1 MINUTE SLIDE 30 SECONDS", "SESSION 1 SECOND", "ROWS 9"]
+)
+def test_the_rows_of_the_newest_batch_and_of_all_are_counted(engine, window):
+    text = f"SELECT k, COUNT(*) AS n, window.end AS at FROM s [{window}] GROUP BY k"
+    run = ended(engine.query(text, name=window.split()[0]))
+    view = next(each.facts() for each in run.chain.operators if each.name == "aggregate")
+    n_rows = [each.n_rows for each in run.records]
+    assert (view.newest.n_rows, view.total.n_rows) == (n_rows[-1], sum(n_rows))
+
+
+# -- UNION ALL of parts that call Python, aggregate or join ---------------------------------------
+
+WINDOW = "[RANGE 5 SECONDS SLIDE 5 SECONDS]"
+
+
+@pytest.mark.large
+def test_parts_that_call_python_are_aggregated(engine, folder, low):
+    engine.function("often", lambda v: v.to_numpy() % 3 == 0, reads=["v"], arrays="arrow")
+    both = "SELECT k, ts, v FROM s WHERE often(v) AND v > 100 UNION ALL SELECT k, ts, -v FROM t"
+    engine.stream("both", engine.query(both), time="ts")
+    text = f"SELECT k, window.end AS e, count(*) AS n, sum(v) AS s FROM both {WINDOW} GROUP BY k"
+    wanted = (
+        "WITH b AS (SELECT k, t, v FROM s WHERE v % 3 = 0 AND v > 100 "
+        f"UNION ALL SELECT k, t, -v FROM s) SELECT k, {end(5)} AS e, count(*), sum(v)::BIGINT "
+        f"FROM b GROUP BY k, e HAVING e <= {low}"
+    )
+    found = answers(ended(engine.query(text)))
+    assert found == of_duckdb(folder, wanted)
+    assert len(found) > 20
+
+
+@pytest.mark.large
+def test_aggregates_of_two_streams_are_aggregated(engine, folder, low):
+    part = "SELECT k, window.end AS e, {0} AS n FROM {1} [RANGE 1 SECOND SLIDE 1 SECOND] GROUP BY k"
+    both = f"{part.format('count(*)', 's')} UNION ALL {part.format('max(v)', 't')}"
+    engine.stream("both", engine.query(both), time="e")
+    text = f"SELECT window.end AS e, count(*) AS n, sum(n) AS s FROM both {WINDOW}"
+    inner = f"SELECT k, {end(1)} AS e, {{0}} AS n FROM s GROUP BY ALL"
+    wanted = (
+        f"WITH b AS ({inner.format('count(*)')} UNION ALL {inner.format('max(v)')}) "
+        f"SELECT {end(5, '(e - 1)')} AS w, count(*), sum(n)::BIGINT FROM b GROUP BY w "
+        f"HAVING w <= {low}"
+    )
+    found = answers(ended(engine.query(text)))
+    assert found == of_duckdb(folder, wanted)
+    assert len(found) > 4
+
+
+@pytest.mark.large
+def test_a_row_that_a_part_of_an_outer_union_waits_for_is_not_late(spark, tmp_path):
+    seconds = {"s": [[100], [60, 200]], "t": [[100], [200]], "v": [[50], [200]]}
+    streams = el.Engine(spark)
+    streams.function("always", lambda ts: np.ones(len(ts), np.bool_), reads=["ts"], arrays="arrow")
+    for name, batches in seconds.items():
+        for number, each in enumerate(batches):
+            at = pa.array([1_000_000 * second for second in each], pa.timestamp("us", "UTC"))
+            write_batch(tmp_path, name, number, pa.table({"ts": at}))
+        rows = stream_of(spark, tmp_path, name)
+        streams.stream(name, rows, time="ts", lateness="0 seconds")
+    part = "SELECT ts FROM {} WHERE always(ts)"
+    for name, parts in {"two": "st", "three": ["two", "v"]}.items():
+        text = " UNION ALL ".join(map(part.format, parts))
+        streams.stream(name, streams.query(text, name=f"of_{name}"), time="ts")
+    text = "SELECT window.end, count(*) AS n FROM three [RANGE 10 SECONDS SLIDE 10 SECONDS]"
+    run = ended(streams.query(text), checkpoint=str(tmp_path / "ckpt"))
+    found = {int(each["end"].timestamp()): each["n"] for each in run.to_arrow().to_pylist()}
+    assert found == {60: 1, 70: 1, 110: 2}
+    assert run.late_rows("three.part 1.two.part 1.s").num_rows == 0
+    assert run.late_rows("v").column_names == ["ts", "_time"]

@@ -105,17 +105,22 @@ TEXTS = {
 }
 
 
+def write_rows(folder, number):
+    """Write the rows of six seconds."""
+    ids = range(number * 60, number * 60 + 60)
+    rows = {
+        "ts": pa.array([each * 100_000 for each in ids], US),
+        "c": pa.array([["a", "b", None][each % 3] for each in ids]),
+        "u": pa.array([each * 7 % 11 for each in ids], pa.int64()),
+        "v": pa.array([each % 5 for each in ids], pa.int64()),
+    }
+    write_batch(folder, "s", number, pa.table(rows))
+
+
 @pytest.fixture
 def folder(tmp_path):
     for number in range(2):
-        ids = range(number * 60, number * 60 + 60)
-        rows = {
-            "ts": pa.array([each * 100_000 for each in ids], US),
-            "c": pa.array([["a", "b", None][each % 3] for each in ids]),
-            "u": pa.array([each * 7 % 11 for each in ids], pa.int64()),
-            "v": pa.array([each % 5 for each in ids], pa.int64()),
-        }
-        write_batch(tmp_path, "s", number, pa.table(rows))
+        write_rows(tmp_path, number)
     return tmp_path
 
 
@@ -209,13 +214,7 @@ def test_others_go_on_where_one_is_left_out(spark, folder):
     for number, left in enumerate((None, "turned", "user"), 2):
         texts.pop(left, None)
         finished(engine_of(spark, folder, texts, 0), sink="parquet", **where)
-        rows = {
-            "ts": pa.array([number * 6_000_000 + k * 100_000 for k in range(60)], US),
-            "c": pa.array([["a", "b", None][k % 3] for k in range(60)]),
-            "u": pa.array([k * 7 % 11 for k in range(60)], pa.int64()),
-            "v": pa.array([k % 5 for k in range(60)], pa.int64()),
-        }
-        write_batch(folder, "s", number, pa.table(rows))
+        write_rows(folder, number)
     finished(engine_of(spark, folder, texts, 0), sink="parquet", **where)
     (alone,) = finished(engine_of(spark, folder, texts, 0), shared=False)
     found = spark.read.parquet(str(folder / "out" / "city")).toArrow().to_pylist()

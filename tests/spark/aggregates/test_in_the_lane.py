@@ -30,7 +30,7 @@ from eddyline.spark.aggregates import operator, task
 from eddyline.spark.aggregates.operator import AggregatingOperator
 from tests.examples import examples
 from tests.oracles.aggregate_strategies import aggregate_cases, over_cases
-from tests.spark.aggregates.aggregate_streams import has_answers
+from tests.spark.aggregates.aggregate_streams import ended, has_answers, settings
 from tests.spark.aggregates.test_any_cut import PHASES, Turning, check
 from tests.spark.joins.join_streams import commit_fails_once, n_jobs, run_to_end, told
 
@@ -208,17 +208,26 @@ def stream(spark, folder):
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
 
 
-def query(spark, folder, text=TEXT, **options):
+def engine_of(spark, folder):
     engine = el.Engine(spark)
     engine.stream("s", stream(spark, folder), time="ts", lateness="1 second")
-    return engine.query(text, name="laned", **options)
+    return engine
 
 
-def in_los_angeles(spark, request):
-    """Let the session have another time zone until the test ends."""
-    before = spark.conf.get("spark.sql.session.timeZone")
-    spark.conf.set("spark.sql.session.timeZone", "America/Los_Angeles")
-    request.addfinalizer(lambda: spark.conf.set("spark.sql.session.timeZone", before))
+def query(spark, folder, text=TEXT, **options):
+    return engine_of(spark, folder).query(text, name="laned", **options)
+
+
+def finished(engine, sink, **where):
+    """Return the runs of all queries of an engine over all that is there."""
+    runs = engine.start_all(sink, **where, trigger="available_now")
+    for run in runs:
+        assert run.await_termination(240)
+    return runs
+
+
+IN_LOS_ANGELES = {"zone": "America/Los_Angeles"}
+"""Another time zone of the session."""
 
 
 def rows_of(spark, tmp_path, name="laned"):
@@ -357,12 +366,12 @@ CONDITIONS = [
     indirect=["reads_here"],
 )
 def test_a_condition_before_the_aggregate_is_evaluated_over_the_files(
-    spark, read_by_spark, asked, reads_here, tmp_path, batches_read, request, condition
+    spark, read_by_spark, asked, reads_here, tmp_path, batches_read, condition
 ):
-    in_los_angeles(spark, request)
     text = TEXT.replace("GROUP BY", f"WHERE {condition} GROUP BY")
-    wanted = read_by_spark(text, late=40)
-    run = run_to_end(query(spark, wanted.source, text, lane="on"), tmp_path / "laned")
+    with settings(spark, **IN_LOS_ANGELES):
+        wanted = read_by_spark(text, late=40)
+        run = run_to_end(query(spark, wanted.source, text, lane="on"), tmp_path / "laned")
     assert len(batches_read) == 3
     assert run.plan()["lane"] == FILES
     assert rows_of(spark, tmp_path) == wanted.rows
@@ -387,9 +396,8 @@ def test_why_a_condition_is_not_evaluated_over_the_files_is_said(
     spark, asked, source, tmp_path, condition, why
 ):
     write(source, 0)
-    engine = el.Engine(spark)
+    engine = engine_of(spark, source)
     engine.function("even", lambda w: pc.equal(pc.bit_wise_and(w, 1), 0), reads=["w"])
-    engine.stream("s", stream(spark, source), time="ts", lateness="1 second")
     text = TEXT.replace("GROUP BY", f"WHERE {condition} GROUP BY")
     run = run_to_end(engine.query(text, name="laned"), tmp_path / "laned")
     assert f"lane: no, because {why}" in told(run)
@@ -397,14 +405,14 @@ def test_why_a_condition_is_not_evaluated_over_the_files_is_said(
 
 @FILES_ARE_ASKED
 @pytest.mark.large
-def test_a_condition_that_settings_change_is_left_to_spark(spark, asked, source, tmp_path, request):
+def test_a_condition_that_settings_change_is_left_to_spark(spark, asked, source, tmp_path):
     write(source, 0)
     text = TEXT.replace("GROUP BY", "WHERE ts > '2026-04-30 17:00:10' GROUP BY")
     made = query(spark, source, text, lane="on")
-    in_los_angeles(spark, request)
-    run = run_to_end(made, tmp_path / "laned")
+    with settings(spark, **IN_LOS_ANGELES):
+        run = run_to_end(made, tmp_path / "laned")
+        run_to_end(query(spark, source, text, lane="off"), tmp_path / "base")
     assert "lane: no, because settings that conditions depend on have changed" in told(run)
-    run_to_end(query(spark, source, text, lane="off"), tmp_path / "base")
     assert rows_of(spark, tmp_path) == rows_of(spark, tmp_path, "base")
 
 
@@ -548,9 +556,7 @@ def test_queries_that_share_cells_read_files(
         write(source, number)
     found = {}
     for lane in ("off", "on"):
-        engine = el.Engine(spark)
-        engine.stream("s", stream(spark, source), time="ts", lateness="1 second")
-        names = []
+        engine, names = engine_of(spark, source), []
         for length, by in ((4, "k"), (6, "t"), (10, "k")):
             names.append(f"q{length}")
             engine.query(
@@ -561,11 +567,7 @@ def test_queries_that_share_cells_read_files(
             )
         path = {} if sink == "memory" else {"path": tmp_path / lane / "out"}
         before = n_jobs(spark)
-        runs = engine.start_all(
-            sink, **path, checkpoint=tmp_path / lane / "ckpt", trigger="available_now"
-        )
-        for run in runs:
-            assert run.await_termination(240)
+        runs = finished(engine, sink, **path, checkpoint=tmp_path / lane / "ckpt")
         has_jobs = n_jobs(spark) > before
         if sink == "memory":
             tables = [run.to_arrow() for run in runs]
@@ -590,24 +592,13 @@ def test_of_queries_together_one_may_leave_and_come_again(
     here = {0: (4, 6), 1: (6,), 2: (4, 6, 10), 3: (4, 6, 10)}
     for number, lengths in here.items():
         write(source, number)
-        engine = el.Engine(spark)
-        engine.stream("s", stream(spark, source), time="ts", lateness="1 second")
+        engine = engine_of(spark, source)
         for length in lengths:
             text = f"SELECT k, window.end AS until, count(*) AS n FROM s [RANGE {length} SECONDS]"
             engine.query(f"{text} GROUP BY k", name=f"q{length}", lane="on")
-        runs = engine.start_all(
-            "parquet",
-            path=tmp_path / "out",
-            checkpoint=tmp_path / "ckpt",
-            trigger="available_now",
-        )
-        for run in runs:
-            assert run.await_termination(240)
-    engine = el.Engine(spark)
-    engine.stream("s", stream(spark, source), time="ts", lateness="1 second")
+        finished(engine, "parquet", path=tmp_path / "out", checkpoint=tmp_path / "ckpt")
     text = "SELECT k, window.end AS until, count(*) AS n FROM s [RANGE 6 SECONDS] GROUP BY k"
-    run = engine.query(text, name="alone", lane="off").start("memory", trigger="available_now")
-    assert run.await_termination(240)
+    run = ended(query(spark, source, text, lane="off"), sink="memory")
     rows = spark.read.parquet(str(tmp_path / "out" / "q6")).toArrow()
     assert sorted(map(repr, rows.to_pylist())) == sorted(map(repr, run.to_arrow().to_pylist()))
     assert batches_read

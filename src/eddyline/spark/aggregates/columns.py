@@ -9,7 +9,7 @@ of rows that travel to tasks, each expression once, whatever tasks make of it.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count, islice
 from typing import TYPE_CHECKING
@@ -225,14 +225,13 @@ class Lifting:
             kinds = self._kinds(arguments)
         of_numbers = number_type(kinds[0].simpleString()) if kinds else "double"
         lifts = function.lifts(arguments, time=MICROS, number=of_numbers)
+        given = _Argument(
+            _filtered(arguments[0], call.where) if len(kinds) == 1 else "",
+            kinds[0] if len(kinds) == 1 else None,
+            is_filtered=bool(call.where),
+        )
         partials = tuple(
-            _with_made(
-                self._partial(f"__p{number}_{at}", each, _filtered(lift, call.where)),
-                each,
-                _filtered(arguments[0], call.where) if len(kinds) == 1 else "",
-                kinds[0] if len(kinds) == 1 else None,
-                is_filtered=bool(call.where),
-            )
+            self._partial(f"__p{number}_{at}", each, _filtered(lift, call.where), given)
             for at, (each, lift) in enumerate(zip(function.partials, lifts, strict=True))
         )
         kind = self._type(asked.reference_of(written, time=MICROS))
@@ -247,14 +246,14 @@ class Lifting:
         given = self.df.selectExpr(*arguments).schema if arguments else ()
         return [each.dataType for each in given]
 
-    def _partial(self, column: str, partial: Partial, lift: str) -> LiftedPartial:
+    def _partial(self, column: str, partial: Partial, lift: str, given: _Argument) -> LiftedPartial:
         monoid = MONOIDS[partial.monoid]
         template = monoid.reduce_sql or "{x}"
         kind = self._type(template.format(x=f"({lift}\n)"))
         what = (partial.monoid, lift)
         source = self._sources.setdefault(what, column) if self.by_row else column
-        gives = value_type(monoid, kind)
-        return LiftedPartial(column, source, monoid, partial.monoid, lift, kind, gives)
+        gives, made = value_type(monoid, kind), _made(partial, lift, kind, given)
+        return LiftedPartial(column, source, monoid, partial.monoid, lift, kind, gives, made)
 
     def _own(self, number: int, call: AggregateCall, arguments: Sequence[str]) -> LiftedCall:
         """Return a call of a user's aggregate: its arguments travel, and tasks lift them."""
@@ -276,48 +275,48 @@ class Lifting:
         return as_nullable(self.df.selectExpr(f"({text}\n) AS c").schema[0].dataType)
 
 
-def _with_made(
-    partial: LiftedPartial,
-    of: Partial,
-    argument: str,
-    kind: DataType | None,
-    *,
-    is_filtered: bool,
-) -> LiftedPartial:
-    """Return a partial with how tasks make it of what travels, where they can.
+@dataclass(frozen=True)
+class _Argument:
+    """The one argument of a call."""
+
+    text: str
+    """SQL, NULL where FILTER is not true; empty if there is not one argument."""
+    kind: DataType | None
+    """Its type; None if there is not one argument."""
+    is_filtered: bool
+
+
+def _made(of: Partial, lift: str, partial_kind: DataType, given: _Argument) -> Made | None:
+    """Return how tasks make a partial of a row of what travels; None if Spark makes it.
 
     Args:
-        partial: over the rows.
-        of: what it is of in the table.
-        argument: SQL of the one argument, NULL where FILTER is not true.
-        kind: type of the argument; None if there is not one.
-        is_filtered: whether there is a FILTER.
+        of: the partial.
+        lift: SQL of what is combined of a row.
+        partial_kind: type of the partial.
+        given: the argument of its call.
     """
-    way = WAYS.get((of.lift, of.monoid))
-    made: Made | None = None
+    way, kind = WAYS.get((of.lift, of.monoid)), given.kind
     if of.monoid == "count":
         # Of a text it is enough to send whether it is there.
         is_short = isinstance(kind, NumericType | DatetimeType | BooleanType)
-        if is_filtered or way is None or (way == "present" and not is_short):
-            is_present = way == "present" and not is_filtered
-            text = f"({partial.lift}\n) IS NOT NULL"
-            made = Made("true", text, None, argument if is_present else "")
-        else:
-            made = Made(way, argument, None)
-    elif way is None or kind is None or isinstance(kind, _NESTED):
-        made = None
-    elif way == "same":
-        made = Made(way, argument, None)
-    elif way == "timed":
-        made = None if is_filtered else Made(way, argument, None)
-    elif isinstance(kind, NumericType):
-        is_exact = isinstance(kind, DecimalType)
-        if way == "moments":
-            made = None if is_exact else Made(way, argument, pa.float64())
-        else:
-            own = partial.kind["sum"].dataType if isinstance(partial.kind, StructType) else None
-            made = Made(way, argument, to_arrow_type(own or partial.kind, timezone="UTC"))
-    return replace(partial, made=made)
+        if way is not None and not given.is_filtered and (way == "one" or is_short):
+            return Made(way, given.text, None)
+        is_present = way == "present" and not given.is_filtered
+        present = given.text if is_present else ""
+        return Made("true", f"({lift}\n) IS NOT NULL", None, present)
+    is_nested = isinstance(kind, _NESTED)
+    if way is None or kind is None or is_nested or (way == "timed" and given.is_filtered):
+        return None
+    if way in ("same", "timed"):
+        return Made(way, given.text, None)
+    is_exact = isinstance(kind, DecimalType)
+    if not isinstance(kind, NumericType) or (way == "moments" and is_exact):
+        return None
+    number = pa.float64()
+    if way != "moments":
+        own = partial_kind["sum"].dataType if isinstance(partial_kind, StructType) else partial_kind
+        number = to_arrow_type(own, timezone="UTC")
+    return Made(way, given.text, number)
 
 
 def as_nullable(kind: DataType) -> DataType:

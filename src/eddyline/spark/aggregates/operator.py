@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,7 +41,6 @@ from eddyline.aggregates.loop import (
     MANY,
     PLANS,
     AggregateLoop,
-    AggregateProfile,
     AggregateView,
 )
 from eddyline.aggregates.plan import (
@@ -56,6 +55,7 @@ from eddyline.aggregates.plan import (
     WAS,
     AggregatePart,
     AggregatePlan,
+    AggregateProfile,
     BucketReport,
     Partials,
 )
@@ -126,6 +126,7 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
     """What all aggregates are: rows or cells in buckets, answered as event time allows.
 
     Args:
+        step: what is run.
         site: the rows.
         calls: the aggregates.
         group_by: name and SQL text of the expressions that tell groups apart.
@@ -137,18 +138,18 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
     name = COMPONENT
     task_module = AggregateWorker.__module__
     takes = AggregateOptions
-    worker: type[AggregateWorker] = AggregateWorker
-    """What does the work of a bucket."""
     state_type = AggregatePart
     decides = True
     """Whether the loop has a plan that is told."""
 
     def __init__(
         self,
+        step: Any,
         site: Site,
-        calls: Sequence[AggregateCall],
-        group_by: Sequence[tuple[str, str]],
+        calls: Sequence[AggregateCall] = (),
+        group_by: Sequence[tuple[str, str]] = (),
     ) -> None:
+        self.step = step
         if site.time is None or site.clock is None:
             msg = (
                 f"query {site.query!r} aggregates by event time, which its rows do not have: "
@@ -170,7 +171,7 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
         # The driver fetches no cells that grow with their rows.
         grows = any(isinstance(each.kind, ArrayType | BinaryType) for each in self.lifts)
         plans = PLANS[:2] if grows or self.by_row else PLANS
-        self.loop = AggregateLoop(adaptive=self.options.adaptive, plans=plans)
+        self.loop = AggregateLoop(adaptive=self.options.adaptive and self.decides, plans=plans)
         self.laid_by = self.loop.plan
         """The plan that rows are laid by: read once, so that what is laid fits together whoever
         decides meanwhile."""
@@ -182,6 +183,13 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
         """Decisions of ``prepare`` that nobody has taken yet."""
         # Filters read no sample of rows that are observed; what others do is not known here.
         self.clock.asked((lambda: self.runs_ahead) if site.is_filtered else None)
+
+    @classmethod
+    def of(cls, step: Any, site: Site) -> Self:
+        """Return the operator of a step, whose tasks may read the files of its stream."""
+        made = cls(step, site)
+        made.follow_stream(site)
+        return made
 
     def partials_of(self, calls: Sequence[LiftedCall]) -> Partials:
         """Return the columns of the partial aggregates of calls."""
@@ -222,13 +230,26 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
         """The columns that tasks return, but for the report."""
         raise NotImplementedError
 
+    @property
+    def carried(self) -> Mapping[str, str]:
+        """What travels of rows beside partials: SQL over the rows by its name in tasks."""
+        return self.groups.travelling
+
     def travelling(self, *, in_files: bool) -> Travelling:
         """Return what of rows travels to tasks, and what these make of it.
 
         Args:
             in_files: whether tasks read the rows themselves.
         """
-        raise NotImplementedError
+        found = Travelling(self.rows_shape.columns, in_files=in_files)
+        for name, text in self.carried.items():
+            found.add(name, text)
+        # Tasks that make cells of slices know the event times only of rows that they read.
+        is_timed = in_files or self.slides in (None, EACH_INSTANT)
+        # Equal partials of several calls are one column, but in cells.
+        for partial in {each.source: each for each in self.lifts}.values():
+            found.add_partial(partial, is_timed=is_timed)
+        return found
 
     @property
     def slides(self) -> Slides | None:
@@ -380,7 +401,7 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
         until: int | None = None,
     ) -> AggregateWorker:
         """Return what answers the buckets of a batch, up to the clock's instant or another."""
-        return self.worker(
+        return AggregateWorker(
             arrow_schema(df.sparkSession, schema),
             place,
             self.plan_of(self.clock.before, self.clock.after if until is None else until),
@@ -401,17 +422,10 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
             with self._lock:
                 self.loop.newest = AggregateProfile()  # nothing of the last one counts
             return entries
-        profile = AggregateProfile(
-            n_rows=sum(each.n_rows for each in reports),
-            n_cells=sum(each.n_arrived for each in reports),
-            n_read=sum(each.n_read for each in reports),
-            n_results=sum(each.n_results for each in reports),
-            work_ns=sum(each.work_ns for each in reports),
-            n_bytes=sum(each.n_bytes for each in reports),
-        )
+        profile = AggregateProfile().merge(*(each.profile for each in reports))
         with self._lock:
             self.total = self.total.merge(profile)
-            self._loads = tuple(each.n_arrived for each in reports)
+            self._loads = tuple(each.profile.n_cells for each in reports)
             return entries + self.loop.step(profile, batch.id)
 
     # -- the lane -------------------------------------------------------------------------------
@@ -441,6 +455,12 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
     def _travels(self) -> Travelling:
         """What of rows travels, and what tasks make of it."""
         return self.travelling(in_files=False)
+
+    @cached_property
+    def as_rows(self) -> Selected:
+        """Rows as they go to the buckets, with their codes."""
+        codes = (F.col(each) for each in (BUCKET, CODE, CHECK, START))
+        return Selected(*codes, *self._travels.columns)
 
     @cached_property
     def _in_files(self) -> Travelling:
@@ -574,15 +594,16 @@ NEW, BEFORE = "__new", "__before"
 class AggregateOperator(AggregatingOperator):
     """Runs an ``AggregateStep``."""
 
+    step: AggregateStep
+
     def __init__(self, step: AggregateStep, site: Site) -> None:
-        self.step = step
         self.window = step.window
         _check(step, site.query)
         changes = not isinstance(self.window, SlideWindow | SessionWindow)
         self.emits = (step.emits or "istream") if changes else step.emits
         # What WHERE drops has no part in an aggregate, and must not make one raise.
         calls = [replace(each, where=both(step.where, each.where)) for each in step.calls]
-        super().__init__(site, calls, step.groups)
+        super().__init__(step, site, calls, step.groups)
         written = zip(self.calls, step.calls, strict=True)
         self.calls = tuple(replace(each, call=call) for each, call in written)
         self.unbounded = tuple(unbounded_values(step.input, self.window, self.calls))
@@ -600,17 +621,7 @@ class AggregateOperator(AggregatingOperator):
         is_known = is_known and self.groups.are_exact
         self._can_reduce = is_known and all(each.can_reduce for each in self.lifts)
         """Whether tasks make of rows the cells that Spark would make."""
-        codes = (F.col(each) for each in (BUCKET, CODE, CHECK, START))
-        self._rows = Selected(*codes, *self._travels.columns)
-        """Rows of which tasks make cells."""
         self.shape(site.df)  # says what is wrong with it
-
-    @classmethod
-    def of(cls, step: AggregateStep, site: Site) -> Self:
-        """Return the operator of a step."""
-        made = cls(step, site)
-        made.follow_stream(site)
-        return made
 
     @property
     def by_row(self) -> bool:
@@ -702,7 +713,7 @@ class AggregateOperator(AggregatingOperator):
         if self.counted is not None:
             return self.counted.rows(rows, self.n_buckets, self._travels.columns)
         if self.reduces:
-            return self._rows.over(to.coded(rows, self._start))
+            return self.as_rows.over(to.coded(rows, self._start))
         if not isinstance(self.window, SessionWindow):
             return to.grouped(rows, self._start, reduced)
         ends = F.min(MICROS).alias(LEAST), F.max(MICROS).alias(END)
@@ -714,16 +725,14 @@ class AggregateOperator(AggregatingOperator):
         """Whether rows go to the buckets as they are, and tasks make cells of them."""
         return self.laid_by == "late" and self._can_reduce
 
+    @property
+    def carried(self) -> Mapping[str, str]:
+        """What travels of rows beside partials: SQL over the rows by its name in tasks."""
+        return self.groups.travelling if self.counted is None else self.counted.travelling
+
     def travelling(self, *, in_files: bool) -> Travelling:
-        """Return what of rows travels to tasks; see ``AggregatingOperator.travelling``."""
-        found = Travelling(self.rows_shape.columns, in_files=in_files)
-        groups = self.groups.travelling if self.counted is None else self.counted.travelling
-        for name, text in groups.items():
-            found.add(name, text)
-        # Equal partials of several calls are one column, but in cells.
-        is_timed = in_files or not isinstance(self.window, SlideWindow)
-        for one in {each.source: each for each in self.lifts}.values():
-            found.add_partial(one, is_timed=is_timed)
+        """Return what of rows travels to tasks, the columns that order ties last."""
+        found = super().travelling(in_files=in_files)
         for tie, each in self.ties_travelling.items():
             found.add(tie, quoted(each))
         return found

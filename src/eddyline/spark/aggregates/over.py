@@ -6,32 +6,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField
 
-from eddyline.aggregates.correlations import CorrelationBatch, CorrelationPlan
-from eddyline.aggregates.loop import AggregateLoop
 from eddyline.aggregates.plan import AggregatePlan, Frame
 from eddyline.lane.exchange import BUCKET
 from eddyline.query.correlations import KEY, PLACE
 from eddyline.query.query import UNBOUNDED, span_text
-from eddyline.spark.aggregates.columns import CHECK, CODE, MICROS, START, Travelling
+from eddyline.spark.aggregates.columns import CHECK, CODE, MICROS, START
 from eddyline.spark.aggregates.operator import AggregatingOperator, unbounded_values
-from eddyline.spark.aggregates.task import AggregateWorker
 from eddyline.spark.analysis import check_names, check_travel
 from eddyline.spark.lane import Refused
 from eddyline.spark.prepared import Selected
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import Column, DataFrame
 
-    from eddyline.aggregates.bucket import BucketBatch
     from eddyline.aggregates.loop import AggregateView
     from eddyline.aggregates.plan import Partials
     from eddyline.query.correlations import CorrelateStep
@@ -50,10 +48,8 @@ class OverOperator(AggregatingOperator):
 
     def __init__(self, step: OverStep, site: Site) -> None:
         check_names(site.df)
-        self.step = step
         by = [(f"__by{k}", text) for k, text in enumerate(step.partition_by)]
-        super().__init__(site, [each.call for each in step.calls], by)
-        self.loop = AggregateLoop(adaptive=False)
+        super().__init__(step, site, [each.call for each in step.calls], by)
         self.columns = [StructField(each.name, each.dataType) for each in site.df.schema]
         check_travel("OVER (…)", self.columns)
         self.frames: dict[Window, list[LiftedCall]] = {}
@@ -62,13 +58,6 @@ class OverOperator(AggregatingOperator):
             self.frames.setdefault(over.window, []).append(call)
         growing = (unbounded_values(step.input, *frame) for frame in self.frames.items())
         self.unbounded = tuple(chain.from_iterable(growing))
-
-    @classmethod
-    def of(cls, step: OverStep, site: Site) -> Self:
-        """Return the operator of a step."""
-        made = cls(step, site)
-        made.follow_stream(site)
-        return made
 
     @property
     def by_row(self) -> bool:
@@ -110,22 +99,12 @@ class OverOperator(AggregatingOperator):
 
     def cells(self, rows: DataFrame) -> DataFrame:
         """Return the rows with their buckets."""
-        return self._travelling.over(self.placement.coded(rows))
+        return self.as_rows.over(self.placement.coded(rows))
 
-    @cached_property
-    def _travelling(self) -> Selected:
-        """The columns that go to the buckets."""
-        codes = [F.col(each) for each in (BUCKET, CODE, CHECK, START)]
-        return Selected(*codes, *self._travels.columns)
-
-    def travelling(self, *, in_files: bool) -> Travelling:
-        """Return what of rows travels to tasks; see ``AggregatingOperator.travelling``."""
-        found = Travelling([each.name for each in self.columns], in_files=in_files)
-        for each in self.columns:
-            found.add(each.name, quoted(each.name))
-        for one in {each.source: each for each in self.lifts}.values():
-            found.add_partial(one)
-        return found
+    @property
+    def carried(self) -> Mapping[str, str]:
+        """All columns of the rows."""
+        return {each.name: quoted(each.name) for each in self.columns}
 
     @property
     def fields(self) -> list[StructField]:
@@ -150,43 +129,26 @@ class OverOperator(AggregatingOperator):
         return tuple(each.text for each in self.frames)
 
 
-@dataclass(frozen=True)
-class _Worker(AggregateWorker):
-    """Answers a bucket of correlations."""
-
-    @property
-    def kind(self) -> type[BucketBatch]:
-        """The work of a bucket."""
-        return CorrelationBatch
-
-
 class CorrelateOperator(AggregatingOperator):
     """Runs a ``CorrelateStep``: matches wait for event time, other rows pass at once."""
 
     name = "correlate"
-    worker = _Worker
+    step: CorrelateStep
     decides = False
 
     def __init__(self, step: CorrelateStep, site: Site) -> None:
-        self.step = step
-        super().__init__(site, (), [("__by0", PLACE), ("__by1", KEY)])
-        self.loop = AggregateLoop(adaptive=False)
+        super().__init__(step, site, (), [("__by0", PLACE), ("__by1", KEY)])
         self.columns = [StructField(each.name, each.dataType) for each in site.df.schema]
-
-    @classmethod
-    def of(cls, step: CorrelateStep, site: Site) -> Self:
-        """Return the operator of a step."""
-        return cls(step, site)
 
     @property
     def by_row(self) -> bool:
         """That rows go to the buckets as they are."""
         return True
 
-    def plan_of(self, before: int, after: int) -> CorrelationPlan:
+    def plan_of(self, before: int, after: int) -> AggregatePlan:
         """Return the work of the buckets between two instants (µs)."""
         partials = self.partials_of(())
-        return CorrelationPlan(
+        return AggregatePlan(
             before, after, (), partials, UNBOUNDED, correlations=self.step.correlations
         )
 
@@ -195,14 +157,14 @@ class CorrelateOperator(AggregatingOperator):
         rows, fits = df.withColumn(MICROS, self.micros), F.expr(self._is_timely)
         return rows.where(~self._is_mine | F.coalesce(fits, F.lit(False)))
 
+    def check_may_read(self) -> None:
+        """Raise Refused: rows are results of rules."""
+        raise Refused("rows are results of rules")
+
     @property
     def _is_mine(self) -> Column:
         """Whether a row is a match of one of the correlations."""
         return F.col(PLACE).isin([place for place, _ in self.step.correlations])
-
-    def check_may_read(self) -> None:
-        """Raise Refused: rows are results of rules."""
-        raise Refused("rows are results of rules")
 
     def cells(self, rows: DataFrame) -> DataFrame:
         """Return the rows with their buckets."""

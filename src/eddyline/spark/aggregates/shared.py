@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StructField
@@ -13,7 +13,7 @@ from pyspark.sql.types import IntegerType, LongType, StructField
 from eddyline.aggregates.plan import FIRST, INSTANT, PLACE, AggregatePlan, Share
 from eddyline.aggregates.slides import Slides
 from eddyline.query.query import CALL, GROUP, WINDOW, AggregateCall, SlideWindow, both
-from eddyline.spark.aggregates.columns import Travelling, start_of_cell
+from eddyline.spark.aggregates.columns import start_of_cell
 from eddyline.spark.aggregates.operator import AggregatingOperator
 from eddyline.spark.operator import Laid
 from eddyline.spark.relation import instant_of
@@ -86,20 +86,13 @@ class SharedAggregateOperator(AggregatingOperator):
 
     def __init__(self, step: SharedAggregateStep, site: Site) -> None:
         calls, self.members = members_of(step)
-        super().__init__(site, calls, step.finest.groups)
+        super().__init__(step, site, calls, step.finest.groups)
         made = {each.groups for each in self.members}
         self.levels = sorted(made, key=len, reverse=True)
         self.groups = replace(self.groups, coarser=tuple(self.levels[1:]))
         self.partials = self.partials_of(self.calls)
         by_call = {each.call.column: [one.column for one in each.partials] for each in self.calls}
         self.shares = tuple(self._share(each, by_call) for each in self.members)
-
-    @classmethod
-    def of(cls, step: SharedAggregateStep, site: Site) -> Self:
-        """Return the operator of a step."""
-        made = cls(step, site)
-        made.follow_stream(site)
-        return made
 
     def _share(self, member: SharedMember, by_call: dict[str, list[str]]) -> Share:
         own = dict.fromkeys(
@@ -127,15 +120,6 @@ class SharedAggregateOperator(AggregatingOperator):
     def slides(self) -> Slides:
         """How time is cut into cells: at the edges of all windows."""
         return Slides.common([each.window for each in self.members])
-
-    def travelling(self, *, in_files: bool) -> Travelling:
-        """Return what of rows travels to tasks; see ``AggregatingOperator.travelling``."""
-        found = Travelling(self.rows_shape.columns, in_files=in_files)
-        for name, text in self.groups.travelling.items():
-            found.add(name, text)
-        for one in self.lifts:
-            found.add_partial(one)
-        return found
 
     @property
     def fields(self) -> list[StructField]:

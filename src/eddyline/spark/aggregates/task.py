@@ -21,15 +21,16 @@ from eddyline.aggregates.cells import (
     in_order,
     merged,
     put_together,
+    rows_by_cell,
     together,
 )
-from eddyline.aggregates.cells import cells_of as cells_of_rows
 from eddyline.aggregates.changes import ChangeBatch, CountBatch, RowBatch
 from eddyline.aggregates.columns import is_there, one_array
+from eddyline.aggregates.correlations import CorrelationBatch
 from eddyline.aggregates.monoids import MONOIDS
 from eddyline.aggregates.plan import Lift, lifted
 from eddyline.aggregates.sessions import SessionBatch
-from eddyline.aggregates.slides import SharedBatch, SlideBatch
+from eddyline.aggregates.slides import SlideBatch
 from eddyline.data.hashes import add_hash, add_ints, seeds, whole_numbers
 from eddyline.lane.exchange import BUCKET, FileBuckets
 from eddyline.query.query import RowsWindow, SessionWindow, SlideWindow
@@ -76,10 +77,10 @@ class AggregateWorker(BucketWorker):
     @property
     def kind(self) -> type[BucketBatch]:
         """The work of a bucket, by what is aggregated."""
+        if self.plan.correlations:
+            return CorrelationBatch
         if self.plan.frames:
             return RowBatch
-        if self.plan.shares:
-            return SharedBatch
         kinds = {SlideWindow: SlideBatch, SessionWindow: SessionBatch, RowsWindow: CountBatch}
         return kinds.get(type(self.plan.window), ChangeBatch)
 
@@ -238,7 +239,7 @@ class FileRows(FileBuckets):
         rows = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
         micros = whole_numbers(rows.column(self.time))
         starts, codes = self.slides.cells_of(micros), self._codes(rows)
-        order, bounds = cells_of_rows(codes, starts)
+        order, bounds = rows_by_cell(codes, starts)
         firsts, places = order[bounds[:-1]], pa.array(order)
         found = {ROWS: pa.array(np.diff(bounds))}
         # In the order of Spark's columns: cells that Spark made are put together with these.
@@ -259,7 +260,7 @@ class FileRows(FileBuckets):
         if len(parts) == 1:
             return parts[0]
         cells = together(parts)
-        order, bounds = cells_of_rows(cells.codes, cells.starts)
+        order, bounds = rows_by_cell(cells.codes, cells.starts)
         if len(bounds) > len(cells):
             return cells
         return put_together(cells.taken(order), bounds[:-1], self._monoids)

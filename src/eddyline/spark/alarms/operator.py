@@ -1,7 +1,7 @@
 """Alarms over the segments of a stream, followed while their set changes.
 
 ``AlarmBinder`` reads alarms over the keys and attributes of segments, ``AlarmOperator`` runs them,
-and ``AlarmsShown`` tells people how they are solved.
+and ``AskingAlarms`` is what a set knows of the query that asks it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from eddyline.report.sections import Section
     from eddyline.runtime.choice import Choice
     from eddyline.runtime.records import Record
-    from eddyline.spark.operator import Batch, Observed, Operator, Site
+    from eddyline.spark.operator import Batch, Observed, Site
 
 MADE = (StructField(ALARM, StringType()), StructField(DEFINITION, LongType()))
 """The columns that ranges of alarms have before the keys of entities."""
@@ -77,8 +77,8 @@ class AlarmOperator(ModelOperator):
         self.loop = AlarmLoop(self.options, self._program)
         self.asked = self._plan()
         self._entries: list[JournalEntry] = []
-        self._shown = AlarmsShown(self, self.query)
-        step.alarms.asked_by(self._binder, self._shown)
+        self._asking = AskingAlarms(self, self._binder)
+        step.alarms.asked_by(self._asking)
 
     def _plan(self) -> StreamPlan:
         ranges = AlarmRanges(
@@ -92,7 +92,7 @@ class AlarmOperator(ModelOperator):
 
     def _plan_of_batch(self, batch: Batch) -> StreamPlan:
         """Take in what has changed in the set, and return the plan that is in force by now."""
-        self._alarms.asked_by(self._binder, self._shown)
+        self._alarms.asked_by(self._asking)
         version, texts = self._alarms.now()
         if version != self._version:
             self._program = self._binder.read(texts)
@@ -163,27 +163,27 @@ def _entries_of(
     return [JournalEntry(batch_id, COMPONENT, "alarms", *numbers, evidence)] if evidence else []
 
 
-class AlarmsShown:
-    """How an operator solves alarms, for people.
+@dataclass(eq=False)
+class AskingAlarms:
+    """What a set of alarms asks of the query of a stream; see ``alarms.alarm_set.Asking``."""
 
-    Args:
-        operator: that solves them.
-        query: what it is called.
-    """
+    operator: AlarmOperator
+    binder: AlarmBinder
 
-    def __init__(self, operator: Operator, query: str) -> None:
-        self._operator, self._query = operator, query
+    def check(self, alarms: Mapping[str, str]) -> None:
+        """Check that alarms fit its segments; errors as of ``AlarmBinder.read``."""
+        self.binder.check(alarms)
 
     def explain(self, entries: Iterable[JournalEntry], width: int) -> str:
         """Return in words how alarms are solved; ``entries`` are decisions so far."""
-        sections = self._operator.describe(History(journal=tuple(entries)))
-        return explain(self._query, arranged(sections), width=width)
+        sections = self.operator.describe(History(journal=tuple(entries)))
+        return explain(self.operator.query, arranged(sections), width=width)
 
     def report(self, entries: Iterable[JournalEntry], path: str | Path) -> Path:
         """Write a page of it."""
-        history = History(journal=tuple(entries))
-        sections = tuple(self._operator.describe(history))
-        view = RunView(self._query, self._operator.text, history=history, sections=sections)
+        operator, history = self.operator, History(journal=tuple(entries))
+        sections = tuple(operator.describe(history))
+        view = RunView(operator.query, operator.text, history=history, sections=sections)
         return write_report(view, path)
 
 
