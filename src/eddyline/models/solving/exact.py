@@ -45,12 +45,12 @@ from eddyline.models.solving.expressions import (
     Expression,
     Number,
     Or,
-    Power,
     Product,
     Slope,
     Sum,
     attributes,
     comparisons,
+    computed,
     error_of,
     holds,
     names_in,
@@ -171,7 +171,7 @@ def rows_hold(condition: Condition, values: Mapping[str, Floats], n: int) -> Mas
     def leaf(comparison: Comparison) -> Mask:
         expression = comparison.expression
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-            found = np.broadcast_to(_value(expression, values), (n,))
+            found = np.broadcast_to(computed(expression, values, _constant, _no_slope), (n,))
         known = ~np.isnan(found)
         for name in names_in(expression):
             known &= np.isfinite(values[name])
@@ -348,23 +348,6 @@ def _layered(
     return rows[kept], times[kept], times[kept + 1], codes[kept]
 
 
-def _value(expression: Expression, values: Mapping[str, Floats]) -> Floats:
-    match expression:
-        case Number(value):
-            return np.full(1, value)
-        case Attribute(name):
-            return values[name]
-        case Sum(left, right):
-            return _value(left, values) + _value(right, values)
-        case Product(left, right):
-            return _value(left, values) * _value(right, values)
-        case Power(part, exponent):
-            raised: Floats = _value(part, values) ** exponent
-            return raised
-    msg = f"{expression} has no value of a row: it has to be rewritten or refused before"
-    raise TypeError(msg)
-
-
 # -- what tasks do --------------------------------------------------------------------------------
 
 
@@ -492,10 +475,23 @@ def rounding_of(
 ) -> Floats:
     """Return what rounding of numbers and instants alone takes; arguments as above."""
     longer = length + MICROS
-    size = terms_of(expression, given).size
-    rounding = ROUNDED * _size(expression, given, errors, longer)
-    found: Floats = rounding + MICROS * _steepness(size, longer)
+    # The sizes of the terms of rows, which are as far from those of models as errors allow.
+    sizes = {
+        name: _values(given[name].size, longer) + errors[name] for name in names_in(expression)
+    }
+    greatest = computed(expression, sizes, lambda value: _constant(abs(value)), _no_slope)
+    steepness = _steepness(terms_of(expression, given).size, longer)
+    found: Floats = ROUNDED * greatest + MICROS * steepness
     return found
+
+
+def _constant(value: float) -> Floats:
+    return np.full(1, value)
+
+
+def _no_slope(_: Floats) -> Floats:
+    """Return that nothing bounds a slope, and that rows have none."""
+    return np.full(1, np.inf)
 
 
 def is_solvable(far: Floats) -> Mask:
@@ -525,27 +521,6 @@ def check_rows_have(condition: Condition) -> None:
                 "is from that of the rows; leave it out of what is to be exact or validated"
             )
             raise NotSupportedError(msg)
-
-
-def _size(
-    expression: Expression, given: Mapping[str, Terms], errors: Mapping[str, Floats], length: Floats
-) -> Floats:
-    """Return the greatest size of the terms of an expression, of rows as of models, ``[n]``."""
-    match expression:
-        case Number(value):
-            return np.full(1, abs(value))
-        case Attribute(name):
-            return _values(given[name].size, length) + errors[name]
-        case Sum(left, right):
-            one, other = (_size(each, given, errors, length) for each in (left, right))
-            return one + other
-        case Product(left, right):
-            one, other = (_size(each, given, errors, length) for each in (left, right))
-            return one * other
-        case Power(part, exponent):
-            raised: Floats = _size(part, given, errors, length) ** exponent
-            return raised
-    return np.full(1, np.inf)
 
 
 def _values(sizes: Floats, length: Floats) -> Floats:
