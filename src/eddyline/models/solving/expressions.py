@@ -569,7 +569,8 @@ def holds(condition: Condition, leaf: Callable[[Comparison], Mask]) -> Mask:
     if isinstance(condition, Comparison):
         return leaf(condition)
     join = and_ if isinstance(condition, And) else or_
-    return reduce(join, (holds(each, leaf) for each in condition.parts))
+    found: Mask = reduce(join, (holds(each, leaf) for each in condition.parts))
+    return found
 
 
 def near(axes: dict[str, str], op: str, distance: float) -> Condition:
