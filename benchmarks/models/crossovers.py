@@ -32,7 +32,7 @@ from eddyline.models.solving.joins import joined_with_others
 from eddyline.models.solving.text import read_condition
 from eddyline.models.solving.where import where
 from eddyline.models.windows.extrema import extrema_at, windowed_extremum
-from eddyline.models.windows.integrals import averages_at
+from eddyline.models.windows.integrals import integrals_at
 
 WIDTH_US = 60 * SECOND_US
 SLIDE_US = 2 * SECOND_US
@@ -195,7 +195,7 @@ def window_cost(settings: Settings) -> Measurement:
     for seconds in WINDOWS_S:
         width = seconds * SECOND_US
         variants |= {
-            f"average {seconds}": partial(averages_at, segments, width, SLIDE_US),
+            f"average {seconds}": partial(integrals_at, segments, width, SLIDE_US, is_average=True),
             f"minimum {seconds}": partial(
                 extrema_at, segments, "x", width, SLIDE_US, largest=False
             ),

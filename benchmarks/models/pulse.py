@@ -34,7 +34,7 @@ from eddyline.models.fitting.fit import fit
 from eddyline.models.segments import Segments
 from eddyline.models.solving.joins import joined, joined_among
 from eddyline.models.solving.text import read_condition
-from eddyline.models.windows.integrals import Samples, average_distances, sampled, windowed_average
+from eddyline.models.windows.integrals import Samples, average_distances, sampled, windowed_integral
 
 SHORT_US, LONG_US, MACD_SLIDE_US = 10 * SECOND_US, 60 * SECOND_US, 2 * SECOND_US
 
@@ -43,8 +43,10 @@ IS_ABOVE = read_condition("S.price > L.price", ["S.price", "L.price"])
 
 def macd_on_segments(segments: Segments) -> Segments:
     """Return where the short average is above the long one, as segments of both."""
-    short = windowed_average(segments, SHORT_US)
-    return joined(short, windowed_average(segments, LONG_US), IS_ABOVE, names=("S", "L")).segments
+    short, long = (
+        windowed_integral(segments, each, is_average=True) for each in (SHORT_US, LONG_US)
+    )
+    return joined(short, long, IS_ABOVE, names=("S", "L")).segments
 
 
 def ratios(times: dict[str, Times], rows: str, segments: str) -> list[float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from eddyline.models.segments import Segments
+from eddyline.models.segments import Segments, in_seconds
 
 SECOND = 1_000_000
 EPOCH = 1_700_000_000 * SECOND
@@ -64,6 +64,20 @@ def value(segments, name, at, start=0, key=None):
     tau = (instant - segments.origin[there]) / SECOND
     rows = segments.coefs[name][there]
     return [float(np.polyval(row[::-1], each)) for row, each in zip(rows, tau, strict=True)]
+
+
+def values_at(segments, times, name="x"):
+    """Return what a reader computes of each segment at each instant, NaN where it is not there.
+
+    Returns:
+        ``[times, segments]``; points and tombstones are nowhere.
+    """
+    tau = in_seconds(times[:, None] - segments.origin)
+    found = np.zeros(tau.shape)
+    for power in range(segments.coefs[name].shape[1] - 1, -1, -1):
+        found = found * tau + segments.coefs[name][:, power]
+    there = (segments.lo <= times[:, None]) & (times[:, None] < segments.hi)
+    return np.where(there & ~segments.is_tombstone, found, np.nan)
 
 
 COEFFICIENTS = st.integers(-40, 40).map(lambda n: n / 8)

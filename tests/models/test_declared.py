@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import tempfile
 from dataclasses import replace
 
 import numpy as np
@@ -11,14 +9,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyarrow import fs
 
 from eddyline.errors import NotSupportedError, OptionError, QueryError
 from eddyline.models.fitting.bounds import Bound
 from eddyline.models.fitting.declared import Declared, declared, read_equations
-from eddyline.models.streams.bucket import BucketBatch
-from eddyline.models.streams.plan import BucketState, StreamInput, StreamPlan
-from eddyline.state.manifest import StatePlace
+from eddyline.models.fitting.fit import FitReport
+from eddyline.models.streams.plan import StreamInput, StreamPlan
 from tests.models.batches import (
     DECLARED,
     DOOR,
@@ -27,6 +23,7 @@ from tests.models.batches import (
     SHAPE,
     at_once,
     coded,
+    reported,
     rows_of,
     shown,
     streamed,
@@ -120,9 +117,6 @@ def test_rows_that_say_nothing_do_not_end_others():
 
 def test_of_rows_at_one_instant_the_greatest_counts():
     assert made([("a", 0, [1, 9]), ("a", 0, [2, 1]), ("a", 0, [2, 3])]) == [("a", 0, 10, [2, 3])]
-
-
-def test_no_rows_are_no_segments():
     assert made([]) == []
 
 
@@ -238,25 +232,9 @@ def test_a_model_goes_on_by_a_row_that_is_not_kept():
 
 
 def reports(table, cuts, how):
-    plan, state, found = StreamPlan((StreamInput(how, SHAPE),), INPUT), BucketState(), []
-    with tempfile.TemporaryDirectory() as folder:
-        place = StatePlace(fs.LocalFileSystem(), folder, "models")
-        fs.LocalFileSystem().create_dir(place.runs)
-        edges = sorted({0, *(min(each, len(table)) for each in cuts), len(table)})
-        for low, high in itertools.pairwise(edges):
-            part = table.slice(low, high - low)
-            until = part.column("ts").to_pylist()[-1].timestamp() * 1e6
-            batch = BucketBatch(plan, place, state, 0, int(until))
-            [*batch.run([coded(part)])]
-            state = batch.report.after
-            found.append(batch.report.fit)
-        batch = BucketBatch(plan, place, state, 0, 2**62)
-        [*batch.run([None])]
-        found.append(batch.report.fit)
-    total = found[0]
-    for each in found[1:]:
-        total += each
-    return total
+    plan = StreamPlan((StreamInput(how, SHAPE),), INPUT)
+    found, _ = reported(plan, coded(table), [min(each, len(table)) for each in cuts])
+    return sum((each.fit for each in found), FitReport())
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def test_ranges_cover_each_segment_once_and_neighbours_differ():
     assert found.codes.tolist() == [TRUE, OPEN, FALSE, OPEN, TRUE, FALSE]
     np.testing.assert_array_equal(found.lo[1:5], found.hi[:4])
     assert (found.lo[0], found.hi[4]) == (0, 10 * SECOND)
-    assert found.only(OPEN).lo.tolist() == found.lo[[1, 3]].tolist()
+    assert found.take(found.codes == OPEN).lo.tolist() == found.lo[[1, 3]].tolist()
 
 
 def test_a_value_that_is_missing_or_infinite_satisfies_nothing():

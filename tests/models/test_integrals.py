@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from eddyline.errors import NotSupportedError, OptionError
 from eddyline.models.fitting.bounds import NEEDS, Bound
-from eddyline.models.segments import Keyed, Layout, in_seconds, keyed, table_of
+from eddyline.models.segments import Keyed, Layout, keyed, table_of
 from eddyline.models.solving.expressions import Range, projected
 from eddyline.models.solving.joins import joined
 from eddyline.models.solving.text import read_condition, read_expression
@@ -21,18 +22,20 @@ from eddyline.models.solving.where import where
 from eddyline.models.steps import Total
 from eddyline.models.windows.integrals import (
     average_distances,
-    averages_at,
     changes,
     distance_integral,
+    integrals_at,
     sampled,
-    sums_at,
     totals,
-    windowed_average,
-    windowed_sum,
+    windowed_integral,
 )
-from tests.models.pieces import EPOCH, SECOND, drawn, pieces, ranges, value
+from tests.models.pieces import EPOCH, SECOND, drawn, pieces, ranges, value, values_at
 
 NAN = float("nan")
+windowed_sum, windowed_average = (
+    partial(windowed_integral, is_average=is_) for is_ in (False, True)
+)
+sums_at, averages_at = (partial(integrals_at, is_average=is_) for is_ in (False, True))
 START = pytest.mark.parametrize("start", [0, EPOCH])
 
 
@@ -509,16 +512,6 @@ def test_what_has_no_length_or_no_value_is_not_there():
         assert len(total(none)) == 0
 
 
-def read(segments, name, times):
-    """Return what a reader computes of each segment at each instant, NaN where it is not there."""
-    tau = in_seconds(times[:, None] - segments.origin)
-    found = np.zeros(tau.shape)
-    for power in range(segments.coefs[name].shape[1] - 1, -1, -1):
-        found = found * tau + segments.coefs[name][:, power]
-    there = (segments.lo <= times[:, None]) & (times[:, None] < segments.hi)
-    return np.where(there & ~(segments.is_point | segments.is_tombstone), found, np.nan)
-
-
 def with_errors(segments, seed, names):
     """Return segments of any size, with errors, and some without values."""
     rng = np.random.default_rng(seed)
@@ -546,9 +539,9 @@ def test_values_are_those_of_all_entities_within_the_error(segments, seed, is_av
     bounds = np.concatenate([segments.lo, segments.hi, segments.hi - 1])
     times = np.concatenate([bounds, EPOCH + rng.integers(0, 20 * SECOND, 100)])
     for name in "xy":
-        each = read(segments, name, times)
+        each = values_at(segments, times, name)
         far = rng.choice([-1, 1], len(segments)) * segments.errors[name]  # rows as far as may be
-        got = read(found, name, times)
+        got = values_at(found, times, name)
         for group in range(3):
             own = np.flatnonzero(group_of[segments.keys] == group)
             mine = np.flatnonzero(found.keys == group)

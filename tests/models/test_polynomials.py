@@ -35,11 +35,8 @@ def test_t10_shift():
     np.testing.assert_allclose(found, row(27, 10, 1), atol=1e-9)
 
 
-def test_t25_value():
+def test_t25_and_t27_values():
     assert polynomials.evaluate(row(0, 1, 1, 1), np.array([2.0])).tolist() == [14]
-
-
-def test_t27_local_time():
     assert polynomials.evaluate(row(1, 2, 0.5), np.array([3.0])).tolist() == [11.5]
 
 

@@ -7,7 +7,7 @@ segments how values are spread and what conjuncts leave out (``Observing``).
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,7 @@ from eddyline.data.arrays import distinct
 from eddyline.estimates.histograms import CoefHistogram, ValueSketch
 from eddyline.models.segments import Keyed, in_seconds
 from eddyline.models.solving.expressions import names_in
-from eddyline.models.steps import Kept, Shape
+from eddyline.models.steps import Shape, Step
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile
 
@@ -31,14 +31,13 @@ if TYPE_CHECKING:
     from eddyline.alarms.program import AlarmProgram
     from eddyline.data.arrays import Mask
     from eddyline.models.segments import Segments
-    from eddyline.models.steps import Scope
 
 ALARM, DEFINITION = "alarm", "__definition"
 """Columns of results: the name of an alarm, and what it was when it held (``Alarm.definition``)."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class AlarmRanges(Kept):
+class AlarmRanges(Step):
     """The ranges on which each of some alarms holds, as segments by alarm and entity.
 
     A range may go on in later segments than the one whose polynomials it has: only its begin is
@@ -51,7 +50,6 @@ class AlarmRanges(Kept):
     """Whether a profile is taken while alarms are solved."""
     samples: bool = True
     """Whether that has how values are spread, too."""
-    scope: ClassVar[Scope] = "segment"
 
     def shape(self, given: Shape) -> Shape:
         """Return the shape of ranges by alarm and entity."""

@@ -287,10 +287,10 @@ def lag(node: Node) -> int:
 
 
 def _longest(node: Node, attribute: str) -> int:
-    """Return the greatest sum of an attribute of steps, which those without it have as 0."""
+    """Return the greatest sum of an attribute of steps."""
     found: dict[int, int] = {}
     for each in parts(node):
-        own = getattr(each.step, attribute, 0) if isinstance(each, Unary) else 0
+        own = getattr(each.step, attribute) if isinstance(each, Unary) else 0
         found[id(each)] = own + max((found[id(part)] for part in below(each)), default=0)
     return found[id(node)]
 
@@ -522,14 +522,8 @@ def inverted(
 ) -> dict[tuple[int, str], Bound]:
     """Return how near inputs have to be, so that outputs are within their bounds.
 
-    Args:
-        node: what computes the outputs.
-        within: the bounds of outputs.
-        values: as for ``required``.
-        by_pace: whether shares of an error are as inputs move, and not equal.
-
-    Raises:
-        OptionError: as ``required``.
+    ``by_pace`` says whether shares of an error are as inputs move, and not equal. Other arguments
+    and errors as of ``required``.
     """
     inverter = _Inverter(values or {}, by_pace=by_pace)
     found: Found = {}
@@ -584,11 +578,9 @@ class _Inverter:
         shrunk = SHRUNK if any(gain != 1 for gain in gain_of.values()) else 1.0
         shares = dict.fromkeys(gain_of, 1 / max(len(gain_of), 1))
         if self._by_pace and gain_of:
-            paces = {
-                f"{at}.{name}": gain * self._known(at, name).pace
-                for (at, name), gain in gain_of.items()
-            }
-            shares = dict(zip(gain_of, shares_of(paces).values(), strict=True))
+            shares = shares_of(
+                {key: gain * self._known(*key).pace for key, gain in gain_of.items()}
+            )
         return {
             key: Bound(bound.value * shares[key] / gain * shrunk) for key, gain in gain_of.items()
         }

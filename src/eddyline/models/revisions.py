@@ -120,13 +120,10 @@ def with_retractions(segments: Segments, found: Ranges) -> Segments:
         segments: what was solved.
         found: where the condition holds.
     """
-    ends = np.where(found.is_point, found.lo + 1, found.hi)
     rows = np.arange(len(segments))
     after, before = np.concatenate([rows, found.rows]), np.concatenate([found.rows, rows])
-    starts, stops = (
-        np.concatenate([segments.lo, ends]),
-        np.concatenate([found.lo, segments.ends]),
-    )
+    starts = np.concatenate([segments.lo, found.ends])
+    stops = np.concatenate([found.lo, segments.ends])
     # Each stretch begins where the segment or a solution ended, and ends where the next one begins.
     first, last = np.lexsort((starts, after)), np.lexsort((stops, before))
     rows, lo, hi = after[first], starts[first], stops[last]
@@ -187,11 +184,6 @@ class Revised:
     places: Indices
 
 
-def begins_of(results: pa.Table, shape: Shape) -> Ints:
-    """Return where results begin (µs)."""
-    return micros_of(results.column(BOUNDS[shape.kind][0]))
-
-
 def ends_of(results: pa.Table, shape: Shape) -> Ints:
     """Return where results end, for one instant that (µs)."""
     return micros_of(results.column(BOUNDS[shape.kind][1]))
@@ -235,9 +227,8 @@ def revised(
 
 def _pieces(results: pa.Table, ids: Ints, shape: Shape) -> Segments:
     """Return the ranges of results as segments without attributes."""
-    lo, hi = begins_of(results, shape), ends_of(results, shape)
-    is_point: Mask = np.asarray(lo == hi)
-    return Segments(ids, lo, lo, hi, is_point, np.zeros(len(ids), np.bool_), {}, {})
+    lo, hi = (micros_of(results.column(each)) for each in BOUNDS[shape.kind])
+    return Segments(ids, lo, lo, hi, np.equal(lo, hi), np.zeros(len(ids), np.bool_), {}, {})
 
 
 def _are_equal(columns: pa.Table, one: Indices, other: Indices) -> Mask:

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from eddyline.errors import QueryError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -77,21 +77,22 @@ class Segments:
         """Return the segments at places or under a mask, in that order."""
         if np.asarray(rows).dtype == np.bool_:
             rows = np.flatnonzero(rows)
-        taken: dict[str, Any] = {
-            each.name: _taken(getattr(self, each.name), rows) for each in fields(self)
-        }
-        return replace(self, **taken)
+        return self._changed(lambda values: values.take(rows, axis=0))  # faster than brackets
 
     def part(self, start: int, stop: int) -> Self:
         """Return the segments from a place to before another, which share their arrays."""
-        taken: dict[str, Any] = {}
-        for each in fields(self):
-            value = getattr(self, each.name)
+        return self._changed(lambda values: values[start:stop])
+
+    def _changed(self, change: Callable[[NDArray[Any]], NDArray[Any]]) -> Self:
+        """Return segments all of whose arrays are changed."""
+        made: dict[str, Any] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
             is_array = isinstance(value, np.ndarray)
-            taken[each.name] = (
-                value[start:stop] if is_array else {k: v[start:stop] for k, v in value.items()}
+            made[field.name] = (
+                change(value) if is_array else {name: change(each) for name, each in value.items()}
             )
-        return replace(self, **taken)
+        return replace(self, **made)
 
     @property
     def ends(self) -> Ints:
@@ -131,12 +132,6 @@ class Segments:
             times: an instant for each segment, in microseconds, ``[n]``.
         """
         return in_seconds(times - self.origin)
-
-
-def _taken(value: Any, rows: Indices | Mask) -> Any:
-    if isinstance(value, np.ndarray):
-        return value.take(rows, axis=0)  # of short rows some times faster than brackets
-    return {name: each.take(rows, axis=0) for name, each in value.items()}
 
 
 # -- rows of Arrow tables -------------------------------------------------------------------------
@@ -316,11 +311,10 @@ def _hashes(values: pa.Array) -> NDArray[np.uint64]:
 def ids_together(tables: Sequence[pa.Table], keys: Sequence[str]) -> list[Ints]:
     """Number the entities of the rows of several tables alike, in the order in which they come."""
     own = [each.select(list(keys)) for each in tables]
-    ids = entity_ids(pa.concat_tables(own), keys)[0] if keys else None
-    ends = np.cumsum([len(each) for each in tables])
-    if ids is None:
+    if not keys:  # a table without columns has no rows
         return [np.zeros(len(each), np.int64) for each in tables]
-    return list(np.split(ids, ends[:-1]))
+    ends = np.cumsum([len(each) for each in tables])
+    return list(np.split(entity_ids(pa.concat_tables(own), keys)[0], ends[:-1]))
 
 
 def unified(

@@ -1,7 +1,8 @@
 """What is done with segments, as values: a step says what comes out, and does it with arrays.
 
-``Step`` is the protocol. ``scope`` says which segments a step has to see together: each by itself,
-all of an entity, or those of several entities. For the precision of results a step also says
+``Step`` is the base class. ``scope`` says which segments a step has to see together: each by
+itself, all of an entity, or those of several entities. For the precision of results a step also
+says
 
 * which attributes of its input it reads (``reads``), and in which ranges its values are;
 * how much of each input is in a linear output (``kernels``);
@@ -21,7 +22,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -37,7 +38,7 @@ from eddyline.models.fitting.bounds import (
     inverted_extreme,
     inverted_integral,
     inverted_total,
-    tighter,
+    tightest,
     weights_of,
 )
 from eddyline.models.segments import (
@@ -68,7 +69,7 @@ from eddyline.models.windows.integrals import average_distances
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from eddyline.data.arrays import Floats, Ints
+    from eddyline.data.arrays import Ints
     from eddyline.models.fitting.bounds import Bounds, Kernel
     from eddyline.models.segments import Segments
     from eddyline.models.solving.expressions import Condition, Ranges
@@ -134,29 +135,47 @@ class Rows:
     ends: Ints | None = None
 
 
-class Step(Protocol):
-    """A step with one input."""
+class Step:
+    """A step with one input; unless it says otherwise, the output has the attributes of the input.
 
-    @property
-    def scope(self) -> Scope:
-        """Which segments it sees together."""
+    Attributes:
+        scope: which segments it sees together.
+    """
+
+    __slots__ = ()
+    scope: ClassVar[Scope] = "segment"
 
     def shape(self, given: Shape) -> Shape:
         """Return what comes out."""
+        return given
 
     def run(self, given: Keyed) -> Keyed | Rows:
         """Return the results of segments."""
+        raise NotImplementedError
+
+    @property
+    def reach_us(self) -> int:
+        """How far back a result looks that is there at an instant (µs)."""
+        return 0
+
+    @property
+    def lag_us(self) -> int:
+        """How long a result may last that a later segment makes shorter or longer (µs)."""
+        return 0
 
     def reads(self, wanted: set[str]) -> set[str]:
         """Return the attributes of the input that some attributes of the output need."""
+        return wanted
 
     def ranges(self, below: Ranges) -> Ranges:
         """Return the ranges of the output by those of the input, as far as they are known."""
+        return below
 
     def kernels(self, below: Kernels) -> Kernels:
         """Return how much of inputs is in the output by how much is in the input."""
+        return below
 
-    def back(self, within: Bounds, below: Ranges, *, by_pace: bool) -> Bounds:
+    def back(self, within: Bounds, below: Ranges, *, by_pace: bool) -> Bounds:  # noqa: ARG002
         """Return how near the input has to be for the output to be within bounds.
 
         Args:
@@ -167,42 +186,16 @@ class Step(Protocol):
         Raises:
             OptionError: no bounds of the input are enough, with what is missing.
         """
-
-
-class Kept:
-    """What is so of steps whose output has the attributes of the input as they are."""
-
-    __slots__ = ()
-
-    def reads(self, wanted: set[str]) -> set[str]:
-        """Return the same attributes."""
-        return wanted
-
-    def ranges(self, below: Ranges) -> Ranges:
-        """Return the same ranges."""
-        return below
-
-    def kernels(self, below: Kernels) -> Kernels:
-        """Return the same kernels."""
-        return below
-
-    def back(self, within: Bounds, below: Ranges, *, by_pace: bool) -> Bounds:  # noqa: ARG002
-        """Return the same bounds."""
         return within
 
 
 @dataclass(frozen=True, slots=True)
-class Where(Kept):
+class Where(Step):
     """The ranges on which a condition holds."""
 
     condition: Condition
     text: str = field(repr=False)
     """As its author wrote it: exact answers are asked of SQL by it."""
-    scope: ClassVar[Scope] = "segment"
-
-    def shape(self, given: Shape) -> Shape:
-        """Return the same shape."""
-        return given
 
     def run(self, given: Keyed) -> Keyed:
         """Return the segments on these ranges."""
@@ -218,7 +211,7 @@ class Where(Kept):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Within(Kept):
+class Within(Step):
     """How near attributes have to be: inputs are fitted so that they are (``graph.required``)."""
 
     bounds: Mapping[str, Bound]
@@ -228,11 +221,6 @@ class Within(Kept):
     """The attributes whose bound holds whatever values are; None before inputs have theirs."""
     ranges_said: Mapping[str, Range] = field(default_factory=dict)
     """Ranges that attributes of models are said to be in; see ``fitting.bounds``."""
-    scope: ClassVar[Scope] = "segment"
-
-    def shape(self, given: Shape) -> Shape:
-        """Return the same shape."""
-        return given
 
     def run(self, given: Keyed) -> Keyed:
         """Return the same, with errors that are not above bounds.
@@ -252,12 +240,11 @@ class Within(Kept):
 
 
 @dataclass(frozen=True, slots=True)
-class Project:
+class Project(Step):
     """Attributes that are computed from those that there are."""
 
     columns: Mapping[str, Expression]
     texts: Mapping[str, str]
-    scope: ClassVar[Scope] = "segment"
 
     @classmethod
     def onto(cls, *attributes: str) -> Project:
@@ -270,8 +257,7 @@ class Project:
 
     def run(self, given: Keyed) -> Keyed:
         """Return segments with these attributes."""
-        made = Keyed(projected(given.segments, self.columns), given.entities)
-        return segments_in_range(made, self)
+        return _in_range(Keyed(projected(given.segments, self.columns), given.entities), self)
 
     def reads(self, wanted: set[str]) -> set[str]:
         """Return what the expressions read."""
@@ -296,8 +282,7 @@ class Project:
         found: dict[str, Bound] = {}
         for name, bound in within.items():
             read = inverted_expression(self.columns[name], name, bound, below, by_pace=by_pace)
-            for each, its in read.items():
-                found[each] = tighter(each, found.get(each, its), its, below)
+            found = tightest(found, read, below)
         return found
 
     def __str__(self) -> str:
@@ -306,11 +291,10 @@ class Project:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample(Kept):
+class Sample(Step):
     """Values at ticks, and of points at their instants."""
 
     every_us: int
-    scope: ClassVar[Scope] = "segment"
 
     def shape(self, given: Shape) -> Shape:
         """Return rows."""
@@ -319,14 +303,14 @@ class Sample(Kept):
     def run(self, given: Keyed) -> Rows:
         """Return the values."""
         found = integrals.sampled(given.segments, self.every_us)
-        return Rows(samples_in_range(found, given.entities, self), given.entities)
+        return _in_range(Rows(found, given.entities), self)
 
     def __str__(self) -> str:
         return f"sample every {self.every_us * 1e-6:g} s"
 
 
 @dataclass(frozen=True, slots=True)
-class Changes(Kept):
+class Changes(Step):
     """A row for each range over which an entity has a model without a gap."""
 
     scope: ClassVar[Scope] = "entity"
@@ -338,8 +322,7 @@ class Changes(Kept):
     def run(self, given: Keyed) -> Rows:
         """Return the values with which ranges begin, and their ends."""
         found = integrals.changes(given.segments)
-        starts = samples_in_range(found.starts, given.entities, self)
-        return Rows(starts, given.entities, found.ends)
+        return _in_range(Rows(found.starts, given.entities, found.ends), self)
 
     def __str__(self) -> str:
         return "changes only"
@@ -367,7 +350,7 @@ def result_table(found: Keyed | Rows, zone: str | None) -> pa.Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Integral(Kept):
+class Integral(Step):
     """Sums or averages over a sliding window, as polynomials or at ticks."""
 
     width_us: int
@@ -383,13 +366,16 @@ class Integral(Kept):
     def run(self, given: Keyed) -> Keyed | Rows:
         """Return the sums or averages of all attributes."""
         segments, covered = given.segments, self.is_covered
+        width, is_average = self.width_us, self.is_average
         if self.every_us is None:
-            over = integrals.windowed_average if self.is_average else integrals.windowed_sum
-            made = over(segments, self.width_us, covered=covered)
-            return segments_in_range(Keyed(made, given.entities), self)
-        at = integrals.averages_at if self.is_average else integrals.sums_at
-        found = at(segments, self.width_us, self.every_us, covered=covered)
-        return Rows(samples_in_range(found, given.entities, self), given.entities)
+            made = integrals.windowed_integral(
+                segments, width, is_average=is_average, covered=covered
+            )
+            return _in_range(Keyed(made, given.entities), self)
+        found = integrals.integrals_at(
+            segments, width, self.every_us, is_average=is_average, covered=covered
+        )
+        return _in_range(Rows(found, given.entities), self)
 
     def ranges(self, below: Ranges) -> Ranges:
         """Return those of averages, which are the same, or of sums."""
@@ -437,7 +423,7 @@ class Integral(Kept):
         return _said("average" if self.is_average else "sum", self.width_us, self.every_us)
 
 
-class _Extreme(Kept):
+class _Extreme(Step):
     """What is so of least and greatest values."""
 
     __slots__ = ()
@@ -472,7 +458,7 @@ class Extremum(_Extreme):
             found = extrema.windowed_extremum(segments, attribute, width, largest=largest)
             return Keyed(found, given.entities)
         at = extrema.extrema_at(segments, attribute, width, self.every_us, largest=largest)
-        return Rows(samples_in_range(at, given.entities, self), given.entities)
+        return _in_range(Rows(at, given.entities), self)
 
     @property
     def reach_us(self) -> int:
@@ -492,7 +478,7 @@ class Extremum(_Extreme):
 
 
 @dataclass(frozen=True, slots=True)
-class OverEntities(Kept):
+class OverEntities(Step):
     """One value of several entities at each instant."""
 
     by: tuple[str, ...]
@@ -515,7 +501,7 @@ class OverEntities(Kept):
         """
         ordered = in_key_order(given)
         groups, entities = self._groups(ordered)
-        return segments_in_range(Keyed(self._made(ordered.segments, groups), entities), self)
+        return _in_range(Keyed(self._made(ordered.segments, groups), entities), self)
 
     def _kept(self, segments: Segments, groups: Ints) -> Segments:
         """Return what is needed of some segments, with the group of each."""
@@ -552,8 +538,7 @@ class Envelope(OverEntities, _Extreme):
 
     def _made(self, segments: Segments, groups: Ints) -> Segments:
         (attribute,) = segments.coefs
-        found = extrema.envelope(segments, attribute, largest=self.is_largest, groups=groups)
-        return found.segments
+        return extrema.envelope(segments, attribute, largest=self.is_largest, groups=groups)
 
     def __str__(self) -> str:
         return self._told("greatest" if self.is_largest else "least")
@@ -599,7 +584,7 @@ class Total(OverEntities):
 
 
 @dataclass(frozen=True, slots=True)
-class AverageDistance:
+class AverageDistance(Step):
     """The average distance of two positions over windows that close at ticks."""
 
     axes: Mapping[str, str]
@@ -620,7 +605,7 @@ class AverageDistance:
             given.segments, self.axes, self.width_us, self.every_us, covered=self.is_covered,
             below=self.below,
         )  # fmt: skip
-        return Rows(samples_in_range(found, given.entities, self), given.entities)
+        return _in_range(Rows(found, given.entities), self)
 
     @property
     def reach_us(self) -> int:
@@ -721,46 +706,25 @@ class DifferentEntities:
             right: those of the right side.
             tally: takes note of the work.
         """
-        if self.is_self:
-            ordered = in_key_order(given)
-            found = self._among(ordered.segments, sides, Asking(self.asks, tally))
-            return self._keyed(found, ordered.entities)
-        assert sides is not None
-        one, other = (np.flatnonzero(sides == side) for side in (0, 1))
-        return self.between(given.of(one, left.layout), given.of(other, right.layout), tally)
+        if not self.is_self:
+            assert sides is not None
+            one, other = (np.flatnonzero(sides == side) for side in (0, 1))
+            return self.between(given.of(one, left.layout), given.of(other, right.layout), tally)
+        ordered = in_key_order(given)
+        found = joins.joined_among(
+            ordered.segments, self.condition, names=self.names, within=self.within,
+            is_whole=self.is_whole, sides=sides, asking=Asking(self.asks, tally),
+        )  # fmt: skip
+        return self._keyed(found, ordered.entities)
 
     def between(self, left: Keyed, right: Keyed, tally: Tally = UNTOLD) -> Keyed:
         """Return the pairs of two sides, whose entities have common ids."""
         one, other = in_key_order(left), in_key_order(right)
-        found = self._between(one.segments, other.segments, Asking(self.asks, tally))
+        found = joins.joined_with_others(
+            one.segments, other.segments, self.condition, names=self.names, within=self.within,
+            is_whole=self.is_whole, asking=Asking(self.asks, tally),
+        )  # fmt: skip
         return self._keyed(found, one.entities)
-
-    def _among(self, segments: Segments, sides: Ints | None, asking: Asking) -> Joined:
-        if not self.is_whole:
-            return joins.joined_among(
-                segments,
-                self.condition,
-                names=self.names,
-                within=self.within,
-                sides=sides,
-                asking=asking,
-            )
-        near = joins.near_among(segments, self.within, sides)
-        one, other = joins.near_entities(segments, segments, near)
-        both = np.unique(np.stack([np.minimum(one, other), np.maximum(one, other)]), axis=1)
-        return joins.joined_entities(
-            segments, segments, (both[0], both[1]), self.condition, names=self.names, asking=asking
-        )
-
-    def _between(self, one: Segments, other: Segments, asking: Asking) -> Joined:
-        if not self.is_whole:
-            return joins.joined_with_others(
-                one, other, self.condition, names=self.names, within=self.within, asking=asking
-            )
-        entities = joins.near_entities(one, other, joins.near_between(one, other, self.within))
-        return joins.joined_entities(
-            one, other, entities, self.condition, names=self.names, asking=asking
-        )
 
     def _keyed(self, found: Joined, entities: pa.Table) -> Keyed:
         columns: dict[str, pa.ChunkedArray] = {}
@@ -777,43 +741,38 @@ class DifferentEntities:
 # -- what a double cannot hold --------------------------------------------------------------------
 
 
-def segments_in_range(made: Keyed, step: object) -> Keyed:
+Made = TypeVar("Made", Keyed, Rows)
+
+
+def _in_range(made: Made, step: Step) -> Made:
     """Return the results of a step, unless one is infinite.
 
     Raises:
         ModelError: a value is larger than a double can hold.
     """
-    segments = made.segments
-    _check(step, segments.coefs, made.entities, segments.keys, (segments.lo, segments.ends))
-    return made
-
-
-def samples_in_range(made: Samples, entities: pa.Table, step: object) -> Samples:
-    """Do the same for results that are rows."""
-    _check(step, made.values, entities, made.keys, (made.times, made.times))
-    return made
-
-
-def _check(
-    step: object,
-    values: Mapping[str, Floats],
-    entities: pa.Table,
-    keys: Ints,
-    times: tuple[Ints, Ints],
-) -> None:
+    if isinstance(made, Keyed):
+        found = made.segments
+        values, keys, times = found.coefs, found.keys, (found.lo, found.ends)
+    else:
+        values, keys = made.samples.values, made.samples.keys
+        times = (made.samples.times, made.samples.times)
     for name, numbers in values.items():
         is_infinite = np.isinf(numbers)
-        if not is_infinite.any():
-            continue
-        row = int(np.flatnonzero(is_infinite.reshape(len(keys), -1).any(axis=1))[0])
-        named = entities.slice(int(keys[row]), 1).to_pylist() if entities.num_columns else []
-        entity = ", ".join(f"{key}={value!r}" for each in named for key, value in each.items())
-        since, until = (str(np.datetime64(int(each[row]), "us")) for each in times)
-        when = f"at {since}" if since == until else f"from {since} to {until}"
-        msg = (
-            f"{step}: {name!r}{entity and f' of {entity}'} {when} (UTC) is larger than a double "
-            "can hold (1.8e308); divide the column before it is modelled, or leave these rows out"
-        )
-        raise ModelError(
-            msg, step=str(step), attribute=name, entity=entity, since=since, until=until
-        )
+        if is_infinite.any():
+            row = int(np.flatnonzero(is_infinite.reshape(len(keys), -1).any(axis=1))[0])
+            since, until = (str(np.datetime64(int(each[row]), "us")) for each in times)
+            raise _too_large(step, name, made.entities, int(keys[row]), since, until)
+    return made
+
+
+def _too_large(
+    step: Step, name: str, entities: pa.Table, key: int, since: str, until: str
+) -> ModelError:
+    named = entities.slice(key, 1).to_pylist() if entities.num_columns else []
+    entity = ", ".join(f"{key}={value!r}" for each in named for key, value in each.items())
+    when = f"at {since}" if since == until else f"from {since} to {until}"
+    msg = (
+        f"{step}: {name!r}{entity and f' of {entity}'} {when} (UTC) is larger than a double "
+        "can hold (1.8e308); divide the column before it is modelled, or leave these rows out"
+    )
+    return ModelError(msg, step=str(step), attribute=name, entity=entity, since=since, until=until)

@@ -44,6 +44,14 @@ def piece_at(starts: Ints, at: Ints) -> Indices:
     return found
 
 
+def within(starts: Ints, ends: Ints, at: Ints) -> Indices:
+    """Return the range that each instant is in, -1 if none; ranges are sorted, all are codes."""
+    found = piece_at(starts, at)
+    there = found >= 0
+    there[there] = ends[found[there]] > at[there]
+    return np.where(there, found, -1)
+
+
 def runs(first: Indices, count: Indices) -> tuple[Indices, Indices]:
     """Return numbers that follow each other, for several starts.
 
@@ -66,6 +74,19 @@ def is_first(keys: Ints) -> Mask:
     return found
 
 
+def is_last(keys: Ints) -> Mask:
+    """Return which of some sorted ids differ from the one behind."""
+    found = np.ones(len(keys), np.bool_)
+    found[:-1] = keys[1:] != keys[:-1]
+    return found
+
+
+def ends_of_runs(is_first: Mask) -> tuple[Indices, Indices]:
+    """Return the first and the last place of each run, given where runs begin."""
+    first = np.flatnonzero(is_first)
+    return first, np.append(first[1:], len(is_first))[: len(first)] - 1
+
+
 @overload
 def earlier(at: int, length: int) -> int: ...
 
@@ -80,11 +101,4 @@ def earlier(at: int | Ints, length: int) -> int | Ints:
     if isinstance(at, int):
         return max(at, first) - length
     found: Ints = np.maximum(at, first) - length
-    return found
-
-
-def is_last(keys: Ints) -> Mask:
-    """Return which of some sorted ids differ from the one behind."""
-    found = np.ones(len(keys), np.bool_)
-    found[:-1] = keys[1:] != keys[:-1]
     return found

@@ -27,15 +27,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
+from numpy.polynomial.polynomial import polyadd, polyder, polymul, polyval
 
 from eddyline.errors import NotSupportedError, OptionError
 from eddyline.models.segments import list_matrix, values_of
-from eddyline.models.solving import polynomials
 from eddyline.models.solving.expressions import (
     Attribute,
     Expression,
@@ -45,6 +45,7 @@ from eddyline.models.solving.expressions import (
     Range,
     Slope,
     Sum,
+    computed,
     names_in,
     range_of,
     walk,
@@ -57,7 +58,7 @@ from eddyline.registry import checked_text
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from eddyline.data.arrays import Floats, Mask
+    from eddyline.data.arrays import Floats
     from eddyline.models.solving.expressions import Ranges
 
     Path = tuple[tuple[int, ...], int, str]
@@ -66,10 +67,11 @@ if TYPE_CHECKING:
     """The windows that an input is averaged over: widths (µs), and whether a part counts."""
     Kernel = dict[Path, dict[Chain, float]]
     """How much of each input's averages is in an output."""
-    Reach = Callable[[Expression], Floats]
-    """Gives the greatest distance from 0 of a part of an expression, ``[n]`` or ``[1]``."""
+    Reach = Callable[[Expression], float]
+    """Gives the greatest distance from 0 of a part of an expression."""
     Bounds = Mapping[str, "Bound"]
     """A bound for each attribute that has one."""
+    K = TypeVar("K")
 
 METHODS = ("auto", "constant", "swing", "connected", "linear", "polynomial")
 """How segments are found; see ``FitOptions.method``."""
@@ -177,15 +179,6 @@ class FitOptions:
         return by_method.get(self.method, self.degree + 1)
 
 
-def read_gap(given: Any) -> int | None:
-    """Return the longest time between rows that is no gap (µs): an interval, or seconds.
-
-    Raises:
-        OptionError: it is something else, or not longer than 0.
-    """
-    return None if given is None else read_length("max_gap", given)
-
-
 def _is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
@@ -207,8 +200,7 @@ def read_length(name: str, given: Any) -> int:
         micros = micros_in(given)
     else:
         seconds = given.total_seconds() if hasattr(given, "total_seconds") else given
-        is_number = isinstance(seconds, Real) and not isinstance(seconds, bool)
-        is_length = is_number and 0 < seconds < inf
+        is_length = _is_number(seconds) and 0 < seconds < inf
         micros = round(min(seconds, MAX_SPAN) * 1_000_000) if is_length else None
     check_span(f"{name} {given!r:.60}", micros, got=repr(given))
     if micros is None or micros < 1:
@@ -261,7 +253,7 @@ def read_ranges(given: Any, *, by_pace: bool = False) -> dict[str, Range]:
 
 def _ends(name: str, given: Any) -> tuple[float, float]:
     is_pair = isinstance(given, list | tuple) and len(given) == 2
-    ends = [each for each in given if _is_finite(each)] if is_pair else []
+    ends = [each for each in given if _is_number(each) and math.isfinite(each)] if is_pair else []
     if len(ends) != 2 or ends[0] > ends[1]:
         msg = (
             f"ranges[{name!r}] is the least and the greatest value, two finite numbers such as "
@@ -269,10 +261,6 @@ def _ends(name: str, given: Any) -> tuple[float, float]:
         )
         raise OptionError(msg, attribute=name, got=repr(given))
     return float(ends[0]), float(ends[1])
-
-
-def _is_finite(value: Any) -> bool:
-    return _is_number(value) and math.isfinite(value)
 
 
 def common_range(one: Range, other: Range, name: str) -> Range:
@@ -440,17 +428,24 @@ def inverted_expression(
         )
         raise OptionError(msg, attribute=name, **{NEEDS: missing[0]})
 
-    def reach(part: Expression) -> Floats:
+    def reach(part: Expression) -> float:
         found = range_of(part, known)
-        return np.full(1, np.inf if found is None else found.farthest)
+        return inf if found is None else found.farthest
 
     shares = None
     if by_pace and names:
         factors = dict.fromkeys(names, 1.0) if weights is None else weights
-        paces = {each: abs(factors[each]) * known[each].pace for each in names}
-        shares = {each: np.array([share]) for each, share in shares_of(paces).items()}
-    found = spread(expression, np.array([amount]), reach, shares)
-    return {each: Bound(float(far[0])) for each, far in found.items() if np.isfinite(far[0])}
+        shares = shares_of({each: abs(factors[each]) * known[each].pace for each in names})
+    found = spread(expression, amount, reach, shares)
+    return {each: Bound(far) for each, far in found.items() if math.isfinite(far)}
+
+
+def tightest(bounds: Bounds, others: Bounds, known: Ranges) -> dict[str, Bound]:
+    """Return the lesser of the bounds of each attribute; errors as of ``tighter``."""
+    found = {**bounds}
+    for name, bound in others.items():
+        found[name] = tighter(name, found.get(name, bound), bound, known)
+    return found
 
 
 def tighter(name: str, one: Bound, other: Bound, known: Ranges) -> Bound:
@@ -507,60 +502,80 @@ _STEPS = 30
 
 def spread(
     expression: Expression,
-    amount: Floats,
+    amount: float,
     reach: Reach,
-    shares: Mapping[str, Floats] | None = None,
-) -> dict[str, Floats]:
+    shares: Mapping[str, float] | None = None,
+) -> dict[str, float]:
     """Return how far each attribute may be off, so that an expression of them is off by no more.
 
     Args:
         expression: without ``Absolute`` and ``Root``.
-        amount: how far the expression may be off, 0 or more, ``[n]``; infinite is any distance.
+        amount: how far the expression may be off, 0 or more.
         reach: the greatest values of its parts, of models or of rows; only products need them.
-        shares: for each attribute its part of the amount, ``[n]``, 1 together; None is equal ones.
+        shares: for each attribute its part of the amount, 1 together; None is equal ones.
 
     Returns:
-        For each attribute its bound, ``[n]``; infinite where it changes nothing.
+        For each attribute its bound, infinite where it changes nothing.
 
     Raises:
         NotSupportedError: it has a slope, which no distance of values bounds.
     """
+    if isinstance(expression, Attribute):
+        return {expression.name: amount}
     names = sorted(names_in(expression))
-    n = len(amount)
-    alone = {name: _grown(expression, reach, {name: np.ones(n)}, n) for name in names}
 
-    def raised(part: Expression) -> Floats:
-        return reach(part) + 1 if names_in(part) else reach(part)
+    def raised(part: Expression) -> float:
+        return reach(part) + bool(names_in(part))
 
     # Beside a factor that is 0 an attribute matters as soon as that one is off.
-    matters = {
-        name: np.asarray(_grown(expression, raised, {name: np.ones(n)}, n).any(axis=1))
-        for name in names
-    }
-    parts = _equal(matters, n) if shares is None else shares
+    matters = [name for name in names if _growth(expression, raised, {name: 1.0}).any()]
     ways = {}
-    for name, growth in alone.items():
-        first = growth[:, 1] if growth.shape[1] > 1 else np.zeros(n)
-        ways[name] = np.where(matters[name], parts[name] / np.where(first > 0, first, 1.0), 0.0)
-    scale = _largest(_grown(expression, reach, ways, n), amount)
-    free = np.isposinf(amount)
-    found = {}
-    for name, way in ways.items():
-        with np.errstate(invalid="ignore"):
-            bound = np.where(free, np.inf, scale * way)
-        found[name] = np.where(matters[name], bound, np.inf)
-    if isinstance(expression, Attribute):
-        found[expression.name] = amount.copy()
-    return found
+    for name in matters:
+        alone = _growth(expression, reach, {name: 1.0})
+        share = 1 / len(matters) if shares is None else shares[name]
+        ways[name] = share / (alone[1] if len(alone) > 1 and alone[1] > 0 else 1.0)
+    scale = _largest(_growth(expression, reach, ways), amount)
+    return {name: float(scale * ways[name]) if name in ways else inf for name in names}
 
 
-def weights_of(expression: Expression) -> dict[str, float] | None:
+@dataclass(frozen=True, slots=True)
+class _Affine:
+    """A weighted sum of attributes and a constant."""
+
+    weights: Mapping[str, float] | None
+    """The factor of each attribute; None: it is no weighted sum."""
+    constant: float = 0.0
+
+    @classmethod
+    def number(cls, value: float) -> _Affine:
+        return cls({}, value)
+
+    def slope(self) -> _Affine:
+        return _Affine(None)
+
+    def __add__(self, other: _Affine) -> _Affine:
+        if self.weights is None or other.weights is None:
+            return _Affine(None)
+        summed = {**self.weights}
+        for name, weight in other.weights.items():
+            summed[name] = summed.get(name, 0.0) + weight
+        return _Affine(summed, self.constant + other.constant)
+
+    def __mul__(self, other: _Affine) -> _Affine:
+        if self.weights is None or other.weights is None or (self.weights and other.weights):
+            return _Affine(None)
+        factor, affine = (other.constant, self) if self.weights else (self.constant, other)
+        scaled = {name: factor * weight for name, weight in (affine.weights or {}).items()}
+        return _Affine(scaled, factor * affine.constant)
+
+
+def weights_of(expression: Expression) -> Mapping[str, float] | None:
     """Return the factor of each attribute in a weighted sum, None if an expression is none."""
-    found = _weighted(expression)
-    return None if found is None else found[0]
+    attributes = {name: _Affine({name: 1.0}) for name in names_in(expression)}
+    return computed(expression, attributes, _Affine.number, _Affine.slope).weights
 
 
-def shares_of(paces: Mapping[str, float]) -> dict[str, float]:
+def shares_of(paces: Mapping[K, float]) -> dict[K, float]:
     """Return shares in proportion to how fast attributes move: what moves most soon needs most.
 
     Where nothing moves, or one is not known, shares are equal; none is below ``LEAST_SHARE`` of an
@@ -579,116 +594,54 @@ def shares_of(paces: Mapping[str, float]) -> dict[str, float]:
     return {name: each / whole for name, each in shares.items()}
 
 
-def _equal(matters: Mapping[str, Mask], n: int) -> dict[str, Floats]:
-    count = np.zeros(n)
-    for each in matters.values():
-        count += each
-    return dict.fromkeys(matters, 1 / np.maximum(count, 1.0))
-
-
-def _grown(expression: Expression, reach: Reach, ways: Mapping[str, Floats], n: int) -> Floats:
+def _growth(expression: Expression, reach: Reach, ways: Mapping[str, float]) -> Floats:
     """Return the error of an expression as a polynomial of s if attributes err by ``s * way``."""
-    found = _growth(expression, reach, ways)
-    return np.zeros((n, 1)) if found is None else found
-
-
-def _growth(expression: Expression, reach: Reach, ways: Mapping[str, Floats]) -> Floats | None:
-    """Return the same, None for what has no error: its reach may be anything."""
-    found = None
     match expression:
-        case Number() | Power(_, 0):
-            pass
-        case Attribute(name):
-            if name in ways:
-                found = np.stack([np.zeros(len(ways[name])), ways[name]], axis=1)
+        case Attribute(name) if name in ways:
+            return np.array([0.0, ways[name]])
         case Sum(left, right):
-            found = _both(_growth(left, reach, ways), _growth(right, reach, ways))
+            both = polyadd(_growth(left, reach, ways), _growth(right, reach, ways))
+            return np.asarray(both, np.float64)
         case Product(left, right):
-            found = _of_product(left, right, reach, ways)
+            return _growth_of_product(left, right, reach, ways)
         case Power(part, 1):
-            found = _growth(part, reach, ways)
-        case Power(part, exponent):
-            found = _of_product(part, Power(part, exponent - 1), reach, ways)
-        case _:
-            msg = "no distance of values bounds that of slopes: no output with a bound has d()"
-            raise NotSupportedError(msg)
-    return found
+            return _growth(part, reach, ways)
+        case Power(part, exponent) if exponent:
+            return _growth_of_product(part, Power(part, exponent - 1), reach, ways)
+        case Number() | Attribute() | Power():
+            return np.zeros(1)
+    msg = "no distance of values bounds that of slopes: no output with a bound has d()"
+    raise NotSupportedError(msg)
 
 
-def _of_product(
-    left: Expression, right: Expression, reach: Reach, ways: Mapping[str, Floats]
-) -> Floats | None:
+def _growth_of_product(
+    left: Expression, right: Expression, reach: Reach, ways: Mapping[str, float]
+) -> Floats:
     one, other = (_growth(each, reach, ways) for each in (left, right))
-    found = None if one is None else _times(reach(right), one)
-    found = _both(found, None if other is None else _times(reach(left), other))
-    return found if one is None or other is None else _both(found, polynomials.product(one, other))
+    found = polymul(one, other)
+    for factor, growth in ((right, one), (left, other)):
+        moves = growth != 0  # beside what has no error a reach may be infinite
+        if moves.any():
+            moved = np.zeros(len(growth))
+            moved[moves] = reach(factor) * growth[moves]
+            found = polyadd(found, moved)
+    return np.asarray(found, np.float64)
 
 
-def _times(far: Floats, growth: Floats) -> Floats:
-    """Return a growth times a reach, which may be infinite."""
-    with np.errstate(invalid="ignore"):
-        return np.where(growth == 0, 0.0, far[:, None] * growth)
-
-
-def _both(one: Floats | None, other: Floats | None) -> Floats | None:
-    """Return the sum of two errors, of which None is none."""
-    if one is None or other is None:
-        return other if one is None else one
-    return polynomials.total(one, other)
-
-
-def _largest(growth: Floats, amount: Floats) -> Floats:
+def _largest(growth: Floats, amount: float) -> float:
     """Return the largest s, not quite, at which a growing error is no more than an amount."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
-        powers = np.arange(1, growth.shape[1])
-        alone = (amount[:, None] / growth[:, 1:]) ** (1 / powers)
-        scale = np.fmin.reduce(alone, axis=1, initial=np.inf)
-        slope = polynomials.derivative(growth)
-        for _ in range(_STEPS if growth.shape[1] > 2 else 0):
-            over = polynomials.evaluate(growth, scale) - amount
-            step = np.where(over > 0, over / polynomials.evaluate(slope, scale), 0.0)
-            scale = np.where(np.isfinite(step), scale - step, scale)
+        alone = (amount / growth[1:]) ** (1 / np.arange(1, len(growth)))
+        scale = np.fmin.reduce(alone, initial=inf)
+        for _ in range(_STEPS if len(growth) > 2 else 0):
+            step = (polyval(scale, growth) - amount) / polyval(scale, polyder(growth))
+            if not 0 < step < inf:
+                break
+            scale -= step
         # The error is convex in s and 0 at 0: a part of s has at most that part of the error.
-        error = polynomials.evaluate(growth, scale)
-        scale = np.where(error > amount, scale * (amount / error), scale) * SHRUNK
-    return np.where(np.isfinite(scale) & (amount > 0), scale, 0.0)
-
-
-def _weighted(expression: Expression) -> tuple[dict[str, float], float] | None:
-    """Return factors and constant of a weighted sum."""
-    found: tuple[dict[str, float], float] | None = None
-    match expression:
-        case Number(value):
-            found = {}, value
-        case Attribute(name):
-            found = {name: 1.0}, 0.0
-        case Sum(left, right) | Product(left, right):
-            one, other = _weighted(left), _weighted(right)
-            if one is not None and other is not None:
-                is_sum = isinstance(expression, Sum)
-                found = _added(one, other) if is_sum else _multiplied(one, other)
-        case Power(_, 0):
-            found = {}, 1.0
-        case Power(part, 1):
-            found = _weighted(part)
-    return found
-
-
-def _added(
-    one: tuple[dict[str, float], float], other: tuple[dict[str, float], float]
-) -> tuple[dict[str, float], float]:
-    names = dict.fromkeys([*one[0], *other[0]])
-    summed = {each: one[0].get(each, 0.0) + other[0].get(each, 0.0) for each in names}
-    return summed, one[1] + other[1]
-
-
-def _multiplied(
-    one: tuple[dict[str, float], float], other: tuple[dict[str, float], float]
-) -> tuple[dict[str, float], float] | None:
-    if one[0] and other[0]:
-        return None
-    factor, (weights, constant) = (one[1], other) if not one[0] else (other[1], one)
-    return {each: factor * weight for each, weight in weights.items()}, factor * constant
+        error = polyval(scale, growth)
+        scale *= amount / error if error > amount else 1.0
+    return float(scale) * SHRUNK if amount > 0 and np.isfinite(scale) else 0.0
 
 
 # -- gains of what is linear ----------------------------------------------------------------------

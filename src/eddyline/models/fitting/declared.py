@@ -4,7 +4,7 @@
 name is the value in the row, and ``t`` the seconds since its instant. The segment is valid until
 the next row of its entity, and no longer than the horizon (Pulse 2.4).
 
-With bounds, rows that say nothing new are dropped (``passed``). If the values of a row are as near
+With bounds, rows that say nothing new are dropped. If the values of a row are as near
 to the model of its entity as they have to be, the row begins no model: the model goes on, for a
 horizon from the latest row that it predicts. The first row that is not near enough begins the next
 one (Pulse 3.12). Rows are taken by entity and time. So neither their order nor the cut into batches
@@ -23,7 +23,8 @@ from sqlglot import exp
 from eddyline.data.arrays import distinct
 from eddyline.data.jit import compiled
 from eddyline.errors import NotSupportedError, OptionError, QueryError
-from eddyline.models.fitting.bounds import MAX_DEGREE, Bound, assumed_in_words, tighter
+from eddyline.models import timeline
+from eddyline.models.fitting.bounds import MAX_DEGREE, Bound, assumed_in_words, tightest
 from eddyline.models.fitting.fit import FitReport, Part
 from eddyline.models.segments import (
     Keyed,
@@ -212,11 +213,9 @@ class Declared:
 
         Of attributes that nothing reads no model is made. Arguments and errors as of ``Fit``.
         """
-        bounds = {**self.within}
-        for name, bound in asked.items():
-            bounds[name] = tighter(name, bounds.get(name, bound), bound, known)
         if not asked:
             return self
+        bounds = tightest(self.within, asked, known)
         equations = {
             name: each for name, each in self.equations.items() if name in read or name in bounds
         }
@@ -243,13 +242,10 @@ class Declared:
     def part(self, rows: pa.Table, until: int, known: pa.Table | None) -> Part:
         """Return the segments of rows that no row from an instant on changes; as of ``Fit``."""
         made = _made(rows, self, known)
-        found = made.found
-        segments = found.segments
-        again: Mask = np.asarray(segments.keys[1:] != segments.keys[:-1])
-        is_last = np.append(again, np.True_)[: len(segments)]
-        waits = is_last & (segments.hi > until)
+        segments = made.segments
+        waits = timeline.is_last(segments.keys) & (segments.hi > until)
         # Of an open model its own row comes again, and the latest one that it predicts.
-        held = distinct(np.concatenate([found.rows[waits], found.last[waits]]))
+        held = distinct(np.concatenate([made.first[waits], made.last[waits]]))
         n_done, n_new = len(made.places) - len(held), int((~waits).sum())
         report = FitReport(
             n_done,
@@ -257,11 +253,11 @@ class Declared:
             made.n_without,
             len(rows) - made.n_without - len(made.places),
             n_dropped=n_done - n_new,
-            n_broken=int(found.is_broken[~waits].sum()),
+            n_broken=int(made.is_broken[~waits].sum()),
         )
         done = Keyed(segments.take(~waits), made.entities)
         # The rows between these two said that it goes on: they may be a horizon apart.
-        reached = made.places[found.last[waits & (found.last > found.rows)]]
+        reached = made.places[made.last[waits & (made.last > made.first)]]
         again = rows.take(pa.array(reached)).select([*self.keys, self.time])
         return Part(done, rows.take(pa.array(made.places[held])), again, report)
 
@@ -284,7 +280,7 @@ def declared(table: pa.Table, how: Declared) -> Keyed:
         how: what they mean.
     """
     made = _made(table, how)
-    return Keyed(made.found.segments, made.entities)
+    return Keyed(made.segments, made.entities)
 
 
 @dataclass(frozen=True)
@@ -292,13 +288,20 @@ class _Made:
     """What rows make.
 
     Attributes:
-        found: segments by entity and time, of rows by their places below.
-        places: the row of each instant of an entity in the table.
+        segments: models by entity and time; their error is the bound where they stand for several
+            rows, and else 0.
+        first: the row that each begins with, by its place below, ``[m]``.
+        last: the latest row that each predicts, or its own, ``[m]``.
+        is_broken: whether a row was too far from it, and began the next one, ``[m]``.
+        places: the row of each instant of an entity in the table, by entity and time.
         entities: the keys of each entity.
         n_without: rows without a value.
     """
 
-    found: Passed
+    segments: Segments
+    first: Indices
+    last: Indices
+    is_broken: Mask
     places: Indices
     entities: pa.Table
     n_without: int
@@ -314,32 +317,24 @@ def _made(table: pa.Table, how: Declared, known: pa.Table | None = None) -> _Mad
     ranks = [each[:, at] for each in coefs.values() for at in range(each.shape[1])]
     order = np.lexsort((*reversed(ranks), times, ids))
     order = order[says[order]]
-    keys, lo = ids[order], times[order]
-    changes: Mask = np.asarray((keys[1:] != keys[:-1]) | (lo[1:] != lo[:-1]))
-    is_last = np.append(changes, np.True_)[: len(order)]
-    order, keys, lo = order[is_last], keys[is_last], lo[is_last]
+    places = order[timeline.is_last(ids[order]) | timeline.is_last(times[order])]
+    keys, lo = ids[places], times[places]
     hi = lo + how.horizon_us
     follows = keys[1:] == keys[:-1]
     hi[:-1][follows] = np.minimum(hi[:-1], lo[1:])[follows]
     none = np.zeros(len(lo), np.bool_)
     segments = Segments(
-        keys,
-        lo,
-        lo.copy(),
-        hi,
-        none,
-        none.copy(),
-        {name: each[order] for name, each in coefs.items()},
+        keys, lo, lo.copy(), hi, none, none.copy(),
+        {name: each[places] for name, each in coefs.items()},
         {name: np.zeros(len(lo)) for name in coefs},
-    )
-    entities = table.select(list(how.keys)).take(pa.array(first))
+    )  # fmt: skip
+    rows = np.arange(len(lo))
+    models: tuple[Segments, Indices, Indices, Mask] = segments, rows, rows, none
     if how.within:
         reached = None if known is None else _reached(table, how, known, keys, lo)
-        found = passed(segments, how.within, how.horizon_us, reached)
-    else:
-        rows = np.arange(len(order))
-        found = Passed(segments, rows, rows, none)
-    return _Made(found, order, entities, int((~says).sum()))
+        models = _predicting(segments, how, reached)
+    entities = table.select(list(how.keys)).take(pa.array(first))
+    return _Made(*models, places, entities, int((~says).sum()))
 
 
 def _reached(table: pa.Table, how: Declared, known: pa.Table, keys: Ints, lo: Ints) -> Mask:
@@ -360,58 +355,35 @@ def _complete(coefs: Floats) -> Floats:
 # -- rows that say nothing new --------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Passed:
-    """What the rows of declared models leave.
-
-    Attributes:
-        segments: models by entity and time.
-        rows: the row of each, ``[m]``.
-        last: the latest row that each predicts, or its own, ``[m]``.
-        is_broken: whether a row was too far from it, and began the next one, ``[m]``.
-    """
-
-    segments: Segments
-    rows: Indices
-    last: Indices
-    is_broken: Mask
-
-
-def passed(
-    segments: Segments, within: Mapping[str, Bound], horizon_us: int, is_reached: Mask | None = None
-) -> Passed:
-    """Return the models of the rows that the models before do not predict.
+def _predicting(
+    segments: Segments, how: Declared, is_reached: Mask | None
+) -> tuple[Segments, Indices, Indices, Mask]:
+    """Return the models of the rows that the models before do not predict, as in ``_Made``.
 
     Args:
         segments: a model for each row, by entity and time, which ends where the next one begins or
             its horizon is over.
-        within: how far values may be off, a share less than 1; of an attribute that has no bound,
-            not at all.
-        horizon_us: how long a row says something, at most (µs).
+        how: ``within`` says how far values may be off; without a bound, not at all.
         is_reached: rows to which the model before is known to go on, by others that are not there
             any more, ``[n]``; None: no row.
-
-    Returns:
-        Models whose error is the bound where they stand for several rows, and else 0.
     """
     n = len(segments)
     goes_on = np.zeros(n, np.bool_)
-    goes_on[1:] = segments.lo[1:] - segments.lo[:-1] < horizon_us
+    goes_on[1:] = segments.lo[1:] - segments.lo[:-1] < how.horizon_us
     if is_reached is not None:
         goes_on[1:] |= is_reached[1:]
-    goes_on[1:] &= segments.keys[1:] == segments.keys[:-1]
-    bounds = {name: within.get(name, Bound(0.0)) for name in segments.coefs}
+    goes_on &= ~timeline.is_first(segments.keys)
+    bounds = {name: how.within.get(name, Bound(0.0)) for name in segments.coefs}
     leader = _leaders(segments, [*bounds.values()], goes_on)
-    rows = np.flatnonzero(leader == np.arange(n))
-    last = np.append(rows[1:], n)[: len(rows)] - 1
-    kept = segments.take(rows)
+    first, last = timeline.ends_of_runs(leader == np.arange(n))
+    kept = segments.take(first)
     kept = kept.cut(kept.lo, segments.hi[last])
     errors = {
-        name: np.where(last > rows, _error(bound, kept, name), 0.0)
+        name: np.where(last > first, _error(bound, kept, name), 0.0)
         for name, bound in bounds.items()
     }
-    is_broken = np.append(goes_on[rows[1:]], np.False_)[: len(rows)]
-    return Passed(replace(kept, errors=errors), rows, last, is_broken)
+    is_broken = np.append(goes_on[first[1:]], np.False_)[: len(first)]
+    return replace(kept, errors=errors), first, last, is_broken
 
 
 def _leaders(segments: Segments, bounds: Sequence[Bound], goes_on: Mask) -> Indices:
@@ -479,13 +451,8 @@ def leaders(
 ) -> Ints:
     """Return for each row the one whose model predicts it: itself, if none before does.
 
-    Args:
-        coefs: see ``is_predicted``.
-        origins: of the model of each row (µs).
-        times: of each row (µs).
-        goes_on: whether the model of the row before may predict a row.
-        far: see ``is_predicted``.
-        shares: see ``is_predicted``.
+    ``goes_on`` says whether the model of the row before may predict a row. ``origins`` and
+    ``times`` are of each row's model and of the row (µs). Other arguments as of ``is_predicted``.
     """
     found = np.empty(times.size, np.int64)
     leader = 0

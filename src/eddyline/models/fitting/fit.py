@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 from eddyline.errors import OptionError
 from eddyline.models import timeline
 from eddyline.models.fitting import kernels
-from eddyline.models.fitting.bounds import Bound, FitOptions, assumed_in_words, tighter
+from eddyline.models.fitting.bounds import Bound, FitOptions, assumed_in_words, tightest
 from eddyline.models.fitting.kernels import fit_runs
 from eddyline.models.segments import (
     BLOCK_ROWS,
@@ -97,16 +97,10 @@ class FitReport:
         return self.n_rows / self.n_segments if self.n_segments else 0.0
 
     def __add__(self, other: FitReport) -> FitReport:
+        numbers = [each.name for each in fields(self) if each.name != "fitters"]
         return FitReport(
-            self.n_rows + other.n_rows,
-            self.n_segments + other.n_segments,
-            self.n_without + other.n_without,
-            self.n_conflicts + other.n_conflicts,
-            dict(Counter(self.fitters) + Counter(other.fitters)),
-            self.n_dropped + other.n_dropped,
-            self.n_broken + other.n_broken,
-            self.n_outside + other.n_outside,
-            self.n_off_earth + other.n_off_earth,
+            fitters=dict(Counter(self.fitters) + Counter(other.fitters)),
+            **{name: getattr(self, name) + getattr(other, name) for name in numbers},
         )
 
     def __str__(self) -> str:
@@ -219,17 +213,9 @@ def fit_part(
 ) -> Fitted:
     """Fit a part of the rows of entities, which come by entity and time, and whole instants only.
 
-    Segments are the same for any parts that rows come in.
-
-    Args:
-        keys: as for ``fit``.
-        times: as for ``fit``.
-        values: as for ``fit``.
-        within: as for ``fit``.
-        options: as for ``fit``.
-        goes_on: of each entity, by its id, whether rows may follow that are no gap behind its last
-            one; None: none may.
-        carried: what the part before told of entities, by the ids that they have now.
+    Segments are the same for any parts that rows come in. ``goes_on`` says of each entity, by its
+    id, whether rows may follow that are no gap behind its last one; None: none may. ``carried`` is
+    what the part before told, by the ids that entities have now. Other arguments as for ``fit``.
     """
     matrix = np.array([values[name] for name in within], np.float64)
     has_value = kernels.has_value(matrix)
@@ -238,35 +224,26 @@ def fit_part(
         keys, times, matrix = keys[rows], times[rows], np.ascontiguousarray(matrix[:, rows])
     known = Carried.nothing(len(within)) if carried is None else carried
     fitting = _Fitting(keys, times, matrix, within, options)
-    found = fitting.run(known, np.zeros(0, np.bool_) if goes_on is None else goes_on)
-    held = found.held if rows is None else rows[found.held]
+    segments, codes, own_held, following = fitting.run(
+        known, np.zeros(0, np.bool_) if goes_on is None else goes_on
+    )
+    held = own_held if rows is None else rows[own_held]
     n_conflicts = int(fitting.n_conflicts)
-    if n_conflicts and held.size:
-        there = np.isfinite(fitting.matrix)
-        n_conflicts = _n_values(values, has_value, held) - int(
-            there.sum() - there[:, found.held].sum()
-        )
+    if n_conflicts and held.size:  # those of rows that come again are counted then
+        is_done = np.ones(len(has_value), np.bool_)
+        is_done[held] = False
+        taken = slice(None) if rows is None else rows
+        was_there = np.array([np.isfinite(values[name][taken]) for name in within])
+        n_conflicts = int((was_there & np.isnan(fitting.matrix))[:, is_done[taken]].sum())
+    numbers = np.bincount(codes, minlength=max(FITTERS) + 1).tolist()
     report = FitReport(
         n_rows=len(keys) - len(held),
-        n_segments=len(found.segments),
+        n_segments=len(segments),
         n_without=0 if rows is None else len(has_value) - len(rows),
         n_conflicts=n_conflicts,
-        fitters=_numbers(found.codes),
+        fitters={name: numbers[code] for code, name in FITTERS.items() if numbers[code]},
     )
-    return Fitted(found.segments, report, held, found.carried)
-
-
-def _n_values(values: Mapping[str, Floats], has_value: Mask, held: Indices) -> int:
-    """Return how many values there are in rows that are not held."""
-    counted = has_value.copy()
-    counted[held] = False
-    return sum(int(np.isfinite(each[counted]).sum()) for each in values.values())
-
-
-def _numbers(codes: Ints) -> dict[str, int]:
-    """Return how many runs have each fitter."""
-    numbers = np.bincount(codes, minlength=max(FITTERS) + 1).tolist()
-    return {name: numbers[code] for code, name in FITTERS.items() if numbers[code]}
+    return Fitted(segments, report, held, following)
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,18 +264,6 @@ class _Runs:
     """Whether they began in a part before."""
     waits: Mask
     """Whether they are open, and too short to be judged as they would be with their next rows."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """What came out of a fit."""
-
-    segments: Segments
-    codes: Ints
-    """The fitters of runs that were chosen now."""
-    held: Indices
-    """Rows that are left out, by place."""
-    carried: Carried
 
 
 class _Fitting:
@@ -329,8 +294,13 @@ class _Fitting:
         share = float(options.rounding)
         self.data: Data = (at, self.first, times, mid, reach, matrix, bounds, is_relative, share)
 
-    def run(self, carried: Carried, goes_on: Mask) -> _Found:
-        """Fit the runs that are over, and those that are judged as far as they do not change."""
+    def run(self, carried: Carried, goes_on: Mask) -> tuple[Segments, Ints, Indices, Carried]:
+        """Fit the runs that are over, and those that are judged as far as they do not change.
+
+        Returns:
+            Segments, the fitters of runs that were chosen now, the rows that are left out, and what
+            is carried on.
+        """
         runs = self._runs(carried, goes_on)
         left = np.empty(runs.owners.size, np.int64)
         n, out, ranges = self._fitted(runs, left)
@@ -342,7 +312,7 @@ class _Fitting:
         held = timeline.runs(held_from, n_held)[1]
         on = runs.is_open & ~runs.waits
         following = Carried(runs.owners[on], runs.codes[on], runs.spacings[on], runs.anchors[on])
-        return _Found(segments, runs.codes[~runs.waits & ~runs.is_known], held, following)
+        return segments, runs.codes[~runs.waits & ~runs.is_known], held, following
 
     def _runs(self, carried: Carried, goes_on: Mask) -> _Runs:
         starts = kernels.runs_of(self.keys, self.times, self.first, self.max_gap)
@@ -399,17 +369,11 @@ class _Fitting:
     def _segments(self, keys: Ints, ranges: Ints, coefs: Floats, errors: Floats) -> Segments:
         lo, hi = ranges[1].copy(), ranges[2].copy()
         never = np.zeros(lo.size, np.bool_)
-        at = {name: place for place, name in enumerate(self.names)}
-        return Segments(
-            keys=keys,
-            origin=lo,
-            lo=lo,
-            hi=hi,
-            is_point=never,
-            is_tombstone=never,
-            coefs={name: coefs[:, place].copy() for name, place in at.items()},
-            errors={name: errors[:, place].copy() for name, place in at.items()},
+        own_coefs, own_errors = (
+            {name: each[:, at].copy() for at, name in enumerate(self.names)}
+            for each in (coefs, errors)
         )
+        return Segments(keys, lo, lo, hi, never, never, own_coefs, own_errors)
 
 
 def _fixed(values: Ints) -> Ints:
@@ -425,16 +389,13 @@ def _fixed(values: Ints) -> Ints:
 def candidates_of(options: FitOptions) -> Ints:
     """Return the codes of the fitters that a method tries, by ascending degree."""
     by_degree = [kernels.CONSTANT, kernels.LINE, 4, 5, 6]
-    one = {
-        "constant": kernels.CONSTANT,
-        "swing": kernels.SWING,
-        "connected": kernels.CONNECTED,
-        "linear": kernels.LINE,
-        "polynomial": by_degree[options.degree],
-    }
-    if options.method in one:
-        return np.array([one[options.method]], np.int64)
-    return np.array(by_degree[: options.degree + 1], np.int64)
+    if options.method == "auto":
+        found = by_degree[: options.degree + 1]
+    elif options.method == "polynomial":
+        found = [by_degree[options.degree]]
+    else:
+        found = [code for code, name in FITTERS.items() if name == options.method]
+    return np.array(found, np.int64)
 
 
 # -- rows of Arrow batches ------------------------------------------------------------------------
@@ -481,9 +442,7 @@ class Fit:
         Raises:
             OptionError: an attribute has no bound, or one needs ranges of values.
         """
-        bounds = {**self.within}
-        for name, bound in asked.items():
-            bounds[name] = tighter(name, bounds.get(name, bound), bound, known)
+        bounds = tightest(self.within, asked, known)
         missing = [each for each in self.unbounded if each in read and each not in bounds]
         if missing:
             msg = (
@@ -599,54 +558,44 @@ def fitted(
         Segments by entity and time, the time zone of the rows, and what the fit did, block by
         block; segments of one entity may be in several.
     """
-    fitting = _BlockFitting(how)
-    pending: list[pa.RecordBatch] = []
-    n = 0
+    carried = Carried.nothing(len(how.within))
+    pending: list[pa.Table] = []
+    """What is held of the block before, and the batches behind it."""
+    n = n_held = 0
     for each in batches:
         # What is read again does not grow faster than what is read.
-        if n and n >= max(block_rows, fitting.n_held):
-            yield fitting.take(pa.Table.from_batches(pending), is_last=False)
-            pending, n = [], 0
-        pending.append(each)
+        if n and n >= max(block_rows, n_held):
+            found, held, carried = _block(pa.concat_tables(pending), how, carried, is_last=False)
+            yield found
+            pending, n, n_held = [held], 0, len(held)
+        pending.append(pa.Table.from_batches([each]))
         n += len(each)
     if n:
-        yield fitting.take(pa.Table.from_batches(pending), is_last=True)
+        yield _block(pa.concat_tables(pending), how, carried, is_last=True)[0]
 
 
-class _BlockFitting:
-    """A fit of rows that come in blocks, of which the last entity may go on."""
+def _block(
+    rows: pa.Table, how: Fit, carried: Carried, *, is_last: bool
+) -> tuple[tuple[Keyed, str | None, FitReport], pa.Table, Carried]:
+    """Return the segments of a block that no later row changes, and what the next one gets.
 
-    def __init__(self, how: Fit) -> None:
-        self._how = how
-        self._held: pa.Table | None = None
-        """The rows of the open segment, and those of the last instant, which may have more."""
-        self._carried = Carried.nothing(len(how.within))
-
-    @property
-    def n_held(self) -> int:
-        """Rows that stayed."""
-        return 0 if self._held is None else len(self._held)
-
-    def take(self, table: pa.Table, *, is_last: bool) -> tuple[Keyed, str | None, FitReport]:
-        """Return the segments that no later row changes."""
-        how = self._how
-        rows = table if self._held is None else pa.concat_tables([self._held, table])
-        other = is_other_entity(rows, how.keys)
-        keys, times = np.cumsum(other) - 1, micros_of(rows.column(how.time))
-        n = len(rows)
-        goes_on = np.zeros(int(other.sum()), np.bool_)
-        if n and not is_last:
-            goes_on[-1] = True
-            # Nothing of an instant is fitted before all of its rows are there.
-            before = np.flatnonzero((times != times[-1]) | (keys != keys[-1]))
-            n = int(before[-1]) + 1 if before.size else 0
-        values = {name: each[:n] for name, each in values_of(rows, how.within).items()}
-        found = fit_part(
-            keys[:n], times[:n], values, how.within, how.options,
-            goes_on=goes_on, carried=self._carried,
-        )  # fmt: skip
-        # All that is held is of the last entity, which is the first one of the next block.
-        self._held = rows.take(pa.array(np.append(found.held, np.arange(n, len(rows)))))
-        self._carried = replace(found.carried, keys=np.zeros_like(found.carried.keys))
-        entities = rows.select(list(how.keys)).take(pa.array(np.flatnonzero(other)))
-        return Keyed(found.segments, entities), rows.column(how.time).type.tz, found.report
+    The last entity of a block may go on. Its open segment, and the rows of its last instant, which
+    may have more, are held. They come first in the next block.
+    """
+    other = is_other_entity(rows, how.keys)
+    keys, times = np.cumsum(other) - 1, micros_of(rows.column(how.time))
+    n = len(rows)
+    goes_on = np.zeros(int(other.sum()), np.bool_)
+    if n and not is_last:
+        goes_on[-1] = True
+        # Nothing of an instant is fitted before all of its rows are there.
+        before = np.flatnonzero((times != times[-1]) | (keys != keys[-1]))
+        n = int(before[-1]) + 1 if before.size else 0
+    values = {name: each[:n] for name, each in values_of(rows, how.within).items()}
+    found = fit_part(
+        keys[:n], times[:n], values, how.within, how.options, goes_on=goes_on, carried=carried
+    )
+    held = rows.take(pa.array(np.append(found.held, np.arange(n, len(rows)))))
+    entities = rows.select(list(how.keys)).take(pa.array(np.flatnonzero(other)))
+    made = Keyed(found.segments, entities), rows.column(how.time).type.tz, found.report
+    return made, held, replace(found.carried, keys=np.zeros_like(found.carried.keys))

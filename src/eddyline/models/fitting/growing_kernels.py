@@ -4,6 +4,12 @@ Every instant of an attribute is an interval of values, ``[low, high]``, and a s
 as one function passes all of them. ``x`` is microseconds since the segment began, exact in a
 double. Rounding may let in an instant too many: what is stored is verified afterwards, always.
 
+Kernels share names of arguments. ``at`` is the attribute, and ``low`` and ``high`` are the ends of
+its interval at ``x``. ``mid`` and ``reach`` are the middles and half lengths of all intervals,
+(attributes, instants); a middle of NaN is no interval. ``state`` has for each attribute the number
+of instants that were passed, and what each kernel says. Arrays come whole, because views cost more
+than the rest.
+
 The best line keeps the lines of least and of greatest slope that pass all intervals, and the two
 hulls on which they turn. Each point enters and leaves a hull once, so a row costs O(1) on average
 and segments are the fewest that do not join (O'Rourke, An on-line algorithm for fitting straight
@@ -33,14 +39,8 @@ if TYPE_CHECKING:
 def narrow(at: int, start: int, stop: int, mid: Floats, reach: Floats, state: Floats) -> int:
     """Narrow the constants that pass all intervals; return the first instant that none passes.
 
-    Args:
-        at: the attribute.
-        start: the first instant.
-        stop: where to stop at the latest.
-        mid: middles of intervals, NaN: there is none, (attributes, instants).
-        reach: half their lengths, (attributes, instants).
-        state: of each attribute the number of instants, least and greatest constant; left as it is
-            if an instant is not passed.
+    Instants are those from ``start`` to before ``stop``. ``state`` has the least and the greatest
+    constant, and is left as it is if an instant is not passed.
     """
     n = state[at, 0]
     least, most = (state[at, 1], state[at, 2]) if n > 0 else (-np.inf, np.inf)
@@ -61,13 +61,7 @@ def narrow(at: int, start: int, stop: int, mid: Floats, reach: Floats, state: Fl
 def add_to_cone(at: int, x: float, low: float, high: float, state: Floats) -> bool:
     """Narrow the slopes from the anchor that pass all intervals; False if none is left.
 
-    Args:
-        at: the attribute.
-        x: microseconds since the segment began.
-        low: the least value of the instant.
-        high: its greatest value.
-        state: of each attribute the number of instants, least and greatest slope, ``x`` and value
-            of the anchor.
+    ``state`` has the least and the greatest slope, and ``x`` and value of the anchor.
     """
     if state[at, 0] == 0:
         state[at, 1], state[at, 2] = -np.inf, np.inf
@@ -90,19 +84,10 @@ def add_to_line(
 ) -> bool:
     """Turn the lines of least and of greatest slope into an interval; False if none passes all.
 
-    Arrays come whole, with the place of the attribute: making views costs more than the rest.
-
-    Args:
-        at: the attribute.
-        x: microseconds since the segment began.
-        low: the least value of the instant.
-        high: its greatest value.
-        state: of each attribute the number of instants; from place 1 on two points of the line of
-            least slope, which comes from above and leaves below, and from place 5 on of that of
-            greatest slope.
-        hulls: ``x`` and value of the points of the hulls of high ends and of low ends,
-            (attributes, 4, rows).
-        ends: first and last place in use of both hulls, (attributes, 4).
+    ``state`` has from place 1 on two points of the line of least slope, which comes from above and
+    leaves below, and from place 5 on those of the line of greatest slope. ``hulls`` has ``x`` and
+    value of the points of the hulls of high ends and of low ends, (attributes, 4, rows), and
+    ``ends`` the first and the last place in use of both, (attributes, 4).
     """
     n = state[at, 0]
     state[at, 0] = n + 1
@@ -246,7 +231,7 @@ def polynomial_of(
     Args:
         degree: the highest degree; less where there are too few instants.
         times: the instants of a range (µs, ascending).
-        mid: middles of their intervals; NaN: the attribute has no value then.
+        mid: middles of the attribute's intervals.
         reach: half their lengths.
         work: room for sums and equations, (8, 16).
         coefs: where the coefficients go.

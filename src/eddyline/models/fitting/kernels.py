@@ -11,6 +11,12 @@
    evaluates it: ``(time - origin) * 1e-6`` and Horner from the highest coefficient. A segment that
    fails is fitted again with half of its instants. One instant always holds, because its value is
    stored as it is.
+
+Kernels share names of arguments. ``code`` is a fitter. ``start`` is the first instant of a run or a
+segment, ``stop`` and ``end`` the one behind its last. ``anchors`` has for each attribute the value
+that a connected segment begins with, NaN for none. ``data``, ``scratch`` and ``out`` are below;
+``n_out`` segments are in ``out``. ``coefs`` has coefficients of segments, (segments, attributes,
+degree + 1), and ``into`` or ``segment`` the place of one.
 """
 
 from __future__ import annotations
@@ -62,7 +68,7 @@ def fit_runs(
     out: Out,
     ranges: Ints,
 ) -> int:
-    """Fit runs of instants.
+    """Fit runs of instants; return how many segments there are.
 
     Args:
         candidates: fitters by ascending degree.
@@ -72,15 +78,12 @@ def fit_runs(
         runs: the first instant of each run, and the number of instants.
         is_open: of each run whether more instants may follow.
         waits: of each run whether all of it is left out.
-        anchors: of each run as for ``fit_run``, (runs, attributes).
+        anchors: of each run, (runs, attributes).
         left: of each run the first instant that is left out; set here.
         data: see ``Data``.
         scratch: see ``Scratch``.
         out: see ``Out``, with room for as many segments as instants and a prefix, and one.
         ranges: where the run, the begin and the end of each segment go, (3, instants).
-
-    Returns:
-        How many segments there are.
     """
     n_out = 0
     for run in range(codes.size):
@@ -116,18 +119,10 @@ def set_ranges(
     out: Out,
     ranges: Ints,
 ) -> None:
-    """Set entity, begin and end of the segments of a run, each of which ends where the next begins.
+    """Set run, begin and end of the segments of a run, each of which ends where the next begins.
 
-    Args:
-        run: whose they are.
-        before: the first segment of the run.
-        n_out: the end of its segments.
-        left: the first instant that is left out.
-        stop: the end of the run.
-        spacing: how long its last instant stands for (µs).
-        times: of instants (µs).
-        out: see ``Out``.
-        ranges: as for ``fit_runs``.
+    The segments are those from ``before`` to ``n_out``. If no instant is left out (``left`` is
+    ``stop``), the last one ends a spacing behind its last instant.
     """
     for each in range(before, n_out):
         ranges[0, each] = run
@@ -152,17 +147,9 @@ def choose(
 ) -> tuple[int, int]:
     """Return the fitter that stores the fewest numbers for the first instants of a run.
 
-    A segment is its origin, its range, and for each attribute its coefficients and its error.
-
-    Args:
-        candidates: fitters by ascending degree.
-        start: the first instant.
-        stop: where to stop measuring.
-        anchors: room for the values that segments begin with; none is given, none is left.
-        data: see ``Data``.
-        scratch: see ``Scratch``.
-        out: see ``Out``; the segments of the fitter come behind those that are there.
-        n_out: how many are there.
+    A segment is its origin, its range, and for each attribute its coefficients and its error. The
+    segments of the fitter come behind those that are in ``out``. No anchor is given, and none is
+    left.
 
     Returns:
         The fitter, and how many segments there are now.
@@ -227,18 +214,8 @@ def grow(
 ) -> int:
     """Fit the instants from a start on, as far as a function of the kind passes their intervals.
 
-    Args:
-        code: the fitter.
-        start: the first instant.
-        limit: where to stop at the latest.
-        anchors: of each attribute the value at the start that is given; NaN: none is.
-        data: see ``Data``.
-        scratch: see ``Scratch``.
-        coefs: coefficients of segments, (segments, attributes, degree + 1).
-        into: the segment.
-
     Returns:
-        The first instant that is not passed.
+        The first instant that is not passed, ``limit`` at the latest.
     """
     times, mid, reach = data[0], data[3], data[4]
     state, hulls, ends = scratch[0], scratch[1], scratch[2]
@@ -526,17 +503,8 @@ def fit_run(
 ) -> tuple[int, int]:
     """Fit a run of instants without a gap.
 
-    Args:
-        code: the fitter.
-        start: the first instant.
-        stop: the end of the run.
-        is_open: whether more instants may follow: a segment that these could change is left out.
-        anchors: of each attribute the value at the start that a connected segment begins with, NaN
-            for none; at the end those of the segment that is left out.
-        data: see ``Data``.
-        scratch: see ``Scratch``.
-        out: see ``Out``.
-        n_out: how many segments there are.
+    If more instants may follow (``is_open``), a segment that these could change is left out, and
+    ``anchors`` has those that it begins with.
 
     Returns:
         How many segments there are now, and the first instant that is left out.
@@ -579,17 +547,9 @@ def joins(
     coefs: Floats,
     segment: int,
 ) -> bool:
-    """Set the values in which a segment ends, if the next one can begin there.
+    """Set the values in which a segment ends, if the next one can begin there; NaN if it cannot.
 
-    Args:
-        start: the first instant of the segment.
-        end: the first instant that it does not pass; the next one would begin before it.
-        stop: the end of the run.
-        anchors: where the values go; NaN if the next one cannot.
-        data: see ``Data``.
-        scratch: see ``Scratch``.
-        coefs: coefficients of segments.
-        segment: the segment.
+    ``end`` is the first instant that the segment does not pass: the next one would begin before it.
     """
     holds, before = False, end - 1
     if end < stop and before > start:
@@ -610,9 +570,6 @@ def joins(
 PAD = 8 * 2.0**-52
 """Share of a value that its interval is smaller than the bound: room for rounding."""
 
-FEW = 24
-"""Values up to which they are sorted by insertion."""
-
 
 @compiled
 def is_sorted(keys: Ints, times: Ints) -> bool:
@@ -627,15 +584,10 @@ def is_sorted(keys: Ints, times: Ints) -> bool:
 
 @compiled
 def starts_of_instants(keys: Ints, times: Ints, found: Ints) -> int:
-    """Put the first row of each instant of an entity, and the number of rows, into an array.
+    """Put the first row of each instant, and the number of rows, into ``found``.
 
     Results as long as rows are arrays of the caller: NumPy asks for large pages, kernels do not,
     and the first touch of small ones takes longer than all the rest.
-
-    Args:
-        keys: the entity of each row.
-        times: of each row (µs).
-        found: room for a number more than there are rows.
 
     Returns:
         How many instants there are.
@@ -725,11 +677,7 @@ def middle_of(values: Floats) -> float:
 
 @compiled
 def merge(values: Floats, bound: float, is_relative: bool) -> int:
-    """Make all values of an instant but the greatest NaN if no value is near all of them.
-
-    Returns:
-        How many there were.
-    """
+    """Make all values of an instant but the greatest NaN if none is near all; return how many."""
     middle, _ = interval_of(values, bound, is_relative)
     most, is_near = -np.inf, True
     for value in values:
@@ -751,11 +699,7 @@ def merge(values: Floats, bound: float, is_relative: bool) -> int:
 def runs_of(keys: Ints, times: Ints, first: Ints, max_gap: int) -> Ints:
     """Return the first instant of each run of an entity without a gap, and the number of instants.
 
-    Args:
-        keys: the entity of each row.
-        times: of each row (µs).
-        first: the first row of each instant, and the number of rows.
-        max_gap: a longer time between two instants is a gap (µs).
+    ``first`` is of ``starts_of_instants``; times in microseconds.
     """
     n = first.size - 1
     runs = np.empty(n + 1, np.int64)
@@ -773,12 +717,9 @@ def runs_of(keys: Ints, times: Ints, first: Ints, max_gap: int) -> Ints:
 
 @compiled
 def spacings_of(times: Ints, runs: Ints, most: int) -> Ints:
-    """Return the median time between the instants of each run (µs); 0 if it has one instant.
+    """Return the median time between the first instants of each run (µs); 0 if it has one instant.
 
-    Args:
-        times: of instants (µs).
-        runs: the first instant of each run, and the number of instants.
-        most: how many instants of a run are looked at, at most.
+    ``times`` are of instants, ``runs`` of ``runs_of``, and ``most`` is how many instants count.
     """
     found = np.zeros(runs.size - 1, np.int64)
     spacings = np.empty(most, np.int64)
@@ -787,10 +728,7 @@ def spacings_of(times: Ints, runs: Ints, most: int) -> Ints:
         for place in range(runs[run] + 1, stop):
             spacings[n] = times[place] - times[place - 1]
             n += 1
-        if n > FEW:
-            spacings[:n].sort()
-        else:
-            sort_few(spacings, n)
+        sort_few(spacings, n)
         if n > 0:
             found[run] = spacings[(n - 1) // 2]
     return found

@@ -45,20 +45,20 @@ from eddyline.models.solving.expressions import (
     Expression,
     Number,
     Or,
-    Power,
     Product,
     Slope,
     Sum,
     attributes,
     comparisons,
+    computed,
     error_of,
     holds,
     names_in,
     terms_of,
     walk,
 )
-from eddyline.models.solving.polynomials import evaluate
-from eddyline.models.solving.where import begun, solutions
+from eddyline.models.solving.polynomials import derivative, evaluate
+from eddyline.models.solving.where import Ranges, begun, solutions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -68,12 +68,14 @@ if TYPE_CHECKING:
     from eddyline.data.arrays import Floats, Indices, Ints, Mask
     from eddyline.models.segments import Layout, Segments
     from eddyline.models.solving.expressions import Condition, Terms
-    from eddyline.models.solving.where import Ranges
 
     Decisions = NDArray[np.int8]
 
 FALSE, TRUE, OPEN = 0, 1, 2
 """What models say of a row: the condition does not hold, it holds, or the row has to be read."""
+
+_NOTHING = -1
+"""Where no segment is."""
 
 _COMPARE: dict[str, Callable[[Floats], Mask]] = {
     "<": lambda p: p < 0, "<=": lambda p: p <= 0, "=": lambda p: p == 0,
@@ -96,10 +98,6 @@ class Decided(Columns):
     lo: Ints
     hi: Ints
     codes: Decisions
-
-    def only(self, code: int) -> Decided:
-        """Return the ranges of a code: the rows of those that are ``OPEN`` have to be read."""
-        return self.take(self.codes == code)
 
     def of(self, keys: Ints, times: Ints, uncovered: Mask | None = None) -> Decisions:
         """Return the decision for each row; where there is no model it is ``OPEN``.
@@ -145,7 +143,6 @@ def decide(segments: Segments, condition: Condition, *, are_doubles: bool = True
     alive = segments.take(~segments.is_tombstone)
     limits, surely, maybe = _limits(alive, condition)
     certain, possible = solutions(limits, surely), solutions(limits, maybe)
-    whole = np.arange(len(alive)), alive.lo, alive.ends
     code = np.full(len(alive), -1, np.int8)
     exact = _are_constant(alive, attributes(condition))
     if not are_doubles or not _is_plain(condition):
@@ -153,7 +150,8 @@ def decide(segments: Segments, condition: Condition, *, are_doubles: bool = True
     known = alive.take(exact)
     values = {name: known.coefs[name][:, 0] for name in attributes(condition)}
     code[exact] = rows_hold(condition, values, len(known))
-    rows, lo, hi, codes = _layered(whole, _ends(possible), _ends(certain), code)
+    whole = Ranges(np.arange(len(alive)), alive.lo, alive.hi, alive.is_point)
+    rows, lo, hi, codes = _layered([whole, possible, certain], code)
     made = Decided(alive.keys[rows], lo, hi, codes)
     return made.take(np.lexsort((made.lo, made.keys)))
 
@@ -171,7 +169,7 @@ def rows_hold(condition: Condition, values: Mapping[str, Floats], n: int) -> Mas
     def leaf(comparison: Comparison) -> Mask:
         expression = comparison.expression
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-            found = np.broadcast_to(_value(expression, values), (n,))
+            found = np.broadcast_to(computed(expression, values, _constant, _no_slope), (n,))
         known = ~np.isnan(found)
         for name in names_in(expression):
             known &= np.isfinite(values[name])
@@ -210,13 +208,7 @@ def uncovered(segments: Segments, keys: Ints, times: Ints, values: Mapping[str, 
 
 def _piece_of(keys: Ints, lo: Ints, hi: Ints, at_keys: Ints, at: Ints) -> Indices:
     """Return the sorted range that each instant is in, -1 where there is none."""
-    if not len(lo) or not len(at):
-        return np.full(len(at), -1, np.intp)
-    starts, instants = timeline.codes((keys, lo), (at_keys, at))
-    found = timeline.piece_at(starts, instants)
-    outside = (found < 0) | (keys[found] != at_keys) | (hi[found] <= at)
-    found[outside] = -1
-    return found
+    return timeline.within(*timeline.codes((keys, lo), (keys, hi), (at_keys, at)))
 
 
 def _limits(segments: Segments, condition: Condition) -> tuple[Segments, Condition, Condition]:
@@ -255,11 +247,13 @@ def _polynomials(
 ) -> tuple[Floats, Floats]:
     """Return polynomials of an expression, and how far rows may be from them."""
     far = doubt(expression, given, segments.errors, in_seconds(segments.ends - segments.lo))
-    none = without_values(expression, given, len(segments))
+    none = np.zeros(len(segments), np.bool_)
+    for name in names_in(expression):
+        none |= np.isnan(given[name].coefs).any(axis=1)
     terms = terms_of(expression, given).coefs
     found = np.array(np.broadcast_to(terms, (len(segments), terms.shape[1])))
     # What cannot be solved is not known: one limit is below 0 and the other above.
-    solvable = np.isfinite(found).all(axis=1) & is_solvable(far)
+    solvable = np.isfinite(found).all(axis=1) & (((far > _LEAST) & (far < _LARGEST)) | (far == 0))
     unknown = ~(solvable & ((far > 0) | ~found.any(axis=1))) & ~none
     found[unknown] = 0.0
     return found, np.where(unknown, 1.0, np.where(none, np.nan, far))
@@ -304,65 +298,26 @@ def _is_plain(condition: Condition) -> bool:
     )
 
 
-def _ends(ranges: Ranges) -> tuple[Indices, Ints, Ints]:
-    return ranges.rows, ranges.lo, ranges.hi + ranges.is_point
+def _layered(layers: Sequence[Ranges], known: Decisions) -> tuple[Indices, Ints, Ints, Decisions]:
+    """Return ranges of segments by how many layers cover them, and their codes.
 
-
-def _layered(
-    whole: tuple[Indices, Ints, Ints],
-    possible: tuple[Indices, Ints, Ints],
-    certain: tuple[Indices, Ints, Ints],
-    known: Decisions,
-) -> tuple[Indices, Ints, Ints, Decisions]:
-    """Return ranges of segments by what covers them, and their codes.
-
-    Args:
-        whole: segments, from when, and until when.
-        possible: the same of where a condition may hold.
-        certain: the same of where it surely does.
-        known: for each segment a code that it has in any case, or -1.
+    The layers are whole segments, where the condition may hold, and where it surely does.
+    ``known`` is a code that a segment has in any case, or -1.
     """
-    layers = (whole, possible, certain)
-    rows = np.concatenate([np.concatenate([each[0], each[0]]) for each in layers])
-    times = np.concatenate([np.concatenate(each[1:]) for each in layers])
-    steps = np.zeros((3, len(rows)), np.int64)
-    first = 0
-    for layer, (its_rows, _, _) in enumerate(layers):
-        n = len(its_rows)
-        steps[layer, first : first + n] = 1
-        steps[layer, first + n : first + 2 * n] = -1
-        first += 2 * n
+    rows = np.concatenate([each.rows for each in layers for _ in (0, 1)])
+    times = np.concatenate([part for each in layers for part in (each.lo, each.ends)])
+    steps = np.concatenate([np.repeat([1, -1], len(each.rows)) for each in layers])
     order = np.lexsort((times, rows))
-    rows, times = rows[order], times[order]
+    rows, times, depth = rows[order], times[order], np.cumsum(steps[order])
     # Behind the last boundary of an instant it is known what covers the time up to the next one.
-    inside, may, must = np.cumsum(steps[:, order], axis=1) > 0
-    codes = np.where(must, TRUE, np.where(may, OPEN, FALSE)).astype(np.int8)
-    codes = np.where(known[rows] >= 0, known[rows], codes)
-    last = np.ones(len(rows), np.bool_)
-    last[:-1] = (rows[1:] != rows[:-1]) | (times[1:] != times[:-1])
-    rows, times, codes, inside = rows[last], times[last], codes[last], inside[last]
-    starts = np.ones(len(rows), np.bool_)
-    starts[1:] = (rows[1:] != rows[:-1]) | (codes[1:] != codes[:-1]) | ~inside[1:] | ~inside[:-1]
-    rows, times, codes, inside = rows[starts], times[starts], codes[starts], inside[starts]
-    kept = np.flatnonzero(inside)
+    last = timeline.is_last(rows) | timeline.is_last(times)
+    rows, times, depth = rows[last], times[last], depth[last]
+    codes = np.array([_NOTHING, FALSE, OPEN, TRUE], np.int8)[depth]
+    codes = np.where((known[rows] >= 0) & (depth > 0), known[rows], codes)
+    starts = timeline.is_first(rows) | timeline.is_first(codes)
+    rows, times, codes = rows[starts], times[starts], codes[starts]
+    kept = np.flatnonzero(codes != _NOTHING)
     return rows[kept], times[kept], times[kept + 1], codes[kept]
-
-
-def _value(expression: Expression, values: Mapping[str, Floats]) -> Floats:
-    match expression:
-        case Number(value):
-            return np.full(1, value)
-        case Attribute(name):
-            return values[name]
-        case Sum(left, right):
-            return _value(left, values) + _value(right, values)
-        case Product(left, right):
-            return _value(left, values) * _value(right, values)
-        case Power(part, exponent):
-            raised: Floats = _value(part, values) ** exponent
-            return raised
-    msg = f"{expression} has no value of a row: it has to be rewritten or refused before"
-    raise TypeError(msg)
 
 
 # -- what tasks do --------------------------------------------------------------------------------
@@ -483,33 +438,24 @@ def doubt(
     """
     longer = length + MICROS
     error = error_of(expression, given, errors, longer)
-    found = error + rounding_of(expression, given, errors, length)
+    # The sizes of the terms of rows, which are as far from those of models as errors allow.
+    sizes = {
+        name: evaluate(given[name].size, longer) + errors[name] for name in names_in(expression)
+    }
+    size = computed(expression, sizes, lambda value: _constant(abs(value)), _no_slope)
+    # An instant is rounded to a microsecond.
+    steepness = evaluate(derivative(terms_of(expression, given).size), longer)
+    found = error + (ROUNDED * size + MICROS * steepness)
     return np.where(np.isnan(found), np.inf, np.broadcast_to(found, length.shape))
 
 
-def rounding_of(
-    expression: Expression, given: Mapping[str, Terms], errors: Mapping[str, Floats], length: Floats
-) -> Floats:
-    """Return what rounding of numbers and instants alone takes; arguments as above."""
-    longer = length + MICROS
-    size = terms_of(expression, given).size
-    rounding = ROUNDED * _size(expression, given, errors, longer)
-    found: Floats = rounding + MICROS * _steepness(size, longer)
-    return found
+def _constant(value: float) -> Floats:
+    return np.full(1, value)
 
 
-def is_solvable(far: Floats) -> Mask:
-    """Return whether polynomials whose values are rounded by so much can be solved; 0 are 0."""
-    found: Mask = ((far > _LEAST) & (far < _LARGEST)) | (far == 0)
-    return found
-
-
-def without_values(expression: Expression, given: Mapping[str, Terms], n: int) -> Mask:
-    """Return on which of ``n`` segments an attribute of an expression has no value."""
-    found = np.zeros(n, np.bool_)
-    for name in names_in(expression):
-        found |= np.isnan(given[name].coefs).any(axis=1)
-    return found
+def _no_slope(_: Floats) -> Floats:
+    """Return that nothing bounds a slope, and that rows have none."""
+    return np.full(1, np.inf)
 
 
 def check_rows_have(condition: Condition) -> None:
@@ -525,39 +471,3 @@ def check_rows_have(condition: Condition) -> None:
                 "is from that of the rows; leave it out of what is to be exact or validated"
             )
             raise NotSupportedError(msg)
-
-
-def _size(
-    expression: Expression, given: Mapping[str, Terms], errors: Mapping[str, Floats], length: Floats
-) -> Floats:
-    """Return the greatest size of the terms of an expression, of rows as of models, ``[n]``."""
-    match expression:
-        case Number(value):
-            return np.full(1, abs(value))
-        case Attribute(name):
-            return _values(given[name].size, length) + errors[name]
-        case Sum(left, right):
-            one, other = (_size(each, given, errors, length) for each in (left, right))
-            return one + other
-        case Product(left, right):
-            one, other = (_size(each, given, errors, length) for each in (left, right))
-            return one * other
-        case Power(part, exponent):
-            raised: Floats = _size(part, given, errors, length) ** exponent
-            return raised
-    return np.full(1, np.inf)
-
-
-def _values(sizes: Floats, length: Floats) -> Floats:
-    found = np.zeros(len(length))
-    for power in range(sizes.shape[1] - 1, -1, -1):
-        found = found * length + sizes[:, power]
-    return found
-
-
-def _steepness(sizes: Floats, length: Floats) -> Floats:
-    """Return the greatest slope that terms of such sizes have, per second, ``[n]``."""
-    found = np.zeros(len(length))
-    for power in range(sizes.shape[1] - 1, 0, -1):
-        found = found * length + power * sizes[:, power]
-    return found

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields, replace
 from functools import reduce
+from operator import and_, mul, or_
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -199,15 +200,95 @@ class Terms:
         """Return polynomials on an origin that is ``by`` seconds later, ``[n]``."""
         return cls(*moved(np.ascontiguousarray(coefs), np.ascontiguousarray(by)))
 
+    @classmethod
+    def number(cls, value: float) -> Terms:
+        """Return one constant polynomial, ``[1, 1]``."""
+        return cls(np.array([[value]]), np.array([[abs(value)]]))
+
     @property
     def cleaned(self) -> Floats:
         """The coefficients with 0 for those that are no more than rounding."""
         coefs, size = (np.ascontiguousarray(each) for each in (self.coefs, self.size))
         return without_rounding(coefs, size, ROUNDING)
 
-    def both(self, other: Terms, combine: Callable[[Floats, Floats], Floats]) -> Terms:
-        """Return a sum or a product."""
-        return Terms(combine(self.coefs, other.coefs), combine(self.size, other.size))
+    def slope(self) -> Terms:
+        """Return the derivatives."""
+        return Terms(*map(polynomials.derivative, (self.coefs, self.size)))
+
+    def divided(self, by: Ints) -> Terms:
+        """Return polynomials divided by powers of 2, whose exponents are ``[n]``."""
+        return Terms(*(np.ldexp(each, -by[:, None]) for each in (self.coefs, self.size)))
+
+    def __add__(self, other: Terms) -> Terms:
+        total = polynomials.total
+        return Terms(total(self.coefs, other.coefs), total(self.size, other.size))
+
+    def __mul__(self, other: Terms) -> Terms:
+        product = polynomials.product
+        return Terms(product(self.coefs, other.coefs), product(self.size, other.size))
+
+
+@dataclass(frozen=True, slots=True)
+class _Scaled:
+    """Polynomials that are divided by powers of 2 against overflow; ``up`` has the exponents."""
+
+    terms: Terms
+    up: Ints
+
+    @classmethod
+    def of(cls, terms: Terms, up: Ints | int = 0) -> _Scaled:
+        largest = terms.size.max(axis=1)
+        # 0 is 0 on any scale, and takes the scale of the other operand.
+        by = np.where(largest == 0, _OF_ZERO, np.frexp(largest)[1].astype(np.int64))
+        return cls(terms.divided(by), up + by)
+
+    def slope(self) -> _Scaled:
+        return _Scaled.of(self.terms.slope(), self.up)
+
+    def __add__(self, other: _Scaled) -> _Scaled:
+        most = np.maximum(self.up, other.up)
+        both = self.terms.divided(most - self.up) + other.terms.divided(most - other.up)
+        return _Scaled.of(both, most)
+
+    def __mul__(self, other: _Scaled) -> _Scaled:
+        return _Scaled.of(self.terms * other.terms, self.up + other.up)
+
+
+def computed(
+    expression: Expression,
+    given: Mapping[str, T],
+    number: Callable[[float], T],
+    slope: Callable[[T], T],
+) -> T:
+    """Return what an expression is in an arithmetic with ``+`` and ``*``.
+
+    Args:
+        expression: without ``Absolute`` and ``Root``.
+        given: what each attribute is.
+        number: gives what a constant is.
+        slope: gives the derivative of a result.
+    """
+
+    def of(part: Expression) -> Any:
+        match part:
+            case Number(value):
+                return number(value)
+            case Attribute(name):
+                return given[name]
+            case Sum(left, right):
+                return of(left) + of(right)
+            case Product(left, right):
+                return of(left) * of(right)
+            case Power(base, exponent):
+                factors = [of(base)] * exponent
+                return reduce(mul, factors) if factors else number(1.0)
+            case Slope(below):
+                return slope(of(below))
+        msg = f"{part} is no polynomial: it has to be rewritten before"
+        raise TypeError(msg)
+
+    found: T = of(expression)
+    return found
 
 
 def terms_of(expression: Expression, given: Mapping[str, Terms]) -> Terms:
@@ -217,68 +298,7 @@ def terms_of(expression: Expression, given: Mapping[str, Terms]) -> Terms:
         expression: without ``Absolute`` and ``Root``.
         given: for each attribute its polynomials; all of a row on one origin.
     """
-    match expression:
-        case Number(value):
-            return Terms(np.array([[value]]), np.array([[abs(value)]]))
-        case Attribute(name):
-            return given[name]
-        case Sum(left, right):
-            return terms_of(left, given).both(terms_of(right, given), _summed)
-        case Product(left, right):
-            return terms_of(left, given).both(terms_of(right, given), polynomials.product)
-        case Power(part, exponent):
-            base = terms_of(part, given)
-            found = base if exponent else terms_of(Number(1.0), given)
-            for _ in range(exponent - 1):
-                found = found.both(base, polynomials.product)
-            return found
-        case Slope(part):
-            below = terms_of(part, given)
-            return Terms(polynomials.derivative(below.coefs), polynomials.derivative(below.size))
-        case Absolute() | Root():
-            msg = f"{expression} is no polynomial: it has to be rewritten before"
-            raise TypeError(msg)
-
-
-def scaled_terms_of(expression: Expression, given: Mapping[str, Terms]) -> tuple[Terms, Ints]:
-    """Return the result of ``terms_of``, each row divided by a power of 2 against overflow.
-
-    Returns:
-        The polynomials, and the exponents of the powers, ``[n]`` or ``[1]``.
-    """
-    match expression:
-        case Sum(left, right):
-            (one, up), (other, other_up) = (scaled_terms_of(e, given) for e in (left, right))
-            most = np.maximum(up, other_up)
-            found = _divided(one, most - up).both(_divided(other, most - other_up), _summed)
-            return _scaled(found, most)
-        case Product(left, right):
-            (one, up), (other, other_up) = (scaled_terms_of(e, given) for e in (left, right))
-            return _scaled(one.both(other, polynomials.product), up + other_up)
-        case Power(part, exponent) if exponent:
-            base, up = scaled_terms_of(part, given)
-            found, most = base, up
-            for _ in range(exponent - 1):
-                found, most = _scaled(found.both(base, polynomials.product), most + up)
-            return found, most
-        case Slope(part):
-            below, up = scaled_terms_of(part, given)
-            found = Terms(polynomials.derivative(below.coefs), polynomials.derivative(below.size))
-            return _scaled(found, up)
-    found = terms_of(expression, given)
-    return _scaled(found, np.zeros(len(found.coefs), np.int64))
-
-
-def _scaled(terms: Terms, up: Ints) -> tuple[Terms, Ints]:
-    """Return polynomials divided by powers of 2, and the sums of the exponents."""
-    largest = terms.size.max(axis=1)
-    # 0 is 0 on any scale, and takes the scale of the other operand.
-    by = np.where(largest == 0, _OF_ZERO, np.frexp(largest)[1].astype(np.int64))
-    return _divided(terms, by), up + by
-
-
-def _divided(terms: Terms, by: Ints) -> Terms:
-    return Terms(*(np.ldexp(each, -by[:, None]) for each in (terms.coefs, terms.size)))
+    return computed(expression, given, Terms.number, Terms.slope)
 
 
 def overflowing(terms: Terms, expression: Expression, given: Mapping[str, Terms]) -> Mask | None:
@@ -318,14 +338,15 @@ def cleaned_of(
         lost = overflowing(terms, expression, given)
         if lost is not None:
             rows = np.flatnonzero(np.broadcast_to(lost, n))
-            some = {name: Terms(each.coefs[rows], each.size[rows]) for name, each in given.items()}
-            scaled, up = scaled_terms_of(expression, some)
-            found[rows] = np.ldexp(scaled.cleaned, up[:, None] * grows_back)
+            some = {
+                name: _Scaled.of(Terms(each.coefs[rows], each.size[rows]))
+                for name, each in given.items()
+            }
+            scaled = computed(
+                expression, some, lambda value: _Scaled.of(Terms.number(value)), _Scaled.slope
+            )
+            found[rows] = np.ldexp(scaled.terms.cleaned, scaled.up[:, None] * grows_back)
     return found
-
-
-def _summed(one: Floats, other: Floats) -> Floats:
-    return polynomials.total(one, other)
 
 
 def error_of(
@@ -547,10 +568,9 @@ def holds(condition: Condition, leaf: Callable[[Comparison], Mask]) -> Mask:
     """
     if isinstance(condition, Comparison):
         return leaf(condition)
-    found = (holds(each, leaf) for each in condition.parts)
-    if isinstance(condition, And):
-        return reduce(lambda one, other: one & other, found)
-    return reduce(lambda one, other: one | other, found)
+    join = and_ if isinstance(condition, And) else or_
+    found: Mask = reduce(join, (holds(each, leaf) for each in condition.parts))
+    return found
 
 
 def near(axes: dict[str, str], op: str, distance: float) -> Condition:

@@ -5,8 +5,8 @@ overlap (Pulse 3.4, 7.2). Solutions are segments again, of pairs instead of enti
 
 1. ``Asking`` leaves out segments on which a condition of one side alone surely holds nowhere. It
    cuts no segment. Roots are found on pairs in any case, so results are the same to the last digit.
-2. ``overlap_pairs`` and the functions beside it find pairs that overlap: of the same entity, of two
-   sides, or among the entities of one side. A sweep finds pairs that are also near each other.
+2. ``same_entity``, ``different_entities`` and ``among_entities`` find pairs of segments that
+   overlap. For different entities a sweep also leaves out pairs that are never near each other.
 3. ``joined`` and the functions beside it solve the condition on these pairs.
 
 Ranges are ``[lo, hi)``; a point is the microsecond from its instant on.
@@ -21,13 +21,13 @@ import numpy as np
 
 from eddyline.data.jit import compiled
 from eddyline.models import timeline
-from eddyline.models.segments import Segments, in_seconds
+from eddyline.models.segments import Columns, Segments, in_seconds
 from eddyline.models.solving import polynomials
 from eddyline.models.solving.expressions import And, Terms, attributes, holds, terms_of
 from eddyline.models.solving.where import where
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from eddyline.data.arrays import Floats, Indices, Ints, Mask
     from eddyline.models.solving.expressions import Comparison, Condition
@@ -121,25 +121,24 @@ class Asking:
             condition: of the join.
             other: the other side.
         """
-        own, tally = [*_of_side(condition, name)], self.tally
+        own = questions(condition, name)
         if not own:
             return None
-        tally.came(name, len(segments))
-        is_open = other.is_tombstone.any() or (self.sides is not None and name not in self.sides)
-        if is_open:
+        self.tally.came(name, len(segments))
+        if other.is_tombstone.any() or (self.sides is not None and name not in self.sides):
             return None
         if self.sides is None and len(segments) > LEAST_SAMPLED:
             sample = segments.take(np.arange(0, len(segments), -(-len(segments) // SAMPLE)))
-            if self._told(sample, name, own).mean() > 1.0 - MIN_LEFT_OUT:
+            if self._asked(sample, name, own).mean() > 1.0 - MIN_LEFT_OUT:
                 return None
-        return self._told(segments, name, own)
+        return self._asked(segments, name, own)
 
-    def _told(self, segments: Segments, name: str, own: Sequence[Condition]) -> Mask:
+    def _asked(self, segments: Segments, name: str, own: Sequence[Condition]) -> Mask:
         began = self.tally.clock()
-        found = _asked(segments, name, own)
-        n_left = int(np.count_nonzero(found))
+        may = _may_hold(segments, name, own)
+        n_left = int(np.count_nonzero(may))
         self.tally.asked(name, len(segments), n_left, self.tally.clock() - began)
-        return found
+        return may
 
 
 BY_SAMPLE = Asking()
@@ -157,14 +156,21 @@ def of_entities(segments: Segments, others: Segments) -> Segments:
 
 def questions(condition: Condition | None, name: str) -> tuple[Condition, ...]:
     """Return the parts of an AND that ask of one side alone."""
-    return tuple(_of_side(condition, name))
+    if isinstance(condition, And):
+        return tuple(each for part in condition.parts for each in questions(part, name))
+    asked = set() if condition is None else attributes(condition)
+    is_own = asked and all(each.startswith(f"{name}.") for each in asked)
+    return (condition,) if condition is not None and is_own else ()
 
 
-def _asked(segments: Segments, name: str, own: Sequence[Condition]) -> Mask:
+def _may_hold(segments: Segments, name: str, own: Sequence[Condition]) -> Mask:
+    """Return on which segments all of a side's own conditions may hold, by bounds of the terms."""
+    read = set().union(*map(attributes, own))
+    since = segments.seconds(segments.lo)
     given = {
-        f"{name}.{each}": Terms.since(coefs, segments.seconds(segments.lo))
+        f"{name}.{each}": Terms.since(coefs, since)
         for each, coefs in segments.coefs.items()
-        if any(f"{name}.{each}" in attributes(part) for part in own)
+        if f"{name}.{each}" in read
     }
     length = in_seconds(segments.ends - segments.lo)
 
@@ -181,24 +187,13 @@ def _asked(segments: Segments, name: str, own: Sequence[Condition]) -> Mask:
     return found | segments.is_tombstone
 
 
-def _never(op: str, low: np.ndarray, high: np.ndarray) -> Mask:
+def _never(op: str, low: Floats, high: Floats) -> Mask:
     """Return where a comparison with 0 is surely false between bounds; NaN says nothing."""
     if op in {"<", "<="}:
         return low > 0
     if op in {">", ">="}:
         return high < 0
     return (low > 0) | (high < 0) if op == "=" else np.zeros(len(low), np.bool_)
-
-
-def _of_side(condition: Condition | None, name: str) -> Iterator[Condition]:
-    """Yield the parts of an AND that ask of one side alone."""
-    if isinstance(condition, And):
-        for each in condition.parts:
-            yield from _of_side(each, name)
-    elif condition is not None:
-        asked = attributes(condition)
-        if asked and all(each.startswith(f"{name}.") for each in asked):
-            yield condition
 
 
 # -- joins ----------------------------------------------------------------------------------------
@@ -247,21 +242,22 @@ def joined_with_others(
     *,
     names: tuple[str, str] = ("left", "right"),
     within: Mapping[str, float] | None = None,
+    is_whole: bool = False,
     asking: Asking = BY_SAMPLE,
 ) -> Joined:
-    """Return pairs of different entities of two sides; arguments as above.
+    """Return pairs of different entities of two sides; other arguments as for ``joined``.
 
-    Args:
-        left: any segments.
-        right: any segments; ids mean the same entities on both sides.
-        condition: as above.
-        names: as above.
-        within: for an attribute of both by how much they differ at most where the condition holds:
-            pairs that never come so near are not solved.
-        asking: as above.
+    ``within`` says for an attribute of both by how much they differ at most where the condition
+    holds: pairs that never come so near are not solved. If ``is_whole``, entities that come so near
+    are paired for all the time that they share.
     """
+    if is_whole:
+        near = different_entities(left, right, within)
+        entities = _pair_ids(left, right, near)[2:]
+        return joined_entities(left, right, entities, condition, names=names, asking=asking)
     left, right = asking.reduced(left, right, condition, names)
-    return _paired(left, right, near_between(left, right, within), condition, names, asking)
+    pairs = different_entities(left, right, within)
+    return _paired(left, right, pairs, condition, names, asking)
 
 
 def joined_among(
@@ -270,54 +266,33 @@ def joined_among(
     *,
     names: tuple[str, str] = ("left", "right"),
     within: Mapping[str, float] | None = None,
+    is_whole: bool = False,
     sides: Ints | None = None,
     asking: Asking = BY_SAMPLE,
 ) -> Joined:
     """Return the pairs of different entities of one set, each in one order: the lesser id is left.
 
-    A condition that does not treat both alike sees only that order. Arguments as above.
-
-    Args:
-        segments: as above.
-        condition: as above.
-        names: as above.
-        within: as above.
-        sides: 0 or 1 for each segment, if only pairs of one of each are wanted, ``[n]``.
-        asking: as above.
+    A condition that does not treat both alike sees only that order. Other arguments as for
+    ``joined_with_others``; ``sides`` as for ``among_entities``.
     """
+    if is_whole:
+        near = among_entities(segments, within, sides)
+        ids = np.sort(np.stack(_pair_ids(segments, segments, near)[2:]), axis=0)
+        one, other = np.unique(ids, axis=1)
+        return joined_entities(
+            segments, segments, (one, other), condition, names=names, asking=asking
+        )
     may = [asking.may_hold(segments, name, condition, segments) for name in names]
     is_one, is_other = (np.ones(len(segments), np.bool_) if mask is None else mask for mask in may)
     if not (is_one | is_other).all():
         some = np.flatnonzero(is_one | is_other)
         segments, is_one, is_other = segments.take(some), is_one[some], is_other[some]
         sides = None if sides is None else sides[some]
-    pairs = near_among(segments, within, sides)
+    pairs = among_entities(segments, within, sides)
     swap = segments.keys[pairs.left] > segments.keys[pairs.right]
     one, other = np.where(swap, pairs.right, pairs.left), np.where(swap, pairs.left, pairs.right)
-    asked = is_one[one] & is_other[other]
-    ordered = Pairs(one[asked], other[asked], pairs.lo[asked], pairs.hi[asked])
+    ordered = replace(pairs, left=one, right=other).take(is_one[one] & is_other[other])
     return _paired(segments, segments, ordered, condition, names, asking)
-
-
-def near_among(
-    segments: Segments, within: Mapping[str, float] | None, sides: Ints | None = None
-) -> Pairs:
-    """Return the overlapping pairs of different entities that may come so near; as above."""
-    if sides is None:
-        return among_entities(segments, _both(within))
-    one, other = np.flatnonzero(sides == 0), np.flatnonzero(sides == 1)
-    found = different_entities(segments.take(one), segments.take(other), _both(within))
-    return replace(found, left=one[found.left], right=other[found.right])
-
-
-def near_between(left: Segments, right: Segments, within: Mapping[str, float] | None) -> Pairs:
-    """Return the overlapping pairs of different entities that may come so near; as above."""
-    return different_entities(left, right, _both(within))
-
-
-def near_entities(left: Segments, right: Segments, pairs: Pairs) -> tuple[Ints, Ints]:
-    """Return the entities of pairs, each two of them once: left and right ones, ``[pairs]``."""
-    return _pair_ids(left, right, pairs)[2:]
 
 
 def joined_entities(
@@ -331,13 +306,8 @@ def joined_entities(
 ) -> Joined:
     """Return given pairs of entities for all the time that both have segments.
 
-    Args:
-        left: segments of which those of one entity do not overlap.
-        right: the same of the other side.
-        entities: the left and the right one of each pair, ``[pairs]``.
-        condition: as above.
-        names: as above.
-        asking: as above.
+    ``entities`` are the left and the right one of each pair, ``[pairs]``. Other arguments as for
+    ``joined``.
     """
     left, right = asking.reduced(left, right, condition, names)
     pairs, one = _segments_of(left, entities[0])
@@ -358,10 +328,6 @@ def _segments_of(segments: Segments, entities: Ints) -> tuple[Ints, Indices]:
     return of.astype(np.int64), order[places]
 
 
-def _both(within: Mapping[str, float] | None) -> dict[tuple[str, str], float]:
-    return {(name, name): most for name, most in (within or {}).items()}
-
-
 def _paired(
     left: Segments,
     right: Segments,
@@ -376,23 +342,18 @@ def _paired(
     lo, hi = pairs.lo[order], pairs.hi[order]
     coefs: dict[str, Floats] = {}
     errors: dict[str, Floats] = {}
-    dead = np.zeros(len(keys), np.bool_)
-    is_point = np.zeros(len(keys), np.bool_)
+    dead, is_point = np.zeros((2, len(keys)), np.bool_)
     for name, side, rows in ((names[0], left, pairs.left), (names[1], right, pairs.right)):
         taken = side.take(rows[order])
-        moved = _moved(taken, lo)
-        coefs |= {f"{name}.{attribute}": each for attribute, each in moved.items()}
-        errors |= {f"{name}.{attribute}": each for attribute, each in taken.errors.items()}
+        by = taken.seconds(lo)
+        for attribute, own in taken.coefs.items():
+            coefs[f"{name}.{attribute}"] = polynomials.shifted(own, by)
+            errors[f"{name}.{attribute}"] = taken.errors[attribute]
         dead |= taken.is_tombstone
         is_point |= taken.is_point
     hi = np.where(is_point, lo, hi)
     segments = Segments(keys, lo, lo, hi, is_point, dead, coefs, errors)
     return Joined(segments if condition is None else where(segments, condition), one, other)
-
-
-def _moved(segments: Segments, origin: Ints) -> dict[str, Floats]:
-    by = segments.seconds(origin)
-    return {name: polynomials.shifted(each, by) for name, each in segments.coefs.items()}
 
 
 def _pair_ids(left: Segments, right: Segments, pairs: Pairs) -> tuple[Indices, Ints, Ints, Ints]:
@@ -405,8 +366,7 @@ def _pair_ids(left: Segments, right: Segments, pairs: Pairs) -> tuple[Indices, I
     (code,) = timeline.codes((one * entities + other, pairs.lo))
     order: Indices = np.argsort(code, kind="stable")
     one, other = one[order], other[order]
-    new = np.ones(len(order), np.bool_)
-    new[1:] = (one[1:] != one[:-1]) | (other[1:] != other[:-1])
+    new = timeline.is_first(one) | timeline.is_first(other)
     return order, np.cumsum(new) - 1, one[new], other[new]
 
 
@@ -414,7 +374,7 @@ def _pair_ids(left: Segments, right: Segments, pairs: Pairs) -> tuple[Indices, I
 
 
 @dataclass(frozen=True)
-class Pairs:
+class Pairs(Columns):
     """Pairs of segments and when both are there.
 
     Attributes:
@@ -440,9 +400,9 @@ def overlap_pairs(
             those of one entity do not overlap.
         lo: microseconds, ``[n]``.
         hi: exclusive, more than ``lo``, ``[n]``.
-        other_keys: the same for the other side, ``[m]``.
-        other_lo: as above, ``[m]``.
-        other_hi: as above, ``[m]``.
+        other_keys: of the other side, ``[m]``.
+        other_lo: microseconds, ``[m]``.
+        other_hi: exclusive, ``[m]``.
     """
     starts, ends, other_starts, other_ends = timeline.codes(
         (keys, lo), (keys, hi), (other_keys, other_lo), (other_keys, other_hi)
@@ -467,11 +427,11 @@ def same_entity(left: Segments, right: Segments) -> Pairs:
         left.keys[one], left.lo[one], left.ends[one],
         right.keys[other], right.lo[other], right.ends[other],
     )  # fmt: skip
-    return Pairs(one[found.left], other[found.right], found.lo, found.hi)
+    return replace(found, left=one[found.left], right=other[found.right])
 
 
 def different_entities(
-    left: Segments, right: Segments, within: Mapping[tuple[str, str], float] | None = None
+    left: Segments, right: Segments, within: Mapping[str, float] | None = None
 ) -> Pairs:
     """Return the overlapping pairs of segments of different entities, each once.
 
@@ -481,32 +441,36 @@ def different_entities(
     Args:
         left: any segments, in any order.
         right: those of the other side; ids mean the same entities on both.
-        within: for an attribute of each side by how much they may differ at most; pairs that are
+        within: for an attribute of both sides by how much they may differ at most; pairs that are
             surely farther apart all the time are left out.
     """
     return _swept(left, right, within or {}, is_self=False)
 
 
 def among_entities(
-    segments: Segments, within: Mapping[tuple[str, str], float] | None = None
+    segments: Segments, within: Mapping[str, float] | None = None, sides: Ints | None = None
 ) -> Pairs:
     """Return the overlapping pairs of different entities in one set, each in one order only.
 
-    The one that begins first is on the left. Arguments as above.
+    The segment that begins first is on the left, or the one of side 0: ``sides`` is 0 or 1 for each
+    segment if only pairs of one of each are wanted, ``[n]``. ``within`` as for
+    ``different_entities``.
     """
-    return _swept(segments, segments, within or {}, is_self=True)
+    if sides is None:
+        return _swept(segments, segments, within or {}, is_self=True)
+    one, other = np.flatnonzero(sides == 0), np.flatnonzero(sides == 1)
+    found = different_entities(segments.take(one), segments.take(other), within)
+    return replace(found, left=one[found.left], right=other[found.right])
 
 
-def _swept(
-    left: Segments, right: Segments, within: Mapping[tuple[str, str], float], *, is_self: bool
-) -> Pairs:
+def _swept(left: Segments, right: Segments, within: Mapping[str, float], *, is_self: bool) -> Pairs:
     margin = np.array([*within.values()]) / 2
-    one, first_side = _by_begin(left, [a for a, _ in within])
+    one, first_side = _by_begin(left, within)
     lo, ends, keys = first_side.lo, first_side.ends, first_side.keys
     boxes = _boxes(first_side, margin)
     other, other_lo, other_ends, other_keys, others = one, lo, ends, keys, boxes
     if not is_self:
-        other, second_side = _by_begin(right, [b for _, b in within])
+        other, second_side = _by_begin(right, within)
         other_lo, other_ends, other_keys = second_side.lo, second_side.ends, second_side.keys
         others = _boxes(second_side, margin)
     # Of one set each begins with itself and those before it that begin at the same instant.
@@ -521,7 +485,7 @@ def _swept(
     return Pairs(one[a], other[b], np.maximum(lo[a], other_lo[b]), hi)
 
 
-def _by_begin(segments: Segments, names: Sequence[str]) -> tuple[Indices, Segments]:
+def _by_begin(segments: Segments, names: Iterable[str]) -> tuple[Indices, Segments]:
     """Return segments in the order in which they begin, with some attributes, and their places."""
     order = np.argsort(segments.lo, kind="stable")
     coefs = {name: segments.coefs[name] for name in names}
@@ -535,11 +499,10 @@ def _boxes(segments: Segments, margin: Floats) -> tuple[Floats, Floats]:
     since = segments.seconds(segments.lo)
     for axis, given in enumerate(segments.coefs.values()):
         coefs = np.ascontiguousarray(given)
-        if coefs[:, 2:].any():
-            begun = polynomials.shifted(coefs, since)
-            low[:, axis], high[:, axis] = polynomials.extremes(begun, length)
-        else:  # of lines the ends are the extremes; no root has to be looked for
-            set_ends(coefs, since, length, axis, low, high)
+        begun = polynomials.shifted(coefs, since)
+        # Bounds by the terms are exact for lines, so no root has to be looked for.
+        extremes = polynomials.extremes if coefs[:, 2:].any() else polynomials.bounds
+        low[:, axis], high[:, axis] = extremes(begun, length)
         widen(coefs, since, length, margin[axis], axis, low, high)
     dead = segments.is_tombstone
     low[dead], high[dead] = -np.inf, np.inf
@@ -586,22 +549,6 @@ def near_pairs(
             ones[count], others[count] = one, other
             count += 1
     return ones[:count], others[:count]
-
-
-@compiled
-def set_ends(
-    coefs: Floats, since: Floats, length: Floats, axis: int, low: Floats, high: Floats
-) -> None:
-    """Set the least and the greatest values of lines, of which the higher coefficients are 0."""
-    for row in range(coefs.shape[0]):
-        begin, change = coefs[row, 0], 0.0
-        if coefs.shape[1] > 1:
-            begin += coefs[row, 1] * since[row]
-            change = coefs[row, 1] * length[row]
-        end = begin + change
-        low[row, axis], high[row, axis] = min(begin, end), max(begin, end)
-        if np.isnan(end):
-            low[row, axis], high[row, axis] = end, end
 
 
 @compiled

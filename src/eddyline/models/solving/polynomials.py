@@ -146,9 +146,7 @@ def bounds(coefs: Floats, length: Floats) -> tuple[Floats, Floats]:
 
     They are exact for degree 1 and below but for rounding.
     """
-    low, high = np.empty((2, len(coefs)))
-    bounds_of(np.ascontiguousarray(coefs), np.ascontiguousarray(length), low, high)
-    return low, high
+    return bounds_of(np.ascontiguousarray(coefs), np.ascontiguousarray(length))
 
 
 def extremes(coefs: Floats, length: Floats) -> tuple[Floats, Floats]:
@@ -225,8 +223,9 @@ def multiply(one: Floats, other: Floats, found: Floats) -> None:
 
 
 @compiled
-def bounds_of(coefs: Floats, length: Floats, low: Floats, high: Floats) -> None:
-    """Set bounds of the values on ``[0, length]`` by the terms."""
+def bounds_of(coefs: Floats, length: Floats) -> tuple[Floats, Floats]:
+    """Return bounds of the values on ``[0, length]`` by the terms."""
+    low, high = np.empty((2, coefs.shape[0]))
     for row in range(coefs.shape[0]):
         least = most = coefs[row, 0]
         reach = 1.0
@@ -238,6 +237,7 @@ def bounds_of(coefs: Floats, length: Floats, low: Floats, high: Floats) -> None:
             least += min(term, 0.0)
             most += max(term, 0.0)
         low[row], high[row] = least, most
+    return low, high
 
 
 @compiled
@@ -255,11 +255,7 @@ def roots(coefs: Floats, length: Floats) -> Floats:
 def scaled(coefs: Floats, room: Floats) -> Floats:
     """Scale a polynomial by a power of 2 if squares of its coefficients may overflow.
 
-    Roots and signs stay. Coefficients of usual size are returned unchanged.
-
-    Args:
-        coefs: of one polynomial.
-        room: room for scaled coefficients, at least as long.
+    Roots and signs stay. Coefficients of usual size are returned unchanged; ``room`` is as long.
     """
     largest = 0.0
     for coef in coefs:
@@ -276,7 +272,7 @@ def scaled(coefs: Floats, room: Floats) -> Floats:
 
 @compiled
 def roots_of(coefs: Floats, begin: float, end: float, found: Floats, work: Floats) -> int:
-    """Put the roots inside ``(begin, end)`` of a polynomial, ascending, into a row.
+    """Put the roots inside ``(begin, end)`` of a polynomial, ascending, into ``found``.
 
     Args:
         coefs: of one polynomial.
@@ -429,9 +425,16 @@ def root_between(
 
 @compiled
 def all_cuts(coefs: Floats, lo: Ints, hi: Ints) -> tuple[Ints, NDArray[np.int8]]:
-    """Return the instants of roots in ``(lo, hi)``, then ``hi``, and the signs in between.
+    """Return the instants of the roots of polynomials, and their signs in the gaps between them.
 
-    Coefficients have ``lo`` as their origin; times are microseconds.
+    Args:
+        coefs: with ``lo`` as the origin, ``[n, degree + 1]``.
+        lo: microseconds, ``[n]``.
+        hi: microseconds, ``[n]``.
+
+    Returns:
+        Instants in ascending order, ``hi`` in the places that are left, ``[n, degree]``, and signs,
+        ``[n, degree + 1]``: before the first, between each two, and behind the last.
     """
     n, size = coefs.shape
     found, room = roots(coefs, np.multiply(hi - lo, MICROS)), np.empty(size)

@@ -96,17 +96,19 @@ def split_condition(
 ) -> tuple[list[str], Condition | None]:
     """Part a condition into those on other columns and one on modelled attributes.
 
+    Each part between the outermost ANDs is about the one or the other.
+
     Args:
-        text: as above; what stands between its outermost ANDs is about the one or the other.
-        attributes: as above.
+        text: as for ``read_condition``.
+        attributes: the modelled attributes.
         others: the other columns that there are. Case does not matter.
 
     Returns:
         The parts that read no modelled attribute, as SQL, and the condition on attributes if any.
 
     Raises:
-        QueryError: as above.
-        NotSupportedError: as above, or a part is about both.
+        QueryError: as of ``read_condition``.
+        NotSupportedError: as of ``read_condition``, or a part is about both.
     """
     reader, tree = _Reader(text, attributes), parse_condition(text, "the condition")
     known = {each.lower() for each in others} - {each.lower() for each in attributes}

@@ -34,18 +34,14 @@ from eddyline.models.solving.expressions import (
     cleaned_of,
     comparisons,
 )
-from eddyline.models.solving.polynomials import all_cuts, roots_of, scaled, value_at
+from eddyline.models.solving.polynomials import roots_of, scaled, value_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from numpy.typing import NDArray
-
     from eddyline.data.arrays import Floats, Indices, Ints, Mask
     from eddyline.models.segments import Segments
     from eddyline.models.solving.expressions import Expression
-
-    Signs = NDArray[np.int8]
 
 BLOCK = 1 << 13
 """Segments that are solved at once: what is computed between stays in the cache."""
@@ -67,6 +63,11 @@ class Ranges(Columns):
     hi: Ints
     is_point: Mask
 
+    @property
+    def ends(self) -> Ints:
+        """Where ranges end, of a point the microsecond behind its instant, ``[m]``."""
+        return self.hi + self.is_point
+
     def of(self, segments: Segments) -> Segments:
         """Return the segments on their ranges; polynomials and origins stay as they are."""
         return replace(segments.take(self.rows).cut(self.lo, self.hi), is_point=self.is_point)
@@ -83,65 +84,25 @@ def where(segments: Segments, condition: Condition) -> Segments:
 
 def solutions(segments: Segments, condition: Condition) -> Ranges:
     """Return the ranges on which a condition holds, and all of each tombstone."""
-    asked = _Asked.of(condition)
-    coefs = {name: segments.coefs[name] for name in asked.names}
-    read = replace(segments, coefs=coefs, errors={})
-    starts = range(0, max(len(read), 1), BLOCK)
-    found = [_solutions(read.part(each, each + BLOCK), asked) for each in starts]
-    if len(found) == 1:
-        return found[0]
-    moved = zip(found, starts, strict=True)
-    return Ranges.joined([replace(each, rows=each.rows + start) for each, start in moved])
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """A condition and what it reads, found once for all blocks."""
-
-    program: Ints
-    names: tuple[str, ...]
-    expressions: tuple[Expression, ...]
-    """Those that are compared with 0, each once."""
-
-    @classmethod
-    def of(cls, condition: Condition) -> _Asked:
-        expressions = tuple(dict.fromkeys(each.expression for each in comparisons(condition)))
-        program = program_of(condition, expressions)
-        return cls(program, tuple(sorted(attributes(condition))), expressions)
-
-    def polynomials(self, segments: Segments) -> list[Floats]:
-        """Return the polynomials of the expressions on the origins of segments."""
-        given = {name: Terms.of(segments.coefs[name]) for name in self.names}
-        return [cleaned_of(each, given, len(segments)) for each in self.expressions]
-
-
-def _solutions(read: Segments, asked: _Asked) -> Ranges:
-    dead = read.is_tombstone
-    if not dead.any():
-        return solved(asked.program, read, asked.polynomials(read))
-    alive, gone = np.flatnonzero(~dead), np.flatnonzero(dead)
-    some = read.take(alive)
-    found = solved(asked.program, some, asked.polynomials(some))
-    both = Ranges.joined(
-        [
-            Ranges(gone, read.lo[gone], read.hi[gone], read.is_point[gone]),
-            replace(found, rows=alive[found.rows]),
-        ]
-    )
+    expressions = tuple(dict.fromkeys(each.expression for each in comparisons(condition)))
+    program, names = program_of(condition, expressions), sorted(attributes(condition))
+    coefs = {name: segments.coefs[name] for name in names}
+    gone = segments.is_tombstone
+    read = replace(segments, coefs=coefs, errors={}).under(~gone)
+    parts = []
+    for start in range(0, max(len(read), 1), BLOCK):
+        part = read.part(start, start + BLOCK)
+        given = {name: Terms.of(part.coefs[name]) for name in names}
+        compared = stacked([cleaned_of(each, given, len(part)) for each in expressions])
+        own = Ranges(*solve(program, compared, part.origin, part.lo, part.hi, part.is_point))
+        parts.append(replace(own, rows=own.rows + start))
+    found = parts[0] if len(parts) == 1 else Ranges.joined(parts)
+    if not gone.any():
+        return found
+    whole = Ranges(np.arange(len(gone)), segments.lo, segments.hi, segments.is_point).take(gone)
+    alive = replace(found, rows=np.flatnonzero(~gone)[found.rows])
+    both = Ranges.joined([whole, alive])
     return both.take(np.argsort(both.rows, kind="stable"))  # no segment is in both
-
-
-def solved(program: Ints, at: Segments, coefs: Sequence[Floats]) -> Ranges:
-    """Return the ranges on which a condition holds, of segments that are no tombstones.
-
-    Args:
-        program: of the condition (``program_of``).
-        at: the segments.
-        coefs: their polynomials on the origins of segments, without terms that are rounding
-            (``Terms.cleaned``), ``[n, degree + 1]`` each, in the order of the program.
-    """
-    times = at.origin, at.lo, at.hi, at.is_point
-    return Ranges(*solve(program, stacked(coefs), *times))
 
 
 def begun(segments: Segments, names: Iterable[str]) -> dict[str, Terms]:
@@ -174,22 +135,14 @@ def stacked(coefs: Sequence[Floats]) -> Floats:
     return found
 
 
-def cuts(coefs: Floats, lo: Ints, hi: Ints) -> tuple[Ints, Signs]:
-    """Return the instants of the roots of polynomials, and their signs in the gaps between them.
-
-    Args:
-        coefs: with ``lo`` as the origin, ``[n, degree + 1]``.
-        lo: microseconds, ``[n]``.
-        hi: microseconds, ``[n]``.
-
-    Returns:
-        Instants in ascending order, ``hi`` in the places that are left, ``[n, degree]``, and signs,
-        ``[n, degree + 1]``: before the first, between each two, and behind the last.
-    """
-    return all_cuts(np.ascontiguousarray(coefs), np.ascontiguousarray(lo), np.ascontiguousarray(hi))
-
-
 # -- compiled: one segment after the other --------------------------------------------------------
+#
+# Kernels share names of arguments. ``coefs`` are coefficients by polynomial and segment; ``at`` is
+# the polynomial, ``row`` the segment, ``origin`` where its variable is 0, and ``lo`` and ``hi``
+# where it begins and ends (µs). ``instants`` has the roots of each polynomial in the segment,
+# ``counts`` how many, and ``signs`` the signs before the first, between each two, and behind the
+# last. ``found``, ``work`` and ``stack`` are room. Arrays come whole, because making views takes
+# longer.
 
 
 UNKNOWN = 2
@@ -212,11 +165,8 @@ _NO, _MAYBE, _SURE = 0, 1, 2
 def verdict_on(program: Ints, signs: Ints, stack: Ints) -> int:
     """Return whether signs make a condition false (0), or true (2), or leave it open (1).
 
-    Args:
-        program: the condition, parts before what joins them: 8 times the place of a polynomial and
-            that of its comparison among ``OPS``, or ``AND`` or ``OR``.
-        signs: of the polynomials.
-        stack: room for what was found, as long as the program.
+    ``program`` has the parts of the condition before what joins them: 8 times the place of a
+    polynomial and that of its comparison among ``OPS``, or ``AND`` or ``OR``.
     """
     top = 0
     for token in program:
@@ -256,13 +206,7 @@ def settled_sign(
 ) -> int:
     """Return the sign on all of a range if bounds or zeros settle it.
 
-    Args:
-        coefs: by polynomial and segment.
-        at: the polynomial.
-        row: the segment.
-        since: where the range begins, in seconds after the origin.
-        until: where it ends.
-        begun: room for the polynomial with the begin of the range as the origin.
+    The range is in seconds after the origin. ``begun`` is room for the polynomial from there on.
     """
     first, length, reach = coefs[at, row, 0], until - since, 1.0
     least, most, size, is_zero = first, first, 0.0, first == 0
@@ -322,17 +266,7 @@ def cut(
     instants: Ints,
     signs: Ints,
 ) -> int:
-    """Put the instants of the roots of a polynomial, and its signs in the gaps, into rows.
-
-    Args:
-        coefs: of one polynomial.
-        origin: where its variable is 0, in microseconds.
-        lo: microseconds.
-        hi: microseconds.
-        found: room for the roots.
-        work: room for derivatives.
-        instants: where the instants go.
-        signs: where the signs go: before the first, between each two, and behind the last.
+    """Put the instants of the roots of one polynomial, and its signs in the gaps, into rows.
 
     Returns:
         How many instants there are in the range.
@@ -371,10 +305,7 @@ def cut_line(
     instants: Ints,
     signs: Ints,
 ) -> int:
-    """Do the same for an unsettled line, given by its indices.
-
-    Arrays come whole, because making views takes longer.
-    """
+    """Do the same for an unsettled line, given by its indices."""
     value, slope = coefs[at, row, 0], coefs[at, row, 1]
     sign, root = (1 if slope > 0 else -1), -value / slope
     signs[at, 0], signs[at, 1] = -sign, sign
@@ -446,19 +377,7 @@ def cut_all(
 ) -> int:
     """Cut a segment by the roots of all polynomials; return how many gaps there are.
 
-    Args:
-        coefs: by polynomial and segment.
-        row: the segment.
-        origin: of its polynomials, in microseconds.
-        lo: microseconds.
-        hi: microseconds.
-        known: the sign of each polynomial, or ``UNKNOWN``.
-        counts: where the number of roots of each goes.
-        instants: where the instants of these go, by polynomial.
-        signs: where the signs between these go, by polynomial.
-        left: where the begins of gaps go.
-        found: room for roots.
-        work: room for derivatives.
+    ``known`` is the sign of each polynomial, or ``UNKNOWN``; ``left`` gets the begins of gaps.
     """
     left[0], n_left = lo, 1
     for at in range(known.size):
@@ -501,15 +420,7 @@ def holds_from(
 ) -> bool:
     """Return whether a condition holds on a part of a segment, all along.
 
-    Args:
-        part: see ``begin_of``; not the last one.
-        left: where gaps begin (µs).
-        program: see ``verdict_on``.
-        counts: see ``cut_all``.
-        instants: likewise.
-        signs: likewise.
-        known: room for the signs on the part.
-        stack: see ``verdict_on``.
+    ``part`` is as in ``begin_of``, and not the last one; ``known`` is room for the signs on it.
     """
     begin, is_instant = left[part // 2], part % 2 == 0
     for at in range(counts.size):

@@ -23,29 +23,15 @@ from eddyline.models.segments import MICROS, Columns, Segments, in_seconds
 from eddyline.models.solving import polynomials
 from eddyline.models.solving.expressions import Terms
 from eddyline.models.solving.joins import overlap_pairs
-from eddyline.models.solving.where import cuts
-from eddyline.models.windows.integrals import Samples
+from eddyline.models.windows.integrals import Samples, has_values
 
 if TYPE_CHECKING:
     from eddyline.data.arrays import Floats, Indices, Ints, Mask
 
 
-@dataclass(frozen=True)
-class Envelope:
-    """The extreme of several entities at each instant.
-
-    Attributes:
-        segments: one attribute; the keys are groups.
-        rows: the segment that each is a piece of, by its place in what was given, ``[n]``.
-    """
-
-    segments: Segments
-    rows: Indices
-
-
 def envelope(
     segments: Segments, attribute: str, *, largest: bool, groups: Ints | None = None
-) -> Envelope:
+) -> Segments:
     """Return the greatest or least value of an attribute over entities at each instant.
 
     Args:
@@ -53,11 +39,13 @@ def envelope(
         attribute: what is compared.
         largest: the greatest, or the least.
         groups: for each segment a dense id of what the extreme is taken of; None is one for all.
+
+    Returns:
+        Segments of one attribute whose keys are groups. An extreme moves by no more than one of its
+        curves does, so its error is the greatest of all segments that were there with it.
     """
-    functions, pieces = _curves_of_groups(segments, attribute, groups)
-    found = _fused(segments, functions, extreme(functions, pieces, largest=largest))
-    found = replace(found, errors=_greatest_errors(pieces, found))
-    return Envelope(_segments(functions, found, attribute), found.rows)
+    functions, found = _extreme_of(segments, attribute, groups, largest=largest)
+    return _segments(functions, _fused(segments, functions, found), attribute)
 
 
 def candidates(
@@ -68,68 +56,40 @@ def candidates(
     With more segments beside them they have the same envelope as all have, and the same errors:
     each part has the greatest one of all segments that were there with it. Arguments as above.
     """
-    functions, pieces = _curves_of_groups(segments, attribute, groups)
-    found = _fused(segments, functions, extreme(functions, pieces, largest=largest))
-    own = pieces.errors
-    if own.size and own.min() < own.max():
-        levels = _levels(pieces)
-        both = overlap_pairs(found.groups, found.lo, found.hi, levels.groups, levels.lo, levels.hi)
-        errors = levels.errors[both.right]
-        found = replace(found.take(both.left), lo=both.lo, hi=both.hi, errors=errors)
+    _, found = _extreme_of(segments, attribute, groups, largest=largest)
     made = segments.take(found.rows).cut(found.lo, found.hi)
     return replace(made, errors={**made.errors, attribute: found.errors})
 
 
-def _curves_of_groups(
-    segments: Segments, attribute: str, groups: Ints | None
+def _extreme_of(
+    segments: Segments, attribute: str, groups: Ints | None, *, largest: bool
 ) -> tuple[Functions, Pieces]:
-    """Return the segments that have a length and values as curves of their groups."""
+    """Return the extreme pieces of groups, cut where the greatest error of all curves changes."""
     given = np.zeros(len(segments), np.int64) if groups is None else groups
-    solid = np.flatnonzero(_valued(segments, attribute))
     functions = Functions(segments.origin, segments.coefs[attribute])
     pieces = Pieces(
         given, segments.keys, np.arange(len(segments)), segments.lo, segments.hi,
         segments.errors[attribute],
-    ).take(solid)  # fmt: skip
-    return functions, pieces
+    ).take(_valued(segments, attribute))  # fmt: skip
+    found = _fused(segments, functions, extreme(functions, pieces, largest=largest))
+    own = pieces.errors
+    if not own.size or own.min() == own.max():
+        return functions, found
+    numbered = replace(pieces, rows=np.arange(len(pieces.rows)))
+    levels = extreme(Functions(pieces.lo, own[:, None]), numbered, largest=True)
+    both = overlap_pairs(found.groups, found.lo, found.hi, levels.groups, levels.lo, levels.hi)
+    errors = own[levels.rows[both.right]]
+    return functions, replace(found.take(both.left), lo=both.lo, hi=both.hi, errors=errors)
 
 
 def _fused(segments: Segments, functions: Functions, found: Pieces) -> Pieces:
     """Return pieces with neighbours of one function as one, also if it was cut before."""
-    if not len(found.rows):
-        return found
-    one, other = found.rows[:-1], found.rows[1:]
-    same = (found.groups[1:] == found.groups[:-1]) & (found.lo[1:] == found.hi[:-1])
-    same &= segments.keys[one] == segments.keys[other]
-    same &= functions.origin[one] == functions.origin[other]
-    same &= (functions.coefs[one] == functions.coefs[other]).all(axis=1)
-    first = np.flatnonzero(np.append(np.True_, ~same))
-    last = np.append(first[1:], len(found.rows)) - 1
-    errors = np.maximum.reduceat(found.errors, first)
-    return replace(found.take(first), hi=found.hi[last], errors=errors)
-
-
-def _levels(pieces: Pieces) -> Pieces:
-    """Return the greatest error of all pieces of a group at each instant."""
-    levels = Functions(pieces.lo, pieces.errors[:, None])
-    found = extreme(levels, replace(pieces, rows=np.arange(len(pieces.rows))), largest=True)
-    return replace(found, errors=pieces.errors[found.rows])
-
-
-def _greatest_errors(pieces: Pieces, found: Pieces) -> Floats:
-    """Return the greatest error of all pieces that are there with each of those found.
-
-    An extreme moves by no more than one of its curves does, and which were compared with which does
-    not matter.
-    """
-    own = pieces.errors
-    if not own.size or own.min() == own.max():
-        return np.full(len(found.rows), own.max(initial=0.0))
-    levels = _levels(pieces)
-    both = overlap_pairs(found.groups, found.lo, found.hi, levels.groups, levels.lo, levels.hi)
-    errors = np.zeros(len(found.rows))
-    np.maximum.at(errors, both.left, levels.errors[both.right])
-    return errors
+    rows = found.rows
+    is_new = _begins_anew(found)
+    for each in (segments.keys, functions.origin):
+        is_new[1:] |= each[rows[1:]] != each[rows[:-1]]
+    is_new[1:] |= (functions.coefs[rows[1:]] != functions.coefs[rows[:-1]]).any(axis=1)
+    return _runs(found, is_new)
 
 
 def windowed_extremum(
@@ -162,15 +122,10 @@ def windowed_extremum(
         (solid.keys, solid.hi), (solid.keys, solid.lo), (owners, found.lo)
     )
     is_cut = np.isin(starts, np.setdiff1d(ends, begins))
-    is_cut[1:] |= (owners[1:] != owners[:-1]) | (found.rows[1:] != found.rows[:-1])
-    is_cut[1:] |= found.lo[1:] != found.hi[:-1]
+    pieces = replace(found, groups=owners)
+    is_cut |= _begins_anew(pieces) | timeline.is_first(found.rows)
     is_cut |= _is_turned(solid, found, width_us)
-    is_cut[:1] = True
-    first = np.flatnonzero(is_cut)
-    last = np.append(first[1:], len(is_cut))[: len(first)] - 1
-    errors = np.maximum.reduceat(found.errors, first) if len(first) else found.errors
-    pieces = replace(found, groups=owners).take(first)
-    return _segments(functions, replace(pieces, hi=found.hi[last], errors=errors), attribute)
+    return _segments(functions, _runs(pieces, is_cut), attribute)
 
 
 def extrema_at(
@@ -179,14 +134,8 @@ def extrema_at(
     """Return the greatest or least value of the windows that close at ticks.
 
     The values of ``windowed_extremum`` at these instants, without an envelope for all the others;
-    a segment costs the same however long windows are.
-
-    Args:
-        segments: as above.
-        attribute: as above.
-        width_us: as above.
-        every_us: the distance of ticks, the multiples of it since 1970, in microseconds.
-        largest: as above.
+    a segment costs the same however long windows are. Ticks are the multiples of ``every_us`` since
+    1970. Other arguments as for ``windowed_extremum``.
     """
     solid = _ordered(segments, attribute)
     sign = -1.0 if largest else 1.0
@@ -223,8 +172,7 @@ def _ordered(segments: Segments, attribute: str) -> Segments:
 
 def _valued(segments: Segments, attribute: str) -> Mask:
     """Return which segments have a length and values of an attribute."""
-    found: Mask = segments.solid & ~np.isnan(segments.coefs[attribute]).any(axis=1)
-    return found
+    return segments.solid & has_values(segments.coefs[attribute])
 
 
 def _segments(functions: Functions, pieces: Pieces, attribute: str) -> Segments:
@@ -240,11 +188,7 @@ def _cells(
 ) -> tuple[Functions, Pieces, Ints]:
     """Return the three polynomials of each cell, as curves of a group each, and its entity.
 
-    Args:
-        solid: segments by entity and time.
-        attribute: as of ``windowed_extremum``.
-        width: as above.
-        sign: 1 for the greatest, -1 for the least.
+    ``solid`` has segments by entity and time; ``sign`` is 1 for the greatest, -1 for the least.
     """
     rows, at, values = _turns(solid, attribute)
     order = np.lexsort((at, solid.keys[rows]))
@@ -255,7 +199,7 @@ def _cells(
         (solid.keys, solid.lo), (solid.keys, solid.hi), (keys, at),
         (owners, lo), (owners, hi), (owners, lo - width),
     )  # fmt: skip
-    now, ago = (_at(starts, ends, each) for each in (opens, begins))
+    now, ago = (timeline.within(starts, ends, each) for each in (opens, begins))
     first = np.searchsorted(turns, begins, "right")
     turn = greatest_in(values * sign, first, np.searchsorted(turns, opens, "right"))
     errors = np.zeros(len(lo))
@@ -278,14 +222,10 @@ def _cells(
 
 
 def _between(at: Ints, keys: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return the ranges between instants that follow each other.
-
-    Args:
-        at: instants, in any order.
-        keys: their entities.
+    """Return the ranges between instants of an entity that follow each other, by entity and time.
 
     Returns:
-        Where ranges begin and end, and their entities, by entity and time.
+        Where ranges begin and end, and their entities.
     """
     (code,) = timeline.codes((keys, at))
     one = np.unique(code, return_index=True)[1]
@@ -297,10 +237,7 @@ def _between(at: Ints, keys: Ints) -> tuple[Ints, Ints, Ints]:
 def _is_turned(solid: Segments, found: Pieces, width: int) -> Mask:
     """Return which pieces begin where windows begin to lie in one segment, or no longer do.
 
-    Args:
-        solid: segments, whose values now are the first functions, and those ago the next ones.
-        found: pieces.
-        width: of windows (µs).
+    The first functions are the values of segments now, and the next ones those a window ago.
     """
     n = len(solid)
     edges = np.concatenate([solid.lo + width, solid.hi])
@@ -308,14 +245,6 @@ def _is_turned(solid: Segments, found: Pieces, width: int) -> Mask:
     is_turned = np.zeros(len(found.rows), np.bool_)
     is_turned[is_value] = found.lo[is_value] == edges[found.rows[is_value]]
     return is_turned
-
-
-def _at(starts: Ints, ends: Ints, instants: Ints) -> Indices:
-    """Return the segment that is there at each instant, -1 if none is."""
-    found = timeline.piece_at(starts, instants)
-    gone = ends[np.maximum(found, 0)] <= instants if len(ends) else np.ones(len(found), np.bool_)
-    found[gone] = -1
-    return found
 
 
 def _turns(segments: Segments, attribute: str) -> tuple[Indices, Ints, Floats]:
@@ -398,14 +327,21 @@ def extreme(functions: Functions, pieces: Pieces, *, largest: bool) -> Pieces:
 
 def fused(pieces: Pieces) -> Pieces:
     """Return sorted pieces with neighbours of one function as one."""
-    if not len(pieces.rows):
-        return pieces
-    new = timeline.is_first(pieces.groups) | timeline.is_first(pieces.curves)
-    new[1:] |= pieces.rows[1:] != pieces.rows[:-1]
-    new[1:] |= pieces.lo[1:] != pieces.hi[:-1]
-    first = np.flatnonzero(new)
-    last = np.append(first[1:], len(new)) - 1
-    errors = np.maximum.reduceat(pieces.errors, first)
+    is_new = _begins_anew(pieces) | timeline.is_first(pieces.curves)
+    return _runs(pieces, is_new | timeline.is_first(pieces.rows))
+
+
+def _begins_anew(pieces: Pieces) -> Mask:
+    """Return which of some sorted pieces are of another group, or behind a gap."""
+    found = timeline.is_first(pieces.groups)
+    found[1:] |= pieces.lo[1:] != pieces.hi[:-1]
+    return found
+
+
+def _runs(pieces: Pieces, is_new: Mask) -> Pieces:
+    """Return runs of pieces as one each, with the greatest of their errors."""
+    first, last = timeline.ends_of_runs(is_new)
+    errors = np.maximum.reduceat(pieces.errors, first) if len(first) else pieces.errors
     return replace(pieces.take(first), hi=pieces.hi[last], errors=errors)
 
 
@@ -439,11 +375,12 @@ def _merged(functions: Functions, pieces: Pieces, ids: Ints, direction: int) -> 
     # Between two boundaries of an id that follow each other each curve has one piece or none.
     inner = np.flatnonzero(owners[place[1:]] == owners[place[:-1]])
     start, lo, hi = code[inner], times[place[inner]], times[place[inner + 1]]
-    at_one, is_one = _there(coded[0], coded[1], start)
-    at_other, is_other = _there(coded[2], coded[3], start)
+    at_one = timeline.within(coded[0], coded[1], start)
+    at_other = timeline.within(coded[2], coded[3], start)
+    is_one, is_other = at_one >= 0, at_other >= 0
     both = is_one & is_other
     alone, alone_other = is_one & ~both, is_other & ~both
-    return _sorted(
+    whole = Pieces.joined(
         [
             _on(one, at_one[alone], lo[alone], hi[alone]),
             _on(other, at_other[alone_other], lo[alone_other], hi[alone_other]),
@@ -455,14 +392,8 @@ def _merged(functions: Functions, pieces: Pieces, ids: Ints, direction: int) -> 
             ),
         ]
     )
-
-
-def _there(starts: Ints, ends: Ints, at: Ints) -> tuple[Indices, Mask]:
-    """Return the piece that each instant may be in, and whether it is."""
-    found = timeline.piece_at(starts, at)
-    there = found >= 0
-    there[there] = ends[found[there]] > at[there]
-    return found, there
+    halved = replace(whole, curves=whole.curves // 2)
+    return fused(halved.take(np.lexsort((halved.lo, halved.curves, halved.groups))))
 
 
 def _on(pieces: Pieces, places: Indices, lo: Ints, hi: Ints) -> Pieces:
@@ -478,7 +409,7 @@ def _better(functions: Functions, one: Pieces, other: Pieces, direction: int) ->
         return Terms(terms.coefs - others.coefs, terms.size + others.size).cleaned
 
     apart = polynomials.in_range(apart_of, functions.coefs, grows_back=False)
-    instants, signs = cuts(apart, one.lo, one.hi)
+    instants, signs = polynomials.all_cuts(np.ascontiguousarray(apart), one.lo, one.hi)
     left = np.concatenate([one.lo[:, None], instants], axis=1)
     right = np.concatenate([instants, one.hi[:, None]], axis=1)
     places, gaps = np.nonzero(left < right)
@@ -491,12 +422,6 @@ def _better(functions: Functions, one: Pieces, other: Pieces, direction: int) ->
         hi=right[places, gaps],
         errors=np.maximum(made.errors, other.errors[places]),
     )
-
-
-def _sorted(parts: list[Pieces]) -> Pieces:
-    whole = Pieces.joined(parts)
-    halved = replace(whole, curves=whole.curves // 2)
-    return fused(halved.take(np.lexsort((halved.lo, halved.curves, halved.groups))))
 
 
 # -- compiled: windows that close at ticks --------------------------------------------------------

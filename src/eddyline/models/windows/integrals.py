@@ -124,18 +124,8 @@ class Windows:
 
         return until(self.head, self.at) - until(self.tail, self.at - self.width)
 
-    @property
-    def covered_s(self) -> Floats:
-        """How much of each window segments cover, in seconds."""
-        return in_seconds(self.covered)
-
-    @property
-    def gains(self) -> Ints:
-        """By how much what is covered changes in a microsecond: 1, 0 or -1."""
-        return self.gains_by(self.track.pieces)
-
     def gains_by(self, pieces: Mask) -> Ints:
-        """Return the same for some of the track's pieces."""
+        """Return by how much the covered time changes in a microsecond: 1, 0 or -1."""
         there = pieces.astype(np.int64)
         return there[self.head] - there[self.tail]
 
@@ -158,11 +148,7 @@ class Windows:
         return found
 
     def polynomial_integrals(self, coefs: Floats) -> Floats:
-        """Return the integral over each window of polynomials of the segments, 0 over gaps.
-
-        Args:
-            coefs: of each of the track's segments, ``[n, degree + 1]``.
-        """
+        """Return the integral over each window of the segments' polynomials, 0 over gaps."""
         return window_integrals(*self._given(coefs))
 
     def formulas(self, coefs: Floats) -> Floats:
@@ -176,52 +162,40 @@ class Windows:
         return *given, pieces, (self.at, self.head, self.tail), self.width
 
 
-def windowed_sum(segments: Segments, width_us: int, *, covered: bool = False) -> Segments:
-    """Return the integral of each attribute over the window, by its closing time.
+def windowed_integral(
+    segments: Segments, width_us: int, *, is_average: bool, covered: bool = False
+) -> Segments:
+    """Return the integral or the average of each attribute over the window, by its closing time.
 
     Args:
         segments: those of one entity do not overlap.
         width_us: how long windows are, in microseconds, more than 0.
-        covered: whether windows count that segments cover in part.
+        is_average: whether integrals are divided by the covered time.
+        covered: whether windows count that segments cover in part. Then there is a polynomial of
+            the average only where the covered time does not change while the window moves on;
+            ``integrals_at`` gives the others at ticks.
 
     Returns:
-        Segments of the same entities, of a degree more, in units of the attribute times seconds.
+        Segments of the same entities, of a degree more. Integrals are in units of the attribute
+        times seconds.
     """
-    windows, hi = _pieces(segments, width_us)
-    kept = _counted(windows, windows.track.pieces, is_covered=covered)
-    return _segments(windows.take(kept), hi[kept], is_covered=covered, is_average=False)
+    track = track_of(segments, width_us)
+    at, hi, head, tail = changes_of(track.keys, track.lo, track.hi, width_us)
+    windows = Windows(track, width_us, at, head, tail)
+    kept = _counted(windows, track.pieces, is_covered=covered)
+    return _segments(windows.take(kept), hi[kept], is_covered=covered, is_average=is_average)
 
 
-def windowed_average(segments: Segments, width_us: int, *, covered: bool = False) -> Segments:
-    """Return the time-weighted average of each attribute over the window, by its closing time.
-
-    With ``covered`` there is a polynomial only where the covered time does not change while the
-    window moves on; ``averages_at`` gives the others at ticks. Arguments as above.
-    """
-    windows, hi = _pieces(segments, width_us)
-    kept = _counted(windows, windows.track.pieces, is_covered=covered)
-    return _segments(windows.take(kept), hi[kept], is_covered=covered, is_average=True)
-
-
-def sums_at(segments: Segments, width_us: int, every_us: int, *, covered: bool = False) -> Samples:
-    """Return the integral over the windows that close at ticks, without polynomials for the rest.
-
-    Args:
-        segments: as above.
-        width_us: as above.
-        every_us: the distance of ticks, the multiples of it since 1970, in microseconds.
-        covered: as above.
-    """
-    windows = windows_at(segments, width_us, every_us, covered=covered)
-    return _samples(windows, is_covered=covered, is_average=False)
-
-
-def averages_at(
-    segments: Segments, width_us: int, every_us: int, *, covered: bool = False
+def integrals_at(
+    segments: Segments, width_us: int, every_us: int, *, is_average: bool, covered: bool = False
 ) -> Samples:
-    """Return the average over the windows that close at ticks; arguments as above."""
+    """Return the same over the windows that close at ticks, without polynomials for the rest.
+
+    Ticks are the multiples of ``every_us`` since 1970. Other arguments as for
+    ``windowed_integral``.
+    """
     windows = windows_at(segments, width_us, every_us, covered=covered)
-    return _samples(windows, is_covered=covered, is_average=True)
+    return _samples(windows, is_covered=covered, is_average=is_average)
 
 
 @dataclass(frozen=True)
@@ -243,8 +217,7 @@ class Seen(Columns):
         lo, hi = self.lo - 1, self.hi + width_us + 1
         new = timeline.is_first(self.keys)
         new[1:] |= lo[1:] > hi[:-1]
-        first = np.flatnonzero(new)
-        last = np.append(first[1:], len(new)) - 1 if len(new) else first
+        first, last = timeline.ends_of_runs(new)
         return Seen(self.keys[first], lo[first], hi[last])
 
     def inside(self, of: Seen) -> Seen:
@@ -259,14 +232,18 @@ def windows_at(
 ) -> Windows:
     """Return the windows that close at ticks and count; with ``seen`` those that see a range."""
     track = track_of(segments, width_us)
-    first, last = _ends(track)
+    first, last = timeline.is_first(track.keys), timeline.is_last(track.keys)
     every = Seen(track.keys[first], track.lo[first] + width_us, track.hi[last])
     if seen is None:  # nothing closes long behind a segment, however long a gap is
         solid = track.segments
         seen = Seen(solid.keys, solid.lo, solid.hi)
     closing = seen.closing(width_us).inside(every)
     rows, times = ticks(closing.lo, closing.hi, every_us)
-    windows = _windows(track, width_us, closing.keys[rows], times)
+    starts, closes, opens = timeline.codes(
+        (track.keys, track.lo), (closing.keys[rows], times), (closing.keys[rows], times - width_us)
+    )
+    head, tail = timeline.piece_at(starts, closes), timeline.piece_at(starts, opens)
+    windows = Windows(track, width_us, times, head, tail)
     # A polynomial says what a window will hold from its instant on, a tick what it holds.
     return windows.take((windows.covered > 0) if covered else (windows.covered == width_us))
 
@@ -304,27 +281,6 @@ def _of(track: Track, part: Part, pieces: Indices, start: Ints, stop: Ints) -> F
     return found
 
 
-def _ends(track: Track) -> tuple[Indices, Indices]:
-    """Return the first and the last piece of each entity."""
-    first, last = timeline.is_first(track.keys), timeline.is_last(track.keys)
-    return np.flatnonzero(first), np.flatnonzero(last)
-
-
-def _windows(track: Track, width_us: int, keys: Ints, at: Ints) -> Windows:
-    starts, closing, opening = timeline.codes(
-        (track.keys, track.lo), (keys, at), (keys, at - width_us)
-    )
-    head, tail = timeline.piece_at(starts, closing), timeline.piece_at(starts, opening)
-    return Windows(track, width_us, at, head, tail)
-
-
-def _pieces(segments: Segments, width_us: int) -> tuple[Windows, Ints]:
-    """Return the windows at whose closing times the formula changes, and until when it holds."""
-    track = track_of(segments, width_us)
-    at, hi, head, tail = changes_of(track.keys, track.lo, track.hi, width_us)
-    return Windows(track, width_us, at, head, tail), hi
-
-
 def _counted(windows: Windows, pieces: Mask, *, is_covered: bool) -> Mask:
     """Return the windows that count until the formula changes, if some pieces are no gaps."""
     time, gains = windows.covered_by(pieces), windows.gains_by(pieces)
@@ -346,7 +302,7 @@ def _segments(windows: Windows, hi: Ints, *, is_covered: bool, is_average: bool)
             counts &= windows.gains_by(pieces) == 0
             divisor[counts] = in_seconds(windows.covered_by(pieces)[counts])
         compute = partial(_divided, windows.formulas, divisor[:, None])
-        coefs[name] = polynomials.in_range(compute, _without_gaps(each))
+        coefs[name] = in_range(compute, _without_gaps(each))
         coefs[name][~counts] = np.nan
         nothing &= ~counts
         errors[name] = np.zeros(len(hi))
@@ -363,7 +319,6 @@ def _segments(windows: Windows, hi: Ints, *, is_covered: bool, is_average: bool)
 
 
 def _divided(formula: Callable[[Floats], Floats], divisor: Floats | float, coefs: Floats) -> Floats:
-    """Apply a formula to coefficients, and divide the results."""
     return formula(coefs) / divisor
 
 
@@ -376,7 +331,7 @@ def _samples(windows: Windows, *, is_covered: bool, is_average: bool) -> Samples
         counts = (time > 0) if is_covered else (time == windows.width)
         divisor = np.where(counts, in_seconds(time), 1.0) if is_average else 1.0
         compute = partial(_divided, windows.polynomial_integrals, divisor)
-        found = polynomials.in_range(compute, _without_gaps(each))
+        found = in_range(compute, _without_gaps(each))
         values[name] = np.where(counts, found, np.nan)
         # An error is a constant on a segment: that of an integral is the errors' integral.
         valued = np.where(has_values(each), track.segments.errors[name], 0.0)
@@ -486,8 +441,7 @@ def changes(segments: Segments) -> Changes:
     keys, lo, end = segments.keys[order], segments.lo[order], segments.ends[order]
     new = timeline.is_first(keys)
     new[1:] |= end[:-1] < lo[1:]
-    first = np.flatnonzero(new)
-    last = np.append(first[1:], len(order)) - 1 if len(order) else first
+    first, last = timeline.ends_of_runs(new)
     is_alone = (first == last) & segments.is_point[order][first]
     ends = np.where(is_alone, lo[first], end[last])
     return Changes(at_instants(segments, order[first], lo[first]), ends)
@@ -631,12 +585,13 @@ def average_distances(
         found = where(pairs.take(pairs.solid), near(dict(axes), "<", below)).ordered
         seen = Seen(found.keys, found.lo, found.ends)
     windows = windows_at(pairs, width_us, every_us, covered=covered, seen=seen)
-    values = windows.integrals(_distance_part(windows.track.segments, axes)) / windows.covered_s
+    parts = _distance_part(windows.track.segments, axes)
+    values = windows.integrals(parts) / in_seconds(windows.covered)
     if below is not None:
         is_less = values < below
         windows, values = windows.take(is_less), values[is_less]
     errors = _errors(windows.track.segments, axes)
-    error = windows.polynomial_integrals(errors) / windows.covered_s
+    error = windows.polynomial_integrals(errors) / in_seconds(windows.covered)
     keys = windows.track.keys[windows.head]
     return Samples(keys, windows.at, {"distance": values}, {"distance": error})
 
@@ -806,12 +761,7 @@ def changes_of(keys: Ints, lo: Ints, hi: Ints, width: int) -> tuple[Ints, Ints, 
 def antiderivative_from(coefs: Floats, origin: Ints, row: int, at: int, found: Floats) -> None:
     """Set an antiderivative of a segment's polynomial that has its origin, and is 0, at an instant.
 
-    Args:
-        coefs: of segments, (segments, degree + 1).
-        origin: of segments (µs).
-        row: the segment, -1: there is none, and all is 0.
-        at: the instant (µs).
-        found: where it goes, (degree + 2,).
+    ``row`` is the segment; of -1 there is none, and all is 0. ``at`` is the instant (µs).
     """
     found[:] = 0.0
     if row < 0:
@@ -902,7 +852,7 @@ def add_up(
     size: Floats,
     count: Ints,
 ) -> None:
-    """Add segments, in their order, to the ranges from ``first`` to before ``last`` of each.
+    """Add segments, in their order, to the ranges that each covers.
 
     Args:
         coefs: of segments, (segments, degree + 1).

@@ -28,7 +28,7 @@ from pyspark.sql.types import (
 )
 
 from eddyline.errors import NotSupportedError, OptionError, QueryError
-from eddyline.models.fitting.bounds import FitOptions, read_bounds, read_gap, read_length
+from eddyline.models.fitting.bounds import FitOptions, read_bounds, read_length
 from eddyline.models.fitting.declared import Declared, read_equations
 from eddyline.models.fitting.fit import Fit
 from eddyline.models.revisions import layout_of
@@ -283,7 +283,8 @@ def _track(df: DataFrame, keys: Sequence[str], given: Any) -> tuple[str, str]:
 def _options(given: Mapping[str, Any], max_gap: Any) -> FitOptions:
     known = [each.name for each in fields(FitOptions) if each.name != "max_gap_us"]
     check_names("option of models.fit", given, known)
-    return FitOptions(**given, max_gap_us=read_gap(max_gap))
+    gap = None if max_gap is None else read_length("max_gap", max_gap)
+    return FitOptions(**given, max_gap_us=gap)
 
 
 def _segments(
