@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from eddyline.filters.binding import BoundConjunction, Segment
     from eddyline.query.attributes import Attribute
-    from eddyline.query.predicates import Predicate
     from eddyline.query.steps import FilterStep
     from eddyline.report.sections import Section
     from eddyline.runtime.choice import Choice
@@ -64,8 +63,6 @@ class FilterOperator(Operator):
     """
 
     takes = FilterOptions
-    predicates: tuple[Predicate, ...] = ()
-    """The conjuncts as written, of a filter that is a step of a query."""
 
     def __init__(
         self,

@@ -43,7 +43,7 @@ from eddyline.runtime.records import Backlog, BatchRecord
 from eddyline.spark.analysis import reason_of
 from eddyline.spark.event_time import own_frames, warn_of_unbounded_state, warn_without_lateness
 from eddyline.spark.operator import Batch
-from eddyline.spark.prepared import KnownCount, RowCount
+from eddyline.spark.prepared import RowCount
 from eddyline.spark.python_workers import load_ahead
 from eddyline.spark.run.chain import Chain, Steering
 from eddyline.spark.run.checkpoint_files import CheckpointFiles
@@ -343,7 +343,7 @@ class Run(RunFace):
         self._check_goes_on()
         if chain.is_ahead and batch.is_taken_whole:
             results = replace(results, counted=arrived)
-        kept = self.outlet.write(results, batch.id)
+        kept = self.outlet.write(results, df.sparkSession, batch.id)
         self._check_goes_on()
         # A sink that ran no job of the batch, or one of something else, has nothing to report.
         wait_s = TOLD_WAIT_S if has_told_all(df.sparkSession, REPORT_WAIT_S) else REPORT_WAIT_S
@@ -364,15 +364,13 @@ class Run(RunFace):
         self._noted(entries)
         return n_rows, n_kept
 
-    def _counted(
-        self, df: DataFrame, batch: Batch
-    ) -> tuple[DataFrame, Counted | KnownCount | None]:
+    def _counted(self, df: DataFrame, batch: Batch) -> tuple[DataFrame, Counted | int | None]:
         """Return the rows of a batch, and where their number comes to be.
 
         Rows that are results already are counted once, where the sink takes them.
         """
         if batch.files is not None and (n_rows := batch.files.n_rows) is not None:
-            return df, KnownCount(n_rows)
+            return df, n_rows
         return (df, None) if self.chain.is_ahead else self._arrivals.over(df)
 
     def _check_goes_on(self) -> None:
