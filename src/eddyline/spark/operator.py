@@ -371,6 +371,11 @@ class Operator:
         """Its plans that could be others, each of a component of its own."""
         return ()
 
+    @property
+    def saves(self) -> tuple[Choice, ...]:
+        """The choices whose state is saved; also those that have only one plan."""
+        return self.choices
+
     def records(self) -> tuple[Record, ...]:
         """Return the numbers of each part of the operator after a batch.
 
@@ -392,9 +397,9 @@ class Operator:
     def snapshot(self) -> Any:
         """Return the learned state, as values that msgspec encodes; None if nothing is saved.
 
-        That is the state of its choices, by component, unless it has more.
+        That is the state of what it ``saves``, by component, unless it has more.
         """
-        states = {choice.component: choice.snapshot() for choice in self.choices}
+        states = {each.component: each.snapshot() for each in self.saves}
         return {name: state for name, state in states.items() if state} or None
 
     def restore(self, state: Any) -> None:
@@ -406,9 +411,9 @@ class Operator:
         if not isinstance(state, dict):
             msg = f"the saved state of {self.name!r} is damaged: {state!r:.80} is no object of JSON"
             raise StateError(msg, operator=self.name)
-        for choice in self.choices:
-            if choice.component in state:
-                choice.restore(state[choice.component])
+        for each in self.saves:
+            if each.component in state:
+                each.restore(state[each.component])
 
 
 @runtime_checkable

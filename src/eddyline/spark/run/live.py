@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from eddyline.runtime.records import Backlog
 from eddyline.serve.runs import Failure
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from eddyline.runtime.by_hand import ChangeableRules, RuleChange
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import BatchRecord
-    from eddyline.spark.run.running_query import RunFace
+    from eddyline.spark.run.running_query import RunFace, RunGroup
 
 PHASES = 60
 """Newest batches whose time is taken apart."""
@@ -114,15 +114,7 @@ class LiveRun:
         self.run.stop()
 
 
-class Group(Protocol):
-    """Queries that run together."""
-
-    @property
-    def runs(self) -> Sequence[RunFace]:
-        """The run of each."""
-
-
-def runs_of(groups: Callable[[], Iterable[Group]]) -> LiveRuns:
+def runs_of(groups: Callable[[], Iterable[RunGroup]]) -> LiveRuns:
     """Return the runs of this process; ``groups`` tells of queries that run together.
 
     What runs queries together is no query, and not among them.

@@ -39,7 +39,7 @@ from eddyline.report.stored import RunLog
 from eddyline.runtime.by_hand import BY_PERSON
 from eddyline.runtime.checkpoint import LEARNED, PINS, STATE, SnapshotFile, write_query
 from eddyline.runtime.journal import JournalEntry
-from eddyline.runtime.records import Backlog, BatchRecord
+from eddyline.runtime.records import Backlog, BatchRecord, History
 from eddyline.spark.analysis import reason_of
 from eddyline.spark.event_time import own_frames, warn_of_unbounded_state, warn_without_lateness
 from eddyline.spark.operator import Batch
@@ -57,8 +57,6 @@ from eddyline.spark.stream_files import FileStream, backlog_of
 from eddyline.state.manifest import ManifestFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import pyarrow as pa
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
@@ -152,6 +150,7 @@ class Run(RunFace):
         self.name = job.name
         self.source = job.source
         self.columns = job.columns
+        self.settings = job.settings
         self.outlet = outlet
         if isinstance(outlet, SinkOutlet):
             self.sink = outlet.sink
@@ -451,7 +450,7 @@ class Run(RunFace):
 
     def describe(self) -> list[Section]:
         """Return the explanation of the run."""
-        found = self.chain.describe(self._history())
+        found = self.chain.describe(History(tuple(self.records), self.decisions))
         return arranged([*found, *self.steering.sections(), *notes(self.notes)])
 
     @property
@@ -478,11 +477,10 @@ class Run(RunFace):
         n_rows = None if self.chain.is_ahead else self._snapshot.counters.n_rows
         return backlog_of(self.lastProgress, self.source, self._files.spark, n_rows)
 
-    def _entries(self) -> tuple[JournalEntry, ...]:
+    @property
+    def decisions(self) -> tuple[JournalEntry, ...]:
+        """Every decision so far, as values; see ``journal``."""
         return self._log.entries
-
-    def _settings(self) -> Mapping[str, str]:
-        return self.job.settings
 
     # -- like a StreamingQuery ----------------------------------------------------------------
 

@@ -482,6 +482,7 @@ class SharedQueryRun(RunFace):
         self.name = member.name
         self.source = member.query.source
         self.columns = member.query.columns
+        self.settings = shared.run.settings
         self.sink = member.sink
         self.streaming_query = shared.run.streaming_query
         self.steering = shared.run.steering
@@ -540,11 +541,10 @@ class SharedQueryRun(RunFace):
         """Return the input that waits for all the queries that run together."""
         return self.shared.run.backlog()
 
-    def _entries(self) -> tuple[JournalEntry, ...]:
-        return self.shared.run._entries()
-
-    def _settings(self) -> Mapping[str, str]:
-        return self.shared.run.job.settings
+    @property
+    def decisions(self) -> tuple[JournalEntry, ...]:
+        """Every decision about all the queries that run together."""
+        return self.shared.run.decisions
 
     @property
     def isActive(self) -> bool:
