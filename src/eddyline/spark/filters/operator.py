@@ -129,7 +129,7 @@ class FilterOperator(Operator):
             )
             if block.is_long:
                 self.notes[loop.component] = LONG
-            yield NativePart(block, loop, block.texts, self.query)
+            yield NativePart(block, loop, self.query)
         if segment.functions:
             loop = FilterLoop(
                 f"arrow{suffix}{self._of}",
@@ -192,7 +192,7 @@ class FilterOperator(Operator):
     ) -> Laid:
         """Lay the conjunction over a DataFrame, with the orders in force; see ``Laying``."""
         with self._lock:
-            laying = Laying(df, batch, observation, batch.id >= 0, df.isStreaming)
+            laying = Laying(df, batch, observation)
             laying.files = files = self.lane.files(df, batch)
             for part in self.parts:
                 part.lay(laying)

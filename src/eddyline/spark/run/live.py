@@ -58,20 +58,15 @@ class LiveRun:
     def phases(self) -> Mapping[int, Mapping[str, float]]:
         """Return in what time each part of the newest batches was done (s), as Spark has it."""
         with contextlib.suppress(Exception):
-            for progress in self._told():
+            # Of many batches at first, then of the newest.
+            told = [self.run.lastProgress] if self._phases else self.run.recentProgress
+            for progress in filter(None, told):
                 self._phases[int(progress["batchId"])] = {
                     name: ms / 1e3 for name, ms in progress["durationMs"].items()
                 }
         newest = sorted(self._phases)[-PHASES:]
         self._phases = {batch_id: self._phases[batch_id] for batch_id in newest}
         return self._phases
-
-    def _told(self) -> Iterable[Any]:
-        """Return the progress of batches: of many at first, then of the newest."""
-        if not self._phases:
-            return self.run.recentProgress
-        newest = self.run.lastProgress
-        return [] if newest is None else [newest]
 
     def backlog(self) -> Backlog:
         """Return the input that waits."""
