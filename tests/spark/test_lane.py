@@ -232,12 +232,9 @@ def test_what_is_cached_is_not_read_from_files(spark, folder):
         "spark.sql.execution.arrow.useLargeVarTypes",
     ],
 )
-def test_settings_that_change_what_spark_reads_are_refused(spark, df, setting):
-    spark.conf.set(setting, "true")
-    try:
-        assert why_not(df) == f"{setting} is on"
-    finally:
-        spark.conf.unset(setting)
+def test_settings_that_change_what_spark_reads_are_refused(change, df, setting):
+    change(**{setting: "true"})
+    assert why_not(df) == f"{setting} is on"
 
 
 def test_options_of_the_reader_are_refused(spark, folder):
@@ -660,28 +657,25 @@ def test_an_error_of_a_rule_is_that_of_the_other_way(df):
             kept.count()
 
 
-def test_names_are_made_for_as_many_rows_as_spark_hands_over(spark, df, monkeypatch):
+def test_names_are_made_for_as_many_rows_as_spark_hands_over(change, df, monkeypatch):
     most = 2 * 100 * len("a name of some length")
     monkeypatch.setattr("eddyline.spark.rules.task.MAX_NAMES_BYTES", most)
     names = {"a name of some length": "id >= 0"}
-    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "100")
-    try:
-        rules = el.RuleSet(names, lane="on", method="blocks")
-        df.transform(rules.matches("found")).count()
-        operator = rules._shown
-        work = operator.compiled.work(operator._task(Batch()))
-        files = listed_scan(df)
-        made = FileRules(
-            **files.reading(("id",)),
-            added=(pa.field("found", pa.list_(pa.string())),),
-            rules=replace(work.task, as_places=True),
-            keep=Keep.MATCHED,
-            by_name=True,
-            about=None,
-        )
-        sizes = [batch.num_rows for number in (0, 1) for batch in made.kept(number)]
-    finally:
-        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    change(batch=100)
+    rules = el.RuleSet(names, lane="on", method="blocks")
+    df.transform(rules.matches("found")).count()
+    operator = rules._shown
+    work = operator.compiled.work(operator._task(Batch()))
+    files = listed_scan(df)
+    made = FileRules(
+        **files.reading(("id",)),
+        added=(pa.field("found", pa.list_(pa.string())),),
+        rules=replace(work.task, as_places=True),
+        keep=Keep.MATCHED,
+        by_name=True,
+        about=None,
+    )
+    sizes = [batch.num_rows for number in (0, 1) for batch in made.kept(number)]
     assert sum(sizes) == 3 * N_ROWS + 2
     assert max(sizes) == 100
 
